@@ -1,29 +1,30 @@
-//! Compares two runs of one sweep: at each load that both measured, the ratio B / A of each figure with its interval
-//! and Welch's t-test on the logarithms; p-values are corrected for the number of tests (Holm, 1979). If the runs were
-//! measured in turn, round by round, the points of a round are compared with each other, so drift cancels.
+//! Compares two runs. Each figure is one question: its ratio B / A, the mean over all loads that both measured, with an
+//! interval from the repeats ([`pooled`]). If the runs were measured in turn, round by round, the points of a round are
+//! compared with each other, so drift cancels.
 //!
-//! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of
-//! it. If the interval contains the threshold, the result is "could not tell".
+//! The interval decides. Worse is a figure whose whole interval is on the worse side of no change and that may have lost
+//! more than the threshold; not worse is one whose interval ends before the threshold; of others nobody can tell. The
+//! intervals of a comparison are so wide that all of its figures together give a false alarm in at most 1 - confidence
+//! of comparisons.
 
 pub mod costs;
+mod pooled;
 mod price;
 mod subjects;
 mod words;
 
-pub use price::{Own, Price, price, price_words};
+pub use price::{Price, price, price_words};
 pub use subjects::{is_same_scenario, program, request_words, server_words};
+use words::limit_words;
 pub use words::{headline, load_words};
 
-use crate::disturbance::quiet_first;
 use crate::doubted;
-use crate::point::{good_per_sec, lost_ratio};
-use crate::statistics::Interval;
+use crate::point::{cpu_us, good_per_sec, lost_ratio};
 use crate::statistics::student;
-use crate::zones;
-use record::{Criteria, Point, RunDir, Severity, Sweep, names};
+use crate::{within, zones};
+use pooled::{Common, Pooled, departing, pooled};
+use record::{Criteria, Estimate, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
-use std::collections::BTreeMap;
 
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -35,99 +36,117 @@ pub enum Better {
     Lower,
 }
 
-/// The figures that are compared: name, words, direction.
+/// A figure that is compared: name, words, direction.
+type Figure = (&'static str, &'static str, Better);
+
 const FIGURES: [Figure; 4] = [
     (names::THROUGHPUT, "throughput", Better::Higher),
+    (names::SERVER_CPU, "CPU/request", Better::Lower),
     (names::RESPONSE_P50, "p50", Better::Lower),
     (names::RESPONSE_P99, "p99", Better::Lower),
-    (names::SERVER_CPU, "CPU/request", Better::Lower),
 ];
 /// Good answers as a share of the requests: compared where one of the runs leaves requests or connections without.
 const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
+/// The rate to plan with, of runs that have an open loop.
+const PLAN: Figure = ("plan.per_sec", "plan", Better::Higher);
 
 record::worded! {
-    /// The result for one figure at one load.
+    /// The result for one figure.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Outcome {
-        /// Worse by more than the threshold, and not by chance.
+        /// Worse, and not by chance, and that by more than the threshold is not excluded.
         Regression = "worse",
-        /// Better by more than the threshold, and not by chance.
+        /// Better, and not by chance.
         Improvement = "better",
         /// The interval ends before the threshold: not worse by more than that.
         NotWorse = "not worse",
-        /// The interval holds the threshold, or the points measured something else: a regression was neither shown nor
-        /// excluded.
+        /// The interval holds no change and the threshold, or the points measured something else.
         Unclear = "could not tell",
-        /// Fewer than two points on a side: no test.
+        /// Fewer than two repeats on a side: no interval.
         Untested = "not tested",
     }
 }
 
-/// One figure at one load.
+/// One figure over all loads.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Difference {
-    /// Sweep of the points.
-    pub sweep: Sweep,
-    /// Connections, or offered requests per second; absent where it is over all loads.
-    pub load: Option<f64>,
     /// Name of the figure.
     pub figure: &'static str,
     /// The short word for it.
     pub word: &'static str,
     /// Which way is better.
     pub better: Better,
-    /// Geometric means of A and B, in the figure's unit.
-    pub means: (f64, f64),
-    /// Points of A and B.
-    pub n: (usize, usize),
-    /// B / A.
-    pub ratio: f64,
-    /// Its interval; absent without a test.
-    pub interval: Option<Interval>,
-    /// Two-sided p-value of no difference, after Holm's correction; absent without a test.
-    pub p_value: Option<f64>,
-    /// Two-sided p-value of a difference that is no larger than the threshold, after Holm's correction; absent without
-    /// a test.
-    pub p_beyond: Option<f64>,
-    /// The smallest worsening (0.1 = 10 %) that these points would have shown as a regression in 8 of 10 comparisons;
-    /// absent without a test, and where no worsening would have been shown.
-    pub detectable_ratio: Option<f64>,
-    /// Standard error of the logarithm of the ratio, and its degrees of freedom; absent without a test.
-    #[serde(skip)]
-    test: Option<(f64, f64)>,
-    /// Worse by more than this is a regression.
-    #[serde(skip)]
+    /// Geometric mean of A over loads and repeats, in the figure's unit.
+    pub a: f64,
+    /// The same of B.
+    pub b: f64,
+    /// B / A; its interval decides. n: repeats, or rounds.
+    pub ratio: Estimate,
+    /// Worse by more than this matters.
     pub threshold_ratio: f64,
-    /// Half of the points of either run measured something else than intended (the client was saturated).
+    /// The smallest worsening (0.1 = 10 %) that would have been found different from none in 8 of 10 comparisons with
+    /// repeats that scatter like these; absent without an interval.
+    pub detectable_ratio: Option<f64>,
+    /// Half of the points of either run measured something else than intended (the client was saturated), at all loads.
     pub is_invalid: bool,
+    /// Whether the comparison is open while this figure is: what a request costs, and how many are answered. A time
+    /// that nobody can tell leaves it decided.
+    pub is_main: bool,
     /// The result.
     pub outcome: Outcome,
+    /// Each load, ascending.
+    pub loads: Vec<AtLoad>,
+}
+
+/// A figure at one load: detail behind the figure over all.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct AtLoad {
+    /// Sweep of the points.
+    pub sweep: Sweep,
+    /// Connections, or offered requests per second.
+    pub load: f64,
+    /// Geometric mean of A.
+    pub a: f64,
+    /// The same of B.
+    pub b: f64,
+    /// B / A, with an interval for this load alone.
+    pub ratio: Estimate,
+    /// Whether it differs from the other loads' ratio by more than the threshold, and not by chance.
+    pub departs: bool,
 }
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conclusion {
-    /// At least one figure is worse by more than the threshold.
+    /// A figure is worse.
     Regression,
-    /// No regression at any figure at any common load.
+    /// No figure is worse, and throughput and CPU per request are not worse by more than the threshold.
     NoRegression,
-    /// No regression was seen, and at least one test could not have excluded one.
+    /// No regression was seen, and one of these could not have been excluded.
     CouldNotTell,
 }
 
 /// The comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
-    /// Worse by more than this is a regression (0.05 = 5 %).
+    /// Worse by more than this matters (0.05 = 5 %).
     pub threshold_ratio: f64,
-    /// Confidence of intervals and tests.
+    /// One minus the chance of a false alarm.
     pub confidence_ratio: f64,
+    /// Whether the runs were measured in turn, and points of one round are pairs.
+    pub is_paired: bool,
     /// The result.
     pub conclusion: Conclusion,
-    /// Ascending by sweep and load.
-    pub differences: Vec<Difference>,
+    /// The figures over all loads.
+    pub figures: Vec<Difference>,
+    /// The loads that they are over, ascending.
+    pub loads: Vec<f64>,
+    /// Repeats (rounds) of the run that has fewer.
+    pub repeats: u64,
+    /// What the runs' sweeps were given, seconds.
+    pub budget_s: Option<f64>,
     /// Loads that only one of the runs measured.
     pub unmatched: usize,
     /// Reasons not to trust it.
@@ -148,17 +167,57 @@ pub enum CompareError {
 }
 
 impl Comparison {
-    /// The differences that are regressions.
+    /// The figures that are worse.
     pub fn regressions(&self) -> impl Iterator<Item = &Difference> {
-        self.differences.iter().filter(|difference| difference.outcome == Outcome::Regression)
+        self.figures.iter().filter(|figure| figure.outcome == Outcome::Regression)
+    }
+
+    /// A figure by its name.
+    pub fn figure(&self, name: &str) -> Option<&Difference> {
+        self.figures.iter().find(|figure| figure.figure == name)
     }
 }
 
-fn conclusion(differences: &[Difference]) -> Conclusion {
-    let has = |wanted: &[Outcome]| differences.iter().any(|difference| wanted.contains(&difference.outcome));
+impl Difference {
+    /// Whether it differs from no change, and not by chance.
+    pub fn is_found(&self) -> bool {
+        self.ratio.excludes(1.0) && !self.is_invalid
+    }
+
+    /// How much worse the logarithm of a ratio is.
+    fn worse(&self, ratio: f64) -> f64 {
+        if self.better == Better::Higher { -ratio.ln() } else { ratio.ln() }
+    }
+
+    fn judged(mut self) -> Difference {
+        self.outcome = match self.ratio.interval().map(|(low, high)| [self.worse(low), self.worse(high)]) {
+            None => Outcome::Untested,
+            Some(_) if self.is_invalid => Outcome::Unclear,
+            Some(ends) => {
+                let (least, most) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
+                match most <= worse_by(self.better, self.threshold_ratio) {
+                    _ if most < 0.0 => Outcome::Improvement,
+                    true => Outcome::NotWorse,
+                    false if least > 0.0 => Outcome::Regression,
+                    false => Outcome::Unclear,
+                }
+            }
+        };
+        self
+    }
+}
+
+/// A loss of this share, or a growth by it, as a logarithm: positive.
+fn worse_by(better: Better, ratio: f64) -> f64 {
+    if better == Better::Higher { -(1.0 - ratio).ln() } else { ratio.ln_1p() }
+}
+
+fn conclusion(figures: &[Difference]) -> Conclusion {
+    let is_open = |figure: &Difference| matches!(figure.outcome, Outcome::Unclear | Outcome::Untested);
+    let mut main = figures.iter().filter(|figure| figure.is_main).peekable();
     match () {
-        () if has(&[Outcome::Regression]) => Conclusion::Regression,
-        () if differences.is_empty() || has(&[Outcome::Unclear, Outcome::Untested]) => Conclusion::CouldNotTell,
+        () if figures.iter().any(|figure| figure.outcome == Outcome::Regression) => Conclusion::Regression,
+        () if main.peek().is_none() || main.any(is_open) => Conclusion::CouldNotTell,
         () => Conclusion::NoRegression,
     }
 }
@@ -200,82 +259,222 @@ pub fn runs(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, 
     compared(a, b, threshold_ratio, false)
 }
 
-/// The same for two runs that were measured in turn: points of one round (repeat) are pairs, tested by Student's t on
-/// their differences.
+/// The same for two runs that were measured in turn: points of one round (repeat) are pairs.
 pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, CompareError> {
     compared(a, b, threshold_ratio, true)
 }
 
+/// The points of A and of B at a load that both measured.
+type Matched<'a> = ((Sweep, f64), &'a [&'a Point], &'a [&'a Point]);
+
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
     let (of_a, of_b) = (levels(a), levels(b));
-    let criteria = a.record.scenario.sweep().map_or_else(Criteria::default, |sweep| sweep.criteria);
+    let plan = a.record.scenario.sweep();
+    let criteria = plan.map_or_else(Criteria::default, |sweep| sweep.criteria);
     let confidence = criteria.confidence_ratio;
     // A loss of more than everything is impossible.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
-    let mut differences: Vec<Difference> = Vec::new();
-    let (mut points_a, mut points_b) = (Vec::new(), Vec::new());
-    let mut matched = 0;
-    let mut asked_once: Vec<String> = Vec::new();
-    for (key, points) in &of_a {
-        let Some((_, others)) = of_b.iter().find(|(other, _)| same_load(*key, *other)) else { continue };
-        points_a.extend(points.iter().copied());
-        points_b.extend(others.iter().copied());
-        let good = good_threshold(points, others, &criteria, threshold_ratio).map(|most| (&GOOD, most));
-        let figures = FIGURES.iter().map(|figure| (figure, threshold_ratio)).chain(good);
-        let before = differences.len();
-        differences.extend(figures.filter_map(|(figure, threshold)| {
-            difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold))
-        }));
-        let is_asked = |points: &[&Point]| points.iter().any(|point| log(point, names::THROUGHPUT).is_some());
-        let without = match (is_asked(points), is_asked(others)) {
-            (true, false) => Some("B"),
-            (false, true) => Some("A"),
-            _ => None,
-        };
-        let at = zones::load_words(key.1, key.0);
-        let what = |run| format!("{run} sent no request at {at}, and the other run did: nothing is compared there");
-        asked_once.extend(without.map(what));
-        matched += usize::from(differences.len() > before || without.is_some());
-    }
-    if points_a.is_empty() {
+    let matched: Vec<Matched<'_>> = of_a
+        .iter()
+        .filter_map(|(key, points)| {
+            let (_, others) = of_b.iter().find(|(other, _)| same_load(*key, *other))?;
+            Some((*key, points.as_slice(), others.as_slice()))
+        })
+        .collect();
+    if matched.is_empty() {
         let name = |run: &RunDir| run.path.display().to_string();
         return Err(CompareError::NothingInCommon { a: name(a), b: name(b) });
     }
-    judge(&mut differences, confidence, threshold_ratio);
-    let mut doubts = doubts(a, b, &differences);
+    let asked_once: Vec<String> = matched.iter().filter_map(asked_once).collect();
+    let unmatched = of_a.len() + of_b.len() - 2 * matched.len();
+    let (loads, left_out) = pool(&matched);
+    let is_invalid = loads.iter().all(missed);
+    let mut figures = differences(&loads, is_paired, &criteria, threshold_ratio);
+    figures.iter_mut().for_each(|figure| figure.is_invalid = is_invalid);
+    figures.extend(planned(a, b, threshold_ratio));
+    let figures: Vec<Difference> = figures.into_iter().map(Difference::judged).collect();
+    let mut doubts = doubts(a, b, &figures);
     doubts.extend(asked_once.iter().cloned());
-    doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
+    doubts.extend(left_out);
+    let (points_a, points_b) = (matched.iter().flat_map(|one| one.1), matched.iter().flat_map(|one| one.2));
+    doubts.extend(doubts_of_points((a, points_a.copied().collect()), (b, points_b.copied().collect())));
     if !is_paired {
         // Two servers in turn differ on purpose, and got the same requests.
         doubts.extend(subjects::doubts(&a.record, &b.record));
     }
-    let unmatched = of_a.len() + of_b.len() - 2 * matched;
     Ok(Comparison {
         threshold_ratio,
         confidence_ratio: confidence,
-        conclusion: match conclusion(&differences) {
+        is_paired,
+        conclusion: match conclusion(&figures) {
             Conclusion::NoRegression if !asked_once.is_empty() => Conclusion::CouldNotTell,
             found => found,
         },
-        differences,
+        loads: loads.iter().map(|((_, load), ..)| *load).collect(),
+        repeats: figures.iter().map(|figure| figure.ratio.n).max().unwrap_or(0),
+        budget_s: plan.map(|sweep| sweep.budget_ns as f64 / 1e9),
+        figures,
         unmatched,
         doubts,
     })
 }
 
-/// Corrects the p-values for the number of tests, and gives each difference its outcome and the worsening that would
-/// have been seen: one beyond `detected_beyond`.
-fn judge(differences: &mut [Difference], confidence: f64, detected_beyond: f64) {
-    let tests = differences.iter().filter(|difference| difference.p_value.is_some()).count();
-    for difference in &mut *differences {
-        let beyond = detected_beyond.min(difference.threshold_ratio);
-        difference.detectable_ratio = detectable(difference, beyond, confidence, tests);
+/// A load at which only one of the runs sent requests, in words.
+fn asked_once((at, a, b): &Matched<'_>) -> Option<String> {
+    let is_asked = |points: &[&Point]| points.iter().any(|point| log(point, names::THROUGHPUT).is_some());
+    let without = match (is_asked(a), is_asked(b)) {
+        (true, false) => "B",
+        (false, true) => "A",
+        _ => return None,
+    };
+    let at = zones::load_words(at.1, at.0);
+    Some(format!("{without} sent no request at {at}, and the other run did: nothing is compared there"))
+}
+
+/// Whether half of the points of a side missed the server.
+fn missed((_, a, b): &Matched<'_>) -> bool {
+    half(a, doubted::missed_the_server) || half(b, doubted::missed_the_server)
+}
+
+/// The loads that are compared as one, and those that are left out in words. They are of one loop: an open loop's
+/// throughput is what is offered, and its times are not those of a closed loop. Loads at which the points measured
+/// something else are left out, unless all did.
+fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
+    let is_open = |one: &&Matched<'_>| one.0.0 == Sweep::Rate;
+    let closed: Vec<Matched<'_>> = matched.iter().filter(|one| !is_open(one)).copied().collect();
+    let of_loop = if closed.is_empty() { matched.to_vec() } else { closed };
+    let (out, kept): (Vec<Matched<'_>>, Vec<_>) = of_loop.iter().copied().partition(missed);
+    if out.is_empty() || kept.is_empty() {
+        return (of_loop, None);
     }
-    holm(differences, |difference| &mut difference.p_value);
-    holm(differences, |difference| &mut difference.p_beyond);
-    for difference in differences {
-        difference.outcome = outcome(difference, 1.0 - confidence);
+    let at: Vec<String> = out.iter().map(|((sweep, load), ..)| zones::load_words(*load, *sweep)).collect();
+    let said = format!(
+        "half of the points of a run measured something else at {}: what lies there is left out",
+        at.join(", ")
+    );
+    (kept, Some(said))
+}
+
+/// Each figure over the loads.
+fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, threshold_ratio: f64) -> Vec<Difference> {
+    let is_open = loads.iter().any(|((sweep, _), ..)| *sweep == Sweep::Rate);
+    // Of a closed loop the throughput is what the times are, over all loads.
+    let answered = if is_open { names::RESPONSE_P50 } else { names::THROUGHPUT };
+    let good = good_threshold(loads, criteria, threshold_ratio);
+    let wanted = FIGURES.iter().map(|figure| (figure, threshold_ratio)).chain(good.map(|most| (&GOOD, most)));
+    let found: Vec<_> = wanted
+        .filter_map(|(figure, threshold)| {
+            let logs = |points: &[&Point]| within::visits(points, |point| log(point, figure.0));
+            let common = |(at, a, b): &Matched<'_>| Common { at: *at, a: logs(a), b: logs(b) };
+            let common: Vec<_> = loads.iter().map(common).filter(|one| pooled(&[one], is_paired).is_some()).collect();
+            Some((figure, threshold, pooled(&common, is_paired)?, common))
+        })
+        .collect();
+    // An alarm is one of the two ends of an interval: all of them together are to be 1 - confidence.
+    let parts = (found.len() as f64 / 2.0).max(1.0);
+    let confidence = 1.0 - (1.0 - criteria.confidence_ratio) / parts;
+    let of_one = |((figure, word, better), threshold_ratio, all, common): (&Figure, f64, Pooled, Vec<_>)| Difference {
+        figure,
+        word,
+        better: *better,
+        a: all.a.exp(),
+        b: all.b.exp(),
+        ratio: all.ratio(confidence),
+        threshold_ratio,
+        detectable_ratio: detectable(&all, *better, confidence),
+        is_invalid: false,
+        is_main: [answered, names::SERVER_CPU, GOOD.0].contains(figure),
+        outcome: Outcome::Untested,
+        loads: at_loads(&common, &all, (is_paired, criteria.confidence_ratio, confidence, threshold_ratio)),
+    };
+    found.into_iter().map(of_one).collect()
+}
+
+fn at_loads(
+    common: &[Common<(Sweep, f64)>],
+    all: &Pooled,
+    (is_paired, confidence, of_all, threshold): (bool, f64, f64, f64),
+) -> Vec<AtLoad> {
+    let departs = departing(common, is_paired, of_all);
+    let of_load = |(one, departs): (&Common<(Sweep, f64)>, bool)| {
+        let found = pooled(&[one], is_paired)?;
+        let is_far = (found.change.value - all.change.value).abs() > threshold.ln_1p();
+        Some(AtLoad {
+            sweep: one.at.0,
+            load: one.at.1,
+            a: found.a.exp(),
+            b: found.b.exp(),
+            ratio: found.ratio(confidence),
+            departs: departs && is_far,
+        })
+    };
+    common.iter().zip(departs).filter_map(of_load).collect()
+}
+
+/// The smallest worsening whose interval excludes no change in 8 of 10 comparisons whose repeats scatter like these.
+fn detectable(all: &Pooled, better: Better, confidence: f64) -> Option<f64> {
+    /// Two-sided share of Student's law up to its quantile of 80 %.
+    const POWER: f64 = 0.6;
+    let (error, freedom) = all.change.error?;
+    let reach = (student(confidence, freedom)? + student(POWER, freedom)?) * error;
+    let ratio = if better == Better::Higher { 1.0 - (-reach).exp() } else { reach.exp_m1() };
+    Some(ratio).filter(|ratio| ratio.is_finite())
+}
+
+/// The rates to plan with, where both runs have one.
+fn planned(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Difference> {
+    let (a, b) = (plan(a)?, plan(b)?);
+    let ends = a.interval().zip(b.interval()).map(|((low_a, high_a), (low_b, high_b))| {
+        // Of two independent numbers each end is as far as both of theirs together (Donner and Zou, 2012).
+        let off = |from: f64, to: f64| (to / from).ln();
+        let low = off(b.value, low_b).hypot(off(a.value, high_a));
+        let high = off(b.value, high_b).hypot(off(a.value, low_a));
+        (b.value / a.value * (-low).exp(), b.value / a.value * high.exp())
+    });
+    Some(Difference {
+        figure: PLAN.0,
+        word: PLAN.1,
+        better: PLAN.2,
+        a: a.value,
+        b: b.value,
+        ratio: Estimate::new(b.value / a.value, ends, a.confidence, a.n.min(b.n) as usize),
+        threshold_ratio,
+        detectable_ratio: None,
+        is_invalid: false,
+        is_main: false,
+        outcome: Outcome::Untested,
+        loads: Vec::new(),
+    })
+}
+
+/// The rate to plan with: the open loop's yield point, or what was held where that is less.
+fn plan(run: &RunDir) -> Option<Estimate> {
+    if !run.points.iter().any(|point| point.sweep == Sweep::Rate) {
+        return None;
     }
+    let rate = zones::of_run(run).rate?;
+    let at = &rate.yield_point;
+    let held = rate.failure_point.held.unwrap_or(f64::INFINITY);
+    // Of one repeat the interval is the spacing of the loads.
+    let ends = at.low.zip(at.high).filter(|_| at.n_repeats > 1).map(|(low, high)| (low.min(held), high));
+    Some(Estimate::new(at.estimate?.min(held), ends, at.confidence, at.n_repeats as usize))
+}
+
+/// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections
+/// without, and no more than the limit of errors where one mostly does not; the mean over the loads is compared with the
+/// mean of their thresholds. `None` where neither run ever leaves any without.
+fn good_threshold(loads: &[Matched<'_>], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
+    let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
+    let least = threshold_ratio.min(criteria.error_ratio);
+    let mut is_any = false;
+    let of_load = |(_, a, b): &Matched<'_>| {
+        let failing = [a, b].map(|points| (points.iter().filter(fails).count(), points.len()));
+        is_any |= failing.iter().any(|(failing, _)| *failing > 0);
+        let both_mostly = failing.iter().all(|(failing, all)| 2 * failing > *all);
+        if both_mostly { threshold_ratio } else { least }
+    };
+    let thresholds: Vec<f64> = loads.iter().map(of_load).collect();
+    is_any.then(|| thresholds.iter().sum::<f64>() / thresholds.len().max(1) as f64)
 }
 
 /// Searched rates differ in their last digits between runs; half a per mille apart is the same load.
@@ -283,34 +482,8 @@ fn same_load(a: (Sweep, f64), b: (Sweep, f64)) -> bool {
     a.0 == b.0 && (a.1 / b.1 - 1.0).abs() < 5e-4
 }
 
-/// Of each repeat the last point, one that nothing disturbed where there is one: a disturbed point was measured again.
-fn one_a_repeat<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
-    let mut by_repeat: BTreeMap<u32, Vec<&Point>> = BTreeMap::new();
-    for point in points {
-        by_repeat.entry(point.repeat).or_default().push(point);
-    }
-    by_repeat.into_values().filter_map(|same| quiet_first(&same).last().copied()).collect()
-}
-
-type Figure = (&'static str, &'static str, Better);
-
-/// Whether half of the points or more measured something else than intended.
-fn half_invalid(points: &[&Point]) -> bool {
-    half(points, doubted::is_invalid)
-}
-
 fn half(points: &[&Point], is_so: fn(&Point) -> bool) -> bool {
     2 * points.iter().filter(|point| is_so(point)).count() >= points.len()
-}
-
-/// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections
-/// without, and no more than the limit of errors where one mostly does not. `None` where neither ever does.
-fn good_threshold(a: &[&Point], b: &[&Point], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
-    let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
-    let failing = [a, b].map(|points| (points.iter().filter(fails).count(), points.len()));
-    let both_mostly = failing.iter().all(|(failing, all)| 2 * failing > *all);
-    let most = if both_mostly { threshold_ratio } else { threshold_ratio.min(criteria.error_ratio) };
-    failing.iter().any(|(failing, _)| *failing > 0).then_some(most)
 }
 
 /// The logarithm of a figure of a point. None of many is less than one of them.
@@ -328,172 +501,10 @@ fn log(point: &Point, figure: &str) -> Option<f64> {
             let asked = finished.saturating_add(outcomes.unfinished);
             (asked > 0).then(|| (1.0 - lost_ratio(outcomes)).max(0.5 / asked as f64))
         }
+        names::SERVER_CPU => cpu_us(point),
         name => point.value(name),
     };
     value.filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
-}
-
-/// Round and logarithms of a figure in A and in B, of the points at one load.
-fn pairs_of(a: &[&Point], b: &[&Point], figure: &str) -> Vec<(u32, (f64, f64))> {
-    let (a, b) = (one_a_repeat(a), one_a_repeat(b));
-    a.iter()
-        .filter_map(|point| {
-            let other = b.iter().find(|other| other.repeat == point.repeat)?;
-            Some((point.repeat, (log(point, figure)?, log(other, figure)?)))
-        })
-        .collect()
-}
-
-fn difference(
-    at: (Sweep, Option<f64>),
-    figure: &Figure,
-    (a, b): (&[&Point], &[&Point]),
-    is_paired: bool,
-    (confidence, threshold): (f64, f64),
-) -> Option<Difference> {
-    let is_invalid = half_invalid(a) || half_invalid(b);
-    let logs = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| log(point, figure.0)).collect() };
-    if is_paired {
-        let pairs: Vec<(f64, f64)> = pairs_of(a, b, figure.0).into_iter().map(|(_, pair)| pair).collect();
-        let (a, b) = pairs.iter().copied().unzip();
-        return of_logs(at, figure, (a, b), student_pairs(&pairs), is_invalid, (confidence, threshold));
-    }
-    let (a, b) = (logs(a), logs(b));
-    let tested = welch(&a, &b);
-    of_logs(at, figure, (a, b), tested, is_invalid, (confidence, threshold))
-}
-
-/// The difference of logarithms whose mean difference has this standard error and these degrees of freedom.
-fn of_logs(
-    (sweep, load): (Sweep, Option<f64>),
-    (figure, word, better): &Figure,
-    (a, b): (Vec<f64>, Vec<f64>),
-    tested: Option<(f64, f64)>,
-    is_invalid: bool,
-    (confidence, threshold): (f64, f64),
-) -> Option<Difference> {
-    if a.is_empty() || b.is_empty() {
-        return None;
-    }
-    let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
-    let (mean_a, mean_b) = (mean(&a), mean(&b));
-    let interval = tested.and_then(|(error, freedom)| {
-        let reach = student(confidence, freedom)? * error;
-        let at = mean_b - mean_a;
-        Some(Interval { low: (at - reach).exp(), high: (at + reach).exp(), confidence })
-    });
-    let p_of = |difference: f64| tested.and_then(|(error, freedom)| p_value(difference, error, freedom));
-    let found = mean_b - mean_a;
-    let (low, high) = bounds(threshold);
-    let beyond = if found < low { found - low } else { (found - high).max(0.0) };
-    Some(Difference {
-        sweep,
-        load,
-        figure,
-        word,
-        better: *better,
-        means: (mean_a.exp(), mean_b.exp()),
-        n: (a.len(), b.len()),
-        ratio: (mean_b - mean_a).exp(),
-        interval,
-        p_value: p_of(found),
-        p_beyond: p_of(beyond),
-        detectable_ratio: None,
-        test: tested,
-        threshold_ratio: threshold,
-        is_invalid,
-        outcome: Outcome::Untested,
-    })
-}
-
-/// Standard error of the mean difference of pairs and its degrees of freedom (Student, 1908).
-fn student_pairs(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
-    if pairs.len() < 2 {
-        return None;
-    }
-    let n = pairs.len() as f64;
-    let mean = pairs.iter().map(|(a, b)| b - a).sum::<f64>() / n;
-    let variance = pairs.iter().map(|(a, b)| (b - a - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    Some(((variance / n).sqrt(), n - 1.0))
-}
-
-/// Standard error of the difference of means and its degrees of freedom (Welch, 1947).
-fn welch(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
-    if a.len() < 2 || b.len() < 2 {
-        return None;
-    }
-    let share = |values: &[f64]| {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
-        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0) / n
-    };
-    let (va, vb) = (share(a), share(b));
-    let variance = va + vb;
-    let freedom = variance.powi(2) / (va.powi(2) / (a.len() - 1) as f64 + vb.powi(2) / (b.len() - 1) as f64);
-    // Without any scatter the difference is certain; at most one degree of freedom is assumed then.
-    let most = (a.len() + b.len() - 2) as f64;
-    Some((variance.sqrt(), if freedom.is_finite() { freedom.clamp(1.0, most) } else { most }))
-}
-
-fn p_value(difference: f64, error: f64, freedom: f64) -> Option<f64> {
-    if error <= 0.0 {
-        return Some(if difference == 0.0 { 1.0 } else { 0.0 });
-    }
-    let law = StudentsT::new(0.0, 1.0, freedom).ok()?;
-    Some((2.0 * law.cdf(-(difference / error).abs())).min(1.0))
-}
-
-/// Logarithms of the ratios at which a change crosses the threshold: a loss of that share, and a growth by it.
-fn bounds(threshold: f64) -> (f64, f64) {
-    ((1.0 - threshold).ln(), threshold.ln_1p())
-}
-
-/// The smallest worsening that is called a regression in 8 of 10 comparisons whose points scatter like these.
-fn detectable(difference: &Difference, threshold: f64, confidence: f64, tests: usize) -> Option<f64> {
-    /// Two-sided share of Student's law up to its quantile of 80 %.
-    const POWER: f64 = 0.6;
-    let (error, freedom) = difference.test?;
-    let (low, high) = bounds(threshold);
-    // The first step of Holm's correction, which every lone regression has to pass.
-    let reach = (student(1.0 - (1.0 - confidence) / tests as f64, freedom)? + student(POWER, freedom)?) * error;
-    let ratio = match difference.better {
-        Better::Higher => 1.0 - (low - reach).exp(),
-        Better::Lower => (high + reach).exp() - 1.0,
-    };
-    Some(ratio).filter(|ratio| ratio.is_finite())
-}
-
-/// Holm's step-down correction: the chance of any false alarm among all tests stays below the level.
-fn holm(differences: &mut [Difference], p: impl Fn(&mut Difference) -> &mut Option<f64>) {
-    let mut tested: Vec<&mut f64> = differences.iter_mut().filter_map(|difference| p(difference).as_mut()).collect();
-    tested.sort_by(|a, b| a.total_cmp(b));
-    let count = tested.len();
-    let mut least: f64 = 0.0;
-    for (rank, p) in tested.into_iter().enumerate() {
-        least = least.max((*p * (count - rank) as f64).min(1.0));
-        *p = least;
-    }
-}
-
-fn outcome(difference: &Difference, level: f64) -> Outcome {
-    let (Some(p), Some(interval)) = (difference.p_beyond, difference.interval) else { return Outcome::Untested };
-    let (low, high) = bounds(difference.threshold_ratio);
-    let found = difference.ratio.ln();
-    let is_worse = match difference.better {
-        Better::Higher => found < low,
-        Better::Lower => found > high,
-    };
-    // The worse end of the interval is on the near side.
-    let holds = match difference.better {
-        Better::Higher => interval.low.ln() >= low,
-        Better::Lower => interval.high.ln() <= high,
-    };
-    match () {
-        () if p < level && is_worse => Outcome::Regression,
-        () if p < level && (found < low || found > high) => Outcome::Improvement,
-        () if holds && !difference.is_invalid => Outcome::NotWorse,
-        () => Outcome::Unclear,
-    }
 }
 
 /// The doubts of the two runs and of their compared points.
@@ -512,7 +523,7 @@ fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec
     both.chain(only_a).chain(only_b).collect()
 }
 
-fn doubts(a: &RunDir, b: &RunDir, differences: &[Difference]) -> Vec<String> {
+fn doubts(a: &RunDir, b: &RunDir, figures: &[Difference]) -> Vec<String> {
     let mut doubts: Vec<String> = subjects::machines(a, b).into_iter().collect();
     let apart = a.record.started_unix_ms.abs_diff(b.record.started_unix_ms) / 60_000;
     if apart > 30 {
@@ -520,8 +531,8 @@ fn doubts(a: &RunDir, b: &RunDir, differences: &[Difference]) -> Vec<String> {
             "the runs began {apart} minutes apart: a machine's speed drifts; measure them in turn, interleaved"
         ));
     }
-    if differences.iter().all(|difference| difference.outcome == Outcome::Untested) {
-        doubts.push("no load has two points in both runs, so nothing could be tested: measure with --repeats".into());
+    if figures.iter().all(|figure| figure.outcome == Outcome::Untested) {
+        doubts.push("both runs need two repeats, so nothing could be tested: measure with --repeats".into());
     }
     doubts
 }

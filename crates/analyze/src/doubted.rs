@@ -30,8 +30,3 @@ pub(crate) fn missed_the_server(point: &Point) -> bool {
     let is_the_servers = |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections);
     point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid && !is_the_servers(doubt.kind))
 }
-
-/// Whether a point measured something else than intended.
-pub(crate) fn is_invalid(point: &Point) -> bool {
-    point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid)
-}

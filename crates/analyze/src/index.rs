@@ -88,8 +88,6 @@ pub struct Before {
     pub worse: Vec<Difference>,
     /// Figures that are better, in the same order.
     pub better: Vec<Difference>,
-    /// How many figures were tested.
-    pub tests: usize,
     /// Reasons not to trust the comparison.
     pub doubts: Vec<String>,
 }
@@ -144,13 +142,9 @@ impl Before {
     pub fn words(&self) -> String {
         let changed = |word: &str, differences: &[Difference]| {
             let first = differences.first()?;
-            let interval = first.interval.map(|i| format!(" ({:.2} to {:.2})", i.low, i.high)).unwrap_or_default();
-            let more = match differences.len() {
-                1 => String::new(),
-                several => format!(", {several} of {} figures", self.tests),
-            };
-            let load = compare::load_words(first);
-            Some(format!("{word}: {} {:.2}{interval} of the run before at {load}{more}", first.word, first.ratio))
+            let ends = first.ratio.interval().map(|(low, high)| format!(" ({low:.2} to {high:.2})"));
+            let ends = ends.unwrap_or_default();
+            Some(format!("{word}: {} {:.2}{ends} of the run before", first.word, first.ratio.value))
         };
         let found = changed("worse", &self.worse).or_else(|| changed("better", &self.better));
         found.unwrap_or_else(|| {
@@ -325,15 +319,14 @@ fn doubts(run: &RunDir) -> usize {
 fn before(earlier: &RunDir, run: &RunDir) -> Before {
     let path = earlier.path.clone();
     let Ok(found) = compare::runs(earlier, run, THRESHOLD_RATIO) else {
-        return Before { path, conclusion: None, worse: vec![], better: vec![], tests: 0, doubts: vec![] };
+        return Before { path, conclusion: None, worse: vec![], better: vec![], doubts: vec![] };
     };
     let (worse, better) = (largest_first(&found, Outcome::Regression), largest_first(&found, Outcome::Improvement));
-    let tests = found.differences.iter().filter(|difference| difference.outcome != Outcome::Untested).count();
-    Before { path, conclusion: Some(found.conclusion), worse, better, tests, doubts: found.doubts }
+    Before { path, conclusion: Some(found.conclusion), worse, better, doubts: found.doubts }
 }
 
 fn largest_first(found: &Comparison, outcome: Outcome) -> Vec<Difference> {
-    let mut same: Vec<Difference> = found.differences.iter().filter(|one| one.outcome == outcome).cloned().collect();
-    same.sort_by(|a, b| b.ratio.ln().abs().total_cmp(&a.ratio.ln().abs()));
+    let mut same: Vec<Difference> = found.figures.iter().filter(|one| one.outcome == outcome).cloned().collect();
+    same.sort_by(|a, b| b.ratio.value.ln().abs().total_cmp(&a.ratio.value.ln().abs()));
     same
 }

@@ -2,7 +2,7 @@
 //! end. [`crate::markdown`] and [`crate::junit`] show the same list.
 
 use crate::compare;
-use analyze::compare::{CompareError, Comparison, Difference, Outcome, Price, load_words};
+use analyze::compare::{CompareError, Comparison, Difference, Outcome};
 use analyze::limit::{Check, Limit};
 use record::units::exact_percent;
 
@@ -24,9 +24,9 @@ record::worded! {
 /// One check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// The list that it belongs to: `run`, `limits`, `comparison`, `price`.
+    /// The list that it belongs to: `run`, `limits`, `comparison`.
     pub group: &'static str,
-    /// What is checked, the same in every run of a job: `find.peak_throughput_per_sec < 20.0k/s`, `64 conns: p99`.
+    /// What is checked, the same in every run of a job: `find.peak_throughput_per_sec < 20.0k/s`, `throughput`.
     pub name: String,
     /// The result.
     pub result: CaseResult,
@@ -55,32 +55,23 @@ pub fn end(why: Option<&str>) -> Case {
     }
 }
 
-/// One check for each figure at each load that both runs measured.
-pub fn comparison(compared: Result<&Comparison, &CompareError>) -> Vec<Case> {
+/// One check for each figure, over all loads that both runs measured; `names` are those of the sides.
+pub fn comparison(compared: Result<&Comparison, &CompareError>, names: [&str; 2]) -> Vec<Case> {
     let error = |why: &str| vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, why)];
     match compared {
-        Ok(comparison) if comparison.differences.is_empty() => {
+        Ok(comparison) if comparison.figures.is_empty() => {
             error("nothing could be compared: at no load do both runs have a figure")
         }
-        Ok(comparison) => {
-            let check = |one| difference("comparison", &load_words(one), one, ["A", "B"]);
-            comparison.differences.iter().map(check).collect()
-        }
+        Ok(comparison) => comparison.figures.iter().map(|figure| difference(figure, names)).collect(),
         Err(why) => error(&why.to_string()),
     }
 }
 
-/// One check for each figure over all loads, of a server without and with a command beside it.
-pub fn price(price: &Price) -> Vec<Case> {
-    let check = |one| difference("price", "over all loads", one, ["without", "with"]);
-    price.figures.iter().map(check).collect()
-}
-
-fn difference(group: &'static str, at: &str, one: &Difference, names: [&str; 2]) -> Case {
+fn difference(one: &Difference, names: [&str; 2]) -> Case {
     let limit = exact_percent(one.threshold_ratio);
     let (result, verdict) = match one.outcome {
-        Outcome::Regression => (CaseResult::Failed, format!("worse by more than {limit}")),
-        Outcome::Improvement => (CaseResult::Passed, format!("better by more than {limit}")),
+        Outcome::Regression => (CaseResult::Failed, format!("worse; the threshold is {limit}")),
+        Outcome::Improvement => (CaseResult::Passed, "better".into()),
         Outcome::NotWorse => (CaseResult::Passed, format!("not worse by more than {limit}")),
         Outcome::Unclear if one.is_invalid => {
             (CaseResult::Skipped, "could not tell: half of the points of a run are invalid".into())
@@ -88,13 +79,14 @@ fn difference(group: &'static str, at: &str, one: &Difference, names: [&str; 2])
         Outcome::Unclear => {
             (CaseResult::Skipped, format!("could not tell: worse by more than {limit} is neither shown nor excluded"))
         }
-        Outcome::Untested => (CaseResult::Skipped, "not tested: a run has fewer than two points there".into()),
+        Outcome::Untested => (CaseResult::Skipped, "not tested: a run has fewer than two repeats".into()),
     };
     // As the table has them.
     let row = compare::row(one);
-    let (a, b, ratio, interval) = (&row[2], &row[3], &row[4], &row[5]);
-    let interval = if interval.is_empty() { String::new() } else { format!(" (95 % interval {interval})") };
-    let ([name_a, name_b], (n_a, n_b)) = (names, one.n);
-    let words = format!("{verdict}; {name_a} {a}, {name_b} {b}, {name_b} / {name_a} {ratio}{interval}, n {n_a}/{n_b}");
-    Case::of(group, &format!("{at}: {}", one.word), result, &words)
+    let (a, b, ratio, interval) = (&row[1], &row[2], &row[3], &row[4]);
+    let interval = if interval.is_empty() { String::new() } else { format!(" (interval {interval})") };
+    let [name_a, name_b] = names;
+    let words =
+        format!("{verdict}; {name_a} {a}, {name_b} {b}, {name_b} / {name_a} {ratio}{interval}, n {}", one.ratio.n);
+    Case::of("comparison", one.word, result, &words)
 }

@@ -1,16 +1,18 @@
-//! A comparison as text for a terminal: the sentence first, then a table.
+//! A comparison as text for a terminal: the sentence first, then each figure over all loads, then its loads.
 
 use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::{list, wrap};
-use analyze::compare::{Comparison, Difference, Outcome, headline, load_words};
+use analyze::compare::{AtLoad, Comparison, Difference, headline, load_words};
+use record::Estimate;
 use record::units::{count, format_nanos, format_si};
 
-/// Headline, table, doubts.
+/// Headline, tables, doubts.
 pub fn text(comparison: &Comparison) -> String {
     let mut out = wrap(&headline(comparison), "", "");
     out.push('\n');
-    out.push_str(&table(comparison.differences.iter()).lines());
+    out.push_str(&figures(["A", "B"], comparison).lines());
+    out.push_str(&by_load(["A", "B"], comparison));
     out.extend(left_out(comparison).map(|said| format!("  {said}\n")));
     out + &list("doubts", &comparison.doubts)
 }
@@ -22,51 +24,86 @@ pub(crate) fn left_out(comparison: &Comparison) -> Option<String> {
     (comparison.unmatched > 0).then(|| format!("{loads} {were} measured in one run only and {are} left out"))
 }
 
-fn table<'a>(differences: impl Iterator<Item = &'a Difference>) -> Table {
-    let mut table = Table::new(&["load", "figure", "A", "B", "B / A", "95 % interval", "p", "n", ""], 2);
-    for difference in differences {
-        table.row(row(difference));
-    }
+/// The columns of [`figures`]; a and b name the sides.
+pub(crate) fn headings([a, b]: [&str; 2]) -> [String; 7] {
+    let ratio = if (a, b) == ("A", "B") { "B / A" } else { "ratio" };
+    ["", a, b, ratio, "interval", "n", ""].map(String::from)
+}
+
+/// A row for each figure over all loads.
+pub(crate) fn figures(names: [&str; 2], comparison: &Comparison) -> Table {
+    let headings = headings(names);
+    let mut table = Table::new(&headings.each_ref().map(String::as_str), 1);
+    comparison.figures.iter().for_each(|figure| table.row(row(figure)));
     table
 }
 
-/// The most rows where there is one screen for all.
-const MOST_ROWS: usize = 16;
+/// The cells of a figure over all loads.
+pub(crate) fn row(figure: &Difference) -> Vec<String> {
+    let value = value(figure.word);
+    vec![
+        figure.word.into(),
+        value(figure.a),
+        value(figure.b),
+        format!("{:.3}", figure.ratio.value),
+        interval(&figure.ratio),
+        figure.ratio.n.to_string(),
+        figure.outcome.word().into(),
+    ]
+}
 
-/// The same table with the gravest differences only, and the number of those left out.
-pub(crate) fn most_grave(comparison: &Comparison) -> (Table, usize) {
-    let mut by_gravity: Vec<&Difference> = comparison.differences.iter().collect();
-    by_gravity.sort_by_key(|difference| match difference.outcome {
-        Outcome::Regression => 0,
-        Outcome::Unclear => 1,
-        Outcome::Untested => 2,
-        Outcome::Improvement => 3,
-        Outcome::NotWorse => 4,
-    });
-    (table(by_gravity.iter().take(MOST_ROWS).copied()), by_gravity.len().saturating_sub(MOST_ROWS))
+/// A figure's value in words.
+fn value(word: &str) -> impl Fn(f64) -> String {
+    move |value: f64| match word {
+        "throughput" | "plan" => format!("{}/s", format_si(value)),
+        "good answers" => format!("{:.1} %", 100.0 * value),
+        _ => format_nanos(value * 1e3),
+    }
+}
+
+fn interval(ratio: &Estimate) -> String {
+    // Beyond a thousandfold the exact number means nothing more.
+    let end = |ratio: f64| if ratio > 1000.0 { "over 1000".into() } else { format!("{ratio:.3}") };
+    ratio.interval().map(|(low, high)| format!("{} to {}", end(low), end(high))).unwrap_or_default()
+}
+
+/// The ratios at each load, a row each; nothing with one load. A star marks what differs from the other loads.
+pub(crate) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> String {
+    if comparison.loads.len() < 2 {
+        return String::new();
+    }
+    let figures: Vec<&Difference> = comparison.figures.iter().filter(|figure| !figure.loads.is_empty()).collect();
+    let headings: Vec<&str> = std::iter::once("").chain(figures.iter().map(|figure| figure.word)).collect();
+    let mut table = Table::new(&headings, 1);
+    let of_load = |figure: &&Difference, load: f64| {
+        let at = figure.loads.iter().find(|at| at.load == load);
+        at.map_or(String::new(), |at| format!("{:.3}{}", at.ratio.value, if at.departs { "*" } else { " " }))
+    };
+    for load in &comparison.loads {
+        let Some(at) = figures.iter().flat_map(|figure| &figure.loads).find(|at| at.load == *load) else { continue };
+        table.row(std::iter::once(load_words(at)).chain(figures.iter().map(|figure| of_load(figure, *load))).collect());
+    }
+    let departs = figures.iter().flat_map(|figure| &figure.loads).any(|at| at.departs);
+    let star = if departs { "; * differs from the other loads, and not by chance" } else { "" };
+    format!("\n{b} / {a} by load{star}\n{}", table.lines())
+}
+
+/// The cells of a figure at one load.
+pub(crate) fn load_row(figure: &Difference, at: &AtLoad) -> Vec<String> {
+    let value = value(figure.word);
+    vec![
+        load_words(at),
+        figure.word.into(),
+        value(at.a),
+        value(at.b),
+        format!("{:.3}", at.ratio.value),
+        interval(&at.ratio),
+        at.ratio.n.to_string(),
+        if at.departs { "otherwise".into() } else { String::new() },
+    ]
 }
 
 /// The comparison as JSON.
 pub fn json(comparison: &Comparison) -> serde_json::Value {
     Output::from(Content::Comparison { comparison }).value()
-}
-
-/// The cells of a difference.
-pub(crate) fn row(difference: &Difference) -> Vec<String> {
-    let value = |value: f64| match difference.word {
-        "throughput" => format!("{}/s", format_si(value)),
-        "good answers" => format!("{:.1} %", 100.0 * value),
-        _ => format_nanos(value * 1e3),
-    };
-    vec![
-        load_words(difference),
-        difference.word.into(),
-        value(difference.means.0),
-        value(difference.means.1),
-        format!("{:.3}", difference.ratio),
-        difference.interval.map(|i| format!("{:.3} to {:.3}", i.low, i.high)).unwrap_or_default(),
-        difference.p_value.map(|p| if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") }).unwrap_or_default(),
-        format!("{}/{}", difference.n.0, difference.n.1),
-        difference.outcome.word().into(),
-    ]
 }

@@ -2,7 +2,6 @@
 //! first, then the key numbers, the checks, the gravest doubts, and where the page is.
 
 use crate::check::Case;
-use crate::compare::most_grave;
 use crate::page::{KeyNumber, key_numbers};
 use crate::run::{gravest, heading};
 use crate::text::table::Table;
@@ -54,11 +53,17 @@ pub fn side_by_side(
 }
 
 /// A server without and with a command beside it.
-pub fn price(runs: (&RunDir, &RunDir), verdict: &Verdict, price: &Price, checks: &[Case]) -> String {
-    let mut table = Table::new(&crate::price::HEADINGS, 1);
-    crate::price::rows(runs.0, runs.1, price).into_iter().for_each(|row| table.row(row));
-    let title = format!("straingauge find: {}, the price of '{}'", runs.0.record.scenario.url(), price.command);
-    headed(&title, &price_words(price)) + &table.markdown() + &checked(checks) + &doubts(&verdict.doubts) + &end(runs.0)
+pub fn price(
+    (a, b): (&RunDir, &RunDir),
+    verdict: &Verdict,
+    price: &Price,
+    comparison: &Comparison,
+    checks: &[Case],
+) -> String {
+    let table = crate::price::table(a, b, price, comparison).markdown();
+    let title = format!("straingauge find: {}, the price of '{}'", a.record.scenario.url(), price.command);
+    let head = headed(&title, &price_words(price, comparison));
+    head + &table + &checked(checks) + &doubts(&verdict.doubts) + &end(a)
 }
 
 /// Two kept runs, by their names.
@@ -71,13 +76,9 @@ pub fn comparison(names: [&str; 2], comparison: &Comparison) -> String {
         + &items(shown.chain(rest))
 }
 
-/// The gravest differences, a row each.
+/// A row for each figure.
 fn differences(comparison: &Comparison) -> String {
-    let (table, left_out) = most_grave(comparison);
-    let mut out = table.markdown();
-    if left_out > 0 {
-        out += &format!("and {left_out} more, none of them graver\n\n");
-    }
+    let mut out = crate::compare::figures(["A", "B"], comparison).markdown();
     out.extend(crate::compare::left_out(comparison).map(|said| said + "\n\n"));
     out
 }

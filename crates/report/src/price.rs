@@ -1,62 +1,57 @@
 //! The price of a command that ran beside the server, as text for a terminal.
 
+use crate::compare::{by_load, headings};
 use crate::text::table::Table;
 use crate::text::{list, wrap_at};
-use analyze::compare::{Comparison, Own, Price, price_words, server_words};
-use analyze::statistics::Interval;
+use analyze::compare::{Comparison, Price, price_words, server_words};
 use analyze::zones::{self, PointFinding};
 use record::units::format_bytes;
-use record::{RunDir, Sweep};
+use record::{Estimate, RunDir, Sweep};
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
+/// The two sides.
+pub(crate) const SIDES: [&str; 2] = ["without", "with"];
 
 /// The sentences, the price over all loads, the ratio at each load, doubts.
 pub fn text(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> String {
     let title = format!("The price of '{}' beside {}", price.command, server_words(a));
-    let mut out = wrap_at(WIDTH, &title, "", "  ") + &wrap_at(WIDTH, &price_words(price), "", "");
+    let mut out = wrap_at(WIDTH, &title, "", "  ") + &wrap_at(WIDTH, &price_words(price, comparison), "", "");
     out.push_str("\nover all loads\n");
-    let mut table = Table::new(&HEADINGS, 1);
-    rows(a, b, price).into_iter().for_each(|row| table.row(row));
-    out.push_str(&table.lines());
-    out.push_str("\nby load\n");
-    let mut table = Table::new(&["load", "figure", "without", "with", "ratio", "interval", "p", "n"], 2);
-    for difference in &comparison.differences {
-        let mut cells = crate::compare::row(difference);
-        cells.truncate(8);
-        table.row(cells);
-    }
-    out.push_str(&table.lines());
+    out.push_str(&table(a, b, price, comparison).lines());
+    out.push_str(&by_load(SIDES, comparison));
     out + &list("doubts", &comparison.doubts)
 }
 
-/// The columns of [`rows`].
-pub(crate) const HEADINGS: [&str; 7] = ["", "without", "with", "ratio", "95 % interval", "p", "n"];
+/// The price over all loads.
+pub(crate) fn table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Table {
+    let headings = headings(SIDES);
+    let mut table = Table::new(&headings.each_ref().map(String::as_str)[..6], 1);
+    rows(a, b, price, comparison).into_iter().for_each(|row| table.row(row));
+    table
+}
 
 /// Each figure over all loads; the yield point; what the command used itself.
-pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price) -> Vec<Vec<String>> {
-    let mut rows: Vec<Vec<String>> = price
-        .figures
-        .iter()
-        .map(|figure| {
-            let mut cells = crate::compare::row(figure);
-            cells.truncate(8);
-            cells.split_off(1)
-        })
-        .collect();
+pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Vec<Vec<String>> {
+    let cells = |figure| {
+        let mut cells = crate::compare::row(figure);
+        cells.truncate(6);
+        cells
+    };
+    let mut rows: Vec<Vec<String>> = comparison.figures.iter().map(cells).collect();
     let yields = [a, b].map(|run| zones::of_run(run).connections.map(|found| yield_words(&found.yield_point)));
     if let [Some((without, ends)), Some((with, ends_with))] = yields {
         rows.push(vec!["yield point".into(), without, String::new(), String::new(), ends]);
         rows.push(vec![String::new(), String::new(), with, String::new(), ends_with]);
     }
-    let mut own = |name: &str, own: &Option<Own>, words: &dyn Fn(f64) -> String| {
-        let Some(Own { mean, interval, n, .. }) = own else { return };
-        let ends = interval.map(|Interval { low, high, .. }| format!("{} to {}", words(low), words(high)));
-        let cells = ["", &words(*mean), "", &ends.unwrap_or_default(), "", &n.to_string()];
+    let mut own = |name: &str, own: Option<Estimate>, words: &dyn Fn(f64) -> String| {
+        let Some(own) = own else { return };
+        let ends = own.interval().map(|(low, high)| format!("{} to {}", words(low), words(high)));
+        let cells = ["", &words(own.value), "", &ends.unwrap_or_default(), &own.n.to_string()];
         rows.push(std::iter::once(name).chain(cells).map(String::from).collect());
     };
-    own("its own CPU", &price.own_cpus, &|cpus| format!("{:.2} %", cpus * 100.0));
-    own("its memory", &price.own_memory_bytes, &format_bytes);
+    own("its own CPU", price.own_cpus, &|cpus| format!("{:.2} %", cpus * 100.0));
+    own("its memory", price.own_memory_bytes, &format_bytes);
     rows
 }
 

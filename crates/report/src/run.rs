@@ -86,20 +86,18 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     (by_gravity, words)
 }
 
-/// Two runs that took turns: the findings of each, then the ratio at each load.
+/// Two runs that took turns: the answer and its ratios first, then the findings of each.
 pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
-    let mut out = String::new();
+    let mut out = match comparison {
+        Ok(comparison) => crate::compare::text(comparison),
+        Err(why) => wrap(&format!("Nothing to compare: {why}."), "", ""),
+    };
     for (name, one) in [("A", a), ("B", b)] {
         let findings = analyze::zones::of_run(one);
         let verdict = analyze::verdict::sentences(one, &findings);
+        out.push('\n');
         out.push_str(&wrap(&format!("{name}: {}", analyze::compare::server_words(one)), "", "   "));
         out.push_str(&text(one, &findings, &verdict));
-        out.push('\n');
-    }
-    out.push_str("B against A, in turn, pairs of one round\n");
-    match comparison {
-        Ok(comparison) => out.push_str(&crate::compare::text(comparison)),
-        Err(why) => out.push_str(&wrap(&format!("nothing to compare: {why}"), "", "")),
     }
     out
 }

@@ -144,6 +144,8 @@ defaults! {
     SETTLE: Duration = seconds(2);
     /// Repeats of a point.
     REPEATS: u64 = 5;
+    /// Fewest rounds of a comparison; with a budget of two minutes and more, twice as many.
+    ROUNDS: u64 = 6;
     /// Highest rate of an axis, as a multiple of the capacity.
     OVERLOAD: u64 = 3;
     /// Places that are slowed down.

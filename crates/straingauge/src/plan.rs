@@ -401,7 +401,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         connections_max,
         repeats: match until_sure_ratio {
             Some(_) => MOST_REPEATS,
-            None => u32::try_from(positive("--repeats", options.repeats, defaults::REPEATS)?)
+            None => u32::try_from(positive("--repeats", options.repeats, default_repeats(options, budget_ns))?)
                 .unwrap_or(u32::MAX)
                 .min(MOST_REPEATS),
         },
@@ -418,6 +418,14 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         unload: options.unload,
         axis,
     })
+}
+
+/// Rounds are what a comparison rests on: with more time there are more of them.
+fn default_repeats(options: &FindOptions, budget_ns: u64) -> u64 {
+    match options.compare_with.is_some() || options.beside.is_some() {
+        true => (budget_ns / 10_000_000_000).clamp(defaults::ROUNDS, 2 * defaults::ROUNDS),
+        false => defaults::REPEATS,
+    }
 }
 
 /// What leaves `--until-sure` nothing to narrow. The command line is refused by its parser; this is what a scenario

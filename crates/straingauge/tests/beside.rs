@@ -129,8 +129,8 @@ fn the_same_server_is_measured_without_and_with_the_command_and_both_its_costs_a
     let (table, _) = said.out.split_once("by load").expect("both tables");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let again = run(straingauge(["report", "--json"]).arg(&out)).exits_with(0).json();
-    assert_eq!(again["price"]["rounds"], 2);
-    assert!(again["price"]["own_cpus"]["mean"].as_f64().is_some_and(|cpus| cpus > 0.0), "{}", again["price"]);
+    assert_eq!(again["comparison"]["repeats"], 2);
+    assert!(again["price"]["own_cpus"]["value"].as_f64().is_some_and(|cpus| cpus > 0.0), "{}", again["price"]);
     let page = std::fs::read_to_string(out.join("report.html")).expect("the report");
     assert!(page.contains("The price of what ran beside it"), "the page shows it");
     assert_eq!(processes_of(dir.path()), Vec::<i32>::new(), "nothing is left");
@@ -169,7 +169,7 @@ fn a_server_that_runs_already_has_a_price_too_and_a_command_that_sleeps_uses_not
     let price = priced(command.args(["--duration", "100ms", "--out"]).arg(&out)).json()["price"].clone();
     assert_eq!(price["command"], "sleep 60");
     // It was asleep in all windows.
-    assert!(price["own_cpus"]["mean"].as_f64().is_some_and(|cpus| cpus < 0.01), "{price:#}");
+    assert!(price["own_cpus"]["value"].as_f64().is_some_and(|cpus| cpus < 0.01), "{price:#}");
     assert_eq!(price["own_cpus"]["n"], 2);
     let log = out.join("with/beside.log");
     assert_eq!(std::fs::read(log).expect("its output is kept").len(), 0);

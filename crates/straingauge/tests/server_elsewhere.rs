@@ -115,7 +115,7 @@ fn two_servers_are_compared_on_their_machine() {
     let said = run(&mut command);
     // Better or worse is for other tests to say.
     assert!(matches!(said.code, Some(0 | 3 | 4)), "{:?}: {}{}", said.code, said.out, said.err);
-    assert!(said.out.contains("B against A"), "{}", said.out);
+    assert!(said.out.contains("B / A"), "{}", said.out);
     for (place, fault) in [("run", "none"), ("run/with", "lock")] {
         let run = dir.path().join(place);
         assert_eq!(crate::rig::run_record(&run)["scenario"]["server"]["argv"][1], fault);

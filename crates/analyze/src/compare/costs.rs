@@ -2,11 +2,12 @@
 //! Each load weighs the same, whatever the number of its requests, so that a run that measured one load longer does not
 //! look like a server that changed.
 
-use super::{Level, levels, same_load, welch};
+use super::pooled::{Common, pooled};
+use super::{Level, levels, same_load};
 use crate::growth::LAYERS;
 use crate::profile::why_no_stacks;
-use crate::statistics::student;
-use crate::statistics::{Interval, mean};
+use crate::within;
+use record::Estimate;
 use record::profile::Folded;
 use record::{Point, RunDir, names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,21 +31,12 @@ pub struct Costs {
 pub struct Cost {
     /// Its name.
     pub name: String,
-    /// Mean over the loads in A, microseconds per request.
+    /// Mean over loads and repeats in A, microseconds per request.
     pub a_us: f64,
     /// The same in B.
     pub b_us: f64,
-    /// Interval of B - A (Welch, 1947); absent where a load has fewer than two points on a side.
-    pub difference_us: Option<Interval>,
-    /// Points of A and B.
-    pub n: (usize, usize),
-}
-
-impl Cost {
-    /// B - A.
-    pub fn grew_us(&self) -> f64 {
-        self.b_us - self.a_us
-    }
+    /// B - A, by the repeats of both.
+    pub difference_us: Estimate,
 }
 
 /// Compares them.
@@ -63,41 +55,21 @@ pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
     let names: BTreeSet<&str> = all.map(|known| known.function.as_str()).collect();
     let mut functions: Vec<Cost> =
         names.into_iter().filter_map(|name| cost(name, &pairs, confidence, |point| of_function(point, name))).collect();
-    functions.sort_by(|a, b| b.grew_us().abs().total_cmp(&a.grew_us().abs()));
+    functions.sort_by(|a, b| b.difference_us.value.abs().total_cmp(&a.difference_us.value.abs()));
     Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &pairs) }
 }
 
-/// The values of A and of B at one load.
-type Values = (Vec<f64>, Vec<f64>);
 /// The points of A and of B at one load.
 type Pair<'a> = (&'a [&'a Point], &'a [&'a Point]);
 /// The stacks of A and of B.
 type Both = (Folded, Folded);
 
 fn cost(name: &str, pairs: &[Pair<'_>], confidence: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<Cost> {
-    let values = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| value(point)).collect() };
-    let known: Vec<Values> =
-        pairs.iter().map(|(a, b)| (values(a), values(b))).filter(|(a, b)| !a.is_empty() && !b.is_empty()).collect();
-    let of = |side: fn(&Values) -> &Vec<f64>| {
-        let means: Vec<f64> = known.iter().filter_map(|both| mean(side(both))).collect();
-        Some((mean(&means)?, known.iter().map(|both| side(both).len()).sum::<usize>()))
-    };
-    let ((a_us, of_a), (b_us, of_b)) = (of(|both| &both.0)?, of(|both| &both.1)?);
-    let difference_us = error(&known).and_then(|(error, freedom)| {
-        let (at, reach) = (b_us - a_us, student(confidence, freedom)? * error);
-        Some(Interval { low: at - reach, high: at + reach, confidence })
-    });
-    Some(Cost { name: name.to_string(), a_us, b_us, difference_us, n: (of_a, of_b) })
-}
-
-/// Standard error and degrees of freedom of a mean over loads (Satterthwaite, 1946).
-fn error(known: &[Values]) -> Option<(f64, f64)> {
-    let of_loads: Vec<(f64, f64)> = known.iter().map(|(a, b)| welch(a, b)).collect::<Option<_>>()?;
-    let variance: f64 = of_loads.iter().map(|(error, _)| error.powi(2)).sum();
-    let inverse: f64 = of_loads.iter().map(|(error, freedom)| error.powi(4) / freedom).sum();
-    let most = of_loads.iter().map(|(_, freedom)| freedom).sum();
-    let freedom = variance.powi(2) / inverse;
-    Some((variance.sqrt() / known.len() as f64, if freedom.is_finite() { freedom.clamp(1.0, most) } else { most }))
+    let common = |(a, b): &Pair<'_>| Common { at: (), a: within::visits(a, &value), b: within::visits(b, &value) };
+    let known: Vec<Common<()>> =
+        pairs.iter().map(common).filter(|one| !one.a.is_empty() && !one.b.is_empty()).collect();
+    let all = pooled(&known, false)?;
+    Some(Cost { name: name.to_string(), a_us: all.a, b_us: all.b, difference_us: all.difference(confidence) })
 }
 
 fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String> {

@@ -1,66 +1,203 @@
-//! A comparison in words.
+//! A comparison in words: the answer first, then what it does not hold for, then what to do where it is open.
 
-use super::{Better, Comparison, Conclusion, Difference, GOOD, Outcome};
-use record::Sweep;
+use super::{AtLoad, Better, Comparison, Conclusion, Difference, GOOD, Outcome, PLAN};
 use record::units::{count, exact_percent, format_si};
+use record::{Sweep, names};
 
-/// The result in a sentence, and the changes that these points would have shown.
+/// A budget that is this many times longer is no advice.
+const MOST_TIMES: f64 = 20.0;
+/// Loads that are named where B is otherwise.
+const MOST_LOADS: usize = 3;
+
+/// The result in a few sentences, of which the first is the answer.
 pub fn headline(comparison: &Comparison) -> String {
-    let of = |outcome| comparison.differences.iter().filter(move |difference| difference.outcome == outcome);
-    let number = |outcome| of(outcome).count();
-    let all = comparison.differences.len();
-    let untested = number(Outcome::Untested);
-    let tests = all - untested;
-    let limit = |outcome| limit_words(of(outcome));
-    let size = |difference: &Difference| difference.ratio.ln().abs();
-    let most = |outcome: Outcome| {
-        of(outcome).max_by(|a, b| size(a).total_cmp(&size(b))).map_or(String::new(), |most| {
-            format!("; most in {} at {}: {:+.1} %", most.word, load_words(most), (most.ratio - 1.0) * 100.0)
-        })
-    };
+    let found = found_words(comparison);
+    let limit = || limit_words(comparison.figures.iter().filter(|figure| figure.outcome != Outcome::Untested));
+    let main = || comparison.figures.iter().filter(|figure| figure.is_main);
+    let open = || main().filter(|figure| matches!(figure.outcome, Outcome::Unclear | Outcome::Untested));
     let mut words = match comparison.conclusion {
-        Conclusion::Regression => format!(
-            "B is worse than A by more than {} in {} of {}{}.",
-            limit(Outcome::Regression),
-            number(Outcome::Regression),
-            count(tests as u64, "test"),
-            most(Outcome::Regression)
-        ),
-        Conclusion::NoRegression => {
-            let limit = limit_words(comparison.differences.iter());
-            let where_ = if tests == 1 { "the one test".into() } else { format!("all {tests} tests") };
-            format!("No regression: in {where_} B is worse by no more than {limit}.")
+        Conclusion::Regression => {
+            format!("B {found}. A regression: the threshold is {}.", limit_words(comparison.regressions()))
         }
-        Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
-        Conclusion::CouldNotTell if number(Outcome::Unclear) + untested == 0 => format!(
-            "Could not tell: at some loads one of the runs sent no request; in the {} at others B is worse by no more \
-             than {}.",
-            count(tests as u64, "test"),
-            limit_words(comparison.differences.iter())
+        Conclusion::NoRegression if found.is_empty() => no_difference(comparison),
+        Conclusion::NoRegression => format!("B {found}. No regression: the threshold is {}.", limit()),
+        Conclusion::CouldNotTell if comparison.figures.iter().all(|figure| figure.outcome == Outcome::Untested) => {
+            "Could not tell: nothing could be tested.".into()
+        }
+        Conclusion::CouldNotTell if main().any(|figure| figure.is_invalid) => {
+            "Could not tell: half of the points of a run, or more, measured something else; see the doubts.".into()
+        }
+        Conclusion::CouldNotTell if open().next().is_none() => format!(
+            "Could not tell: at some loads one of the runs sent no request; at the others B is worse by no more than \
+             {}.",
+            limit()
         ),
-        Conclusion::CouldNotTell => format!(
-            "Could not tell: {} of {} neither show nor exclude that B is worse by more than {}.",
-            number(Outcome::Unclear),
-            count(tests as u64, "test"),
-            limit(Outcome::Unclear)
-        ),
+        Conclusion::CouldNotTell => {
+            let ranges: Vec<String> = open().filter_map(range_words).collect();
+            let mut words = format!(
+                "Could not tell whether B is worse than A by more than {}: {} ({}).",
+                limit_words(open()),
+                ranges.join(", "),
+                extent(comparison)
+            );
+            if !found.is_empty() {
+                words.push_str(&format!(" B {found}."));
+            }
+            words.push_str(&advice(comparison, open()));
+            words
+        }
     };
-    if comparison.conclusion == Conclusion::Regression && number(Outcome::Unclear) > 0 {
-        words.push_str(&format!(" {} could not tell.", count(number(Outcome::Unclear), "test")));
-    }
-    if number(Outcome::Improvement) > 0 {
-        let better = most(Outcome::Improvement);
-        let (better_in, limit) = (number(Outcome::Improvement), limit(Outcome::Improvement));
-        words.push_str(&format!(" {better_in} better by more than {limit}{better}."));
-    }
-    if untested > 0 && tests > 0 {
-        words.push_str(&format!(" {untested} of {all} figures have too few points for a test."));
-    }
-    let seen = detectable(comparison);
-    if !seen.is_empty() {
-        words.push_str(&format!(" Seen in 8 of 10 such comparisons: {}.", seen.join(", ")));
+    words.push_str(&otherwise(comparison));
+    let times = comparison.figures.iter().filter(|figure| !figure.is_main && figure.outcome == Outcome::Unclear);
+    let times: Vec<String> = times.filter(|figure| !figure.is_invalid).filter_map(range_words).collect();
+    if comparison.conclusion == Conclusion::NoRegression && !times.is_empty() {
+        words.push_str(&format!(" Known less exactly: {}.", times.join(", ")));
     }
     words
+}
+
+/// What differs: `answers 8.1 % less than A (6.4 % to 9.2 %; 13 loads, 6 repeats) and costs 9.0 % more CPU a request
+/// (7.1 % to 11 %)`; empty where nothing does.
+fn found_words(comparison: &Comparison) -> String {
+    // A closed loop's median time says what its throughput says.
+    let is_told = |name: &str| comparison.figure(name).is_some_and(Difference::is_found);
+    let repeats_it =
+        |figure: &Difference| figure.figure == names::RESPONSE_P50 && !figure.is_main && is_told(names::THROUGHPUT);
+    let mut all: Vec<&Difference> =
+        comparison.figures.iter().filter(|figure| figure.is_found() && !repeats_it(figure)).collect();
+    let order = [PLAN.0, GOOD.0, names::THROUGHPUT, names::SERVER_CPU];
+    all.sort_by_key(|figure| order.iter().position(|name| *name == figure.figure).unwrap_or(order.len()));
+    // What decides comes first.
+    all.sort_by_key(|figure| comparison.conclusion == Conclusion::Regression && figure.outcome != Outcome::Regression);
+    let part = |(at, figure): (usize, &&Difference)| {
+        let ends = ends_words(figure).unwrap_or_default();
+        if at > 0 {
+            return format!("{} ({ends})", change_words(figure));
+        }
+        let than = if is_many(figure) { "as" } else { "than" };
+        format!("{} {than} A ({ends}; {})", change_words(figure), extent(comparison))
+    };
+    let parts: Vec<String> = all.iter().enumerate().map(part).collect();
+    match parts.split_last() {
+        None => String::new(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+fn no_difference(comparison: &Comparison) -> String {
+    let main: Vec<&Difference> = comparison.figures.iter().filter(|figure| figure.is_main).collect();
+    let ends = main.iter().filter_map(|figure| figure.ratio.interval());
+    let most = ends.flat_map(|(low, high)| [1.0 - low, high - 1.0]).fold(0.0, f64::max);
+    let names: Vec<&str> = main.iter().map(|figure| name(figure)).collect();
+    format!("No difference above {} in {} ({}).", percent(most), names.join(" and "), extent(comparison))
+}
+
+/// `13 loads, 6 repeats`.
+fn extent(comparison: &Comparison) -> String {
+    format!("{}, {}", count(comparison.loads.len(), "load"), count(comparison.repeats, "repeat"))
+}
+
+fn name(figure: &Difference) -> &'static str {
+    if figure.figure == names::SERVER_CPU { "CPU a request" } else { figure.word }
+}
+
+/// One decimal below 10 %.
+fn percent(share: f64) -> String {
+    let percent = share.abs() * 100.0;
+    if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// Beyond twice, how many times.
+fn is_many(figure: &Difference) -> bool {
+    figure.ratio.value > 2.0
+}
+
+/// What a figure does, without its interval: `answers 8.1 % less`.
+pub(super) fn change_words(figure: &Difference) -> String {
+    let ratio = figure.ratio.value;
+    if is_many(figure) {
+        let times = format!("{ratio:.1} times");
+        return match figure.figure {
+            names::SERVER_CPU => format!("costs {times} as much CPU a request"),
+            names::RESPONSE_P50 => format!("has a median time {times} as long"),
+            names::RESPONSE_P99 => format!("has a p99 {times} as long"),
+            name if name == GOOD.0 => format!("gives {times} as many good answers"),
+            name if name == PLAN.0 => format!("can be planned with {times} as much"),
+            _ => format!("answers {times} as much"),
+        };
+    }
+    let (size, is_up) = (percent(ratio - 1.0), ratio > 1.0);
+    let of = |up: &'static str, down: &'static str| if is_up { up } else { down };
+    match figure.figure {
+        names::SERVER_CPU => format!("costs {size} {} CPU a request", of("more", "less")),
+        names::RESPONSE_P50 => format!("has a median time {size} {}", of("longer", "shorter")),
+        names::RESPONSE_P99 => format!("has a p99 {size} {}", of("longer", "shorter")),
+        name if name == GOOD.0 => format!("gives {size} {} good answers", of("more", "fewer")),
+        name if name == PLAN.0 => format!("can be planned with {size} {}", of("more", "less")),
+        _ => format!("answers {size} {}", of("more", "less")),
+    }
+}
+
+/// The interval of what [`change_words`] says: `6.4 % to 9.2 %`.
+fn ends_words(figure: &Difference) -> Option<String> {
+    let (low, high) = figure.ratio.interval()?;
+    if is_many(figure) {
+        return Some(format!("{low:.1} to {high:.1}"));
+    }
+    let sign = |ratio: f64| if figure.ratio.value > 1.0 { ratio - 1.0 } else { 1.0 - ratio };
+    let (least, most) = (sign(low).min(sign(high)), sign(low).max(sign(high)));
+    Some(format!("{} to {}", percent(least), percent(most)))
+}
+
+/// What is known of a figure: `throughput -7.1 % to +2.3 %`.
+fn range_words(figure: &Difference) -> Option<String> {
+    let (low, high) = figure.ratio.interval()?;
+    let signed = |ratio: f64| match ratio {
+        many if many > 3.0 => format!("{many:.1} times"),
+        ratio => format!("{}{}", if ratio < 1.0 { '-' } else { '+' }, percent(ratio - 1.0)),
+    };
+    Some(format!("{} {} to {}", name(figure), signed(low), signed(high)))
+}
+
+/// What would have been found, and what finds more.
+fn advice<'a>(comparison: &Comparison, open: impl Iterator<Item = &'a Difference>) -> String {
+    let known = open.filter_map(|figure| Some((figure, figure.detectable_ratio?)));
+    let far = |(figure, ratio): &(&Difference, f64)| ratio / figure.threshold_ratio.max(1e-3);
+    let Some((figure, ratio)) = known.max_by(|a, b| far(a).total_cmp(&far(b))) else { return String::new() };
+    let sign = if figure.better == Better::Higher { "less" } else { "more" };
+    let mut words = format!(" {} {sign} would have been found in {}", percent(ratio), name(figure));
+    // An interval narrows with the root of the time.
+    let times = (ratio / figure.threshold_ratio.max(1e-3)).powi(2).max(2.0);
+    words.push_str(&match (comparison.is_paired, comparison.budget_s) {
+        (true, Some(budget)) if times < MOST_TIMES => format!("; repeat with --budget {}.", minutes(budget * times)),
+        (true, _) => "; repeat on a quieter machine.".into(),
+        (false, _) => "; measure both in turn, where drift cancels: find --compare-with.".into(),
+    });
+    words
+}
+
+/// `90s`, `3m`: rounded up.
+fn minutes(seconds: f64) -> String {
+    let halves = (seconds / 30.0).ceil() as u64;
+    if halves.is_multiple_of(2) { format!("{}m", halves / 2) } else { format!("{}s", halves * 30) }
+}
+
+/// The loads at which B is otherwise than over all, in what decides.
+fn otherwise(comparison: &Comparison) -> String {
+    let mut found: Vec<(f64, String)> = Vec::new();
+    for figure in comparison.figures.iter().filter(|figure| figure.is_main) {
+        for at in figure.loads.iter().filter(|at| at.departs) {
+            let said = format!("{} {:+.0} % at {}", name(figure), (at.ratio.value - 1.0) * 100.0, load_words(at));
+            found.push(((at.ratio.value / figure.ratio.value).ln().abs(), said));
+        }
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let said: Vec<String> = found.iter().take(MOST_LOADS).map(|(_, said)| said.clone()).collect();
+    match said.as_slice() {
+        [] => String::new(),
+        all => format!(" Otherwise: {}.", all.join(", ")),
+    }
 }
 
 /// The thresholds of these differences: `5 %`, or `5 % (good answers: 0.1 %)`.
@@ -75,39 +212,10 @@ pub(super) fn limit_words<'a>(differences: impl Iterator<Item = &'a Difference>)
     }
 }
 
-/// The worsening of each figure that these points would have shown: from the most sensitive load to the least.
-fn detectable(comparison: &Comparison) -> Vec<String> {
-    let mut words: Vec<&str> = comparison.differences.iter().map(|difference| difference.word).collect();
-    let mut known = Vec::new();
-    words.retain(|word| {
-        !known.contains(word) && {
-            known.push(*word);
-            true
-        }
-    });
-    words
-        .into_iter()
-        .filter_map(|word| {
-            let of = || comparison.differences.iter().filter(|difference| difference.word == word);
-            let ratios: Vec<f64> = of().filter_map(|difference| difference.detectable_ratio).collect();
-            let (low, high) = crate::statistics::range(&ratios)?;
-            let sign = if of().next()?.better == Better::Higher { '-' } else { '+' };
-            // Beyond tenfold the exact number means nothing more.
-            let percent = |ratio: f64| match ratio > 10.0 {
-                true => format!("over {sign}1000 %"),
-                false => format!("{sign}{:.0} %", (ratio * 100.0).ceil()),
-            };
-            let (low, high) = (percent(low), percent(high));
-            Some(if low == high { format!("{word} {low}") } else { format!("{word} {low} to {high}") })
-        })
-        .collect()
-}
-
-/// The load of a difference: `64 conns`, `81.2k/s`, `all loads`.
-pub fn load_words(difference: &Difference) -> String {
-    match (difference.load, difference.sweep) {
-        (None, _) => "all loads".into(),
-        (Some(load), Sweep::Rate) => format!("{}/s", format_si(load)),
-        (Some(load), _) => count(load.round() as u64, "conn"),
+/// A load: `64 conns`, `81.2k/s`.
+pub fn load_words(at: &AtLoad) -> String {
+    match at.sweep {
+        Sweep::Rate => format!("{}/s", format_si(at.load)),
+        _ => count(at.load.round() as u64, "conn"),
     }
 }

@@ -5,7 +5,8 @@ use record::scenario::SweepPlan;
 
 /// Points of the first pass and of the search's first steps are shorter than a full one by this factor.
 const SHORT_SHARE: f64 = 0.25;
-const SHORTEST_NS: u64 = 200_000_000;
+/// A shorter window says little.
+pub(super) const SHORTEST_NS: u64 = 200_000_000;
 
 /// The lengths of points and the end of the sweep.
 #[derive(Debug, Clone)]

@@ -1,9 +1,10 @@
 //! Measures two servers in turn, round by round, at the same loads.
 //!
 //! In each round both servers are measured at all loads in one random order. The order of the two alternates (A B, B A,
-//! ...), so that drift affects both. The loads are those of the first server's first turn.
+//! ...), so that drift affects both. The loads are those of the first server's first turn. The rounds are what a
+//! comparison rests on, so all of them are to fit into the budget: each round's windows are as short as that needs.
 
-use super::schedule::Schedule;
+use super::schedule::{SHORTEST_NS, Schedule};
 use super::{Again, Load, Planner, Step, failed_twice, ladder};
 use crate::statistics::random;
 use rand::seq::SliceRandom;
@@ -13,6 +14,10 @@ use record::scenario::SweepPlan;
 
 /// Rounds that an interval needs.
 const LEAST_ROUNDS: u32 = 2;
+/// A round fits whose windows can be shortened to this.
+const SHORTENED: f64 = 0.8;
+/// Of the time of a round, so much is for the loads; what else it takes is not known before the first.
+const FIRST_SHARE: f64 = 0.7;
 
 #[derive(Debug)]
 enum Phase {
@@ -41,6 +46,8 @@ pub struct Turns {
     again: Again,
     round_began_ns: u64,
     longest_round_ns: u64,
+    /// Window of every point of this round.
+    window_ns: u64,
 }
 
 impl Turns {
@@ -57,6 +64,7 @@ impl Turns {
             again: Again::default(),
             round_began_ns: 0,
             longest_round_ns: 0,
+            window_ns: 0,
         }
     }
 
@@ -73,18 +81,20 @@ impl Turns {
         if round >= self.rounds() {
             return Some(format!("all {round} were measured"));
         }
-        let is_late = elapsed_ns.saturating_add(self.longest_round_ns) > self.plan.budget_ns;
+        let least_ns = (SHORTENED * self.longest_round_ns as f64) as u64;
+        let is_late = elapsed_ns.saturating_add(least_ns) > self.plan.budget_ns;
         (round >= LEAST_ROUNDS && is_late).then(|| format!("{round}, as the next would not fit into the budget"))
     }
 
     /// Begins the next turn: chooses the server and the loads.
     fn begin(&mut self, elapsed_ns: u64) -> Option<Step> {
         let (round, turn) = (self.turns / 2, self.turns % 2);
-        if turn == 0
-            && let Some(reason) = self.is_over(round, elapsed_ns)
-        {
-            self.phase = Phase::Done(reason);
-            return None;
+        if turn == 0 {
+            if let Some(reason) = self.is_over(round, elapsed_ns) {
+                self.phase = Phase::Done(reason);
+                return None;
+            }
+            self.window_ns = self.window_of_round(round, elapsed_ns);
         }
         self.turns += 1;
         self.again.clear();
@@ -102,8 +112,24 @@ impl Turns {
         Some(Step::Serve { server: ((round + turn) % 2) as usize })
     }
 
+    /// The window that lets all rounds fit into what is left of the budget.
+    fn window_of_round(&mut self, round: u32, elapsed_ns: u64) -> u64 {
+        let left_ns = self.schedule.left_ns(elapsed_ns) as f64;
+        let loads = if self.loads.is_empty() { ladder(&self.plan).len() } else { self.loads.len() };
+        let points = 2.0 * loads.max(1) as f64 * f64::from(self.rounds() - round);
+        let full_ns = self.schedule.full_ns();
+        let other_ns = self.schedule.point_ns(elapsed_ns).saturating_sub(self.schedule.with_warmup_ns(full_ns));
+        let share = if round == 0 { FIRST_SHARE } else { 1.0 };
+        let each_ns = share * left_ns / points - other_ns as f64;
+        // The time before a window depends on its length.
+        let without_ns = |window_ns: u64| (self.schedule.with_warmup_ns(window_ns) - window_ns) as f64;
+        let guess_ns = (each_ns / 1.2).max(1.0) as u64;
+        let window_ns = (each_ns - without_ns(guess_ns)).max(0.0) as u64;
+        window_ns.max(SHORTEST_NS).min(full_ns)
+    }
+
     fn measure(&mut self, load: u64, round: u32) -> Step {
-        self.schedule.measure(Load::Connections(load), round, self.schedule.full_ns())
+        self.schedule.measure(Load::Connections(load), round, self.window_ns)
     }
 }
 
@@ -230,6 +256,34 @@ pub(super) mod tests {
         let with = |seed| steps(&plan(), seed, 1_000_000_000);
         assert_eq!(with(3), with(3));
         assert_ne!(with(3), with(4));
+    }
+
+    #[test]
+    fn windows_are_so_short_that_all_rounds_fit_and_the_same_for_both_servers() {
+        let measured = |budget_s: u64| {
+            let plan = SweepPlan { budget_ns: budget_s * 1_000_000_000, repeats: 6, ..plan() };
+            let mut planner = Turns::new(&plan, 1);
+            let mut windows: Vec<Vec<u64>> = vec![Vec::new(); 6];
+            let mut elapsed_ns = 0;
+            loop {
+                elapsed_ns += match planner.next(&[], elapsed_ns) {
+                    Step::Measure(trial) => {
+                        windows[trial.repeat as usize].push(trial.duration_ns);
+                        trial.duration_ns + trial.warmup_ns + 30_000_000
+                    }
+                    Step::Yardstick | Step::Serve { .. } => 300_000_000,
+                    Step::Done { .. } => return (windows, elapsed_ns as f64 / 1e9),
+                };
+            }
+        };
+        for budget_s in [45, 60, 100] {
+            let (windows, seconds) = measured(budget_s);
+            assert!(windows.iter().all(|round| round.len() == 14), "six rounds of 2 x 7 loads: {windows:?}");
+            assert!(windows.iter().all(|round| round.iter().all(|window| *window == round[0])), "{windows:?}");
+            assert!((0.75 * budget_s as f64..=1.02 * budget_s as f64).contains(&seconds), "{seconds} of {budget_s}");
+        }
+        let (windows, _) = measured(900);
+        assert!(windows.iter().flatten().all(|window| *window == 1_000_000_000), "never longer than asked for");
     }
 
     #[test]

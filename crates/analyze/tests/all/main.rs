@@ -3,6 +3,7 @@
 mod axis;
 mod calibration;
 mod claims;
+mod compare_power;
 mod comparison;
 mod crowded;
 mod fits;

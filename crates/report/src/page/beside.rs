@@ -5,20 +5,21 @@ use super::tables::Table;
 use super::{Section, draw, loads};
 use crate::chart::{Chart, Limit, Mark, Scale, Series};
 use crate::text::{number, unbroken};
-use analyze::compare::{self, Comparison, Difference, Price, server_words};
+use analyze::compare::{self, AtLoad, Comparison, Price, server_words};
 use analyze::verdict;
 use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
 use record::{Point, RunDir, Sweep, names};
 
-const PAIRS: &str = "Of each round the points at one load are a pair; the test is Student's t on the logarithms of \
-                     their ratios, p corrected for the number of tests (Holm).";
+/// How each ratio was obtained.
+const PAIRS: &str = "Geometric means over loads and rounds. Of each round the points at one load are a pair; the \
+                     interval is Student's t over the rounds, and it decides.";
 
 pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Section> {
     let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
     let (of_a, of_b) = (zones::of_run(a), zones::of_run(b));
     let said = |run: &RunDir, findings: &Findings| verdict::sentences(run, findings).headline;
-    let price = compare::price(a, b, compare::THRESHOLD_RATIO);
+    let price = compare::price(b, comparison.confidence_ratio);
     let of_figures = |names| {
         let mut found = match (&of_a.connections, &of_b.connections) {
             (Some(a_found), Some(b_found)) => figures(names, &[(a, a_found), (b, b_found)]),
@@ -34,13 +35,13 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
             "The same server, {}, without and with '{}' beside it, in turn. {}",
             server_words(a),
             price.command,
-            compare::price_words(&price)
+            compare::price_words(&price, &comparison)
         );
         return Some(Section {
             title: "The price of what ran beside it",
             note: unbroken(&note),
             figures: draw(of_figures(["without", "with"]), counter),
-            tables: vec![price_table(a, b, &price), table(["without", "with"], &comparison, PAIRS)],
+            tables: vec![price_table(a, b, &price, &comparison), by_load(crate::price::SIDES, &comparison)],
             ..Section::default()
         });
     }
@@ -56,31 +57,52 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
         title: "Side by side",
         note: unbroken(&note),
         figures: draw(of_figures(["A", "B"]), counter),
-        tables: vec![table(["A", "B"], &comparison, PAIRS)],
+        tables: vec![table(["A", "B"], &comparison, PAIRS), by_load(["A", "B"], &comparison)],
         ..Section::default()
     })
 }
 
-fn price_table(a: &RunDir, b: &RunDir, price: &Price) -> Table {
+fn price_table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Table {
     Table {
         title: "Over all loads",
-        headings: crate::price::HEADINGS.map(String::from).into(),
-        units: vec!["", "geometric mean", "geometric mean", "with / without", "", "Student's t, Holm", ""],
-        rows: crate::price::rows(a, b, price),
-        note: "Of each round the mean over the loads is a pair. What the command used itself is the mean over the \
-               windows in which it ran; memory is the proportional set size at their ends."
-            .into(),
+        headings: crate::compare::headings(crate::price::SIDES)[..6].into(),
+        units: vec!["", "geometric mean", "geometric mean", "with / without", "", "rounds"],
+        rows: crate::price::rows(a, b, price, comparison),
+        note: format!(
+            "{PAIRS} What the command used itself is the mean over the windows in which it ran; memory is the \
+             proportional set size at their ends."
+        ),
     }
 }
 
-/// The ratios; `note` says how they were tested.
-pub(super) fn table([a, b]: [&str; 2], comparison: &Comparison, note: &str) -> Table {
+/// Each figure over all loads; `note` says how its ratio was obtained.
+pub(super) fn table(names: [&str; 2], comparison: &Comparison, note: &str) -> Table {
     Table {
-        title: "",
-        headings: ["load", "figure", a, b, &format!("{b} / {a}"), "interval", "p", "n", ""].map(String::from).into(),
-        units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "Holm", "A/B", ""],
-        rows: comparison.differences.iter().map(crate::compare::row).collect(),
+        title: "Over all loads",
+        headings: crate::compare::headings(names).into(),
+        units: vec!["", "geometric mean", "geometric mean", "ratio", "", "repeats", ""],
+        rows: comparison.figures.iter().map(crate::compare::row).collect(),
         note: note.into(),
+    }
+}
+
+/// Each figure at each load.
+pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
+    let rows = comparison
+        .figures
+        .iter()
+        .flat_map(|figure| figure.loads.iter().map(move |at| (at.load, crate::compare::load_row(figure, at))));
+    let mut rows: Vec<(f64, Vec<String>)> = rows.collect();
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Table {
+        title: "By load",
+        headings: ["load", "figure", a, b, &format!("{b} / {a}"), "interval", "n", ""].map(String::from).into(),
+        units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "repeats", ""],
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+        note:
+            "Detail: the result is that over all loads. 'Otherwise' is what differs from the other loads, and not by \
+               chance (corrected for their number)."
+                .into(),
     }
 }
 
@@ -165,29 +187,19 @@ fn figure(
 /// B / A of every figure over the loads, with intervals.
 pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figure> {
     let ratio = format!("{b} / {a}");
-    let sweep = comparison.differences.first()?.sweep;
-    let mut words: Vec<&'static str> = Vec::new();
-    for difference in &comparison.differences {
-        if !words.contains(&difference.word) {
-            words.push(difference.word);
-        }
-    }
-    let middle = words.len().saturating_sub(1) as f64 / 2.0;
-    let mark = |difference: &Difference| {
-        Some(Mark {
-            interval: difference.interval.map(|interval| (interval.low, interval.high)),
-            n: Some(difference.n.0.min(difference.n.1) as u64),
-            ..(difference.load?, difference.ratio).into()
-        })
-    };
-    let series: Vec<Series> = words
+    let known: Vec<_> = comparison.figures.iter().filter(|figure| !figure.loads.is_empty()).collect();
+    let is_rate = known.first()?.loads.first()?.sweep == Sweep::Rate;
+    let middle = known.len().saturating_sub(1) as f64 / 2.0;
+    let mark =
+        |at: &AtLoad| Mark { interval: at.ratio.interval(), n: Some(at.ratio.n), ..(at.load, at.ratio.value).into() };
+    let series: Vec<Series> = known
         .iter()
         .zip(["s1", "s2", "s3", "s4", "s5"])
         .enumerate()
-        .map(|(at, (word, class))| Series {
-            name: word.to_string(),
+        .map(|(at, (figure, class))| Series {
+            name: figure.word.to_string(),
             class,
-            line: comparison.differences.iter().filter(|one| one.word == *word).filter_map(mark).collect(),
+            line: figure.loads.iter().map(mark).collect(),
             is_dotted: true,
             has_whiskers: true,
             shift_px: (at as f64 - middle) * 4.0,
@@ -200,8 +212,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
     let ends = series.iter().flat_map(|one| &one.line).filter_map(|mark| mark.interval);
     let ends = ends.flat_map(|(from, to)| [from.max(low / 3.0), to.min(high * 3.0)]);
     let y_scale = Scale::ratios(ends.chain(found.iter().copied()));
-    let loads = comparison.differences.iter().filter_map(|one| one.load);
-    let is_rate = sweep == Sweep::Rate;
+    let loads = comparison.loads.iter().copied();
     let x_scale = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
     let limit = |at: f64, label: String| Limit { label, at };
     let chart = Chart {
@@ -224,8 +235,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
         )
     };
     let caption = format!(
-        "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: points of the side that has \
-         fewer. Dashed: no change, and the threshold on either side."
+        "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: repeats. Dashed: no change, and the threshold on either side."
     );
     let title = if b == "B" { "B / A" } else { "Ratio" };
     Some(Figure { title, caption, chart })

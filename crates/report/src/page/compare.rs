@@ -9,7 +9,7 @@ use crate::text::unbroken;
 use analyze::compare::costs::{Cost, Costs, costs};
 use analyze::compare::{Comparison, headline};
 use analyze::verdict;
-use analyze::zones::{self, Findings};
+use analyze::zones::{self, Findings, SweepFindings};
 use record::text::plain;
 use record::{RunDir, Sweep};
 use serde::Serialize;
@@ -49,7 +49,7 @@ struct Section {
     title: &'static str,
     note: String,
     figures: Vec<DrawnFigure>,
-    table: Table,
+    tables: Vec<Table>,
     loads: Vec<loads::Load>,
 }
 
@@ -115,27 +115,20 @@ fn sections(
     comparison: &Comparison,
     counter: &mut usize,
 ) -> Vec<Section> {
-    let known = |sweep: Sweep| comparison.differences.iter().any(|difference| difference.sweep == sweep);
+    let compared = comparison.figures.iter().flat_map(|figure| &figure.loads).map(|at| at.sweep).next();
+    let known = |sweep: Sweep| compared == Some(sweep) || of_both(sweep, of_a, of_b).is_some();
     let one = |sweep: Sweep| {
-        let of = |findings: &'_ Findings| match sweep {
-            Sweep::Connections => findings.connections.clone(),
-            Sweep::Rate => findings.rate.clone(),
-            _ => None,
-        };
-        let (found_a, found_b) = (of(of_a), of(of_b));
         let mut figures = Vec::new();
         let mut of_loads = Vec::new();
-        if let (Some(found_a), Some(found_b)) = (&found_a, &found_b) {
+        if let Some((found_a, found_b)) = of_both(sweep, of_a, of_b) {
             figures = beside::figures(LETTERS, &[(a, found_a), (b, found_b)]);
             for (run, found, letter) in [(a, found_a, "A"), (b, found_b, "B")] {
                 of_loads.extend(loads::of_sweep_in(run, found, letter));
             }
         }
-        let of_sweep = Comparison {
-            differences: comparison.differences.iter().filter(|one| one.sweep == sweep).cloned().collect(),
-            ..comparison.clone()
-        };
-        figures.extend(beside::ratios(LETTERS, &of_sweep));
+        let is_compared = compared == Some(sweep);
+        figures.extend(beside::ratios(LETTERS, comparison).filter(|_| is_compared));
+        let tables = [beside::table(LETTERS, comparison, APART), beside::by_load(LETTERS, comparison)];
         Section {
             title: match sweep {
                 Sweep::Connections => "Closed loop over connections",
@@ -144,15 +137,24 @@ fn sections(
             },
             note: String::new(),
             figures: draw(figures, counter),
-            table: beside::table(LETTERS, &of_sweep, WELCH),
+            tables: tables.into_iter().filter(|_| is_compared).collect(),
             loads: of_loads,
         }
     };
     [Sweep::Connections, Sweep::Rate, Sweep::Single].into_iter().filter(|sweep| known(*sweep)).map(one).collect()
 }
 
-const WELCH: &str = "A and B: geometric means. The test is Welch's t on the logarithms, p corrected for the number of \
-                     tests (Holm). What each result means: docs/compare.md.";
+const APART: &str = "Geometric means over loads and repeats. The interval is of Student's t over the repeats of both \
+                     runs, and it decides. What each result means: docs/compare.md.";
+
+/// A sweep that both runs have.
+fn of_both<'a>(sweep: Sweep, a: &'a Findings, b: &'a Findings) -> Option<(&'a SweepFindings, &'a SweepFindings)> {
+    match sweep {
+        Sweep::Connections => a.connections.as_ref().zip(b.connections.as_ref()),
+        Sweep::Rate => a.rate.as_ref().zip(b.rate.as_ref()),
+        _ => None,
+    }
+}
 
 /// The facts that differ, by group; a fact that one run lacks is a dash.
 fn changes((a, of_a): (&RunDir, &Findings), (b, of_b): (&RunDir, &Findings)) -> Vec<Table> {
@@ -203,21 +205,21 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
             (false, true) => "new".into(),
             (false, false) => String::new(),
         };
-        let interval = cost.difference_us.map(|range| format!("{:+.2} to {:+.2}", range.low, range.high));
+        let interval = cost.difference_us.interval().map(|(low, high)| format!("{low:+.2} to {high:+.2}"));
         vec![
             plain(&cost.name, 80),
             format!("{:.2}", cost.a_us),
             format!("{:.2}", cost.b_us),
-            format!("{:+.2}", cost.grew_us()),
+            format!("{:+.2}", cost.difference_us.value),
             interval.unwrap_or_default(),
             ratio,
-            format!("{}/{}", cost.n.0, cost.n.1),
+            cost.difference_us.n.to_string(),
         ]
     };
     let table = |title: &'static str, what: &str, rows: Vec<Vec<String>>, note: &str| Table {
         title,
         headings: [what, "A", "B", "B \u{2212} A", "interval", "B / A", "n"].map(String::from).into(),
-        units: vec!["", "us/request", "us/request", "us/request", "95 %", "ratio", "points A/B"],
+        units: vec!["", "us/request", "us/request", "us/request", "95 %", "ratio", "repeats"],
         rows,
         note: note.into(),
     };
@@ -225,8 +227,7 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
         "Layers",
         "layer",
         costs.layers.iter().map(row).collect(),
-        "CPU time by sampling; means over the loads that both measured, each load weighing the same. An interval needs \
-         two sampled points of each run at every load.",
+        "CPU time by sampling; means over the loads that both measured. An interval needs two repeats of each run.",
     );
     let functions = table(
         "Functions that changed most",

@@ -14,8 +14,10 @@ pub struct CompareArgs {
     /// Run directory that is compared with the reference (B)
     #[arg(value_name = "RUN_B")]
     pub b: PathBuf,
-    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4)
-    /// [default: {threshold}]
+    /// Up to this much worse is no regression [default: {threshold}]
+    ///
+    /// Exit code 3: a figure is worse, and that by more than this is not excluded. 4: its interval holds both no change
+    /// and this, so nobody can tell. 0: neither.
     #[arg(long, value_name = "SHARE", help_heading = "Limits")]
     pub threshold: Option<Share>,
     /// Write the page to this file: both curves with their zones, ratios, what changed, what grew

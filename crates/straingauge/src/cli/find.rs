@@ -75,7 +75,8 @@ pub struct FindOptions {
     pub budget: Option<Time>,
     /// Repeats of every point [default: {repeats}]
     ///
-    /// At least 3 for an interval; fewer where the budget ends before.
+    /// At least 3 for an interval; fewer where the budget ends before. Of two servers in turn: rounds, {rounds} and with
+    /// a longer budget up to twice as many.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
     /// Repeat until the intervals are this narrow, as 5%
@@ -126,8 +127,10 @@ pub struct FindOptions {
         help_heading = "Two servers side by side"
     )]
     pub compare_with: Option<String>,
-    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4)
-    /// [default: {threshold}]
+    /// Up to this much worse is no regression [default: {threshold}]
+    ///
+    /// Exit code 3: a figure is worse, and that by more than this is not excluded. 4: its interval holds both no change
+    /// and this, so nobody can tell. 0: neither.
     #[arg(long, value_name = "SHARE", requires = "turns", help_heading = "Two servers side by side")]
     pub threshold: Option<Share>,
     /// Measure what a command that runs beside the server costs

@@ -26,7 +26,7 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
     if !files.are_printed() {
         print_either(args.json, || report::compare::json(&comparison), text)?;
     }
-    let checks = report::check::comparison(Ok(&comparison));
+    let checks = report::check::comparison(Ok(&comparison), ["A", "B"]);
     args.summary.write(|| report::markdown::comparison([&a, &b], &comparison), &checks)?;
     Ok(ExitCode::from(code(comparison.conclusion)))
 }

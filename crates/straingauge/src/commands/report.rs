@@ -87,15 +87,13 @@ impl Pair {
     /// Compares side B with side A.
     pub fn of(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Pair {
         let compared = analyze::compare::interleaved(a, b, threshold_ratio);
-        Pair { compared, price: analyze::compare::price(a, b, threshold_ratio) }
+        let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
+        Pair { compared, price }
     }
 
     /// The result as a whole, or why there is none.
     pub fn conclusion(self) -> Result<Conclusion, CompareError> {
-        Ok(match self.price {
-            Some(price) => price.conclusion,
-            None => self.compared?.conclusion,
-        })
+        Ok(self.compared?.conclusion)
     }
 
     /// For JSON.
@@ -120,18 +118,18 @@ impl Pair {
     /// In one screen of Markdown, with what was checked.
     pub fn markdown(&self, a: &RunDir, b: &RunDir, checks: &[Case]) -> String {
         let verdict = |run| analyze::verdict::sentences(run, &analyze::zones::of_run(run));
-        match &self.price {
-            Some(price) => report::markdown::price((a, b), &verdict(a), price, checks),
-            None => report::markdown::side_by_side((a, b), (&verdict(a), &verdict(b)), self.compared.as_ref(), checks),
+        match (&self.price, &self.compared) {
+            (Some(price), Ok(compared)) => report::markdown::price((a, b), &verdict(a), price, compared, checks),
+            (_, compared) => {
+                report::markdown::side_by_side((a, b), (&verdict(a), &verdict(b)), compared.as_ref(), checks)
+            }
         }
     }
 
     /// What was compared, figure by figure.
     pub fn checks(&self) -> Vec<Case> {
-        match &self.price {
-            Some(price) => report::check::price(price),
-            None => report::check::comparison(self.compared.as_ref()),
-        }
+        let names = if self.price.is_some() { ["without", "with"] } else { ["A", "B"] };
+        report::check::comparison(self.compared.as_ref(), names)
     }
 }
 

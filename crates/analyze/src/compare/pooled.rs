@@ -1,0 +1,237 @@
+//! One change over all loads: of logarithms, so that it is a ratio, or of the values themselves. The repeat is the independent unit: points of one repeat share its drift, however many
+//! loads it has, so the error of a mean over loads and repeats is that of the repeats' sums (Liang and Zeger, 1986), and
+//! a test on it is Student's. Paired sides are compared within repeats; the others each have an error (Welch, 1947).
+
+use crate::statistics::{student, weighted_median};
+use crate::within::{Pair, Visit, paired};
+use record::Estimate;
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+/// A figure's values, or their logarithms, at one load in both runs, by repeat.
+#[derive(Debug, Clone)]
+pub(super) struct Common<K> {
+    /// The load.
+    pub at: K,
+    pub a: BTreeMap<u32, Visit>,
+    pub b: BTreeMap<u32, Visit>,
+}
+
+/// A value of one load and repeat.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    load: usize,
+    repeat: u32,
+    value: f64,
+    weight: f64,
+}
+
+/// A mean with its standard error and degrees of freedom; no error of one repeat.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Mean {
+    pub value: f64,
+    pub error: Option<(f64, f64)>,
+    pub repeats: usize,
+}
+
+/// Means of both sides, and their difference.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pooled {
+    pub a: f64,
+    pub b: f64,
+    pub change: Mean,
+    /// Points that did not count.
+    pub left_out: u64,
+}
+
+impl Mean {
+    /// The mean with its interval.
+    pub fn estimate(&self, confidence: f64) -> Estimate {
+        let reach = self.error.and_then(|(error, freedom)| Some(student(confidence, freedom)? * error));
+        let ends = reach.map(|reach| (self.value - reach, self.value + reach));
+        Estimate::new(self.value, ends, confidence, self.repeats)
+    }
+}
+
+impl Pooled {
+    /// B - A with its interval.
+    pub fn difference(&self, confidence: f64) -> Estimate {
+        Estimate { left_out: self.left_out, ..self.change.estimate(confidence) }
+    }
+
+    /// Of logarithms: B / A with its interval.
+    pub fn ratio(&self, confidence: f64) -> Estimate {
+        self.difference(confidence).map(f64::exp)
+    }
+}
+
+fn mean(readings: &[Reading]) -> Option<Mean> {
+    let whole: f64 = readings.iter().map(|one| one.weight).sum();
+    if whole <= 0.0 {
+        return None;
+    }
+    let value = readings.iter().map(|one| one.weight * one.value).sum::<f64>() / whole;
+    let mut by_repeat: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+    for one in readings {
+        let (off, weight) = by_repeat.entry(one.repeat).or_default();
+        *off += one.weight * (one.value - value);
+        *weight += one.weight;
+    }
+    let repeats = by_repeat.len() as f64;
+    let error = (by_repeat.len() > 1).then(|| {
+        let squares: f64 = by_repeat.values().map(|(off, _)| off * off).sum();
+        let powers = |power: i32| by_repeat.values().map(|(_, weight)| weight.powi(power)).sum::<f64>();
+        // As many repeats of one weight as these are worth.
+        let worth = powers(2).powi(2) / powers(4);
+        ((squares * repeats / (repeats - 1.0)).sqrt() / whole, (worth - 1.0).max(1.0))
+    });
+    Some(Mean { value, error, repeats: by_repeat.len() })
+}
+
+/// B - A of two sides that are not paired.
+fn apart(a: Mean, b: Mean) -> Mean {
+    let error = a.error.zip(b.error).map(|((of_a, free_a), (of_b, free_b))| {
+        let variance = of_a.powi(2) + of_b.powi(2);
+        let freedom = variance.powi(2) / (of_a.powi(4) / free_a + of_b.powi(4) / free_b);
+        // Without any scatter the difference is certain.
+        (variance.sqrt(), if freedom.is_finite() { freedom.max(1.0) } else { free_a + free_b })
+    });
+    Mean { value: b.value - a.value, error, repeats: a.repeats.min(b.repeats) }
+}
+
+/// The values of both sides, each load about its middle, and the mean of the middles.
+struct Sides {
+    a: Vec<Reading>,
+    b: Vec<Reading>,
+    middle: f64,
+    is_paired: bool,
+    left_out: u64,
+}
+
+fn sides<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Sides {
+    let mut sides = Sides { a: Vec::new(), b: Vec::new(), middle: 0.0, is_paired, left_out: 0 };
+    let mut middles = Vec::new();
+    for (load, common) in loads.iter().map(Borrow::borrow).enumerate() {
+        let reading = |repeat, value, weight| Reading { load, repeat, value, weight };
+        let of = |visits: &BTreeMap<u32, Visit>| -> Vec<Reading> {
+            visits.iter().map(|(repeat, visit)| reading(*repeat, visit.value, visit.weight)).collect()
+        };
+        let (mut of_a, mut of_b) = if is_paired {
+            let found = paired(&common.a, &common.b);
+            sides.left_out += found.left_out;
+            let both = |pair: &Pair| {
+                (reading(pair.repeat, pair.before, pair.weight), reading(pair.repeat, pair.after, pair.weight))
+            };
+            found.pairs.iter().map(both).unzip()
+        } else {
+            sides.left_out += common.a.values().chain(common.b.values()).map(|visit| visit.left_out).sum::<u64>();
+            (of(&common.a), of(&common.b))
+        };
+        let (Some(a), Some(b)) = (mean(&of_a), mean(&of_b)) else { continue };
+        let middle = (a.value + b.value) / 2.0;
+        of_a.iter_mut().chain(&mut of_b).for_each(|one| one.value -= middle);
+        middles.push(middle);
+        sides.a.extend(of_a);
+        sides.b.extend(of_b);
+    }
+    sides.middle = middles.iter().sum::<f64>() / middles.len().max(1) as f64;
+    sides
+}
+
+impl Sides {
+    fn change(&self) -> Option<Mean> {
+        if !self.is_paired {
+            return Some(apart(mean(&self.a)?, mean(&self.b)?));
+        }
+        let changes: Vec<Reading> =
+            self.a.iter().zip(&self.b).map(|(a, b)| Reading { value: b.value - a.value, ..*a }).collect();
+        mean(&changes)
+    }
+
+    /// One load against the others of its repeat: their median, as one that departs is no measure for the rest.
+    fn against_others(&self, load: usize) -> Sides {
+        let of = |side: &[Reading]| -> Vec<Reading> {
+            let other = |repeat: u32| {
+                let others = side.iter().filter(|one| one.repeat == repeat && one.load != load);
+                weighted_median(&others.collect::<Vec<_>>(), |one| one.value, |one| one.weight)
+            };
+            let at_load = side.iter().filter(|one| one.load == load);
+            at_load.filter_map(|one| Some(Reading { value: one.value - other(one.repeat)?, ..*one })).collect()
+        };
+        Sides { a: of(&self.a), b: of(&self.b), ..*self }
+    }
+}
+
+/// The change over all loads.
+pub(super) fn pooled<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Option<Pooled> {
+    let sides = sides(loads, is_paired);
+    let level = |side: &[Reading]| Some(mean(side)?.value + sides.middle);
+    Some(Pooled { a: level(&sides.a)?, b: level(&sides.b)?, change: sides.change()?, left_out: sides.left_out })
+}
+
+/// The loads at which the change differs from that of the others, and not by chance: corrected for their number.
+pub(super) fn departing<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool, confidence: f64) -> Vec<bool> {
+    let sides = sides(loads, is_paired);
+    let corrected = 1.0 - (1.0 - confidence) / loads.len().max(1) as f64;
+    let departs = |load: usize| {
+        let found = sides.against_others(load).change()?;
+        Some(found.estimate(corrected).excludes(0.0))
+    };
+    (0..loads.len()).map(|load| departs(load).unwrap_or(false)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visits(values: &[(u32, f64)]) -> BTreeMap<u32, Visit> {
+        let visit = |value| Visit { at_ms: 0.0, value, weight: 1.0, left_out: 0 };
+        values.iter().map(|(repeat, value)| (*repeat, visit(*value))).collect()
+    }
+
+    #[test]
+    fn the_mean_over_loads_is_tested_as_that_of_the_repeats() {
+        // Differences of the repeats: 0.1, 0.2, 0.3, each the mean of two loads.
+        let loads = [
+            Common { at: 1, a: visits(&[(0, 1.0), (1, 2.0), (2, 1.5)]), b: visits(&[(0, 1.0), (1, 2.1), (2, 1.7)]) },
+            Common { at: 2, a: visits(&[(0, 5.0), (1, 6.0), (2, 5.5)]), b: visits(&[(0, 5.2), (1, 6.3), (2, 5.9)]) },
+        ];
+        let found = pooled(&loads, true).unwrap();
+        let (error, freedom) = found.change.error.unwrap();
+        assert!((found.change.value - 0.2).abs() < 1e-12 && found.change.repeats == 3, "{found:?}");
+        assert!((error - (0.01f64 / 3.0).sqrt()).abs() < 1e-12 && (freedom - 2.0).abs() < 1e-9, "{found:?}");
+        assert!((found.b - found.a - 0.2).abs() < 1e-9, "{found:?}");
+        let unpaired = pooled(&loads, false).unwrap();
+        assert!((unpaired.change.value - 0.2).abs() < 1e-12, "{unpaired:?}");
+        assert!((unpaired.b - unpaired.a - 0.2).abs() < 1e-9, "{unpaired:?}");
+        assert!(unpaired.change.error.unwrap().0 > 2.0 * error, "their drift does not cancel: {unpaired:?}");
+    }
+
+    #[test]
+    fn one_repeat_has_no_error() {
+        let loads = [Common { at: 1, a: visits(&[(0, 1.0)]), b: visits(&[(0, 1.5)]) }];
+        for is_paired in [true, false] {
+            assert_eq!(pooled(&loads, is_paired).unwrap().change.error, None);
+            assert_eq!(departing(&loads, is_paired, 0.95), [false]);
+        }
+        assert_eq!(pooled(&[] as &[Common<u32>; 0], true), None);
+    }
+
+    #[test]
+    fn a_load_that_departs_is_found_however_the_repeats_drift() {
+        let drift = [0.0, 0.3, -0.2, 0.1, 0.25, -0.1];
+        let load = |at: u32, by: f64| {
+            let side = |by: f64, salt: u32| {
+                let noise = |repeat: usize| 0.02 * f64::from((at * 7 + repeat as u32 * 5 + salt * 3) % 11) / 11.0;
+                let value = |(repeat, drift): (usize, &f64)| (repeat as u32, drift + by + noise(repeat));
+                visits(&drift.iter().enumerate().map(value).collect::<Vec<_>>())
+            };
+            Common { at, a: side(0.0, 1), b: side(by, at * at + 2) }
+        };
+        let loads: Vec<Common<u32>> = (0..8).map(|at| load(at, if at == 5 { -0.3 } else { -0.05 })).collect();
+        for is_paired in [true, false] {
+            let found = departing(&loads, is_paired, 0.99);
+            assert!(found[5] && found.iter().filter(|departs| **departs).count() == 1, "{is_paired}: {found:?}");
+        }
+    }
+}
