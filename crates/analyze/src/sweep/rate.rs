@@ -87,6 +87,7 @@ pub struct RateSearch {
     bisections: u32,
     repeat: u32,
     queue: Vec<f64>,
+    elapsed_ns: u64,
     left_ns: u64,
     /// Whether the last step was one of the search, whose result decides the next.
     is_searching: bool,
@@ -116,6 +117,7 @@ impl RateSearch {
             bisections: 0,
             repeat: 0,
             queue: Vec::new(),
+            elapsed_ns: 0,
             left_ns: 0,
             is_searching: false,
             undecided: BTreeSet::new(),
@@ -313,7 +315,7 @@ impl RateSearch {
 
     /// No trial outlasts the budget.
     fn measure(&mut self, rate_per_sec: f64, duration_ns: u64) -> Step {
-        let duration_ns = self.schedule.within(duration_ns, self.left_ns);
+        let duration_ns = self.schedule.within(duration_ns, self.left_ns, self.elapsed_ns);
         self.schedule.measure(Load::Rate(rate_per_sec), self.repeat, duration_ns)
     }
 
@@ -341,8 +343,10 @@ impl Planner for RateSearch {
         if let Some(reason) = &self.done {
             return Step::Done { reason: reason.clone() };
         }
+        self.elapsed_ns = elapsed_ns;
         self.left_ns = self.schedule.left_ns(elapsed_ns);
-        if self.left_ns < self.schedule.with_warmup_ns(self.schedule.short_ns()) {
+        let shortest_ns = self.schedule.with_warmup_ns(self.schedule.short_ns());
+        if self.left_ns < shortest_ns.saturating_add(self.schedule.overhead_ns(elapsed_ns)) {
             let undecided = self.undecided.iter().rev();
             let unclear = undecided
                 .filter_map(|place| too_short(points, self.grid.rate(*place), &self.plan.criteria))

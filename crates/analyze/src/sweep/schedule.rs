@@ -77,16 +77,21 @@ impl Schedule {
         Step::Measure(Trial { load, repeat, duration_ns, warmup_ns })
     }
 
-    /// The window of at most this length that, with its warm-up, ends within the time left.
-    pub fn within(&self, duration_ns: u64, left_ns: u64) -> u64 {
+    /// The window of at most this length that ends within the time left, with its warm-up and the overhead seen so far.
+    pub fn within(&self, duration_ns: u64, left_ns: u64, elapsed_ns: u64) -> u64 {
+        let left_ns = left_ns.saturating_sub(self.overhead_ns(elapsed_ns));
         let longest_ns = left_ns.saturating_sub(self.warmup_before_ns(duration_ns.min(left_ns)));
         duration_ns.min(longest_ns.max(1_000_000))
     }
 
-    /// The duration of a full-length point with the overhead seen so far (connecting, yardsticks, writing).
+    /// The duration of a full-length point with the overhead seen so far.
     pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
+        self.with_warmup_ns(self.full_ns).saturating_add(self.overhead_ns(elapsed_ns))
+    }
+
+    /// The mean time of a point beside its window and warm-up: connecting, yardsticks, writing.
+    pub fn overhead_ns(&self, elapsed_ns: u64) -> u64 {
         let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
-        let overhead_ns = spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1);
-        self.with_warmup_ns(self.full_ns).saturating_add(overhead_ns)
+        spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1)
     }
 }

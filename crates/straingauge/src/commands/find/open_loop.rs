@@ -47,30 +47,29 @@ pub(super) fn is_heard(point: &Point) -> bool {
 /// The connections that a closed loop needed at its peak, with head room as far as the server was not slower for it;
 /// `None` where none was measured.
 pub(super) fn needed(points: &[Point], most: u64) -> Option<u64> {
+    // A load with silent connections is one that the server does not serve.
     let mut best: BTreeMap<u64, f64> = BTreeMap::new();
-    for point in points.iter().filter(|point| is_heard(point)) {
+    for point in points.iter().filter(|point| point.sweep == Sweep::Connections) {
         let good = best.entry(point.connections).or_insert(0.0);
-        *good = good.max(point.value(names::GOODPUT).unwrap_or(0.0));
+        let heard = if is_heard(point) { point.value(names::GOODPUT).unwrap_or(0.0) } else { 0.0 };
+        *good = good.max(heard);
     }
     let peak = best.values().copied().fold(0.0, f64::max);
     let (busy, _) = best.iter().find(|(_, good)| peak > 0.0 && **good >= PEAK_RATIO * peak)?;
     let wanted = (HEAD_ROOM * busy).max(FEWEST);
-    let beyond = || best.range(busy..);
-    let slower = beyond().find(|(_, good)| **good < SLOWER_RATIO * peak);
+    let as_fast = best.range(busy..).take_while(|(_, good)| **good >= SLOWER_RATIO * peak).map(|(load, _)| *load);
     // Nothing is known beyond the most connections of the sweep.
-    let allowed = match slower {
-        Some((slower, _)) => beyond().map(|(load, _)| *load).rfind(|load| load < slower)?,
-        None => wanted,
-    };
+    let allowed = as_fast.last().filter(|last| best.keys().any(|load| load > last)).unwrap_or(wanted);
     Some(wanted.min(allowed).min(most))
 }
 
-/// More connections for a load whose requests waited for one, although the server answered less than it can.
+/// More connections for a load whose requests waited for one, although the server can answer what is offered.
 /// `capacity_per_sec`: the most that a closed loop got, if there was one.
 pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> Option<u64> {
-    let possible = point.offered_per_sec()?.min(capacity_per_sec.unwrap_or(f64::INFINITY));
-    let is_waiting = point.value(names::CONNECTION_WAIT_P99)? > WAIT_US;
-    let is_slow = point.value(names::GOODPUT)? < SLOWER_RATIO * possible;
+    let offered = point.offered_per_sec()?;
+    let is_possible = capacity_per_sec.is_none_or(|capacity| offered <= capacity);
+    let is_waiting = is_possible && point.value(names::CONNECTION_WAIT_P99)? > WAIT_US;
+    let is_slow = point.value(names::GOODPUT)? < SLOWER_RATIO * offered;
     (is_waiting && is_slow && point.connections < most).then(|| (PART * point.connections).min(most))
 }
 
@@ -206,6 +205,10 @@ mod tests {
         assert_eq!(needed(&scanned), Some(16), "32 were slower");
         assert_eq!(needed(&[(1, 10.0), (64, 640.0), (1024, 9e3)]), Some(1024), "the most");
         assert_eq!(needed(&[(1, 80e3)]), Some(16));
+        let mut silent = [(8, 190.0), (16, 330.0), (32, 500.0), (64, 1.1e3), (128, 900.0), (256, 2.2e3)]
+            .map(|(connections, good)| point(Sweep::Connections, connections, Pace::Closed, good, 0.0));
+        silent[4..].iter_mut().for_each(|point| point.outcomes.connections_silent = 60);
+        assert_eq!(super::needed(&silent, 1024), Some(64), "128 got no answer");
         assert_eq!(needed(&[]), None);
         assert_eq!(needed(&[(1, 0.0)]), None);
     }
@@ -219,7 +222,7 @@ mod tests {
         assert_eq!(more(64, 6e3, 200.0, Some(20e3)), Some(256));
         assert_eq!(more(512, 6e3, 200.0, None), Some(1024));
         assert_eq!(more(1024, 6e3, 200.0, None), None, "the most");
-        assert_eq!(more(64, 6e3, 200.0, Some(6.2e3)), None, "the server's own limit");
+        assert_eq!(more(64, 6e3, 200.0, Some(9e3)), None, "beyond the server's own limit");
         assert_eq!(more(64, 6e3, 0.1, Some(20e3)), None, "none waited");
         let [few, many] = [6e3, 6.1e3].map(|good| point(Sweep::Rate, 64, pace, good, 0.0));
         assert!(!is_more(&many, &few) && is_more(&point(Sweep::Rate, 256, pace, 9e3, 0.0), &few));

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use record::run::{RunRecord, RunWriter};
 use record::scenario::{FindRun, ProfileRun};
 use record::units::{format_si, grouped};
-use record::{Axis, AxisPlace, AxisPlan, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
+use record::{Axis, AxisPlace, AxisPlan, DoubtKind, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -477,6 +477,10 @@ impl<'a> Search<'a> {
                 (measured, plan) = (again, wider);
                 self.open_connections = Some(more);
             }
+        }
+        if may_widen {
+            // Whether more connections help was tried: requests that wait here would wait in the server.
+            measured.point.doubts.retain(|doubt| doubt.kind != DoubtKind::ConnectionWait);
         }
         if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
             // It ran for a part of the point at best.
