@@ -1,10 +1,12 @@
 //! The index of a folder of runs: what each run found in a few figures, which runs measured the same scenario, and
 //! whether each of these is worse than the one before it, by the test of [`crate::compare`].
 
+use crate::answer::Answer;
 use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOLD_RATIO};
 use crate::point::good_per_sec;
 use crate::statistics::median;
-use crate::zones::{self, Findings, Level, Peak, PointFinding, SweepFindings, cpu_us};
+use crate::verdict;
+use crate::zones::{self, Findings, Level, Peak, SweepFindings, cpu_us};
 use record::owner::Life;
 use record::runs::Found;
 use record::text::plain;
@@ -60,8 +62,9 @@ pub struct Row {
     pub scenario: usize,
     /// The sweep that the figures are of.
     pub sweep: Option<Sweep>,
-    /// Yield point of that sweep.
-    pub yield_point: Option<PointFinding>,
+    /// The number to plan with, where the server breaks, and how sure that is; of `find`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// Highest throughput of that sweep; of a single load its throughput.
     pub peak: Option<Peak>,
     /// The load of the next two: the highest that was measured up to the yield point; the peak's without a yield point.
@@ -249,7 +252,7 @@ fn row(run: &RunDir, scenario: usize) -> Row {
         request: compare::request_words(record),
         scenario,
         sweep: None,
-        yield_point: None,
+        answer: None,
         peak: None,
         load: None,
         response_p99_us: None,
@@ -258,6 +261,7 @@ fn row(run: &RunDir, scenario: usize) -> Row {
         before: None,
     };
     let findings = zones::of_run(run);
+    row.answer = verdict::sentences(run, &findings).answer;
     match main_sweep(&findings) {
         Some(sweep) => row.take_sweep(sweep),
         None => row.take_single(run),
@@ -265,9 +269,9 @@ fn row(run: &RunDir, scenario: usize) -> Row {
     row
 }
 
-/// The closed loop's, where both were measured.
+/// The open loop's, with which one plans, where both were measured.
 fn main_sweep(findings: &Findings) -> Option<&SweepFindings> {
-    findings.sweeps().next()
+    findings.rate.as_ref().or(findings.connections.as_ref())
 }
 
 impl Row {
@@ -279,7 +283,6 @@ impl Row {
             None => sweep.levels.iter().find(|level| Some(level.load) == peak),
         };
         self.sweep = Some(sweep.sweep);
-        self.yield_point = Some(sweep.yield_point.clone());
         self.peak = sweep.peak;
         self.load = level.map(|level| level.load);
         self.response_p99_us = level.and_then(|level| Some(level.response_p99_us?.median));

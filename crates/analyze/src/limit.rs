@@ -6,7 +6,7 @@
 use crate::point::lost_ratio;
 use crate::shown::{nanos_against, percent_against};
 use record::units::{self, exact_percent, format_nanos, format_si, percent};
-use record::{Figures, Outcomes, Point, names};
+use record::{Figures, Outcomes, Point, RunDir, Sweep, names};
 use std::fmt;
 
 /// Short names for typing.
@@ -16,6 +16,7 @@ const SHORT: &[(&str, &str)] = &[
     ("mean", names::RESPONSE_MEAN),
     ("p50", names::RESPONSE_P50),
     ("p90", names::RESPONSE_P90),
+    ("p95", names::RESPONSE_P95),
     ("p99", names::RESPONSE_P99),
     ("p999", names::RESPONSE_P999),
     ("p99.9", names::RESPONSE_P999),
@@ -26,13 +27,14 @@ const SHORT: &[(&str, &str)] = &[
     ("peak", names::FIND_PEAK),
     ("yield_connections", names::FIND_YIELD_CONNECTIONS),
     ("failure_connections", names::FIND_FAILURE_CONNECTIONS),
-    ("yield_rate", names::FIND_YIELD_RATE),
-    ("failure_rate", names::FIND_FAILURE_RATE),
+    ("plan", names::FIND_PLAN),
+    ("breaks", names::FIND_BREAKS),
 ];
 /// Figures that are quantiles of times, and the quantile.
 const QUANTILES: &[(&str, f64)] = &[
     (names::RESPONSE_P50, 0.5),
     (names::RESPONSE_P90, 0.9),
+    (names::RESPONSE_P95, 0.95),
     (names::RESPONSE_P99, 0.99),
     (names::RESPONSE_P999, 0.999),
     (names::RESPONSE_MAX, 1.0),
@@ -42,6 +44,8 @@ const QUANTILES: &[(&str, f64)] = &[
     (names::FIRST_BYTE_P50, 0.5),
     (names::FIRST_BYTE_P99, 0.99),
 ];
+/// Two rates are the same up to this ratio.
+const SAME_RATE: f64 = 1.01;
 /// Failed requests as a share, with those of connections that got no answer: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
 
@@ -75,6 +79,8 @@ pub struct Limit {
     unit: &'static str,
     operator: Operator,
     value: f64,
+    /// The offered rate at which it is checked, as typed and as a number: `p99@20k > 50ms`.
+    at_per_sec: Option<(String, f64)>,
 }
 
 /// Why a text is not a limit; the message says what to type.
@@ -83,9 +89,12 @@ pub enum LimitError {
     /// No comparison.
     #[error("'{0}' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)")]
     NoComparison(String),
+    /// No rate after `@`.
+    #[error("'{0}' is not a rate: write a limit at an offered rate as 'p99@20k > 50ms'")]
+    Rate(String),
     /// An unknown figure.
     #[error(
-        "'{name}' is not a figure: use errors, throughput, p50, p99, max, lag_p99, cpu, or a name such as {example}"
+        "'{name}' is not a figure: use errors, throughput, p50, p95, p99, max, lag_p99, cpu, or a name such as {example}"
     )]
     UnknownFigure {
         /// As typed.
@@ -166,9 +175,17 @@ pub fn parse(expression: &str) -> Result<Limit, LimitError> {
     if name.trim().is_empty() || value.trim().is_empty() {
         return Err(wrong());
     }
+    let (name, at_per_sec) = match name.split_once('@') {
+        Some((name, rate)) => {
+            let per_sec = units::parse_rate(rate.trim().trim_end_matches("/s")).ok().filter(|rate| *rate > 0.0);
+            let per_sec = per_sec.ok_or_else(|| LimitError::Rate(quoted(rate)))?;
+            (name, Some((quoted(rate), per_sec)))
+        }
+        None => (name, None),
+    };
     let (figure, unit) = figure(name.trim())?;
     let value = parse_value(value.trim(), figure, unit)?;
-    Ok(Limit { typed: quoted(expression), figure, unit, operator, value })
+    Ok(Limit { typed: quoted(expression), figure, unit, operator, value, at_per_sec })
 }
 
 /// Finds a figure by its short name, full name, or full name without prefix and unit (`lag_p99`).
@@ -244,8 +261,37 @@ impl Limit {
         self.figure
     }
 
+    /// Whether it is checked at one offered rate.
+    pub fn is_at_a_rate(&self) -> bool {
+        self.at_per_sec.is_some()
+    }
+
+    /// Compares a figure of a run of `find` with the limit: of the answer, or at the measured rate next to the typed one
+    /// and not above it.
+    pub fn check_run(&self, run: &RunDir, figures: &Figures) -> Check {
+        let Some((typed, per_sec)) = &self.at_per_sec else { return self.check_figures(figures) };
+        let offered = |point: &Point| point.offered_per_sec().filter(|_| point.sweep == Sweep::Rate);
+        let rates = run.points.iter().filter_map(offered).filter(|rate| *rate <= per_sec * SAME_RATE);
+        let Some(rate) = rates.reduce(f64::max) else {
+            return self.judge(None, Some(format!("no rate up to {typed}/s was offered")), "");
+        };
+        let points: Vec<&Point> = run.points.iter().filter(|point| offered(point) == Some(rate)).collect();
+        let value = |point: &Point| match self.figure {
+            ERRORS => Some(lost_ratio(&point.outcomes)),
+            figure => point.value(figure),
+        };
+        let value = crate::zones::reduced(&points, value).map(|spread| spread.median);
+        self.judge(value, None, &format!(", at {}/s", format_si(rate)))
+    }
+
     /// Compares a point's figure with the limit.
     pub fn check(&self, point: &Point) -> Check {
+        if let Some((typed, per_sec)) = &self.at_per_sec {
+            let offered = point.offered_per_sec();
+            if offered.is_none_or(|rate| !(per_sec / SAME_RATE..=per_sec * SAME_RATE).contains(&rate)) {
+                return self.judge(None, Some(format!("this load did not offer {typed}/s: use --rate {typed}")), "");
+            }
+        }
         let outcomes = &point.outcomes;
         if self.figure != ERRORS {
             let check = self.check_figures(&point.figures);
@@ -300,7 +346,8 @@ impl Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.figure, self.operator.word(), in_words(self.value, self.unit))
+        let at = self.at_per_sec.as_ref().map_or(String::new(), |(typed, _)| format!("@{typed}"));
+        write!(f, "{}{at} {} {}", self.figure, self.operator.word(), in_words(self.value, self.unit))
     }
 }
 

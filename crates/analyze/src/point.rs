@@ -6,7 +6,7 @@ use record::{Criteria, DoubtKind, Outcomes, Point, RunDir, RunRecord, names};
 const TAKEN_RATIO: f64 = 0.3;
 
 /// Good answers per second: errors, which are often quick, do not count.
-pub(crate) fn good_per_sec(point: &Point) -> Option<f64> {
+pub fn good_per_sec(point: &Point) -> Option<f64> {
     point.value(names::GOODPUT).or(point.value(names::THROUGHPUT)).filter(|rate| rate.is_finite())
 }
 

@@ -1,28 +1,6 @@
-//! Numbers as tables show them. Sentences name, compare and divide these, so that they can be checked against the
-//! table.
+//! A number beside its limit, with the digits that show on which side it lies.
 
-use record::units::{exact_percent, format_si, percent};
-
-/// Reads back a printed number.
-fn read_back(printed: &str) -> f64 {
-    let (digits, factor) = match printed.char_indices().last() {
-        Some((at, 'k')) => (&printed[..at], 1e3),
-        Some((at, 'M')) => (&printed[..at], 1e6),
-        Some((at, 'G')) => (&printed[..at], 1e9),
-        _ => (printed, 1.0),
-    };
-    digits.parse().map_or(f64::NAN, |number: f64| number * factor)
-}
-
-/// A rate as tables show it: three significant digits.
-pub(crate) fn rate(per_sec: f64) -> f64 {
-    read_back(&format_si(per_sec))
-}
-
-/// A time for a request as tables show it, in microseconds with one decimal.
-pub(crate) fn cost_us(us: f64) -> f64 {
-    read_back(&format!("{us:.1}"))
-}
+use record::units::{exact_percent, percent};
 
 /// A share and its limit. The limit is as it was typed; the share has as many decimals as are needed to see on which
 /// side it lies: `97.6 %` and `98 %`.
@@ -52,13 +30,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_are_those_of_the_table() {
-        assert_eq!((rate(72_651.0), rate(812.4), rate(0.25)), (72_700.0, 812.0, 0.25));
-        assert_eq!(cost_us(19.349), 19.3);
-        assert!(rate(f64::NAN).is_nan());
-    }
-
-    #[test]
     fn what_crossed_a_limit_does_not_read_like_it() {
         assert_eq!(percent_against(0.976, 0.98), ("97.6 %".into(), "98 %".into()));
         assert_eq!(percent_against(0.89, 0.98), ("89 %".into(), "98 %".into()));
@@ -80,11 +51,6 @@ mod tests {
             let is_less = number(&share_words) < number(&limit_words);
             prop_assert_eq!(is_less, share < limit, "{} {}", share_words, limit_words);
             prop_assert_ne!(number(&share_words), number(&limit_words));
-        }
-
-        #[test]
-        fn what_is_shown_is_near_what_was_measured(value in 1e-3f64..1e9) {
-            prop_assert!((rate(value) / value - 1.0).abs() < 0.006, "{} of {value}", rate(value));
         }
     }
 }

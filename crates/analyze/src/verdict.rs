@@ -13,12 +13,13 @@ pub mod rules;
 mod sure;
 mod waits;
 
+pub(crate) use evidence::strained_from;
 pub use growth::{UserGrowth, user_times};
 pub use layout::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy};
 
+use crate::answer::Answer;
 use crate::growth::Growth;
-use crate::shown;
-use crate::zones::{Drift, Findings, Level, Place, SweepFindings, Zone, estimate_words, percent};
+use crate::zones::{Drift, Findings, Place, SweepFindings, estimate_words, percent};
 use record::text::plain;
 use record::units::grouped;
 use record::units::{format_nanos, format_si};
@@ -28,8 +29,11 @@ use serde::{Deserialize, Serialize};
 /// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Verdict {
-    /// One line.
+    /// The first line: the answer's, or what else the run found.
     pub headline: String,
+    /// The number to plan with, where the server breaks, what is full; of runs with a sweep over connections or rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// A few sentences: what saturated, cost, limits; then the causes with what to try.
     pub sentences: Vec<String>,
     /// The causes that the rules found, the one to fix first at the front; none for a server that is simply full.
@@ -57,6 +61,9 @@ pub struct Cause {
     pub rule: String,
     /// The cause in a few words.
     pub cause: String,
+    /// Whether it explains why the server answers no more, and not only what a request costs or how long it takes.
+    #[serde(default)]
+    pub is_limit: bool,
     /// How sure it is.
     #[serde(default)]
     pub certainty: Certainty,
@@ -105,6 +112,7 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
         .map(|(rule, finding)| Cause {
             rule: rule.id.into(),
             cause: rule.cause.into(),
+            is_limit: rule.is_limit,
             certainty: if is_unquiet && !rule.is_counted { Certainty::Possibility } else { finding.certainty },
             because: finding.because.clone(),
             remedy: finding.remedy.clone(),
@@ -137,9 +145,6 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     }
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
-        said.extend(
-            findings.connections.as_ref().and_then(|closed| definitions_sentence(closed, open, &findings.criteria)),
-        );
     }
     if let Some(unloading) = &findings.unloading
         && !causes.iter().any(|cause| cause.rule == "stays-down")
@@ -151,7 +156,14 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
-    Verdict { headline: headline(run, findings), sentences: said, causes, doubts: doubts::collect(run, findings) }
+    let answer = crate::answer::of(run, findings, &causes);
+    Verdict {
+        headline: headline(run, findings, answer.as_ref()),
+        answer,
+        sentences: said,
+        causes,
+        doubts: doubts::collect(run, findings),
+    }
 }
 
 fn drift_sentence(drift: &Drift) -> Option<String> {
@@ -174,14 +186,8 @@ fn drift_sentence(drift: &Drift) -> Option<String> {
     })
 }
 
-fn headline(run: &RunDir, findings: &Findings) -> String {
-    let mut parts = Vec::new();
-    if let Some(closed) = &findings.connections {
-        parts.push(closed_headline(closed));
-    }
-    if let Some(open) = &findings.rate {
-        parts.push(open_headline(open, findings.connections.is_some()));
-    }
+fn headline(run: &RunDir, findings: &Findings, answer: Option<&Answer>) -> String {
+    let mut parts: Vec<String> = answer.map(|answer| answer.sentence.clone()).into_iter().collect();
     // Of the places that were slowed down the first would help most.
     let first = |at: &usize| *at == 0 || findings.axes[*at].slowed.is_none();
     let axes = (0..findings.axes.len()).filter(first).map(|at| &findings.axes[at]);
@@ -198,54 +204,6 @@ fn headline(run: &RunDir, findings: &Findings) -> String {
         return format!("No point was measured{why}.");
     }
     parts.join(" ")
-}
-
-fn client_limited(sweep: &SweepFindings) -> bool {
-    sweep.yield_point.estimate.is_none() && sweep.levels.iter().any(|level| level.client_limited)
-}
-
-fn closed_headline(closed: &SweepFindings) -> String {
-    let unit = Sweep::Connections;
-    if client_limited(closed) {
-        let at_least = closed.peak.map(|peak| format!("; the server can do at least {}/s", format_si(peak.per_sec)));
-        return format!("The client was the limit, not the server{}.", at_least.unwrap_or_default());
-    }
-    if let (None, Some(failed)) = (closed.failure_point.held, closed.failure_point.failed) {
-        let level = closed.levels.iter().find(|level| level.load == failed);
-        let why = level.and_then(|level| level.crossed.first().cloned());
-        let why = why.unwrap_or_else(|| closed.failure_point.reason.clone());
-        return format!("The server failed already at {}: {why}.", words(failed, unit));
-    }
-    let found = &closed.yield_point;
-    let yields = match estimate_words(found, unit) {
-        Some(words) => format!("Elastic up to about {words}"),
-        None if found.place == Place::Beyond => format!("Elastic throughout: the yield point was {}", found.reason),
-        None => format!("No yield point: {}", found.reason),
-    };
-    let found = &closed.failure_point;
-    let fails = match estimate_words(found, unit) {
-        Some(words) => format!("; fails from about {words}"),
-        None => found.held.map(|held| format!("; no failure up to {}", words(held, unit))).unwrap_or_default(),
-    };
-    let peak = closed.peak.map(|peak| format!("; peak {}/s", format_si(peak.per_sec))).unwrap_or_default();
-    format!("{yields}{fails}{peak}.")
-}
-
-fn open_headline(open: &SweepFindings, is_second: bool) -> String {
-    let unit = Sweep::Rate;
-    let start = if is_second { "At fixed rates it" } else { "The server" };
-    let found = &open.failure_point;
-    match estimate_words(found, unit) {
-        Some(words) => format!("{start} fails from about {words}."),
-        None => match (found.held, found.failed) {
-            (Some(held), _) if client_limited(open) => {
-                format!("{start} held {}; the client could not offer more.", words(held, unit))
-            }
-            (Some(held), _) => format!("{start} held every rate up to {}.", words(held, unit)),
-            (None, Some(failed)) => format!("{start} failed already at {}.", words(failed, unit)),
-            _ => "No rate could be judged.".into(),
-        },
-    }
 }
 
 fn single_headline(run: &RunDir) -> Option<String> {
@@ -284,21 +242,14 @@ fn closed_sentences(
     said.extend(cause::saturated_first(&evidence, closed, causes));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()
-        && let Some(end) = last.throughput_per_sec
     {
-        let of_medians = shown::rate(end.median) / shown::rate(peak.per_sec);
-        let (change, compared) = match peak.end_ratio {
-            Some(within) if !crate::zones::are_comparable(of_medians, within) => {
-                (Some(within - 1.0), " in the same repeats")
-            }
-            within => (within.map(|_| of_medians - 1.0), ""),
-        };
+        let change = peak.end_ratio.map(|within| within - 1.0);
         let after = if last.load <= peak.load {
             ", the most that was tried".into()
         } else {
             let end = words(last.load, unit);
             match change {
-                Some(change) if change < -0.05 => format!("; at {end} it was {} lower{compared}", percent(-change)),
+                Some(change) if change < -0.05 => format!("; at {end} it was {} lower", percent(-change)),
                 Some(_) => format!(" and was about the same at {end}"),
                 None => String::new(),
             }
@@ -309,7 +260,7 @@ fn closed_sentences(
             words(peak.load, unit)
         ));
     }
-    cost_sentence(closed, &findings.criteria, said);
+    cost_sentence(closed, said);
     said.extend(layer_sentence(run, closed, &findings.criteria));
     said.extend(facts::short_connections(&evidence, closed));
     said.extend(facts::slow_requests(&evidence, closed));
@@ -317,77 +268,23 @@ fn closed_sentences(
     failure_sentence(closed, findings.criteria.p99_limit_ns, said);
 }
 
-fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<String>) {
+fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
     let Some(cpu) = &sweep.cpu else { return };
     let (low, high) = (words(cpu.lowest_load, sweep.sweep), words(cpu.highest_load, sweep.sweep));
-    if cpu.highest_load <= cpu.lowest_load {
-        said.push(format!(
-            "The server's CPU time for a request did not grow with load: {:.1} us at {low}.",
-            cpu.lowest_us
-        ));
-        return;
-    }
-    if !cpu.is_growth() && !cpu.is_comparable() {
-        said.push(
-            "The server's CPU time for a request did not grow with load in the same repeats; it changed between them."
-                .into(),
-        );
-        return;
-    }
     if !cpu.is_growth() {
-        said.push(format!(
-            "The server's CPU time for a request did not grow with load beyond the machine's own drift: {:.1} us at \
-             {low}, {:.1} us at {high}.",
-            cpu.lowest_us, cpu.highest_us
-        ));
+        said.push(format!("A request's CPU time did not grow with load: {:.1} us at {low}.", cpu.lowest_us));
         return;
     }
-    if !cpu.is_comparable() {
-        said.push(format!(
-            "A request cost {} more server CPU at {high} than at {low} in the same repeats. The table has medians over \
-             all repeats, and between these its cost changed by more.",
-            percent(cpu.times() - 1.0)
-        ));
-        return;
-    }
-    let most = match &cpu.grew_most {
-        Some((part, before, after)) => {
-            let is_most = after - before > 0.5 * (cpu.highest_us - cpu.lowest_us);
-            let which = if is_most { "most of it" } else { "the part that grew most is" };
-            format!("; {which} {part} time, from {before:.1} to {after:.1} us")
-        }
-        None => String::new(),
-    };
-    let at = match estimate_words(&sweep.efficiency_point, sweep.sweep) {
-        Some(words) if cpu.ratio - 1.0 >= criteria.efficiency_loss_ratio => {
-            format!(" Efficiency is lost from about {words}.")
-        }
+    let most = cpu.grew_most.as_ref().map_or(String::new(), |part| format!("; most of the growth is {part} time"));
+    let lost = &sweep.efficiency_point;
+    let from = match (estimate_words(lost, sweep.sweep), lost.high) {
+        (Some(words), Some(_)) => format!(" It grows from about {words} on."),
         _ => String::new(),
     };
     said.push(format!(
-        "A request cost {:.1} us of server CPU at {low} and {:.1} us at {high} (+{}){most}.{at}",
-        cpu.lowest_us,
-        cpu.highest_us,
+        "A request cost {} more CPU at {high} than at {low}, compared within repeats{most}.{from}",
         percent(cpu.ratio - 1.0)
     ));
-}
-
-/// Explains an apparent contradiction between a closed and an open loop.
-fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: &Criteria) -> Option<String> {
-    let fails_open_only = closed.failure_point.failed.is_none() && open.failure_point.failed.is_some();
-    let elastic = closed.levels.iter().filter(|level| level.zone == Zone::Elastic);
-    let busiest = elastic.filter_map(Level::own_busy_ratio).fold(0.0, f64::max);
-    let zones_differ = open.yield_point.estimate.is_some() && busiest >= criteria.saturation_ratio;
-    let fails = "connections wait for their answers and so never ask for more than the server gives, but requests at a \
-                 fixed rate keep coming: that is why only the open loop fails";
-    let zones = "plastic begins where more connections bring no more throughput in the closed loop, and where a CPU is \
-                 busy to the limit in the open one: the same busy share can belong to two zones";
-    match (fails_open_only, zones_differ) {
-        (true, true) => Some(format!("The two loops differ by definition: {fails}; {zones}.")),
-        (true, false) => Some(format!("The two loops differ by definition: {fails}.")),
-        (false, true) => Some(format!("The two loops differ by definition: {zones}.")),
-        (false, false) => None,
-    }
 }
 
 /// The layers and functions that grew from the cheapest load to the most expensive, if points were profiled.
@@ -423,29 +320,29 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
 
 fn failure_sentence(sweep: &SweepFindings, limit_ns: u64, said: &mut Vec<String>) {
     let found = &sweep.failure_point;
-    if found.estimate.is_some() {
-        said.push(format!("Failure: {}.", found.reason));
-    } else if found.failed.is_none() && found.held.is_some() {
-        said.push(format!("The failure point was {}.", found.reason));
-    } else {
-        let lowest = sweep.levels.iter().find(|level| Some(level.load) == found.failed);
-        let is_slow =
-            lowest.and_then(|level| level.response_p99_us).is_some_and(|p99| p99.median * 1e3 > limit_ns as f64);
-        let remedy = if is_slow && found.held.is_none() {
-            " If it takes that long by itself, set another limit with `--p99-limit`."
-        } else {
-            ""
-        };
-        said.push(format!("No failure point: {}.{remedy}", found.reason));
-    }
+    said.push(match found.place {
+        Place::Within => format!("Failure: {}.", found.reason),
+        Place::Beyond => format!("No failure: it was {}.", found.reason),
+        Place::Unknown => format!("Where it fails is {}.", found.reason),
+        Place::Below => {
+            let lowest = sweep.levels.iter().find(|level| Some(level.load) == found.failed);
+            let is_slow =
+                lowest.and_then(|level| level.response_p99_us).is_some_and(|p99| p99.median * 1e3 > limit_ns as f64);
+            let remedy =
+                if is_slow { " If it takes that long by itself, set another limit with `--p99-limit`." } else { "" };
+            format!("It fails {}.{remedy}", found.reason)
+        }
+    });
 }
 
 fn open_sentences(open: &SweepFindings, said: &mut Vec<String>) {
     let found = &open.failure_point;
-    match (found.estimate, found.held, found.failed) {
-        (Some(_), Some(_), Some(_)) => said.push(format!("At fixed rates (open loop) {}.", found.reason)),
-        _ => said.push(format!("At fixed rates (open loop) the failure point was {}.", found.reason)),
-    }
+    said.push(match found.place {
+        Place::Within => format!("At fixed rates {}.", found.reason),
+        Place::Beyond => format!("At fixed rates the failure point was {}.", found.reason),
+        Place::Below => format!("At fixed rates it fails {}.", found.reason),
+        Place::Unknown => format!("At fixed rates the failure point is {}.", found.reason),
+    });
     if let Some(found) = &open.capacity
         && let Some(words) = estimate_words(found, Sweep::Rate)
     {

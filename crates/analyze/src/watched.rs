@@ -4,6 +4,7 @@
 //! that most points give is printed with the table.
 
 use crate::statistics::median;
+use crate::zones::{counted_at, reduced};
 use record::units::{format_nanos, format_si};
 use record::{Axis, Point, RunDir, Sweep, names};
 use serde::Serialize;
@@ -158,13 +159,13 @@ fn load_of(point: &Point) -> Option<f64> {
 fn of_load(load: f64, points: &[&Point]) -> Row {
     let mut medians = BTreeMap::new();
     for (.., name, _) in COLUMNS {
-        let values: Vec<f64> = points.iter().filter_map(|point| point.value(name)).collect();
-        medians.extend(median(&values).map(|value| (*name, value)));
+        medians.extend(reduced(points, |point| point.value(name)).map(|spread| (*name, spread.median)));
     }
-    Row { load, class: None, points: points.len() as u64, medians }
+    Row { load, class: None, points: counted_at(points).len() as u64, medians }
 }
 
 fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
+    let points = &counted_at(points);
     let classes = || points.iter().filter_map(|point| point.watched.as_ref()).flat_map(|watched| &watched.classes);
     // Points come from a file: a class is identified by its bounds and name.
     let mut known: Vec<(u64, &str)> = classes().map(|class| (class.from_bytes, class.name.as_str())).collect();

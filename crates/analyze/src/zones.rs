@@ -15,7 +15,6 @@ mod capacity;
 mod curve;
 mod doubts;
 mod failure;
-mod figures;
 mod find;
 mod knee;
 mod levels;
@@ -23,13 +22,14 @@ pub(crate) mod polling;
 pub mod unloading;
 mod words;
 
-pub use crate::point::{client_is_saturated, cpu_us, server_is_saturated};
+pub use crate::point::{client_is_saturated, cpu_us, good_per_sec, server_is_saturated};
 pub(crate) use crate::point::{client_limited, softirq_beside_us};
 pub(crate) use failure::{Judged, judged, recovery, stall_ns, unserved};
 pub use failure::{REQUESTS, STALLS, crossed, fails};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
+pub use levels::{counted_at, reduced};
 pub use record::units::percent;
 pub use words::{estimate_number, estimate_words, interval, load_words};
 
@@ -47,6 +47,8 @@ record::worded! {
         Plastic = "plastic",
         /// Work is refused, dropped or late.
         Failure = "failure",
+        /// The trials at this load disagree with each other, or with those at other loads.
+        Inconsistent = "inconsistent",
         /// Unknown: the client was the limit, or too little was measured.
         Unknown = "unknown",
     }
@@ -134,10 +136,17 @@ pub struct Level {
     pub zone: Zone,
     /// Measured points, including the short ones of the first pass.
     pub points: u64,
-    /// The number of them that crossed a criterion of failure.
+    /// Those whose figures count: of full length, and undisturbed where at least half are. Each figure is their median.
+    pub counted: u64,
+    /// Those that other work on the machine disturbed.
+    pub disturbed: u64,
+    /// Those that crossed a criterion of failure.
     pub failing: u64,
     /// The criteria crossed, in words, from the point with the longest window.
     pub crossed: Vec<String>,
+    /// Open loop: requests sent per second, where these were fewer than planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_per_sec: Option<Spread>,
     /// Good answers (2xx, 3xx, no error replies) per second.
     pub throughput_per_sec: Option<Spread>,
     /// Median response time, microseconds.
@@ -200,52 +209,31 @@ pub struct Peak {
     pub end_ratio: Option<f64>,
 }
 
-/// Two ratios of loads, by the medians over repeats and within repeats, that differ by more: one load was measured
-/// while the server or the machine was slower.
-const SAME_REPEATS: f64 = 1.15;
+/// A request's CPU time grew by this ratio or more: less is within the machine's drift.
+const LEAST_GROWTH: f64 = 1.02;
 
-/// Whether medians over repeats compare the loads as the repeats themselves do.
-pub(crate) fn are_comparable(of_medians: f64, within: f64) -> bool {
-    (SAME_REPEATS.recip()..=SAME_REPEATS).contains(&(of_medians / within))
-}
-
-/// The lowest CPU time per request, and the highest at a higher load; rounded as the table shows them.
+/// The lowest CPU time per request, and the highest at a higher load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CpuGrowth {
     /// Load at which a request cost least.
     pub lowest_load: f64,
-    /// What it cost there, microseconds.
+    /// What it cost there, microseconds; as in the level.
     pub lowest_us: f64,
     /// The higher load at which it cost most.
     pub highest_load: f64,
-    /// What it cost there, microseconds.
+    /// What it cost there, microseconds; as in the level.
     pub highest_us: f64,
-    /// highest / lowest, of the rounded values.
+    /// How many times the lowest cost the highest is: the median over the repeats that have both loads, so that the
+    /// machine's drift between repeats is not in it.
     pub ratio: f64,
-    /// The same ratio from the fitted curve, which compares within repeats and so excludes drift, or, where the two
-    /// differ by more than 15 %, the median of the repeats that have both loads.
-    #[serde(default)]
-    pub fitted_ratio: f64,
-    /// The part that grew most between the two: `user`, `system` or `softirq`, with its two values in microseconds.
-    pub grew_most: Option<(String, f64, f64)>,
+    /// The part that grew most between the two: `user`, `system` or `softirq`.
+    pub grew_most: Option<String>,
 }
 
 impl CpuGrowth {
     /// Whether a request costs more at a higher load, by more than the machine's drift explains.
     pub fn is_growth(&self) -> bool {
-        // Loads that were measured in few of the repeats are compared by these alone.
-        let least = if self.is_comparable() { 1.02 } else { 1.1 };
-        self.highest_load > self.lowest_load && self.times() >= least
-    }
-
-    /// How many times the lowest cost the highest is, without drift.
-    pub fn times(&self) -> f64 {
-        if self.is_comparable() { self.ratio.min(self.fitted_ratio) } else { self.fitted_ratio }
-    }
-
-    /// Whether the two costs are of the same repeats.
-    pub(crate) fn is_comparable(&self) -> bool {
-        are_comparable(self.ratio, self.fitted_ratio)
+        self.highest_load > self.lowest_load && self.ratio >= LEAST_GROWTH
     }
 }
 
@@ -269,8 +257,7 @@ pub struct SweepFindings {
     pub capacity: Option<PointFinding>,
     /// Highest throughput; absent when nothing was completed.
     pub peak: Option<Peak>,
-    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or no repeat compares two
-    /// loads.
+    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or no repeat has both loads.
     pub cpu: Option<CpuGrowth>,
     /// Repeats of the sweep, including the first pass.
     pub repeats: u64,

@@ -89,6 +89,7 @@ impl LoadResult {
         for (name, latency, quantile) in [
             (names::RESPONSE_P50, &times.response, 0.5),
             (names::RESPONSE_P90, &times.response, 0.9),
+            (names::RESPONSE_P95, &times.response, 0.95),
             (names::RESPONSE_P99, &times.response, 0.99),
             (names::RESPONSE_P999, &times.response, 0.999),
             (names::SERVICE_P50, &times.service, 0.5),

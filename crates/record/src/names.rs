@@ -45,6 +45,8 @@ names! {
     RESPONSE_P50 = "client.response_p50_us", "us";
     /// 90th percentile of response times.
     RESPONSE_P90 = "client.response_p90_us", "us";
+    /// 95th percentile of response times.
+    RESPONSE_P95 = "client.response_p95_us", "us";
     /// 99th percentile of response times.
     RESPONSE_P99 = "client.response_p99_us", "us";
     /// 99.9th percentile of response times.
@@ -451,10 +453,10 @@ names! {
     FIND_YIELD_CONNECTIONS = "find.yield_connections", "connections";
     /// Found by `find`: connections at the failure point, or the most measured when nothing failed.
     FIND_FAILURE_CONNECTIONS = "find.failure_connections", "connections";
-    /// Found by `find`: offered rate at the yield point, or the highest measured when the server stayed elastic.
-    FIND_YIELD_RATE = "find.yield_rate_per_sec", "1/s";
-    /// Found by `find`: offered rate at the failure point, or the highest measured when nothing failed.
-    FIND_FAILURE_RATE = "find.failure_rate_per_sec", "1/s";
+    /// Found by `find`: the rate to plan with.
+    FIND_PLAN = "find.plan_per_sec", "1/s";
+    /// Found by `find`: the rate at which the server breaks, or the highest that held when none failed.
+    FIND_BREAKS = "find.breaks_per_sec", "1/s";
 
     /// The yardstick: a fixed piece of arithmetic on the server's CPU, iterations per second of its CPU time.
     YARDSTICK_CPU = "yardstick.iterations_per_cpu_sec", "1/s";

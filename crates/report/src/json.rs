@@ -2,6 +2,7 @@
 //! holds. `straingauge --generate schema output` is made from these types and `docs/run-directory.md` describes them;
 //! additions keep the version, changes of meaning raise it.
 
+use analyze::answer::Answer;
 use analyze::compare::{Comparison, Price};
 use analyze::index::Index;
 use analyze::predict::Prediction;
@@ -65,6 +66,9 @@ pub struct Run<'a> {
     pub record: &'a RunRecord,
     /// As in each `point.json`.
     pub points: &'a [Point],
+    /// The number to plan with, where the server breaks, what is full; of runs with a sweep over connections or rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// What was found.
     pub findings: Findings,
     /// What the server's side saw, for each sweep whose points were watched.
@@ -78,8 +82,9 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// A run with its findings.
-    pub fn new(run: &'a RunDir, findings: Findings, verdict: Verdict) -> Run<'a> {
+    pub fn new(run: &'a RunDir, findings: Findings, mut verdict: Verdict) -> Run<'a> {
         Run {
+            answer: verdict.answer.take(),
             path: run.path.to_string_lossy().into_owned(),
             record: &run.record,
             points: &run.points,

@@ -2,13 +2,13 @@
 //! first, then the key numbers, the checks, the gravest doubts, and where the page is.
 
 use crate::check::Case;
-use crate::page::{KeyNumber, key_numbers};
+use crate::page::key_numbers;
 use crate::run::{gravest, heading};
 use crate::text::table::Table;
 use crate::text::{escaped, not_measured, percentile};
 use analyze::compare::{CompareError, Comparison, Price, headline, price_words, server_words};
 use analyze::verdict::Verdict;
-use analyze::zones::{Findings, SweepFindings, load_words, percent};
+use analyze::zones::{Findings, percent};
 use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use record::{Doubt, Point, RunDir, Sweep, names};
@@ -21,7 +21,8 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict, checks: &[Case]
     let title = format!("straingauge {}: {}", run.record.scenario.kind.command(), run.record.scenario.url());
     let mut out = headed(&title, &verdict.headline);
     out += &items(verdict.causes.iter().map(|cause| escaped(&cause.sentence())));
-    out += &numbers(run, findings).markdown();
+    out += &numbers(run, findings, verdict).markdown();
+    out += &items(verdict.answer.iter().flat_map(|answer| &answer.settings).map(|setting| escaped(setting)));
     out += &checked(checks);
     out += &doubts(&verdict.doubts);
     out + &end(run)
@@ -83,34 +84,18 @@ fn differences(comparison: &Comparison) -> String {
     out
 }
 
-/// The numbers at the top of the page, and p99 at the peak; of a run without sweeps those of its point.
-fn numbers(run: &RunDir, findings: &Findings) -> Table {
-    let found = key_numbers(findings);
+/// The numbers at the top of the page; of a run without sweeps those of its point.
+fn numbers(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Table {
+    let mut table = Table::new(&["figure", "value", "95 % interval, and why"], 3);
+    let found = key_numbers(findings, verdict.answer.as_ref());
     if found.is_empty() {
         let single = run.points.iter().find(|point| point.sweep == Sweep::Single);
-        return single.map_or_else(empty, numbers_of_point);
+        return single.map_or(table, numbers_of_point);
     }
-    let mut table = empty();
-    for KeyNumber { name, value, unit, detail } in found {
-        let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
-        table.row(vec![name.into(), format!("{value}{gap}{unit}"), detail]);
-    }
-    if let Some((value, detail)) = findings.sweeps().find_map(p99_at_the_peak) {
-        table.row(vec!["p99 at the peak".into(), value, detail]);
+    for number in found {
+        table.row(vec![number.name.into(), number.words(), number.details()]);
     }
     table
-}
-
-fn empty() -> Table {
-    Table::new(&["figure", "value", "95 % interval or range"], 3)
-}
-
-fn p99_at_the_peak(sweep: &SweepFindings) -> Option<(String, String)> {
-    let peak = sweep.peak?;
-    let p99 = sweep.levels.iter().find(|level| level.load == peak.load)?.response_p99_us?;
-    let words = |us: f64| format_nanos(us * 1e3);
-    let range = format!("{} to {} over {} points", words(p99.min), words(p99.max), p99.n);
-    Some((words(p99.median), format!("{range}, at {}", load_words(peak.load, sweep.sweep))))
 }
 
 fn numbers_of_point(point: &Point) -> Table {

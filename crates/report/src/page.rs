@@ -20,6 +20,7 @@ mod watched;
 use crate::chart::{Rooms, Row};
 use crate::doubt;
 use crate::text::unbroken;
+use analyze::answer::Answer;
 use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, estimate_number, interval};
@@ -41,6 +42,7 @@ struct Page {
     #[serde(flatten)]
     frame: Frame,
     causes: Vec<Value>,
+    settings: Vec<String>,
     numbers: Vec<KeyNumber>,
     doubts: Vec<doubt::Row>,
     sections: Vec<Section>,
@@ -80,7 +82,23 @@ pub(crate) struct KeyNumber {
     pub name: &'static str,
     pub value: String,
     pub unit: &'static str,
+    /// Both ends; empty without an interval.
+    pub interval: String,
     pub detail: String,
+}
+
+impl KeyNumber {
+    /// Interval and detail in one line.
+    pub fn details(&self) -> String {
+        let parts = [self.interval.as_str(), self.detail.as_str()];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Value and unit in one line of text.
+    pub fn words(&self) -> String {
+        let gap = if self.unit.is_empty() || self.unit.starts_with('/') { "" } else { " " };
+        format!("{}{gap}{}", self.value, self.unit)
+    }
 }
 
 /// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or
@@ -90,7 +108,7 @@ pub fn html(run: &RunDir) -> String {
     let mut verdict = verdict::sentences(run, &findings);
     let (mut counter, mut unreadable) = (0, Vec::new());
     let mut sections: Vec<Section> =
-        findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter, &mut unreadable)).collect();
+        planned_first(&findings).map(|sweep| section(run, sweep, &findings, &mut counter, &mut unreadable)).collect();
     sections.extend(slow_down::section(run, &findings.axes, &mut counter));
     let others = findings.axes.iter().filter(|found| found.slowed.is_none());
     sections.extend(others.map(|found| axis::section(run, found, &mut counter)));
@@ -105,7 +123,8 @@ pub fn html(run: &RunDir) -> String {
     let page = Page {
         frame: Frame::of(run, status(run), &verdict.headline, verdict.without_causes().map(str::to_string).collect()),
         causes: causes(&verdict),
-        numbers: key_numbers(&findings),
+        settings: verdict.answer.iter().flat_map(|answer| &answer.settings).map(|setting| unbroken(setting)).collect(),
+        numbers: key_numbers(&findings, verdict.answer.as_ref()),
         doubts: doubt::rows(&verdict.doubts),
         sections,
         workload: workload(run),
@@ -113,7 +132,12 @@ pub fn html(run: &RunDir) -> String {
         points_left_out: left_out,
         criteria: tables::criteria(&findings.criteria),
     };
-    frame::render("report.html", &page, || crate::run::text(run, &findings, &verdict))
+    frame::render("report.html", &page, || crate::run::full(run, &findings, &verdict))
+}
+
+/// The sweeps in the order of their use: one plans with the open loop.
+fn planned_first(findings: &Findings) -> impl Iterator<Item = &SweepFindings> {
+    findings.rate.iter().chain(&findings.connections)
 }
 
 fn status(run: &RunDir) -> String {
@@ -207,48 +231,18 @@ fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>
     draw(points.filter_map(|point| latency::of_point(run, point, unreadable)).collect(), counter)
 }
 
-pub(crate) fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
+/// The numbers of the answer, then what else was found.
+pub(crate) fn key_numbers(findings: &Findings, answer: Option<&Answer>) -> Vec<KeyNumber> {
     let mut numbers = Vec::new();
-    if let Some(closed) = &findings.connections {
-        numbers.push(key_point("yield point", &closed.yield_point, closed.sweep));
-        numbers.push(key_point("failure point", &closed.failure_point, closed.sweep));
-        if let Some(peak) = &closed.peak {
-            let range = match (peak.low, peak.high) {
-                (Some(low), Some(high)) => format!("{} to {}, ", format_si(low), format_si(high)),
-                _ => String::new(),
-            };
-            numbers.push(KeyNumber {
-                name: "peak throughput",
-                value: format_si(peak.per_sec),
-                unit: "/s",
-                detail: format!("{range}at {}", zones::load_words(peak.load, closed.sweep)),
-            });
-        }
+    if let Some(answer) = answer {
+        numbers.extend(crate::run::numbers(answer, findings));
     }
     let came_down = |unloading: &&Unloading| unloading.recovery_point.place != Place::Beyond;
     if let Some(unloading) = findings.unloading.as_ref().filter(came_down) {
         numbers.push(key_point("recovery point", &unloading.recovery_point, Sweep::Connections));
     }
-    if let Some(open) = &findings.rate {
-        numbers.push(key_point("failing rate", &open.failure_point, open.sweep));
-        if let Some(capacity) = open.capacity.as_ref().filter(|capacity| capacity.estimate.is_some()) {
-            numbers.push(key_point("capacity", capacity, open.sweep));
-        }
-    }
     for axis in &findings.axes {
         numbers.extend(axis::key_numbers(axis));
-    }
-    if let Some((cpu, sweep)) = findings.sweeps().find_map(|sweep| Some((sweep.cpu.as_ref()?, sweep.sweep))) {
-        numbers.push(KeyNumber {
-            name: "CPU per request",
-            value: format!("{:.1}", cpu.lowest_us),
-            unit: "us",
-            detail: if cpu.is_growth() {
-                format!("{:.1} at {}", cpu.highest_us, zones::load_words(cpu.highest_load, sweep))
-            } else {
-                format!("at {}; beyond it no growth", zones::load_words(cpu.lowest_load, sweep))
-            },
-        });
     }
     numbers
 }
@@ -263,18 +257,14 @@ fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumbe
         }
         None => ("none".into(), ""),
     };
-    let detail = match point.estimate {
+    let (interval, detail) = match point.estimate {
         Some(_) => {
             let range = interval(point, sweep);
-            let range = match range.trim_start_matches([' ', '(']).trim_end_matches(')') {
-                "" => "no interval",
-                range => range,
-            };
-            format!("{range}; n = {}", point.n_repeats)
+            (range.trim_matches([' ', '(', ')']).to_string(), format!("n = {}", point.n_repeats))
         }
-        None => point.reason.clone(),
+        None => (String::new(), point.reason.clone()),
     };
-    KeyNumber { name, value, unit, detail }
+    KeyNumber { name, value, unit, interval, detail }
 }
 
 fn causes(verdict: &Verdict) -> Vec<Value> {

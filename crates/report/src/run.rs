@@ -1,6 +1,7 @@
 //! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the
 //! tables of a point.
 
+mod answer;
 pub(crate) mod axis;
 pub(crate) mod layers;
 mod point;
@@ -9,6 +10,8 @@ mod summary;
 pub(crate) mod watched;
 mod workload;
 
+pub use answer::MOST_LINES;
+pub(crate) use answer::numbers;
 pub(crate) use point::heading;
 pub use point::point;
 pub use summary::{Answers, MAX_LINES, summary};
@@ -29,10 +32,22 @@ use std::cmp::Reverse;
 /// Doubts that are printed; the others are counted.
 const MAX_DOUBTS: usize = 5;
 
-/// Headline, causes, the other sentences, what is possible, a table of levels for each sweep, the gravest doubts, the
-/// run's directory.
+/// The first screen of a run with an answer: at most [`MOST_LINES`] lines. Of other runs everything, as [`full`].
 pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
+    match &verdict.answer {
+        Some(answer) if findings.axes.is_empty() => answer::text(run, findings, verdict, answer),
+        _ => full(run, findings, verdict),
+    }
+}
+
+/// Headline, the rows of the answer, causes, the other sentences, what is possible, a table of levels for each sweep, the gravest doubts, the
+/// run's directory.
+pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
+    if let Some(answer) = &verdict.answer {
+        out.push('\n');
+        out.push_str(&answer::rows(answer, findings, usize::MAX));
+    }
     if !verdict.sentences.is_empty() {
         out.push('\n');
     }
@@ -170,6 +185,11 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
         level.cpus_busy_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
         format!("{}/{}", level.failing, level.points),
     ]
+}
+
+/// The zone of a level.
+fn zone_word(level: &Level) -> String {
+    level.zone.word().into()
 }
 
 /// One line on the point just measured: time, load, repeat, throughput, p99, CPU.

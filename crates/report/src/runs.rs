@@ -5,11 +5,11 @@ mod trends;
 
 use crate::json::{Content, Output};
 use crate::text::table::Table;
+use analyze::answer::{Answer, Sure};
 use analyze::index::{Index, Row};
-use analyze::zones::{Place, estimate_number, interval};
-use record::Sweep;
+use record::Estimate;
 use record::text::plain;
-use record::units::{count, format_nanos, format_si, grouped};
+use record::units::{count, format_nanos, format_si};
 use serde_json::Value;
 
 /// No line is wider.
@@ -26,15 +26,18 @@ pub fn json(index: &Index) -> Value {
 pub fn text(index: &Index) -> String {
     let mut out = wrap(&headline(index), "", "");
     if !index.runs.is_empty() {
-        let cells: Vec<[String; 5]> = index.runs.iter().map(cells).collect();
-        let rest = |row: &[String; 5]| row.iter().map(|cell| cell.chars().count()).collect::<Vec<_>>();
+        let cells: Vec<[String; 6]> = index.runs.iter().map(cells).collect();
+        let rest = |row: &[String; 6]| row.iter().map(|cell| cell.chars().count()).collect::<Vec<_>>();
         let widest = cells.iter().map(rest).chain([HEADER.map(str::len).to_vec()]);
         let widths = widest.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| *a.max(b)).collect()).unwrap_or_default();
-        // Two spaces before each of the seven columns; the date has 16 characters.
-        let taken = 7 * 2 + 16 + widths.iter().sum::<usize>();
+        // Columns without content are left out. Two spaces before each of the others; the date has 16 characters.
+        let shown = |at: &usize| cells.iter().any(|row| !row[*at].is_empty());
+        let taken = 2 * 2 + 16 + (0..widths.len()).filter(shown).map(|at: usize| 2 + widths[at]).sum::<usize>();
         let room = WIDTH.saturating_sub(taken).max(LEAST_WORDS);
-        let mut table =
-            Table::new(&["began, UTC", HEADER[0], "scenario", HEADER[1], HEADER[2], HEADER[3], HEADER[4]], 3);
+        let mut table = Table::new(
+            &["began, UTC", HEADER[0], "scenario", HEADER[1], HEADER[2], HEADER[3], HEADER[4], HEADER[5]],
+            3,
+        );
         for (row, [kind, rest @ ..]) in index.runs.iter().zip(cells) {
             let first = [began(row), kind, shortened(&scenario(row), room)];
             table.row(first.into_iter().chain(rest).collect());
@@ -60,7 +63,7 @@ pub fn text(index: &Index) -> String {
     out
 }
 
-const HEADER: [&str; 5] = ["what", "yield point", "peak/s", "p99", "CPU us"];
+const HEADER: [&str; 6] = ["what", "plan/s", "breaks/s", "peak/s", "p99", "CPU us"];
 
 /// How many runs there are, and how many of them are worse than the one before.
 pub(crate) fn headline(index: &Index) -> String {
@@ -98,29 +101,21 @@ fn scenario(row: &Row) -> String {
 }
 
 /// The cells of the columns [`HEADER`].
-pub(crate) fn cells(row: &Row) -> [String; 5] {
+pub(crate) fn cells(row: &Row) -> [String; 6] {
     [
         row.kind.clone(),
-        yield_point(row),
+        row.answer.as_ref().map_or(String::new(), |answer| of_answer(answer, answer.plan_per_sec)),
+        row.answer.as_ref().map_or(String::new(), |answer| of_answer(answer, answer.breaks_per_sec)),
         row.peak.map(|peak| format_si(peak.per_sec)).unwrap_or_default(),
         row.response_p99_us.map(|us| format_nanos(us * 1e3)).unwrap_or_default(),
         row.cpu_us_per_request.map(|us| format!("{us:.1}")).unwrap_or_default(),
     ]
 }
 
-/// `64 (50 to 80)`; `> 4,096` where the most that was measured is still elastic.
-fn yield_point(row: &Row) -> String {
-    let (Some(found), Some(sweep)) = (&row.yield_point, row.sweep) else { return String::new() };
-    let (number, unit): (fn(f64) -> String, _) = match sweep {
-        Sweep::Rate => (format_si, "/s"),
-        _ => (grouped, ""),
-    };
-    match (estimate_number(found, sweep), found.place) {
-        (Some(estimate), _) => format!("{estimate}{unit}{}", interval(found, sweep)),
-        (None, Place::Beyond) => found.low.map_or("none".into(), |low| format!("> {}{unit}", number(low))),
-        (None, Place::Below) => found.high.map_or("none".into(), |high| format!("< {}{unit}", number(high))),
-        (None, _) => "none".into(),
-    }
+/// `44.5k`; with a question mark where the answer is not sure.
+fn of_answer(answer: &Answer, number: Option<Estimate>) -> String {
+    let doubt = if answer.sure == Sure::Low { "?" } else { "" };
+    number.map_or(String::new(), |number| format!("{}{doubt}", format_si(number.value)))
 }
 
 /// What a reader should know of a run beside its figures; empty where there is nothing.

@@ -1,20 +1,33 @@
-//! What all text has in common: its width, lists, and words for numbers. At most [`WIDTH`] columns.
+//! What all text has in common: its width, lists, and words for numbers.
 
 pub mod table;
 
 use record::text::plain;
 use record::units::{format_nanos, grouped};
 use record::{Figure, Outside};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// No line is wider, unless a single word of the user is.
-pub const WIDTH: usize = 100;
+/// The narrowest and the widest text, whatever the terminal.
+const WIDTHS: (usize, usize) = (60, 100);
+static WIDTH: AtomicUsize = AtomicUsize::new(100);
+
+/// No line of text is wider, unless a single word of the user is; tables are as wide as their columns. 100 until
+/// [`fit`] was called.
+pub fn width() -> usize {
+    WIDTH.load(Ordering::Relaxed)
+}
+
+/// Makes all text fit a terminal of so many columns.
+pub fn fit(columns: usize) {
+    WIDTH.store(columns.clamp(WIDTHS.0, WIDTHS.1), Ordering::Relaxed);
+}
 
 /// Longest text from outside in one place of a Markdown summary.
 const MOST_ESCAPED: usize = 600;
 
-/// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
+/// Breaks words into lines of at most [`width`], the first after `first`, the others after `rest`.
 pub fn wrap(text: &str, first: &str, rest: &str) -> String {
-    wrap_at(WIDTH, text, first, rest)
+    wrap_at(width(), text, first, rest)
 }
 
 /// The same for lines of at most `width`.
@@ -137,7 +150,7 @@ mod tests {
     #[test]
     fn long_sentences_wrap_at_the_width() {
         let text = wrap(&"word ".repeat(60), "- ", "  ");
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
+        assert!(text.lines().all(|line| line.chars().count() <= width()));
         assert!(text.lines().skip(1).all(|line| line.starts_with("  word")));
     }
 }

@@ -35,6 +35,7 @@ mod tools;
 mod url;
 mod workload;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// What the program does: its exit code.
@@ -44,6 +45,8 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return failure::usage(error),
     };
+    let columns = if std::io::stdout().is_terminal() { progress::terminal_size(libc::STDOUT_FILENO).0 } else { 80 };
+    report::text::fit(columns);
     match commands::run(parsed) {
         Ok(code) => code,
         Err(error) => failure::report(&error),

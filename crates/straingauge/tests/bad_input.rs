@@ -357,8 +357,8 @@ fn a_limit_on_what_a_search_does_not_measure_is_refused_before_it() {
     for (more, word) in [
         (&["--fail-if", "p99 > 50ms"][..], "use load"),
         (&["--axis", "cold", "--fail-if", "peak < 60k"], "--axis"),
-        (&["--compare-with", "scale", "--fail-if", "failure_rate < 60k", "--", "sleep", "9"], "--compare-with"),
-        (&["--sweep", "connections", "--fail-if", "yield_rate < 60k"], "--sweep connections"),
+        (&["--compare-with", "scale", "--fail-if", "breaks < 60k", "--", "sleep", "9"], "--compare-with"),
+        (&["--sweep", "connections", "--fail-if", "plan < 60k"], "--sweep connections"),
         (&["--sweep", "rate", "--fail-if", "yield_connections < 4"], "--sweep rate"),
     ] {
         run(straingauge(["find", url]).args(more)).exits_with(2).complains_of(&["--fail-if", word]);

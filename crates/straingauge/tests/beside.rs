@@ -285,7 +285,7 @@ fn what_cannot_run_beside_is_refused_before_anything_is_measured() {
         (&["--beside", "sleep 9", "--compare-with", "scale"], &["--beside", "--compare-with"]),
         (&["--beside", "sleep 9", "--axis", "cold"], &["--beside", "--axis"]),
         (&["--beside", "sleep 9", "--sweep", "rate"], &["--beside", "--sweep"]),
-        (&["--beside", "sleep 9", "--fail-if", "yield_rate < 4"], &["--beside"]),
+        (&["--beside", "sleep 9", "--fail-if", "plan < 4"], &["--beside"]),
         (&["--set", "find.settle=1s"], &["--beside"]),
         (&["--threshold", "1%"], &["--beside"]),
         (&["--beside", "sleep 9", "--threshold", "5"], &["--threshold", "500%"]),

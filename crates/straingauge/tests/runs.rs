@@ -57,7 +57,7 @@ fn real_runs_are_listed_filtered_and_linked_and_what_is_none_is_said() {
     assert_eq!([of(0), of(1), of(2)].map(|row| row["kind"].as_str().unwrap_or_default()), ["load", "load", "find"]);
     assert_eq!(of(0)["scenario"], of(1)["scenario"]);
     assert_eq!(of(0)["before"]["path"], of(1)["path"], "{json:#}");
-    assert!(of(2)["yield_point"].is_object() && of(2)["peak"]["per_sec"].as_f64() > Some(0.0), "{json:#}");
+    assert!(of(2)["answer"].is_object() && of(2)["peak"]["per_sec"].as_f64() > Some(0.0), "{json:#}");
     assert_eq!(json["unreadable"].as_array().map(Vec::len), Some(5), "{json:#}");
 
     let only = runs(&folder, &["--only", "FIND", "--only", "nginx", "--json"]).exits_with(0).json();

@@ -10,19 +10,7 @@ use record::{Sweep, names};
 
 /// Whether a cause explains what an idle server waits for.
 fn explains_waiting(causes: &[Cause]) -> bool {
-    const WAITS: [&str; 10] = [
-        "client",
-        "cpu-quota",
-        "descriptors",
-        "server-errors",
-        "slow-file",
-        "lock",
-        "worker-pool",
-        "backend",
-        "backlog",
-        "bandwidth",
-    ];
-    causes.iter().any(|cause| cause.certainty == Certainty::Cause && WAITS.contains(&cause.rule.as_str()))
+    causes.iter().any(|cause| cause.certainty == Certainty::Cause && cause.is_limit)
 }
 
 /// One or two sentences on the cause of the closed loop's yield point; `None` if there is none.

@@ -208,7 +208,7 @@ fn most(all: impl Iterator<Item = bool>) -> Option<bool> {
 }
 
 /// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.
-fn strained_from(sweep: &SweepFindings) -> Option<f64> {
+pub(crate) fn strained_from(sweep: &SweepFindings) -> Option<f64> {
     let is_strained = |level: &&Level| level.zone == Zone::Failure;
     let failing = sweep.levels.iter().find(is_strained).map(|level| level.load);
     let beyond = match sweep.yield_point.estimate {

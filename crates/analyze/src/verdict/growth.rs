@@ -105,7 +105,7 @@ pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGro
 fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let cpu = evidence.findings.connections.as_ref()?.cpu.as_ref()?;
     // The times of the loads are added over repeats.
-    if !cpu.is_growth() || cpu.times() < GROWTH_RATIO || !cpu.is_comparable() {
+    if !cpu.is_growth() || cpu.ratio < GROWTH_RATIO {
         return None;
     }
     let times = user_times(evidence.run, evidence.findings)?;

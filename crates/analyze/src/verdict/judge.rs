@@ -308,12 +308,12 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let cpu = evidence.findings.connections.as_ref().and_then(|closed| closed.cpu.as_ref());
-    let grown = cpu.filter(|cpu| cpu.is_growth() && cpu.times() >= GROWTH_RATIO);
+    let grown = cpu.filter(|cpu| cpu.is_growth() && cpu.ratio >= GROWTH_RATIO);
     let cold = points().filter_map(|point| point.value(names::COLD)).fold(0.0, f64::max);
     let (because, idle) = match grown {
         Some(cpu) => {
             let at = load_words(cpu.highest_load, Sweep::Connections);
-            (format!("a request cost {:.1} times as much CPU at {at}", cpu.times()), cold.max(cpu.highest_load))
+            (format!("a request cost {:.1} times as much CPU at {at}", cpu.ratio), cold.max(cpu.highest_load))
         }
         None if cold >= SELECT_SET => (format!("{} of them belonged to cold connections", grouped(cold)), cold),
         None => return None,

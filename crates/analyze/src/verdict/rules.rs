@@ -24,6 +24,8 @@ pub struct Rule {
     pub remedy: &'static str,
     /// The source of the rule.
     pub source: &'static str,
+    /// Whether it explains why a server answers no more, and not only what a request costs or how long it takes.
+    pub is_limit: bool,
     /// Whether it rests on events that the kernel or the client counted, which other work on the machine does not
     /// cause.
     pub is_counted: bool,
@@ -177,6 +179,7 @@ pub const RULES: [Rule; 21] = [
         remedy: "`sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1` on the client, \
                  `--source-address`, keep-alive",
         source: "Almeida, Almeida and Yates (1996), section 5.5: ports wait in TIME_WAIT for a minute",
+        is_limit: true,
         is_counted: true,
         hidden_by: &[],
         judge: judge::client_ports,
@@ -189,6 +192,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "a second client machine gets no more out of the server",
         remedy: "`--client 'ssh HOST straingauge load --worker'`, `--cpus`, `--threads`",
         source: "Banga and Druschel (1997): a client must be able to overload the server",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client-ports"],
         judge: judge::client,
@@ -202,6 +206,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "`/proc/PID/limits` is far above what is open",
         remedy: "`sh -c 'ulimit -n 65536; exec SERVER'`; `LimitNOFILE=` in a unit of systemd",
         source: "accept(2), EMFILE",
+        is_limit: true,
         is_counted: true,
         hidden_by: &[],
         judge: judge::descriptors,
@@ -218,6 +223,7 @@ pub const RULES: [Rule; 21] = [
                  time a request",
         source: "Turner, Rao and Rao, \"CPU bandwidth control for CFS\" (Linux Symposium 2010); the kernel's \
                  documentation of cgroup v2, `cpu.max`",
+        is_limit: true,
         is_counted: true,
         hidden_by: &[],
         judge: judge::cpu_quota,
@@ -235,6 +241,7 @@ pub const RULES: [Rule; 21] = [
                  backoff; until then let the load fall below the recovery point",
         source: "Bronson and others, \"Metastable Failures in Distributed Systems\" (HotOS 2021); Huang and others, \
                  \"Metastable Failures in the Wild\" (OSDI 2022): overload that outlives its cause",
+        is_limit: false,
         is_counted: false,
         hidden_by: &["client", "client-ports", "slows-with-time"],
         judge: judge::stays_down,
@@ -248,6 +255,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "the errors are there at every load: then the request is wrong, not the load",
         remedy: "its error log; `straingauge load URL --connections N` at that load",
         source: "RFC 9110, section 15.6: the server knows that it failed",
+        is_limit: true,
         is_counted: true,
         hidden_by: &["client-ports", "descriptors"],
         judge: judge::server_errors,
@@ -264,6 +272,7 @@ pub const RULES: [Rule; 21] = [
         remedy: "`findmnt -T FILE`; by call: write it buffered, or to another device or reader; one sync for several \
                  requests; more memory for the cache of files or more threads that read",
         source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client"],
         judge: judge::slow_file,
@@ -279,6 +288,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "`gdb` shows the threads asleep for work, not for a mutex that another thread holds",
         remedy: "`gdb -p PID -batch -ex 'thread apply all backtrace'` under load names it",
         source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client", "slow-file"],
         judge: judge::lock,
@@ -298,6 +308,7 @@ pub const RULES: [Rule; 21] = [
                  -ex 'thread apply all backtrace'` under load shows the lock",
         source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: what only one may do at a time \
                  is the limit",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client", "cpu-quota"],
         judge: one_at_a_time::one_at_a_time,
@@ -318,6 +329,7 @@ pub const RULES: [Rule; 21] = [
         remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what \
                  they sleep for",
         source: "Little's law",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client", "slow-file", "lock"],
         judge: waits::worker_pool,
@@ -336,6 +348,7 @@ pub const RULES: [Rule; 21] = [
                  trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
         source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of \
                  the one before, which may be delayed",
+        is_limit: false,
         is_counted: true,
         hidden_by: &["client"],
         judge: waits::delayed_ack,
@@ -352,6 +365,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "the backend alone takes more",
         remedy: "`straingauge find http://BACKEND/` measures the backend alone",
         source: "utilisation law: an idle resource is not the bottleneck",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client", "slow-file", "lock", "worker-pool", "server-errors"],
         judge: waits::backend,
@@ -367,6 +381,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "a new start of the server brings no speed back",
         remedy: "`perf top -p PID` names the function; bound what is kept for each request",
         source: "comparison within a load: time, not load",
+        is_limit: false,
         is_counted: false,
         hidden_by: &["client"],
         judge: growth::slows_with_time,
@@ -381,6 +396,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "`straingauge find --compare-with scale` shows no difference",
         remedy: "`straingauge scale -- SERVER`",
         source: "Banga and Mogul (1998)",
+        is_limit: false,
         is_counted: false,
         hidden_by: &["client"],
         judge: judge::scalable_select,
@@ -395,6 +411,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "`perf top` shows the time in functions that do work",
         remedy: "`perf top -p PID` names the function; a lock that sleeps",
         source: "Gunther (2007): coherency and contention",
+        is_limit: false,
         is_counted: false,
         hidden_by: &["client", "scalable-select", "slows-with-time", "leak"],
         judge: growth::spin,
@@ -411,6 +428,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "`straingauge simulate` or `perf stat -e LLC-load-misses` counts no more misses per request",
         remedy: "`memwalk -p BUILD --report` on its source; `straingauge simulate` counts the misses",
         source: "Bhatia, Consel and Lawall (2006)",
+        is_limit: false,
         is_counted: false,
         hidden_by: &["client", "scalable-select", "slows-with-time", "leak", "spin"],
         judge: growth::memory_bound,
@@ -425,6 +443,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "steering to more CPUs brings no more throughput",
         remedy: "`echo MASK > /sys/class/net/DEVICE/queues/rx-0/rps_cpus`, `ethtool -L DEVICE combined N`",
         source: "Linux, Documentation/networking/scaling.rst (RSS, RPS)",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client"],
         judge: judge::interrupts,
@@ -441,6 +460,7 @@ pub const RULES: [Rule; 21] = [
         remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache \
                  `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
         source: "listen(2); Banga and Druschel (1997): a full queue drops SYNs, and each costs a second or more",
+        is_limit: true,
         is_counted: false,
         hidden_by: &[
             "client",
@@ -462,6 +482,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "`ss -tan state time-wait` is far below net.ipv4.tcp_max_tw_buckets",
         remedy: "let clients close first (keep-alive), `sysctl -w net.ipv4.tcp_max_tw_buckets=262144`",
         source: "Almeida, Almeida and Yates (1996), section 5.5",
+        is_limit: true,
         is_counted: true,
         hidden_by: &["client-ports"],
         judge: judge::time_wait,
@@ -476,6 +497,7 @@ pub const RULES: [Rule; 21] = [
         refuted_by: "smaller answers bring no more requests a second",
         remedy: "smaller answers (compression, caching by clients), or a faster link: `ethtool DEVICE` shows its speed",
         source: "utilisation law: a resource that is busy all the time is the bottleneck",
+        is_limit: true,
         is_counted: false,
         hidden_by: &["client"],
         judge: judge::bandwidth,
@@ -490,6 +512,7 @@ pub const RULES: [Rule; 21] = [
         remedy: "`grep -E 'VmRSS|RssAnon' /proc/PID/status` under a longer steady load; heaptrack, valgrind \
                  --tool=massif",
         source: "a leak is a straight line over requests, a cache is not",
+        is_limit: false,
         is_counted: true,
         hidden_by: &[],
         judge: growth::leak,

@@ -156,11 +156,6 @@ impl BlockCurve {
         self.levels[index].exp()
     }
 
-    /// The fitted value at any load in the measured range (interpolated over the load's logarithm).
-    pub fn value_at(&self, load: f64) -> f64 {
-        Interpolant::new(&self.loads, &self.levels).at(load).exp()
-    }
-
     /// One bootstrap draw of the curve. Every load's level is moved by the mean of as many residuals as it has
     /// readings, drawn from its own and those of its two neighbours (multiplied by sqrt(n / (n - 1)), because they are
     /// deviations from a fitted centre). With `drops_loads` a fifth of the inner loads is left out, so the interval

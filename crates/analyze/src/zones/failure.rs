@@ -2,10 +2,11 @@
 
 use super::curve::isotonic;
 use super::{Place, PointFinding};
+use crate::disturbance::DISTURBED_WEIGHT;
 use crate::shown::{nanos_against, percent_against};
 use crate::statistics::{interval_of, random};
 use rand::RngExt;
-use record::units::grouped;
+use record::units::{count, grouped};
 use record::{Arrival, Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -191,6 +192,8 @@ pub(super) struct Trial {
     pub repeat: u32,
     pub judged: Judged,
     pub weight: f64,
+    /// Whether other work disturbed it.
+    pub is_disturbed: bool,
     /// Requests of a random schedule: the rate that it really asked is known to 1/sqrt of them. `None` of other loads.
     pub random_requests: Option<f64>,
 }
@@ -227,32 +230,42 @@ pub(super) struct Bracket {
 
 /// Brackets the failure point. The share of failing trials by load, made monotone (pooled adjacent violators, weighted
 /// by the trials' lengths), is below one half at `lower` and above it at `upper`. A load at exactly one half is between
-/// them.
+/// them, and so is one of which the undisturbed trials say the opposite of all: neither is believed alone.
 pub(super) fn bracket(trials: &[Trial]) -> Bracket {
-    let shares = shares(trials);
-    let fitted = isotonic(&shares.iter().map(|(_, failed, weight)| (*failed, *weight)).collect::<Vec<_>>());
+    let fitted = |disturbed_weight: f64| {
+        let shares = shares(trials, disturbed_weight);
+        isotonic(&shares.iter().map(|(_, failed, weight)| (*failed, *weight)).collect::<Vec<_>>())
+    };
     let mut bracket = Bracket { lower: None, upper: None };
-    for ((load, ..), share) in shares.iter().zip(fitted) {
-        if share < 0.5 - 1e-9 {
+    for ((load, ..), (all, undisturbed)) in
+        shares(trials, 1.0).iter().zip(fitted(1.0).into_iter().zip(fitted(DISTURBED_WEIGHT)))
+    {
+        if all.max(undisturbed) < 0.5 - 1e-9 {
             bracket.lower = Some(*load);
-        } else if share > 0.5 + 1e-9 && bracket.upper.is_none() {
+        } else if all.min(undisturbed) > 0.5 + 1e-9 && bracket.upper.is_none() {
             bracket.upper = Some(*load);
         }
     }
     bracket
 }
 
-/// What single trials say against a failure point that was not reached: `, though 1 of 2 trials failed at 8
-/// connections`.
-pub(super) fn some_failed(trials: &[Trial], words: impl Fn(f64) -> String) -> String {
+/// The trials that failed at loads above `from`: `1 of 2 trials failed at 8 connections`; empty where none did.
+pub(super) fn some_failed(trials: &[Trial], from: f64, words: impl Fn(f64) -> String) -> String {
     let sorted = by_load(trials);
-    let said = sorted.chunk_by(|a, b| a.load == b.load).filter_map(|same| {
-        let (failed, all) = (same.iter().filter(|trial| trial.judged == Judged::Failed).count(), same.len());
-        let plural = if all == 1 { "" } else { "s" };
-        (failed > 0).then(|| format!("{failed} of {all} trial{plural} failed at {}", words(same[0].load)))
+    let above = sorted.chunk_by(|a, b| a.load == b.load).filter(|same| same[0].load > from);
+    let said = above.filter_map(|same| {
+        let failed: Vec<_> = same.iter().filter(|trial| trial.judged == Judged::Failed).collect();
+        let disturbed = match failed.iter().filter(|trial| trial.is_disturbed).count() {
+            0 => String::new(),
+            n if n == failed.len() && n == 1 => ", while other work ran".into(),
+            n if n == failed.len() => format!(", all {n} while other work ran"),
+            n => format!(", {n} of them while other work ran"),
+        };
+        let trials = count(same.len(), "trial");
+        (!failed.is_empty())
+            .then(|| format!("{} of {trials} failed at {}{disturbed}", failed.len(), words(same[0].load)))
     });
-    let said: Vec<String> = said.take(3).collect();
-    if said.is_empty() { String::new() } else { format!(", though {}", said.join(", ")) }
+    said.take(3).collect::<Vec<_>>().join("; ")
 }
 
 /// The trials by ascending load, those of a load by repeat.
@@ -263,12 +276,13 @@ fn by_load(trials: &[Trial]) -> Vec<&Trial> {
 }
 
 /// Ascending loads with the weighted share of failing trials and the total weight.
-fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
+fn shares(trials: &[Trial], disturbed_weight: f64) -> Vec<(f64, f64, f64)> {
+    let weight = |trial: &Trial| trial.weight * if trial.is_disturbed { disturbed_weight } else { 1.0 };
     by_load(trials)
         .chunk_by(|a, b| a.load == b.load)
         .map(|same| {
-            let weight: f64 = same.iter().map(|trial| trial.weight).sum();
-            let failed: f64 = same.iter().map(|trial| trial.weight * trial.judged.failing_ratio()).sum();
+            let failed: f64 = same.iter().map(|trial| weight(trial) * trial.judged.failing_ratio()).sum();
+            let weight: f64 = same.iter().map(|trial| weight(trial)).sum();
             (same[0].load, failed / weight, weight)
         })
         .collect()
@@ -277,7 +291,7 @@ fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
 /// Loads whose trials disagree, and loads that mostly failed while a higher one mostly held.
 pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
     let clear: Vec<Trial> = trials.iter().filter(|trial| trial.judged != Judged::Unclear).copied().collect();
-    let shares = shares(&clear);
+    let shares = shares(&clear, 1.0);
     let highest_held = shares.iter().filter(|(_, failed, _)| *failed < 0.5).map(|(load, ..)| *load).fold(0.0, f64::max);
     shares
         .iter()
@@ -337,6 +351,7 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
         repeat: *repeat,
         judged: Judged::of(*failed),
         weight: 1.0,
+        is_disturbed: false,
         random_requests: None,
     };
     let trials: Vec<Trial> = trials.iter().map(trial).collect();
@@ -376,7 +391,7 @@ mod tests {
     use record::units::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
-        Trial { load, repeat, judged: Judged::of(failed), weight: 1.0, random_requests: None }
+        Trial { load, repeat, judged: Judged::of(failed), weight: 1.0, is_disturbed: false, random_requests: None }
     }
 
     #[test]
@@ -394,10 +409,23 @@ mod tests {
 
     #[test]
     fn trials_that_failed_are_named_where_most_held() {
-        let trials = [trial(8.0, 0, true), trial(8.0, 1, false), trial(4.0, 0, false)];
+        let mut trials = [trial(8.0, 0, true), trial(8.0, 1, false), trial(4.0, 0, false)];
         let words = |load: f64| format!("{load} connections");
-        assert_eq!(some_failed(&trials, words), ", though 1 of 2 trials failed at 8 connections");
-        assert_eq!(some_failed(&trials[1..], words), "");
+        assert_eq!(some_failed(&trials, 4.0, words), "1 of 2 trials failed at 8 connections");
+        assert_eq!(some_failed(&trials[1..], 4.0, words), "");
+        trials[0].is_disturbed = true;
+        assert_eq!(some_failed(&trials, 4.0, words), "1 of 2 trials failed at 8 connections, while other work ran");
+    }
+
+    #[test]
+    fn one_undisturbed_trial_does_not_outweigh_three_that_failed() {
+        let mut trials = vec![trial(2_896.0, 0, false), trial(2_896.0, 1, false), trial(4_096.0, 0, false)];
+        for repeat in 1..4 {
+            trials.push(Trial { is_disturbed: true, ..trial(4_096.0, repeat, true) });
+        }
+        assert_eq!(bracket(&trials), Bracket { lower: Some(2_896.0), upper: None }, "not known");
+        trials[2].judged = Judged::Failed;
+        assert_eq!(bracket(&trials).upper, Some(4_096.0));
     }
 
     #[test]

@@ -1,19 +1,17 @@
 //! Puts levels, curves and trials together into zones and points.
 
 use super::curve::{BlockCurve, Crossing};
-use super::failure::{self, Bracket, Trial};
+use super::failure::{self, Bracket, Judged, Trial};
 use super::words::load_words;
-use super::{
-    CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, are_comparable, levels,
-};
+use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
 use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
 use crate::point::{costs_are_of_answers, cpu_us};
-use crate::shown::{cost_us, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
 use crate::within;
 use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
+use std::cmp::Ordering;
 
 /// The points of a load.
 type Group<'a> = (f64, Vec<&'a Point>);
@@ -64,7 +62,11 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
         .map(|(load, points)| (*load, points.iter().copied().filter(|point| costs_are_of_answers(point)).collect()))
         .collect();
     let cpu = BlockCurve::fit(&levels::readings(&answered, cpu_us));
-    let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
+    let mut failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
+    let capacity = capacity::find(&groups, &levels, sweep, criteria);
+    if let Some(capacity) = &capacity {
+        fails_beyond_the_most_answered(&mut failure_point, capacity, criteria);
+    }
     let polls = groups.iter().any(|(_, points)| points.iter().any(|point| super::polling::polls(point)));
     let mut yield_point = match sweep {
         Sweep::Rate if polls => {
@@ -83,6 +85,14 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
         let reason = format!("failure began at {} before elastic ended", load_words(upper, sweep));
         yield_point = PointFinding { low: bracket.lower, ..PointFinding::none(criteria, 0, reason) };
     }
+    if let (Sweep::Rate, Some(estimate), Some(held)) = (sweep, yield_point.estimate, bracket.lower)
+        && estimate > held
+    {
+        // Between the rate that held and the one that failed: what is planned with must have held.
+        yield_point.estimate = Some(held);
+        yield_point.low = yield_point.low.map(|low| low.min(held));
+        yield_point.reason = format!("the highest rate that held; {}", yield_point.reason);
+    }
     let client_from = client_limit(&levels, yield_point.estimate);
     if let Some(from) = client_from {
         let reason = format!(
@@ -93,23 +103,21 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
         yield_point = PointFinding { low: yield_point.low, ..PointFinding::none(criteria, 0, reason) };
     }
     for level in &mut levels {
-        level.zone = zone(level.load, bracket, &yield_point, client_from);
-        if level.throughput_per_sec.is_none() && level.failing == 0 {
-            level.zone = Zone::Unknown;
-        }
+        let by_points = zone(level.load, bracket, &yield_point, client_from);
+        level.zone = as_its_own_trials_say(by_points, level, bracket, &trials);
     }
     let all = || groups.iter().flat_map(|(_, points)| points);
     let disturbed = (all().filter(|point| is_disturbed(point)).count(), all().count());
     let mut repeats: Vec<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
     repeats.sort_unstable();
     repeats.dedup();
-    let grown = cpu.as_ref().and_then(|curve| growth(curve, &answered, &levels));
+    let grown = growth(&answered, &levels);
     Some(SweepFindings {
         sweep,
         load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
         efficiency_point: efficiency_point(cpu.as_ref(), &answered, &levels, sweep, criteria),
         doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), disturbed, sweep),
-        capacity: capacity::find(&groups, &failure_point, sweep, criteria),
+        capacity,
         peak: throughput.as_ref().and_then(|curve| peak(curve, &groups, &levels, criteria)),
         cpu: grown,
         levels,
@@ -148,6 +156,35 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
         yield_point.high.map_or(ahead, |high| high.min(ahead))
     });
     if ends.is_some_and(|ends| load > ends) { Zone::Plastic } else { Zone::Elastic }
+}
+
+/// The zone of a row never contradicts the row's own trials: where these disagree with each other or with those of
+/// other loads, it is [`Zone::Inconsistent`].
+fn as_its_own_trials_say(by_points: Zone, level: &Level, bracket: Bracket, trials: &[Trial]) -> Zone {
+    let own: Vec<&Trial> = trials.iter().filter(|trial| trial.load == level.load).collect();
+    let is_judged = own.iter().any(|trial| trial.judged != Judged::Unclear);
+    let is_between =
+        bracket.lower.is_none_or(|held| level.load > held) && bracket.upper.is_none_or(|failed| level.load < failed);
+    let is_without_trial = level.throughput_per_sec.is_none() && level.failing == 0;
+    match (2 * level.failing).cmp(&level.points) {
+        _ if is_without_trial || by_points == Zone::Unknown || !is_judged => Zone::Unknown,
+        Ordering::Greater if by_points == Zone::Failure => Zone::Failure,
+        Ordering::Less if by_points != Zone::Failure && !is_between => by_points,
+        _ => Zone::Inconsistent,
+    }
+}
+
+/// A server that answers no more than its capacity fails at every rate that is certainly higher.
+fn fails_beyond_the_most_answered(failure_point: &mut PointFinding, capacity: &PointFinding, criteria: &Criteria) {
+    let (Some(estimate), Some(held), Some(most)) = (failure_point.estimate, failure_point.held, capacity.estimate)
+    else {
+        return;
+    };
+    let certain = (capacity.high.unwrap_or(most) / criteria.goodput_ratio).max(held);
+    if estimate > certain {
+        failure_point.estimate = Some(certain);
+        failure_point.low = failure_point.low.map(|low| low.min(certain));
+    }
 }
 
 /// A point from a crossing of the fitted curve; its interval comes from the same crossing in bootstrap draws.
@@ -375,21 +412,31 @@ fn failure_point(
             );
         }
         (Some(lower), None) => {
-            point.place = Place::Beyond;
+            let highest = trials.iter().map(|trial| trial.load).fold(lower, f64::max);
+            let some = failure::some_failed(trials, lower, |load| load_words(load, sweep));
             point.low = Some(lower);
-            let some = failure::some_failed(trials, |load| load_words(load, sweep));
-            point.reason = format!("not reached up to {}{some}", load_words(lower, sweep));
+            point.reason = if highest == lower {
+                point.place = Place::Beyond;
+                format!("not reached up to {}", load_words(lower, sweep))
+            } else {
+                let why = if some.is_empty() { "above it no trial was long enough to tell".into() } else { some };
+                format!("not known: {} held; {why}", load_words(lower, sweep))
+            };
         }
-        (None, None) => point.reason = "no load could be judged".into(),
+        (None, None) => {
+            let some = failure::some_failed(trials, 0.0, |load| load_words(load, sweep));
+            let why = if some.is_empty() { "no trial was long enough to tell".into() } else { some };
+            point.reason =
+                if trials.is_empty() { "no load could be judged".into() } else { format!("not known: {why}") };
+        }
     }
     point
 }
 
 fn peak(curve: &BlockCurve, groups: &[Group<'_>], levels: &[Level], criteria: &Criteria) -> Option<Peak> {
     let top = |levels: &[f64]| (0..levels.len()).max_by(|a, b| levels[*a].total_cmp(&levels[*b]));
-    // The highest of the table; of equal ones the lowest load.
     let measured = levels.iter().filter_map(|level| Some((level.load, level.throughput_per_sec?.median)));
-    let (load, per_sec) = measured.reduce(|best, other| if rate(other.1) > rate(best.1) { other } else { best })?;
+    let (load, per_sec) = measured.reduce(|best, other| if other.1 > best.1 { other } else { best })?;
     let mut random = random(PEAK_SEED);
     let draws: Vec<f64> = (0..DRAWS)
         .filter_map(|_| {
@@ -433,27 +480,19 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
     })
 }
 
-/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows, or by the
-/// fitted curve where the repeats differ so much that these are not those of the same repeats; nothing where no repeat
-/// has both. A load with little CPU time is the lowest only if it stays so after adding what ticks may have missed.
-fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
+/// The load with the lowest cost and the higher load with the highest, by the table; how many times the one the other is
+/// comes from the repeats that have both, and there is nothing without such a repeat. A load with little CPU time is the
+/// lowest only if it stays so after adding what ticks may have missed.
+fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,
         us: f64,
         at_most_us: f64,
         is_sure: bool,
     }
-    let fitted = |level: &Level| curve.value_at(level.load);
-    let all: Vec<(u64, &Level, f64)> =
-        costs(answered, levels).filter(|(requests, _, _)| *requests >= REQUESTS_FOR_COST).collect();
-    let (_, first, first_us) = all.first()?;
-    let is_comparable =
-        |(_, level, us): &(u64, &Level, f64)| are_comparable(us / first_us, fitted(level) / fitted(first));
-    let by_medians = all.iter().all(is_comparable);
-    let known: Vec<Cost<'_>> = all
-        .iter()
-        .map(|&(requests, level, median_us)| {
-            let us = if by_medians { median_us } else { fitted(level) };
+    let known: Vec<Cost<'_>> = costs(answered, levels)
+        .filter(|(requests, _, _)| *requests >= REQUESTS_FOR_COST)
+        .map(|(requests, level, us)| {
             let is_sure = requests as f64 * us >= CPU_FOR_COST_US;
             let at_most_us = if is_sure { us } else { us + CPU_MISSED_US / requests as f64 };
             Cost { level, us, at_most_us, is_sure }
@@ -466,30 +505,21 @@ fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Optio
     let beyond = (lowest..known.len()).filter(|at| known[*at].is_sure);
     let highest = beyond.reduce(|best, at| if known[at].us > known[best].us { at } else { best })?;
     let (low, high) = (known[lowest].level, known[highest].level);
-    let shown = |level: &Level| level.cpu_us_per_request.map(|cost| cost_us(cost.median));
-    let (lowest_us, highest_us) = (shown(low)?, shown(high)?);
     let parts = [
         ("user", low.cpu_user_us_per_request, high.cpu_user_us_per_request),
         ("system", low.cpu_system_us_per_request, high.cpu_system_us_per_request),
         ("softirq", low.softirq_us_per_request, high.softirq_us_per_request),
     ];
-    let grew_most = parts
-        .into_iter()
-        .filter_map(|(name, low, high)| Some((name.to_string(), cost_us(low?.median), cost_us(high?.median))))
-        .filter(|(_, low, high)| high > low)
-        .max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
-    let ratio = highest_us / lowest_us;
-    // A change within a repeat bends the curve.
-    let fitted_ratio = Some(fitted(high) / fitted(low)).filter(|fitted| are_comparable(ratio, *fitted));
-    let fitted_ratio = fitted_ratio.or_else(|| paired(answered, low.load, high.load, cpu_us))?;
-    (ratio.is_finite() && fitted_ratio.is_finite()).then_some(CpuGrowth {
+    let grew = parts.into_iter().filter_map(|(name, low, high)| Some((name, high?.median - low?.median)));
+    let grew_most = grew.filter(|(_, us)| *us > 0.0).max_by(|a, b| a.1.total_cmp(&b.1));
+    let ratio = if low.load == high.load { 1.0 } else { paired(answered, low.load, high.load, cpu_us)? };
+    Some(CpuGrowth {
         lowest_load: low.load,
-        lowest_us,
+        lowest_us: known[lowest].us,
         highest_load: high.load,
-        highest_us,
+        highest_us: known[highest].us,
         ratio,
-        fitted_ratio,
-        grew_most,
+        grew_most: grew_most.map(|(name, _)| name.into()),
     })
 }
 

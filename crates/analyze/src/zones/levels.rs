@@ -2,7 +2,7 @@
 
 use super::failure::{Judged, Trial, crossed, fails, judged};
 use super::{Level, Spread, Zone, curve::Reading};
-use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
+use crate::disturbance::{DISTURBED_WEIGHT, counted, is_disturbed};
 use crate::point::{client_limited, cpu_us, good_per_sec, is_crowded, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
 use record::{Arrival, Criteria, Pace, Point, Sweep, names};
@@ -29,12 +29,17 @@ pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
     loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
 }
 
-/// Points of nearly the full length. Short points of the first pass and disturbed points are used only where there are
-/// no others.
-fn full_length<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
-    let points = quiet_first(points);
+/// The points of a load whose figures count: those of nearly the full length, without the disturbed ones where these are
+/// the minority ([`counted`]).
+pub fn counted_at<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let longest = points.iter().map(|point| point.duration_ns).max().unwrap_or(0);
-    points.iter().filter(|point| point.duration_ns as f64 >= 0.6 * longest as f64).copied().collect()
+    let is_full = |point: &&&Point| point.duration_ns as f64 >= 0.6 * longest as f64;
+    counted(&points.iter().filter(is_full).copied().collect::<Vec<_>>())
+}
+
+/// A figure of a load: the only place where several points become one number.
+pub fn reduced(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Spread> {
+    spread(&counted_at(points), value)
 }
 
 fn spread(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Spread> {
@@ -44,16 +49,19 @@ fn spread(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Sp
 }
 
 pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level {
-    let best = full_length(points);
+    let best = counted_at(points);
     let named = |name: &'static str| move |point: &Point| point.value(name);
     let failed = |point: &&Point| fails(point, criteria);
-    let speaks = best.iter().filter(|point| failed(point)).max_by_key(|point| (point.duration_ns, point.index));
+    let speaks = points.iter().filter(|point| failed(point)).max_by_key(|point| (point.duration_ns, point.index));
     let limited = best.iter().filter(|point| client_limited(point, criteria)).count();
     Level {
         load,
         zone: Zone::Unknown,
         points: points.len() as u64,
+        counted: best.len() as u64,
+        disturbed: points.iter().filter(|point| is_disturbed(point)).count() as u64,
         failing: points.iter().filter(|point| failed(point)).count() as u64,
+        sent_per_sec: spread(&best, super::failure::offered_per_sec),
         crossed: speaks.and_then(|point| crossed(point, criteria)).unwrap_or_default(),
         throughput_per_sec: spread(&best, good_per_sec),
         response_p50_us: spread(&best, named(names::RESPONSE_P50)),
@@ -73,9 +81,14 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
     }
 }
 
-/// A point's weight: its length as a share of the longest; less if other work disturbed it.
+/// A point's length as a share of the longest.
+fn length(point: &Point, longest_ns: u64) -> f64 {
+    (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0)
+}
+
+/// A point's weight: its length; less if other work disturbed it.
 fn weight(point: &Point, longest_ns: u64) -> f64 {
-    let length = (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0);
+    let length = length(point, longest_ns);
     if is_disturbed(point) { DISTURBED_WEIGHT * length } else { length }
 }
 
@@ -117,13 +130,21 @@ fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option
 
 /// The trials for the failure point. Loads that the client limited are no trials of the server.
 pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<Trial> {
+    let longest = longest_ns(groups);
     weighted(groups)
-        .filter_map(|(load, point, weight)| {
+        .filter_map(|(load, point, _)| {
             let judged = judged(point, criteria)?;
             let limited = judged == Judged::Failed && client_limited(point, criteria);
             let is_random = matches!(point.pace, Pace::Open { arrival: Arrival::Poisson, .. });
             let random_requests = is_random.then_some(point.outcomes.sent as f64);
-            (!limited).then_some(Trial { load, repeat: point.repeat, judged, weight, random_requests })
+            (!limited).then_some(Trial {
+                load,
+                repeat: point.repeat,
+                judged,
+                weight: length(point, longest),
+                is_disturbed: is_disturbed(point),
+                random_requests,
+            })
         })
         .collect()
 }

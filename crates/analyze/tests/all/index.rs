@@ -71,14 +71,11 @@ fn runs_of_one_scenario_are_compared_with_the_one_before_by_the_test_of_compare(
         "the largest change is first"
     );
     assert_eq!(slow.versions[0], ("server", "nginx/1.26.0".to_string()));
-    assert!(
-        slow.yield_point.as_ref().unwrap().estimate.is_some()
-            && slow.peak.unwrap().per_sec < same.peak.unwrap().per_sec
-    );
+    assert!(slow.answer.as_ref().unwrap().peak.is_some() && slow.peak.unwrap().per_sec < same.peak.unwrap().per_sec);
     let at = same.load.unwrap();
     assert!(
-        at <= same.yield_point.as_ref().unwrap().estimate.unwrap(),
-        "the load of p99 and CPU lies below the yield point"
+        at <= same.answer.as_ref().unwrap().plan_per_sec.unwrap().value,
+        "the load of p99 and CPU is not above the plan"
     );
     assert!(same.response_p99_us.is_some() && same.cpu_us_per_request.is_some());
 }

@@ -10,6 +10,7 @@ mod fits;
 mod fixture;
 mod grid;
 mod index;
+mod laws;
 mod layout;
 mod prediction;
 mod prediction_inputs;

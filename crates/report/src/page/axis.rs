@@ -70,7 +70,7 @@ pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
         };
         let last = axis.levels.last()?;
         let detail = format!("{:.2} at {}", change.us.to, value_words(last.value, axis.axis));
-        Some(KeyNumber { name, value: format!("{:.2}", change.us.from), unit: "us", detail })
+        Some(KeyNumber { name, value: format!("{:.2}", change.us.from), unit: "us", interval: String::new(), detail })
     });
     named.collect()
 }

@@ -6,7 +6,7 @@ use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series,
 use crate::text::number;
 use analyze::growth::LAYERS;
 use analyze::zones::unloading::{Unloading, UnloadingLevel};
-use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us};
+use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, good_per_sec, reduced};
 use analyze::zones::{estimate_number, estimate_words, interval};
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Estimate, Origin, Point, RunDir, Sweep, names};
@@ -74,11 +74,8 @@ pub(super) fn medians(sweep: &SweepFindings, spread: impl Fn(&Level) -> Option<S
 /// Medians over the levels of a figure that levels do not contain.
 pub(super) fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
     let at_level = |level: &Level| {
-        let same: Vec<f64> =
-            points.iter().filter(|point| load(point) == Some(level.load)).filter_map(|point| value(point)).collect();
-        let (min, max) = analyze::statistics::range(&same)?;
-        let spread = Spread { median: analyze::statistics::median(&same)?, min, max, n: same.len() as u64 };
-        Some(median(level.load, spread))
+        let same: Vec<&Point> = points.iter().filter(|point| load(point) == Some(level.load)).copied().collect();
+        Some(median(level.load, reduced(&same, &value)?))
     };
     sweep.levels.iter().filter_map(at_level).collect()
 }
@@ -146,12 +143,12 @@ fn markers(sweep: &SweepFindings) -> Vec<Marker> {
 }
 
 fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
-    let measured = dots(points, names::THROUGHPUT, |point| point.value(names::THROUGHPUT));
+    let measured = dots(points, names::THROUGHPUT, good_per_sec);
     if measured.is_empty() {
         return None;
     }
     let y = Scale::linear(measured.iter().map(|mark| mark.y), format_si);
-    let mut chart = frame(sweep, "Throughput", "responses per second", y);
+    let mut chart = frame(sweep, "Throughput", "good answers per second", y);
     chart.unit = "1/s";
     if sweep.sweep == Sweep::Rate {
         let top = measured.iter().map(|mark| mark.x.min(mark.y * 1.05)).fold(0.0, f64::max);
@@ -169,9 +166,10 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         ..Series::default()
     });
     let caption = if sweep.sweep == Sweep::Rate {
-        "Each dot is one point, the line their median; dashed: all that is offered is answered."
+        "Each dot is one point; the line is the median of those that count, as in the table. Dashed: all that is offered \
+         is answered."
     } else {
-        "Each dot is one point, the line their median."
+        "Each dot is one point; the line is the median of those that count, as in the table."
     };
     Some(Figure { title: "Throughput", caption: caption.into(), chart })
 }
@@ -179,7 +177,7 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
 /// The loop of loading and unloading, as of a bar that is stretched beyond its yield point and released.
 fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
-    let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
+    let good = good_per_sec;
     // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it
     // came down.
     let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
@@ -262,7 +260,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     } else {
         ""
     };
-    let caption = format!("Medians of each percentile over repeats; dots: p99 of each point.{lag}{reap}");
+    let caption = format!("Medians of each percentile over the points that count; dots: p99 of each point.{lag}{reap}");
     Some(Figure { title: "Response time", caption, chart })
 }
 

@@ -8,7 +8,7 @@ use crate::flame;
 use crate::text::unbroken;
 use analyze::compare::costs::{Cost, Costs, costs};
 use analyze::compare::{Comparison, headline};
-use analyze::verdict;
+use analyze::verdict::{self, Verdict};
 use analyze::zones::{self, Findings, SweepFindings};
 use record::text::plain;
 use record::{RunDir, Sweep};
@@ -64,15 +64,16 @@ pub fn html(a: &RunDir, b: &RunDir, comparison: &Comparison) -> String {
     };
     let mut sentences = vec![headline(comparison)];
     sentences.extend(crate::compare::left_out(comparison).map(|said| said + "."));
-    let run = |letter, run: &RunDir, findings: &Findings| Run {
+    let said = (verdict::sentences(a, &of_a), verdict::sentences(b, &of_b));
+    let run = |letter, run: &RunDir, verdict: &Verdict| Run {
         letter,
         place: plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300),
-        headline: unbroken(&verdict::sentences(run, findings).headline),
+        headline: unbroken(&verdict.headline),
     };
     let page = Page {
         frame: Frame::of_two(a, b, &first_sentence(&sentences[0]), sentences),
-        runs: vec![run("A", a, &of_a), run("B", b, &of_b)],
-        points: points(&of_a, &of_b),
+        runs: vec![run("A", a, &said.0), run("B", b, &said.1)],
+        points: points((&of_a, &said.0), (&of_b, &said.1)),
         doubts: comparison.doubts.iter().map(|doubt| unbroken(&plain(doubt, 600))).collect(),
         sections: sections((a, b), (&of_a, &of_b), comparison, &mut counter),
         changes: changes((a, &of_a), (b, &of_b)),
@@ -88,12 +89,12 @@ fn first_sentence(text: &str) -> String {
 }
 
 /// Yield, failure and the other key numbers of both, in the order of A.
-fn points(a: &Findings, b: &Findings) -> Table {
-    let (of_a, of_b) = (key_numbers(a), key_numbers(b));
+fn points(a: (&Findings, &Verdict), b: (&Findings, &Verdict)) -> Table {
+    let [of_a, of_b] = [a, b].map(|(findings, verdict)| key_numbers(findings, verdict.answer.as_ref()));
     let mut names: Vec<&'static str> = of_a.iter().map(|number| number.name).collect();
     names.extend(of_b.iter().map(|number| number.name).filter(|name| !of_a.iter().any(|known| known.name == *name)));
     let cells = |numbers: &[super::KeyNumber], name: &str| match numbers.iter().find(|number| number.name == name) {
-        Some(found) => [format!("{} {}", found.value, found.unit), found.detail.clone()],
+        Some(found) => [found.words(), found.details()],
         None => ["\u{2013}".to_string(), "not measured".into()],
     };
     let row = |name: &&'static str| {

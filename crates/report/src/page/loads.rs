@@ -6,7 +6,7 @@ use crate::text::{number, unbroken};
 use analyze::growth::LAYERS;
 use analyze::profile::why_not_sampled;
 use analyze::statistics::{mean, median, range};
-use analyze::zones::{SweepFindings, load_words};
+use analyze::zones::{SweepFindings, counted_at, load_words};
 use record::text::plain;
 use record::units::{format_nanos, grouped};
 use record::{Axis, Doubt, Point, RunDir, Sweep, names};
@@ -80,7 +80,8 @@ pub(super) fn of_axis(run: &RunDir, axis: Axis, values: impl Iterator<Item = (f6
 }
 
 fn of_points(run: &RunDir, id: String, words: String, zone: &'static str, points: &[&Point]) -> Load {
-    let tables: Vec<Table> = [layers(points), functions(points), phases(points)].into_iter().flatten().collect();
+    let counted = counted_at(points);
+    let tables: Vec<Table> = [layers(&counted), functions(&counted), phases(&counted)].into_iter().flatten().collect();
     let has = |title: &str| tables.iter().any(|table| table.title == title);
     let mut missing = Vec::new();
     if !has(LAYERS_TITLE) && !has(FUNCTIONS_TITLE) {

@@ -6,7 +6,7 @@ use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::machine::cpu_list;
 use record::text::plain;
 use record::units::{exact_percent, format_bytes, format_nanos, format_si, grouped};
-use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, names};
+use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, Sweep, names};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -27,21 +27,21 @@ pub(super) struct Table {
 }
 
 pub(super) fn levels(sweep: &SweepFindings) -> Vec<Value> {
-    sweep.levels.iter().map(level_row).collect()
+    sweep.levels.iter().map(|level| level_row(level, sweep.sweep == Sweep::Rate)).collect()
 }
 
-fn level_row(level: &Level) -> Value {
+fn level_row(level: &Level, is_rate: bool) -> Value {
     let cell =
         |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map_or("\u{2013}".into(), |s| words(s.median));
     let us = |us: f64| format!("{us:.1}");
     json!({
-        "load": number(level.load),
+        "load": if is_rate { format_si(level.load) } else { grouped(level.load) },
         "zone": level.zone.word(),
-        "rate": cell(level.throughput_per_sec, &number),
+        "rate": cell(level.throughput_per_sec, &format_si),
         "range": level
             .throughput_per_sec
             .filter(|spread| spread.n > 1)
-            .map(|spread| format!("{}\u{2013}{}", number(spread.min), number(spread.max)))
+            .map(|spread| format!("{}\u{2013}{}", format_si(spread.min), format_si(spread.max)))
             .unwrap_or_default(),
         "p50": cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         "p99": cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
@@ -52,7 +52,11 @@ fn level_row(level: &Level) -> Value {
         "softirq": cell(level.softirq_us_per_request, &us),
         "busy": cell(level.cpus_busy_ratio, &percent),
         "failing": if level.failing > 0 { format!("{} of {}", level.failing, level.points) } else { String::new() },
-        "n": level.points,
+        "n": if level.counted == level.points {
+            level.points.to_string()
+        } else {
+            format!("{} of {}", level.counted, level.points)
+        },
     })
 }
 

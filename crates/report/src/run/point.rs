@@ -155,6 +155,7 @@ const TIMES: &[TimeColumn] = &[
             ("mean", names::RESPONSE_MEAN),
             ("p50", names::RESPONSE_P50),
             ("p90", names::RESPONSE_P90),
+            ("p95", names::RESPONSE_P95),
             ("p99", names::RESPONSE_P99),
             ("p99.9", names::RESPONSE_P999),
             ("max", names::RESPONSE_MAX),

@@ -192,6 +192,6 @@ mod tests {
         for words in ["2,000", "5 clients", "all of it sent", "3 of 4 have the log's size", "access.log: line 3"] {
             assert!(text.contains(words), "'{words}' is not in\n{text}");
         }
-        assert!(text.lines().all(|line| line.chars().count() <= crate::text::WIDTH), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= crate::text::width()), "{text}");
     }
 }

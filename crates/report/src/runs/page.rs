@@ -73,7 +73,7 @@ pub fn html(index: &Index, folder: &Path) -> String {
 }
 
 fn row(run: &Row, folder: &Path, has_trend: bool) -> Value {
-    let [kind, yield_point, peak, p99, cpu] = cells(run);
+    let [kind, plan, breaks, peak, p99, cpu] = cells(run);
     let before = run.before.as_ref();
     let (tag, result) = match before {
         None => ("", ""),
@@ -94,7 +94,8 @@ fn row(run: &Row, folder: &Path, has_trend: bool) -> Value {
         "request": run.request,
         "scenario": run.scenario,
         "has_trend": has_trend,
-        "yield_point": yield_point,
+        "plan": plan,
+        "breaks": breaks,
         "peak": peak,
         "peak_interval": interval.map(|(low, high)| format!("({} to {})", format_si(low), format_si(high))),
         "p99": unbroken(&p99),

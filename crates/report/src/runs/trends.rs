@@ -5,7 +5,6 @@ use crate::chart::{Chart, Layer, Mark, Marker, Scale, Series};
 use crate::page::Figure;
 use crate::text::number;
 use analyze::index::Row;
-use record::Sweep;
 use record::units::{format_nanos, format_si};
 
 const MINUTE_MS: f64 = 60e3;
@@ -57,19 +56,18 @@ struct Line {
 
 /// The charts of the runs of one scenario, ascending by date.
 pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
-    let is_rate = runs.iter().any(|row| row.sweep == Some(Sweep::Rate));
     let lines = [
         Line {
-            title: "Yield point",
-            y_name: if is_rate { "requests per second" } else { "connections" },
-            unit: if is_rate { "1/s" } else { "connections" },
+            title: "Plan for",
+            y_name: "requests per second",
+            unit: "1/s",
             class: "s1",
             area: "spread1",
             of: |row| {
-                let found = row.yield_point.as_ref()?;
-                Some(Value { value: found.estimate?, interval: found.low.zip(found.high) })
+                let plan = row.answer.as_ref()?.plan_per_sec?;
+                Some(Value { value: plan.value, interval: plan.interval() })
             },
-            words: if is_rate { format_si } else { number },
+            words: format_si,
         },
         Line {
             title: "Peak throughput",

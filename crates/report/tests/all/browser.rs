@@ -107,7 +107,9 @@ fn answering(name: &str) -> Option<(PathBuf, PathBuf)> {
 /// A chart by its title, in the size that is shown.
 pub fn of(title: &str, what: &str) -> String {
     format!(
-        "[...document.querySelectorAll('figure.chart')].find(f => f.querySelector('h3').textContent === '{title}')\
+        "(() => {{ const all = [...document.querySelectorAll('figure.chart')].filter(f => \
+         f.querySelector('h3').textContent === '{title}'); \
+         return all.find(f => f.closest('section').querySelector('h2').textContent.startsWith('Closed')) || all[0]; }})()\
          .querySelector('{what}')"
     )
 }
@@ -123,7 +125,8 @@ fn a_chart_tells_what_is_under_the_pointer_and_a_click_opens_the_load() {
     let mut person = Person::opens(&browser, &page, &DESK);
     // The first dot at 64 connections.
     let row = person.reads(
-        "[...document.querySelector('figure.chart tbody').rows].findIndex(r => \
+        "[...[...document.querySelectorAll('figure.chart')].find(f => \
+         f.closest('section').querySelector('h2').textContent.startsWith('Closed')).querySelector('tbody').rows].findIndex(r => \
          r.cells[1].textContent === '64' && r.cells[6].textContent.includes(', point ')).toString()",
     );
     let at = person.finds(&of("Throughput", &format!(".wide circle[data-rows^=\"{row} \"]")));
@@ -241,9 +244,10 @@ fn without_script_every_number_is_there_and_a_link_opens_its_load() {
         person.sees("document.querySelectorAll('figure.chart').length"),
         person.sees("document.querySelectorAll('figure.chart details.data').length")
     );
-    let summary = person.finds("document.querySelector('figure.chart summary')");
+    let chart = of("Throughput", "summary");
+    let summary = person.finds(&chart);
     person.clicks(summary);
-    let link = person.finds("document.querySelector('figure.chart a[href=\"#load-connections-64\"]')");
+    let link = person.finds(&of("Throughput", "a[href=\"#load-connections-64\"]"));
     person.clicks(link);
     person.waits_for("document.getElementById('load-connections-64').checkVisibility()");
     assert_eq!(person.complaints(), Vec::<String>::new());

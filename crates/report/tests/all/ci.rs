@@ -50,20 +50,22 @@ fn a_run_is_one_screen_with_its_verdict_key_numbers_checks_doubts_and_page() {
     let folder = tempfile::tempdir().unwrap();
     let run = written(folder.path());
     let findings = zones::of_run(&run);
+    let said = verdict::sentences(&run, &findings);
     let peak = limit::parse("peak < 1").unwrap();
-    let checks =
-        [check::limit("", &peak, &peak.check_figures(&findings.figures())), check::end(Some("the server ended"))];
+    let checks = [
+        check::limit("", &peak, &peak.check_figures(&analyze::answer::figures(&findings, said.answer.as_ref()))),
+        check::end(Some("the server ended")),
+    ];
     let text = of_run(&run, &checks);
     assert!(text.lines().count() <= 40, "{text}");
     let (words, kinds) = shown(&text);
-    let said = verdict::sentences(&run, &findings);
     assert_eq!(kinds[0], "h3");
     for wanted in [
         said.headline.as_str(),
-        "yield point",
-        "peak throughput",
-        "p99 at the peak",
-        "CPU per request",
+        "plan for",
+        "breaks at",
+        "a request",
+        "sure",
         "find.peak_throughput_per_sec < 1/s",
         "passed",
         "the server ended",

@@ -25,7 +25,7 @@ fn a_comparison_says_its_headline_and_every_doubt_in_both_forms() {
     let found = analyze::compare::runs(&a, &b, 0.05).unwrap();
     assert!(found.doubts.len() >= 2, "{:?}", found.doubts);
     let words = compare::text(&found);
-    assert!(words.lines().all(|line| line.chars().count() <= text::WIDTH), "{words}");
+    assert!(words.lines().all(|line| line.chars().count() <= text::width()), "{words}");
     let flat = words.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.starts_with(&analyze::compare::headline(&found)), "{flat}");
     for doubt in &found.doubts {

@@ -51,7 +51,7 @@ fn printed(doubt: &Doubt) -> Vec<(&'static str, String)> {
     let sampled = Profile { doubts: vec![doubt.clone()], ..Profile::default() };
     let exact = ExactProfile { doubts: vec![doubt.clone()], ..ExactProfile::default() };
     vec![
-        ("find, report", run::text(&run, &findings, &verdict)),
+        ("find, report", run::full(&run, &findings, &verdict)),
         ("load --full", run::point(&run.points[0], &[])),
         ("profile", profile::text(&sampled)),
         ("profile --accounting exact", profile::exact::text(&exact)),
@@ -65,7 +65,7 @@ fn a_doubt_is_printed_alike_by_every_command() {
     for doubt in doubts() {
         let paragraph = doubt::paragraph(&doubt);
         assert!(!paragraph.contains('\u{1b}') && paragraph.contains("-> measure on a machine"), "{paragraph}");
-        assert!(paragraph.lines().all(|line| line.chars().count() <= text::WIDTH), "{paragraph}");
+        assert!(paragraph.lines().all(|line| line.chars().count() <= text::width()), "{paragraph}");
         let first = paragraph.lines().next().unwrap();
         assert!(doubt::line(&doubt).starts_with(first), "one line begins as the paragraph does");
         for (command, said) in printed(&doubt) {

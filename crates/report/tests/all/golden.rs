@@ -18,12 +18,13 @@ fn the_summary_of_a_run_reads_like_this() {
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);
-    let summary = run::text(&run, &findings, &verdict);
-    let summary = placeless(&summary, &run);
-    for line in summary.lines().filter(|line| !line.starts_with("repeat")) {
-        assert!(line.chars().count() <= text::WIDTH, "{line}");
-    }
-    expect_file!["../goldens/run.txt"].assert_eq(&summary);
+    text::fit(80);
+    let first = placeless(&run::text(&run, &findings, &verdict), &run);
+    assert!(first.lines().count() <= run::MOST_LINES, "{first}");
+    let is_path = |line: &&str| line.starts_with("all tables") || line.starts_with("page:");
+    assert!(first.lines().filter(|line| !is_path(line)).all(|line| line.chars().count() <= 80), "{first}");
+    let full = placeless(&run::full(&run, &findings, &verdict), &run);
+    expect_file!["../goldens/run.txt"].assert_eq(&format!("{first}\n----\n\n{full}"));
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
     verdict.doubts = (0..6).map(|number| doubt(record::Severity::Note, number)).collect();
     verdict.doubts.push(doubt(record::Severity::Invalid, 6));
     verdict.doubts.push(doubt(record::Severity::Warning, 7));
-    let said = run::text(&run, &findings, &verdict);
+    let said = run::full(&run, &findings, &verdict);
     let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("'{words}' is not in\n{said}"));
     assert!(place("The accept queue overflowed") < place("Throughput peaked"), "{said}");
     assert!(place("number 6") < place("number 7") && place("number 7") < place("number 0"), "{said}");

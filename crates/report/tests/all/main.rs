@@ -11,6 +11,7 @@ mod fixture;
 mod golden;
 mod markup;
 mod metrics;
+mod one_set;
 mod person;
 mod predict;
 #[path = "../../../analyze/tests/all/recorded.rs"]
@@ -20,4 +21,3 @@ mod runs;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/server.rs"]
 mod server;
-mod told;

@@ -22,7 +22,7 @@ fn prediction() -> Prediction {
 fn a_prediction_reads_like_this() {
     let prediction = prediction();
     let words = report::predict::text(&prediction);
-    assert!(words.lines().all(|line| line.chars().count() <= text::WIDTH), "{words}");
+    assert!(words.lines().all(|line| line.chars().count() <= text::width()), "{words}");
     expect_test::expect_file!["../goldens/prediction.txt"].assert_eq(&words);
     let json = report::predict::json(&prediction);
     assert_eq!(json["kind"], "prediction");

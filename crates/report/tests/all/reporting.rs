@@ -19,7 +19,7 @@ fn written(record: RunRecord, points: &[record::Point]) -> (tempfile::TempDir, R
 
 fn summary(run: &RunDir) -> String {
     let findings = zones::of_run(run);
-    run::text(run, &findings, &verdict::sentences(run, &findings))
+    run::full(run, &findings, &verdict::sentences(run, &findings))
 }
 
 #[test]
@@ -172,9 +172,9 @@ fn a_slow_rate_is_not_rounded_to_none() {
     }
     let (_folder, run) = written(fixture::record(), &points);
     let page = page::html(&run);
-    for rate in ["0.4000", "12.50", "72,651"] {
-        let (of_level, of_point) = (format!("<tr><th>{rate}</th>"), format!("<td>0</td><td>{rate}</td>"));
-        assert!(page.contains(&of_level) && page.contains(&of_point), "{rate}\n{page}");
+    for (level, point) in [("0.4", "0.4000"), ("12.5", "12.50"), ("72.7k", "72,651")] {
+        let (of_level, of_point) = (format!("<tr><th>{level}"), format!("<td>0</td><td>{point}</td>"));
+        assert!(page.contains(&of_level) && page.contains(&of_point), "{level}\n{page}");
     }
 }
 
@@ -217,9 +217,9 @@ fn an_axis_is_told_in_text_json_and_page() {
     let run = fixture::write(folder.path(), record, &points);
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);
-    let words = run::text(&run, &findings, &verdict);
+    let words = run::full(&run, &findings, &verdict);
     assert!(
-        words.lines().filter(|line| !line.starts_with("repeat")).all(|line| line.chars().count() <= text::WIDTH),
+        words.lines().filter(|line| !line.starts_with("repeat")).all(|line| line.chars().count() <= text::width()),
         "{words}"
     );
     for part in ["CPU per request grew", "cold connections, 5 repeats", "2,000"] {
@@ -276,7 +276,7 @@ fn reap_delay_is_shown_where_it_was_measured() {
     let row = said.lines().find(|line| line.trim_start().starts_with("4,096 ")).unwrap();
     let end = header.find("reap").unwrap() + "reap".len();
     assert_eq!(row[..end].trim_end().rsplit("  ").next().unwrap().trim(), "36 %", "{said}");
-    assert!(said.lines().all(|line| line.chars().count() <= 104), "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 112), "{said}");
     let page = page::html(&run);
     assert!(page.contains("class=\"reference p99\"") && page.contains("Dashed: without the reap delay"), "no chart");
     assert!(page.contains("client.reap_max_us"));

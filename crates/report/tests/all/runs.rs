@@ -84,8 +84,8 @@ fn the_page_links_reports_draws_trends_and_runs_nothing_from_outside() {
     let html = page::html(&index, place.path());
     assert_eq!(html.matches("/report.html\"").count(), 1, "one run has a report");
     assert!(html.contains("aria-label=\"report of the run of 2025-11-21 20:36\""), "{html}");
-    // Four figures of the one scenario with several runs, in two sizes each.
-    assert_eq!(html.matches("<svg").count(), 8);
+    // Three figures of the one scenario with several runs, in two sizes each.
+    assert_eq!(html.matches("<svg").count(), 6);
     assert!(html.contains("id=\"scenario-2\"") && html.contains("straingauge compare "));
     assert!(!markup(&html).contains("NaN"));
     let scripts = html.matches("<script").count();
@@ -134,10 +134,10 @@ fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
     let parts = parts(&mut person);
     let count = |role: &str| parts.iter().filter(|(of, _)| of == role).count();
     let is_there = |role: &str, name: &str| parts.iter().any(|(of, named)| of == role && named.contains(name));
-    assert_eq!((count("columnheader"), count("rowheader"), count("searchbox")), (11, 5, 1), "{parts:?}");
+    assert_eq!((count("columnheader"), count("rowheader"), count("searchbox")), (12, 5, 1), "{parts:?}");
     assert!(is_there("searchbox", "Show only runs with these words") && is_there("region", "All runs"), "{parts:?}");
     assert!(
-        is_there("status", "") && is_there("application", "Yield point over time. 2025-11-21 20:36 11.55; "),
+        is_there("status", "") && is_there("application", "Peak throughput over time. 2025-11-21 20:36 82.3k; "),
         "{parts:?}"
     );
     person.keeps(&artefacts.join("runs.png"), 4000.0);

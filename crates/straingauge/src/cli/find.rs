@@ -14,9 +14,14 @@ pub struct FindArgs {
     pub find: FindOptions,
     #[command(flatten)]
     pub drive: DriveArgs,
-    /// Exit with code 3 if this holds, as 'peak < 60k'
+    /// Print everything that was found, and all tables
     ///
-    /// Also 'failure_rate < 50k', 'yield_connections < 4'. Repeatable.
+    /// Otherwise one screen: the number to plan with, what limits the server, what to do.
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub full: bool,
+    /// Exit with code 3 if this holds, as 'plan < 60k'
+    ///
+    /// Also 'breaks < 50k', 'p99@20k > 50ms' (of the measured rate next below 20k), 'yield_connections < 4'. Repeatable.
     #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
     pub fail_if: Vec<String>,
     /// Show the report here while it is measured, as 127.0.0.1:8000

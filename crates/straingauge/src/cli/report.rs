@@ -27,6 +27,9 @@ pub struct ReportArgs {
     /// Of runs of find and load.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub markdown: Option<PathBuf>,
+    /// Print everything that the run found, and all tables
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    pub full: bool,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,

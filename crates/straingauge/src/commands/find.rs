@@ -49,7 +49,7 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
         refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
         which = SweepWord::Connections;
     }
-    let limits = parse_limits(&args.fail_if, |figure| is_found(figure, which, sweep.axis.is_some()))?;
+    let limits = parse_limits(&args.fail_if, |limit| is_found(limit, which, sweep.axis.is_some()))?;
     if sweep.unload && which == SweepWord::Rate {
         return Err(wrong_usage(
             "--unload walks down the connections of the closed loop, which --sweep rate leaves out",
@@ -75,15 +75,23 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     }
     let purpose = Purpose::Zones(profile);
     let are_connections_typed = options.open_connections.is_some();
-    Ok((drive, SearchPlan { sweep, which, purpose, second, are_connections_typed, live: args.live }, limits))
+    Ok((
+        drive,
+        SearchPlan { sweep, which, purpose, second, are_connections_typed, live: args.live, is_full: args.full },
+        limits,
+    ))
 }
 
 /// Whether a search finds this figure of `--fail-if`; the error is the reason.
-fn is_found(figure: &str, which: SweepWord, has_axis: bool) -> Result<(), &'static str> {
-    let is_rate = [names::FIND_YIELD_RATE, names::FIND_FAILURE_RATE].contains(&figure);
+fn is_found(limit: &Limit, which: SweepWord, has_axis: bool) -> Result<(), &'static str> {
+    let figure = limit.figure();
+    let is_rate = limit.is_at_a_rate() || [names::FIND_PLAN, names::FIND_BREAKS].contains(&figure);
     let is_connections = [names::FIND_YIELD_CONNECTIONS, names::FIND_FAILURE_CONNECTIONS].contains(&figure);
-    if !figure.starts_with("find.") {
-        Err("find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others")
+    if !figure.starts_with("find.") && !limit.is_at_a_rate() {
+        Err("say at which offered rate, as 'p99@20k > 50ms'; without one find takes plan, breaks, peak, \
+             yield_connections and failure_connections")
+    } else if figure.starts_with("find.") && limit.is_at_a_rate() {
+        Err("it is found over all rates: leave the @ and its rate out")
     } else if has_axis {
         Err("with --axis no such point is searched for")
     } else if is_rate && which == SweepWord::Connections {
@@ -122,6 +130,8 @@ pub(super) struct SearchPlan {
     pub are_connections_typed: bool,
     /// Where the report is shown meanwhile.
     pub live: Option<SocketAddr>,
+    /// Whether everything is printed, not one screen.
+    pub is_full: bool,
 }
 
 impl SearchPlan {

@@ -248,18 +248,18 @@ fn check_that_it_listens(session: &Session) -> Result<()> {
 
 /// Parses the `--fail-if` limits. A wrong one, and one on a figure that will not be measured (`can_be`), is wrong
 /// usage, and is refused before any load is sent: it would count as crossed at the end.
-pub fn parse_limits(texts: &[String], can_be: impl Fn(&str) -> Result<(), &'static str>) -> Result<Vec<Limit>> {
+pub fn parse_limits(texts: &[String], can_be: impl Fn(&Limit) -> Result<(), &'static str>) -> Result<Vec<Limit>> {
     let parsed = |text: &String| {
         let limit = limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))?;
-        can_be(limit.figure()).map_err(|why| wrong_usage(format!("--fail-if '{limit}': {why}")))?;
+        can_be(&limit).map_err(|why| wrong_usage(format!("--fail-if '{limit}': {why}")))?;
         Ok(limit)
     };
     texts.iter().map(parsed).collect()
 }
 
 /// Whether one load has this figure: all but those that only a search finds.
-fn is_of_a_load(figure: &str) -> Result<(), &'static str> {
-    if figure.starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
+fn is_of_a_load(limit: &Limit) -> Result<(), &'static str> {
+    if limit.figure().starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
 }
 
 #[cfg(test)]

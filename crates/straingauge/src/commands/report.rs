@@ -35,7 +35,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if let Some(other) = analyze::compare::beside(&run) {
         return side_by_side(&args, &summary, &run, &other);
     }
-    print(&args, || run_output(&run).value(), || run_text(&run))?;
+    print(&args, || run_output(&run).value(), || run_text(&run, args.full))?;
     summary.write(|| run_markdown(&run, &[]), &[])?;
     reported(&args, &run, &report::page::html(&run))
 }
@@ -64,10 +64,11 @@ pub fn run_output(run: &RunDir) -> Output<'_> {
     Content::Run(Box::new(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) })).into()
 }
 
-/// The same as text.
-pub fn run_text(run: &RunDir) -> String {
+/// The same as text: one screen, or everything.
+pub fn run_text(run: &RunDir, is_full: bool) -> String {
     let findings = analyze::zones::of_run(run);
-    report::run::text(run, &findings, &analyze::verdict::sentences(run, &findings))
+    let text = if is_full { report::run::full } else { report::run::text };
+    text(run, &findings, &analyze::verdict::sentences(run, &findings))
         + &report::predict::what_ifs_text(&analyze::predict::kept(run))
 }
 
@@ -109,7 +110,7 @@ impl Pair {
             (Some(price), Ok(compared)) => report::price::text(a, b, price, compared),
             (None, _) if !b.record.scenario.beside().is_empty() => {
                 let command = record::text::plain(&b.record.scenario.beside().join(" "), 120);
-                format!("{}\nNo price: nothing was measured with '{command}' beside it.\n", run_text(a))
+                format!("{}\nNo price: nothing was measured with '{command}' beside it.\n", run_text(a, false))
             }
             (_, compared) => report::run::side_by_side(a, b, compared.as_ref()),
         }

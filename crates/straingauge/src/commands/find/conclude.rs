@@ -5,7 +5,7 @@ use crate::commands::report::{Pair, run_markdown, run_output, run_text, write_re
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
 use analyze::limit::{Check, Limit};
-use analyze::zones;
+use analyze::{answer, zones};
 use anyhow::{Result, bail};
 use record::run::RunDir;
 use record::units::format_si;
@@ -55,7 +55,7 @@ impl Search<'_> {
         };
         let text = || match (runs.as_slice(), &compared) {
             ([a, b], Some(compared)) => compared.text(a, b),
-            _ => run_text(first),
+            _ => run_text(first, self.plan.is_full),
         };
         let output = &self.drive.output;
         let shown = if output.summary.files().are_printed() { Ok(()) } else { print_either(output.json, json, text) };
@@ -110,11 +110,12 @@ struct Judged<'a> {
 }
 
 /// Every limit by the findings of each run.
-fn judged<'a>(limits: &'a [Limit], runs: &[RunDir], names: [&'static str; 2]) -> Vec<Judged<'a>> {
+fn judged<'a>(limits: &'a [Limit], runs: &'a [RunDir], names: [&'static str; 2]) -> Vec<Judged<'a>> {
     let names = if runs.len() == 1 { ["", ""] } else { names };
-    let of_run = |(run, whose): (&RunDir, &'static str)| {
-        let figures = zones::of_run(run).figures();
-        limits.iter().map(move |limit| Judged { whose, limit, check: limit.check_figures(&figures) })
+    let of_run = |(run, whose): (&'a RunDir, &'static str)| {
+        let findings = zones::of_run(run);
+        let figures = answer::figures(&findings, answer::of(run, &findings, &[]).as_ref());
+        limits.iter().map(move |limit| Judged { whose, limit, check: limit.check_run(run, &figures) })
     };
     runs.iter().zip(names).flat_map(of_run).collect()
 }

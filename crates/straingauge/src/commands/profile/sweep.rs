@@ -48,6 +48,7 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
         second: None,
         are_connections_typed: typed.connections.is_some(),
         live: None,
+        is_full: true,
     };
     let options = Options {
         name: Some(format!("profile-{}", axis.word())),

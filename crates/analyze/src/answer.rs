@@ -1,0 +1,460 @@
+//! The answer of a run of `find`: the number to plan with, where the server breaks, what is full, and how sure that is.
+//! Every output begins with its sentence, and shows these numbers and no others.
+//!
+//! Of an open loop, these hold in every run: plan <= held <= capacity, and what failed is above what held. Where the
+//! points disagree, a number is absent and the reason says why.
+
+use crate::verdict::{Cause, Certainty};
+use crate::zones::{
+    Findings, Level, Peak, Place, PointFinding, Spread, SweepFindings, Zone, estimate_words, load_words,
+};
+use record::text::plain;
+use record::units::{format_nanos, format_si, grouped};
+use record::{Estimate, Figures, Origin, RunDir, Status, Sweep, names};
+use serde::{Deserialize, Serialize};
+
+record::worded! {
+    /// How sure an answer is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Sure {
+        /// Most points were disturbed, repeats disagree, or a number is not known.
+        Low = "low",
+        /// Some points were disturbed, or an interval is wide.
+        Fair = "fair",
+        /// Neither.
+        High = "high",
+    }
+}
+
+/// From this share of disturbed points on an answer is less sure, and from the second on it is not.
+const DISTURBED_RATIOS: (f64, f64) = (0.2, 0.5);
+/// The same for the upper end of the plan's interval over its lower end, and for the rate that failed over the one that
+/// held.
+const WIDTH_RATIOS: (f64, f64) = (1.25, 2.0);
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Answer {
+    /// The first line of every output.
+    pub sentence: String,
+    /// The rate to plan with, requests per second: the open loop's yield point, or the highest rate that held where
+    /// that is lower. Absent without an open loop, or where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_per_sec: Option<Estimate>,
+    /// The reason for this rate, or for its absence.
+    pub plan_why: String,
+    /// The highest rate that was sent and answered in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_per_sec: Option<f64>,
+    /// The rate from which on requests are late, refused or lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaks_per_sec: Option<Estimate>,
+    /// The reason for this rate, or for its absence.
+    pub breaks_why: String,
+    /// The most that was answered at fixed rates, whatever was offered; absent where the server kept up with all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_per_sec: Option<Estimate>,
+    /// Whether it takes more connections, in a few words; empty without a closed loop.
+    pub connections: String,
+    /// The highest throughput of all, at fixed rates or with a fixed number of connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak: Option<MostAnswered>,
+    /// What is full where the server breaks, or what limits it; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<String>,
+    /// How sure the numbers are.
+    pub sure: Sure,
+    /// The gravest reason not to be surer; empty where there is none.
+    pub sure_why: String,
+    /// What to write into a configuration, so that the server is never asked for more than it takes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
+}
+
+/// The highest throughput and the load at which it was seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct MostAnswered {
+    /// Good answers per second.
+    pub per_sec: f64,
+    /// Connections, or requests offered per second.
+    pub load: f64,
+    /// The sweep that the load is of.
+    pub sweep: Sweep,
+}
+
+/// The answer of a run with at least one sweep over connections or rate.
+pub fn of(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Answer> {
+    findings.sweeps().next()?;
+    let open = findings.rate.as_ref();
+    let held_per_sec = open.and_then(held);
+    let plan = open.and_then(|open| plan(open, held_per_sec));
+    let (plan_per_sec, plan_why) = match (plan, open) {
+        (Some((estimate, why)), _) => (Some(estimate), why),
+        (None, Some(open)) => (None, open.failure_point.reason.clone()),
+        (None, None) => (None, "no rate was offered".into()),
+    };
+    let (breaks_per_sec, breaks_why) = match open {
+        Some(open) => (breaks(&open.failure_point), open.failure_point.reason.clone()),
+        None => (None, "no rate was offered".into()),
+    };
+    let capacity = open.and_then(|open| open.capacity.as_ref());
+    let mut answer = Answer {
+        sentence: String::new(),
+        plan_per_sec,
+        plan_why,
+        held_per_sec,
+        breaks_per_sec,
+        breaks_why,
+        capacity_per_sec: capacity.and_then(estimated),
+        connections: findings.connections.as_ref().map_or(String::new(), connections),
+        peak: peak(findings),
+        full: full(run, findings, causes),
+        sure: Sure::High,
+        sure_why: String::new(),
+        settings: Vec::new(),
+    };
+    (answer.sure, answer.sure_why) = sure(run, findings, &answer);
+    answer.settings = settings(run, findings, &answer);
+    answer.sentence = sentence(findings, &answer);
+    Some(answer)
+}
+
+/// The answer's numbers as figures, which limits and other programs read by name. Where a point was not reached, the
+/// measured bound takes its place: a server that held 60k/s does not cross `breaks < 50k`.
+pub fn figures(findings: &Findings, answer: Option<&Answer>) -> Figures {
+    let mut figures = Figures::default();
+    let yields: fn(&SweepFindings) -> &PointFinding = |sweep| &sweep.yield_point;
+    let failures: fn(&SweepFindings) -> &PointFinding = |sweep| &sweep.failure_point;
+    for (name, find) in [(names::FIND_YIELD_CONNECTIONS, yields), (names::FIND_FAILURE_CONNECTIONS, failures)] {
+        match findings.connections.as_ref().map(find) {
+            Some(point) => {
+                let load = point.estimate.or(point.low);
+                figures.found(name, load, (point.n_repeats, Origin::Modelled), &point.reason);
+            }
+            None => figures.not_measured(name, "this sweep was not run"),
+        }
+    }
+    let Some(answer) = answer else {
+        for name in [names::FIND_PLAN, names::FIND_BREAKS, names::FIND_PEAK] {
+            figures.not_measured(name, "no sweep over connections or rate was run");
+        }
+        return figures;
+    };
+    let repeats = findings.rate.as_ref().map_or(0, |open| open.repeats);
+    let plan = answer.plan_per_sec.map(|plan| plan.value);
+    figures.found(names::FIND_PLAN, plan, (repeats, Origin::Modelled), &answer.plan_why);
+    let breaks = answer.breaks_per_sec.map(|breaks| breaks.value).or(answer.held_per_sec);
+    figures.found(names::FIND_BREAKS, breaks, (repeats, Origin::Modelled), &answer.breaks_why);
+    let peak = answer.peak.as_ref().map(|peak| peak.per_sec);
+    let repeats = findings.sweeps().map(|sweep| sweep.repeats).max().unwrap_or(0);
+    figures.found(names::FIND_PEAK, peak, (repeats, Origin::Counted), "no request was completed");
+    figures
+}
+
+/// What was sent and answered in time at the highest rate that held.
+fn held(open: &SweepFindings) -> Option<f64> {
+    let level = level_at(open, open.failure_point.held?)?;
+    let least = |rate: f64, spread: Option<Spread>| spread.map_or(rate, |spread| rate.min(spread.median));
+    Some(least(least(level.load, level.sent_per_sec), level.throughput_per_sec))
+}
+
+fn level_at(sweep: &SweepFindings, load: f64) -> Option<&Level> {
+    sweep.levels.iter().find(|level| level.load == load)
+}
+
+fn estimated(point: &PointFinding) -> Option<Estimate> {
+    let interval = point.low.zip(point.high);
+    Some(Estimate::new(point.estimate?, interval, point.confidence, point.n_repeats as usize))
+}
+
+/// The rate to plan with, and why it is this one.
+fn plan(open: &SweepFindings, held_per_sec: Option<f64>) -> Option<(Estimate, String)> {
+    let held_per_sec = held_per_sec?;
+    let failure_point = &open.failure_point;
+    match estimated(&open.yield_point) {
+        Some(found) if found.value < held_per_sec => Some((found, open.yield_point.reason.clone())),
+        found => {
+            let low =
+                found.and_then(|found| found.low).into_iter().chain(failure_point.low).fold(held_per_sec, f64::min);
+            let most = open.capacity.as_ref().and_then(|capacity| capacity.high.or(capacity.estimate));
+            let high = failure_point.failed.map(|failed| failed.min(most.unwrap_or(failed)).max(held_per_sec));
+            let interval = high.map(|high| (low, high));
+            let n = failure_point.n_repeats as usize;
+            let why = match (failure_point.failed, failure_point.place) {
+                (Some(_), _) => "the highest rate that was answered in time",
+                (None, Place::Beyond) => "the highest rate that was offered: the server may take more",
+                (None, _) => "the highest rate that certainly was answered in time",
+            };
+            Some((Estimate::new(held_per_sec, interval, failure_point.confidence, n), why.into()))
+        }
+    }
+}
+
+fn breaks(failure_point: &PointFinding) -> Option<Estimate> {
+    estimated(failure_point).or_else(|| {
+        let failed = failure_point.failed.filter(|_| failure_point.held.is_none())?;
+        Some(Estimate::new(failed, None, failure_point.confidence, failure_point.n_repeats as usize))
+    })
+}
+
+fn connections(closed: &SweepFindings) -> String {
+    let found = &closed.failure_point;
+    let first = |load: f64| {
+        let level = level_at(closed, load);
+        level.and_then(|level| level.crossed.first().cloned()).unwrap_or_else(|| found.reason.clone())
+    };
+    match (estimate_words(found, Sweep::Connections), found.held, found.failed) {
+        (Some(words), _, Some(failed)) => format!("fails from about {words}: {}", first(failed)),
+        (None, None, Some(failed)) => {
+            format!("fails already at {}: {}", load_words(failed, Sweep::Connections), first(failed))
+        }
+        (None, Some(held), None) if found.place == Place::Beyond => {
+            format!("no failure up to {}", load_words(held, Sweep::Connections))
+        }
+        _ => found.reason.clone(),
+    }
+}
+
+fn peak(findings: &Findings) -> Option<MostAnswered> {
+    let of =
+        |sweep: &SweepFindings, Peak { load, per_sec, .. }: Peak| MostAnswered { per_sec, load, sweep: sweep.sweep };
+    let peaks = findings.sweeps().filter_map(|sweep| Some(of(sweep, sweep.peak?)));
+    peaks.max_by(|a, b| a.per_sec.total_cmp(&b.per_sec))
+}
+
+/// The name of the server's program, or `the server`.
+fn program(run: &RunDir) -> String {
+    let path = run.record.server_facts.get("executable").map(String::as_str).unwrap_or_default();
+    match path.rsplit('/').next().unwrap_or_default() {
+        "" => "the server".into(),
+        name => plain(name, 40),
+    }
+}
+
+/// What limits the server: a cause that is certain, else the CPU, thread or limit of CPU time that is full at the loads
+/// beyond the one to plan with, else a cause that is possible.
+fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
+    let limits = || causes.iter().filter(|cause| cause.is_limit);
+    if let Some(cause) = limits().find(|cause| cause.certainty == Certainty::Cause) {
+        return Some(cause.cause.clone());
+    }
+    let saturated = findings.rate.iter().chain(&findings.connections).find_map(|sweep| {
+        let from = crate::verdict::strained_from(sweep)?;
+        let mut strained = sweep.levels.iter().filter(|level| level.load >= from);
+        strained.find_map(|level| saturated_at(run, level, findings.criteria.saturation_ratio))
+    });
+    saturated.or_else(|| limits().next().map(|cause| format!("possibly {}", cause.cause)))
+}
+
+fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
+    let share = |spread: Option<Spread>| spread.map(|spread| spread.median).filter(|share| *share >= limit);
+    let name = program(run);
+    if share(level.cpu_quota_used_ratio).is_some() {
+        return Some(format!("{name}'s limit of CPU time is used up"));
+    }
+    match (share(level.busiest_thread_cpus), level.own_busy_ratio().filter(|busy| *busy >= limit)) {
+        (Some(_), None) => Some(format!("one thread of {name} is full")),
+        (_, Some(_)) => Some(format!("{name}'s CPUs are full")),
+        (None, None) => None,
+    }
+}
+
+/// How sure the answer is, and the gravest reason not to be surer.
+fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
+    let mut reasons: Vec<(Sure, String)> = Vec::new();
+    let sweep = findings.rate.as_ref().or(findings.connections.as_ref());
+    let Some(sweep) = sweep else { return (Sure::Low, "nothing was measured".into()) };
+    if run.record.status != Status::Complete {
+        reasons.push((Sure::Low, "the run did not end".into()));
+    }
+    if findings.rate.is_some() && answer.plan_per_sec.is_none() {
+        reasons.push((Sure::Low, answer.plan_why.clone()));
+    } else if sweep.failure_point.place == Place::Unknown {
+        reasons.push((Sure::Low, sweep.failure_point.reason.clone()));
+    }
+    if let Some(level) = sweep.levels.iter().find(|level| level.client_limited) {
+        let at = load_words(level.load, sweep.sweep);
+        reasons.push((Sure::Low, format!("from {at} on the client was the limit, not the server")));
+    }
+    let (disturbed, points) =
+        sweep.levels.iter().fold((0, 0), |sum, level| (sum.0 + level.disturbed, sum.1 + level.points));
+    let so_many = |(fair, low): (f64, f64), ratio: f64| match ratio {
+        ratio if ratio >= low => Some(Sure::Low),
+        ratio if ratio >= fair => Some(Sure::Fair),
+        _ => None,
+    };
+    if let Some(sure) = so_many(DISTURBED_RATIOS, disturbed as f64 / points.max(1) as f64) {
+        let words = format!("{disturbed} of {points} points were disturbed by other work on the machine");
+        reasons.push((sure, words));
+    }
+    let inconsistent = sweep.levels.iter().filter(|level| level.zone == Zone::Inconsistent).map(|level| level.load);
+    let inconsistent: Vec<String> = inconsistent.take(3).map(|load| load_words(load, sweep.sweep)).collect();
+    if !inconsistent.is_empty() {
+        reasons.push((Sure::Fair, format!("trials disagree at {}", inconsistent.join(", "))));
+    }
+    match answer.plan_per_sec {
+        Some(Estimate { low: Some(low), high: Some(high), .. }) => {
+            if let Some(sure) = so_many(WIDTH_RATIOS, high / low.max(f64::MIN_POSITIVE)) {
+                let words = format!("the number to plan with is known to lie between {}", between(low, high));
+                reasons.push((sure, words));
+            }
+        }
+        Some(_) => reasons.push((Sure::Fair, "too few repeats for an interval".into())),
+        None => {}
+    }
+    if let Some((held, failed)) = sweep.failure_point.held.zip(sweep.failure_point.failed)
+        && let Some(sure) = so_many(WIDTH_RATIOS, failed / held)
+    {
+        let (held, failed) = (load_words(held, sweep.sweep), load_words(failed, sweep.sweep));
+        reasons.push((sure, format!("nothing was measured between {held}, which held, and {failed}, which failed")));
+    }
+    if findings.drift.is_some_and(|drift| drift.is_of_server()) {
+        reasons.push((Sure::Fair, "the same load was served at other speeds in other repeats".into()));
+    }
+    reasons.into_iter().min_by_key(|(sure, _)| *sure).unwrap_or((Sure::High, String::new()))
+}
+
+fn between(low: f64, high: f64) -> String {
+    format!("{} and {}/s", format_si(low), format_si(high))
+}
+
+/// A rate with its interval: `44.5k/s (34.0k to 47.2k)`.
+pub fn rate_words(estimate: &Estimate) -> String {
+    let interval = interval_words(estimate);
+    let gap = if interval.is_empty() { "" } else { " " };
+    format!(
+        "{}/s{gap}{}",
+        format_si(estimate.value),
+        if interval.is_empty() { interval } else { format!("({interval})") }
+    )
+}
+
+/// The interval of a rate: `34.0k to 47.2k`; empty without one.
+pub fn interval_words(estimate: &Estimate) -> String {
+    estimate.interval().map_or(String::new(), |(low, high)| format!("{} to {}", format_si(low), format_si(high)))
+}
+
+/// Settings for the machine, the proxy and the number of replicas, where the plan is known.
+fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
+    let Some(plan) = answer.plan_per_sec.filter(|_| answer.sure > Sure::Low) else { return Vec::new() };
+    let safe = plan.low.unwrap_or(plan.value).min(plan.value);
+    let mut said = vec![format!(
+        "replicas for R requests/s: R / {} rounded up, and one more for the loss of one",
+        grouped(safe.floor())
+    )];
+    let mut levels = findings.rate.iter().flat_map(|open| &open.levels);
+    let Some(level) = levels.rfind(|level| level.load <= plan.value * 1.01) else { return said };
+    if let Some((cost, sent)) = level.cpu_us_per_request.zip(level.throughput_per_sec) {
+        said.push(format!(
+            "CPU request of a replica: {} (what {}/s took)",
+            millicores(cost.median * sent.median / 1e6),
+            format_si(sent.median)
+        ));
+    }
+    if let Some((p99, sent)) = level.response_p99_us.zip(level.throughput_per_sec) {
+        let at_once = (sent.median * p99.median / 1e6).ceil().max(2.0);
+        said.push(format!(
+            "limit of the proxy before it: {} requests at once (HAProxy maxconn, Envoy max_requests): {}/s for {}",
+            grouped(at_once),
+            format_si(sent.median),
+            format_nanos(p99.median * 1e3)
+        ));
+    }
+    said.extend(more_workers(run, answer));
+    said
+}
+
+fn millicores(cpus: f64) -> String {
+    format!("{}m", (cpus * 1e3).ceil())
+}
+
+/// How a program is told to use another CPU, for those whose one thread is full.
+const WORKERS: [(&str, &str); 10] = [
+    ("nginx", "worker_processes 2;"),
+    ("haproxy", "nbthread 2"),
+    ("envoy", "--concurrency 2"),
+    ("node", "two processes (the module cluster, or pm2 start -i 2)"),
+    ("gunicorn", "--workers 2"),
+    ("uvicorn", "--workers 2"),
+    ("python3", "two processes (gunicorn or uvicorn --workers 2)"),
+    ("memcached", "-t 2"),
+    ("redis-server", "a second instance, with the keys divided between them"),
+    ("lighttpd", "server.max-worker = 2"),
+];
+
+fn more_workers(run: &RunDir, answer: &Answer) -> Option<String> {
+    answer.full.as_ref().filter(|full| full.starts_with("one thread of "))?;
+    let name = program(run);
+    let known = WORKERS.iter().find(|(known, _)| name.starts_with(known));
+    known.map(|(name, setting)| format!("another worker of {name} for another CPU: {setting}"))
+}
+
+fn sentence(findings: &Findings, answer: &Answer) -> String {
+    let sure = format!(" Sure: {}.", answer.sure.word());
+    let full = answer.full.as_ref().map_or(String::new(), |full| format!(": {full}"));
+    let Some(open) = &findings.rate else {
+        let closed = findings.connections.as_ref().map_or(String::new(), |closed| closed_sentence(closed, answer));
+        return closed + &sure;
+    };
+    let failure_point = &open.failure_point;
+    let breaks = match (answer.breaks_per_sec, failure_point.place) {
+        (Some(breaks), _) => format!(" It breaks at {}/s{full}.", format_si(breaks.value)),
+        (None, Place::Beyond) => format!(" It held every rate that was offered{full}."),
+        (None, _) => format!(" Where it breaks is not known{full}."),
+    };
+    match answer.plan_per_sec {
+        Some(plan) => {
+            let at_least = if failure_point.place == Place::Beyond && open.yield_point.estimate.is_none() {
+                "at least "
+            } else {
+                ""
+            };
+            format!("Plan for {at_least}{}.{breaks}{sure}", rate_words(&plan))
+        }
+        None => match answer.breaks_per_sec {
+            Some(breaks) => format!(
+                "No rate held: it breaks already at {}/s{full}: {}.{sure}",
+                format_si(breaks.value),
+                first_reason(open, failure_point.failed)
+            ),
+            None => format!("The number to plan with is {}.{sure}", or_not_known(&answer.plan_why)),
+        },
+    }
+}
+
+fn or_not_known(why: &str) -> String {
+    if why.starts_with("not known") { why.into() } else { format!("not known: {why}") }
+}
+
+fn first_reason(sweep: &SweepFindings, load: Option<f64>) -> String {
+    let level = load.and_then(|load| level_at(sweep, load));
+    let crossed = level.and_then(|level| level.crossed.first().cloned());
+    crossed.unwrap_or_else(|| sweep.failure_point.reason.clone())
+}
+
+/// The sentence of a run that offered no rate.
+fn closed_sentence(closed: &SweepFindings, answer: &Answer) -> String {
+    let full = answer.full.as_ref().map_or(String::new(), |full| format!(": {full}"));
+    let limited = closed.yield_point.estimate.is_none() && closed.levels.iter().any(|level| level.client_limited);
+    let most = closed.peak.map_or(String::new(), |peak| {
+        format!("{}/s with {}", format_si(peak.per_sec), load_words(peak.load, Sweep::Connections))
+    });
+    if limited {
+        return format!("The client was the limit, not the server: at least {most}.");
+    }
+    if closed.failure_point.place == Place::Below {
+        return format!("No load held: it {}{full}.", answer.connections);
+    }
+    let grows = match (estimate_words(&closed.yield_point, Sweep::Connections), closed.yield_point.place) {
+        (Some(words), _) => format!("Throughput grows up to about {words}{full}; the most was {most}"),
+        (None, Place::Beyond) => format!("Throughput grows with all connections that were tried; the most was {most}"),
+        (None, _) if most.is_empty() => "No request was answered".into(),
+        (None, _) => format!("The most was {most}{full}"),
+    };
+    let mut connections = answer.connections.clone();
+    if let Some(rest) = connections.strip_prefix("not known") {
+        connections = format!("whether it holds more connections is not known{rest}");
+    }
+    format!("{grows}; {connections}.")
+}

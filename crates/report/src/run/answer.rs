@@ -1,0 +1,199 @@
+//! The first screen of a run of `find`: the answer, what it rests on, what to do, the loads that matter.
+
+use super::zone_word;
+use crate::page::KeyNumber;
+use crate::text::table::Table;
+use crate::text::wrap;
+use analyze::answer::{Answer, interval_words};
+use analyze::verdict::{Cause, Verdict};
+use analyze::zones::{Findings, Level, Spread, SweepFindings, load_words, percent};
+use record::text::plain;
+use record::units::{count, format_nanos, format_si, grouped};
+use record::{Estimate, RunDir, Severity, Sweep};
+
+/// The most lines of the first screen.
+pub const MOST_LINES: usize = 25;
+/// The most loads in its table.
+const MOST_LOADS: usize = 5;
+/// The most lines of a row of the answer, of a cause and of its remedy.
+const LINES_OF_A_ROW: usize = 2;
+const LINES_OF_A_CAUSE: usize = 4;
+const LABEL: usize = 13;
+
+/// The first screen.
+pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer: &Answer) -> String {
+    let mut out = wrap(&verdict.headline, "", "") + "\n" + &rows(answer, findings, LINES_OF_A_ROW);
+    let end = end(run, verdict);
+    let table = loads(findings).map_or(String::new(), |table| format!("\n{}", table.lines()));
+    let room = |out: &str| MOST_LINES.saturating_sub([out, &table, &end].map(|part| part.lines().count()).iter().sum());
+    let todo = todo(verdict, answer);
+    for paragraph in todo.iter().filter(|paragraph| !paragraph.is_empty()) {
+        let gap = if out.ends_with("\n\n") || paragraph.starts_with("  ") { "" } else { "\n" };
+        let lines = paragraph.lines().count() + gap.len();
+        if lines > room(&out) {
+            break;
+        }
+        out.push_str(gap);
+        out.push_str(paragraph);
+    }
+    out + &table + &end
+}
+
+/// The numbers of the answer, a row each; no row has more lines than `most`.
+pub(super) fn rows(answer: &Answer, findings: &Findings, most: usize) -> String {
+    let row = |number: KeyNumber| {
+        let interval = if number.interval.is_empty() { String::new() } else { format!(" ({})", number.interval) };
+        let gap = match number.detail.as_str() {
+            "" => "",
+            detail if detail.starts_with("with ") => " ",
+            _ if number.value.is_empty() => "",
+            _ => ": ",
+        };
+        let words = format!("{}{interval}{gap}{}", number.words(), number.detail);
+        cut(&wrap(&words, &format!("  {:LABEL$}", number.name), &" ".repeat(LABEL + 2)), most)
+    };
+    numbers(answer, findings).into_iter().map(row).collect()
+}
+
+/// The numbers of the answer: what terminal, page and Markdown show at the top.
+pub(crate) fn numbers(answer: &Answer, findings: &Findings) -> Vec<KeyNumber> {
+    let mut rows = Vec::new();
+    let mut row = |name, value: String, unit, interval: String, detail: String| {
+        rows.push(KeyNumber { name, value, unit, interval, detail });
+    };
+    let mut rate = |name, estimate: Option<&Estimate>, why: &str| match estimate {
+        Some(estimate) => row(name, format_si(estimate.value), "/s", interval_words(estimate), why.into()),
+        None => {
+            row(name, "not known".into(), "", String::new(), why.trim_start_matches("not known: ").into());
+        }
+    };
+    if let Some(open) = &findings.rate {
+        rate("plan for", answer.plan_per_sec.as_ref(), &answer.plan_why);
+        rate("breaks at", answer.breaks_per_sec.as_ref(), &answer.breaks_why);
+        if let Some((estimate, found)) = answer.capacity_per_sec.as_ref().zip(open.capacity.as_ref()) {
+            rate("capacity", Some(estimate), &found.reason);
+        }
+    }
+    if !answer.connections.is_empty() {
+        row("connections", String::new(), "", String::new(), answer.connections.clone());
+    }
+    let is_higher = |per_sec: f64| answer.capacity_per_sec.is_none_or(|capacity| per_sec > 1.05 * capacity.value);
+    if let Some(peak) = answer.peak.as_ref().filter(|peak| peak.sweep == Sweep::Connections && is_higher(peak.per_sec))
+    {
+        let detail = format!("with {}, each of which waits for its answers", load_words(peak.load, peak.sweep));
+        row("peak", format_si(peak.per_sec), "/s", String::new(), detail);
+    }
+    if let Some((value, detail)) = findings.sweeps().find_map(cost) {
+        row("a request", value, "us of CPU", String::new(), detail);
+    }
+    row("sure", answer.sure.word().into(), "", String::new(), answer.sure_why.clone());
+    rows
+}
+
+/// The first lines of a paragraph.
+fn cut(paragraph: &str, most: usize) -> String {
+    if paragraph.lines().count() <= most {
+        return paragraph.into();
+    }
+    let lines: Vec<&str> = paragraph.lines().take(most).collect();
+    format!("{} ...\n", lines.join("\n").trim_end_matches(['.', ',', ';', ':']))
+}
+
+/// What a request costs where it costs least, and where most.
+fn cost(sweep: &SweepFindings) -> Option<(String, String)> {
+    let cpu = sweep.cpu.as_ref()?;
+    let at = |load: f64| load_words(load, sweep.sweep);
+    let detail = if cpu.is_growth() {
+        let more = percent(cpu.ratio - 1.0);
+        let highest = if sweep.sweep == Sweep::Rate { at(cpu.highest_load) } else { grouped(cpu.highest_load) };
+        format!("with {}; {more} more with {highest}", at(cpu.lowest_load))
+    } else {
+        format!("with {}; no more at other loads", at(cpu.lowest_load))
+    };
+    Some((format!("{:.1}", cpu.lowest_us), detail))
+}
+
+/// The causes with their remedies, then the settings.
+fn todo(verdict: &Verdict, answer: &Answer) -> Vec<String> {
+    let cause = |cause: &Cause| {
+        let because = cut(&wrap(&cause.because, "why  ", "     "), LINES_OF_A_CAUSE);
+        because + &cut(&wrap(&cause.remedy, "do   ", "     "), LINES_OF_A_CAUSE)
+    };
+    let causes = verdict.causes.iter().map(cause);
+    let settings = answer.settings.iter().enumerate().map(|(at, setting)| {
+        let first = if at == 0 && verdict.causes.is_empty() {
+            "do   "
+        } else if at == 0 {
+            "set  "
+        } else {
+            "     "
+        };
+        wrap(setting, first, "     ")
+    });
+    causes.chain(settings).collect()
+}
+
+/// The loads that matter: the lowest, one half way, that of the plan, the highest that held, the lowest that failed.
+fn loads(findings: &Findings) -> Option<Table> {
+    let sweep = findings.rate.as_ref().or(findings.connections.as_ref())?;
+    let is_rate = sweep.sweep == Sweep::Rate;
+    let found = &sweep.failure_point;
+    let at_most = |load: f64| sweep.levels.iter().rposition(|level| level.load <= load * (1.0 + 1e-9));
+    let turn = sweep.yield_point.estimate.and_then(at_most);
+    let held = found.held.and_then(at_most);
+    let failed = found.failed.and_then(|failed| sweep.levels.iter().position(|level| level.load >= failed));
+    let last = sweep.levels.len().checked_sub(1)?;
+    let half = turn.or(held).map(|at| at / 2);
+    let mut wanted: Vec<usize> = [turn, held, failed, Some(0), Some(last), half].into_iter().flatten().collect();
+    let mut seen = Vec::new();
+    wanted.retain(|at| {
+        !seen.contains(at) && {
+            seen.push(*at);
+            true
+        }
+    });
+    wanted.truncate(MOST_LOADS);
+    wanted.sort_unstable();
+    let mut table = Table::new(
+        &[if is_rate { "offered/s" } else { "connections" }, "answered/s", "p50", "p99", "CPU busy", "zone", ""],
+        0,
+    );
+    for at in wanted {
+        let level = &sweep.levels[at];
+        let mark = match at {
+            at if Some(at) == failed => "breaks",
+            at if Some(at) == turn => "plan",
+            at if Some(at) == held => "held",
+            _ => "",
+        };
+        table.row(row(level, is_rate, mark));
+    }
+    Some(table)
+}
+
+fn row(level: &Level, is_rate: bool, mark: &str) -> Vec<String> {
+    let words = |spread: Option<Spread>, words: &dyn Fn(f64) -> String| {
+        spread.map_or("-".to_string(), |spread| words(spread.median))
+    };
+    vec![
+        if is_rate { format_si(level.load) } else { grouped(level.load) },
+        words(level.throughput_per_sec, &format_si),
+        words(level.response_p50_us, &|us| format_nanos(us * 1e3)),
+        words(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        words(level.cpus_busy_ratio, &percent),
+        zone_word(level),
+        mark.into(),
+    ]
+}
+
+/// Where the rest is, and how to repeat the run.
+fn end(run: &RunDir, verdict: &Verdict) -> String {
+    let graver = verdict.doubts.iter().filter(|doubt| doubt.severity > Severity::Note).count();
+    let doubts = match (verdict.doubts.len(), graver) {
+        (0, _) => String::new(),
+        (all, 0) => format!(", {}", count(all, "note")),
+        (all, graver) => format!(", {} ({})", count(all, "doubt"), count(graver, "warning")),
+    };
+    let path = plain(&run.path.display().to_string(), 200);
+    format!("\nall tables{doubts}: straingauge report {path} --full\npage: {path}/report.html\n")
+}
