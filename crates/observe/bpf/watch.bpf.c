@@ -97,7 +97,7 @@ static __always_inline void first_read(struct request *r, __u64 now_ns, __s64 ac
 static __always_inline void note_unread(struct request *r, __u32 copied, __u32 read) {
     __s32 unread = copied - r->copied - read;
 
-    if (unread > 1)
+    if (r->copied && unread > 1)
         COUNT_BY(UNREAD_BYTES, unread);
     r->copied = copied;
 }
@@ -144,6 +144,10 @@ static __always_inline void add_read(struct sock *sk, struct request *r, __u32 s
     } else if (r->begun_ns) {
         first_read(r, now_ns, other, c);
     }
+    if (!control.counts) {
+        forget(r);
+        return;
+    }
     look(t, bytes, !r->receives);
     begin(r, now_ns, at, bytes);
 }
@@ -157,7 +161,7 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
 
     if (is_new) {
         /* A known connection belongs to this namespace: checking each time would follow three more pointers. */
-        if (!is_ours(sk))
+        if (!control.counts || !is_ours(sk))
             return;
         r = claim((__u64)sk, hash, &slot);
         if (!r)
@@ -166,8 +170,8 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
     if (by_position) {
         __u32 copied = tp->copied_seq;
 
-        /* A connection older than the watch: how much of its first request was read before is unknown. */
-        bytes = is_new ? 1 : copied - r->copied;
+        /* A connection older than the watch, or than its window: how much of its first request was read before is unknown. */
+        bytes = r->copied ? copied - r->copied : 1;
         r->copied = copied;
         if (!bytes)
             return;
@@ -186,7 +190,7 @@ static __always_inline void received_by_mptcp(struct sock *sk, __u32 bytes) {
     __u32 hash = mptcp_hash(sk), slot = 0;
     struct request *r = find((__u64)sk, hash, &slot);
 
-    if (!r && is_ours(sk))
+    if (!r && control.counts && is_ours(sk))
         r = claim((__u64)sk, hash, &slot);
     if (r)
         add_read(sk, r, slot, bytes, written_by_mptcp((__u64)sk), bpf_ktime_get_ns(), sent_by_mptcp((__u64)sk));
@@ -516,7 +520,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
             return 0;
         }
         /* With TCP Fast Open the server may have read before. */
-        if (find((__u64)sk, hash, &slot))
+        if (!control.counts || find((__u64)sk, hash, &slot))
             return 0;
         r = claim((__u64)sk, hash, &slot);
         if (r) {
@@ -645,6 +649,25 @@ static __always_inline void note_unread_of(__u64 sk, struct request *r) {
     unread = copied - before;
     if (before && unread > 1 && __sync_val_compare_and_swap(&r->copied, before, copied) == before)
         COUNT_BY(UNREAD_BYTES, unread);
+}
+
+static long end_one(struct bpf_map *map, const __u32 *slot, struct request *r, void *context) {
+    __u64 at, sent_ns;
+    __u32 unacked;
+
+    if (r->sk && r->bytes_in) {
+        at = written_position_of(r->sk, &sent_ns, &unacked);
+        record_finished_atomically(r, at - r->written, at == r->written ? 0 : sent_ns);
+    }
+    forget(r);
+    return 0;
+}
+
+/* Run by the reader when no read is seen any more: ends the requests that have begun, answered or not. */
+SEC("syscall")
+int end_counting(void *context) {
+    bpf_for_each_map_elem(&requests, end_one, 0, 0);
+    return 0;
 }
 
 static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r, void *context) {

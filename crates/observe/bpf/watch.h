@@ -169,6 +169,8 @@ struct control {
     __u32 gate;          /* requests that begin now are given phases */
     __u32 looks_granted; /* reads that may be examined, since attach; grows */
     __u32 by_thread;     /* phases are summed by thread, too; not in windows of probes, which change what they time */
+    __u32 counts;        /* requests that begin now are counted */
+    __u32 reserved;
 };
 
 /* What a sweep found: requests that are not finished by an event yet. */

@@ -37,7 +37,8 @@ crate::worded! {
         Zero = "zero",
         /// Every request is counted with its bytes and CPU time; no phases.
         Counts = "counts",
-        /// Counts always, phases in windows.
+        /// Every request is counted while that stays within the limit of overhead, else those of windows; phases in
+        /// windows.
         #[default]
         Default = "default",
         /// Phases of every request.

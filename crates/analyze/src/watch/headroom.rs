@@ -27,6 +27,8 @@ const MOST_CLASSES: usize = 64;
 #[derive(Debug, Clone, Default)]
 struct Mark {
     at_ns: u64,
+    /// Time in which requests were counted; absent where it is all.
+    counted_ns: Option<u64>,
     classes: Vec<Sums>,
     server_ns: Option<u64>,
     threads: u64,
@@ -51,6 +53,18 @@ struct Sums {
 
 record::grows!(Sums { requests, cpu_ns, elapsed_ns, timed });
 
+impl Sums {
+    fn scaled(self, times: f64) -> Sums {
+        let scaled = |count: u64| (count as f64 * times).round() as u64;
+        Sums {
+            requests: scaled(self.requests),
+            cpu_ns: (self.cpu_ns as f64 * times) as i64,
+            elapsed_ns: scaled(self.elapsed_ns),
+            timed: scaled(self.timed),
+        }
+    }
+}
+
 impl Mark {
     fn of(reading: &Reading, limits: &LimitTotals) -> Mark {
         let sums = reading.classes.iter().take(MOST_CLASSES).map(|class| Sums {
@@ -64,6 +78,7 @@ impl Mark {
         let connections = &reading.connections;
         Mark {
             at_ns: reading.at_ns,
+            counted_ns: reading.counted_ns.map(|_| reading.counted_time_ns()),
             classes: sums.collect(),
             server_ns: reading.group_ns(),
             threads: reading.cpu.map_or(0, |cpu| cpu.threads),
@@ -103,6 +118,11 @@ impl Estimator {
         let Some(limits) = &reading.limits else { return };
         let last = self.marks.back().map(|mark| mark.at_ns);
         if last.is_some_and(|last| reading.at_ns < last.saturating_add(SHORTEST_NS)) {
+            return;
+        }
+        // Between windows of counting nothing is known of the load.
+        let counted = self.marks.back().and_then(|mark| mark.counted_ns);
+        if reading.counted_ns.is_some() && counted == reading.counted_ns {
             return;
         }
         self.offered += 1;
@@ -210,7 +230,11 @@ impl<'a> Window<'a> {
             let seconds = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
             let none = Sums::default();
             let earlier = before.classes.iter().chain(std::iter::repeat(&none));
-            let classes = after.classes.iter().zip(earlier).map(|(after, before)| after.since(before)).collect();
+            // As many as they would be if all of the time had been counted.
+            let counted = before.counted_ns.zip(after.counted_ns).map(|(before, after)| after.saturating_sub(before));
+            let times = counted.filter(|ns| *ns > 0).map_or(1.0, |ns| seconds * 1e9 / ns as f64);
+            let grown = |(after, before): (&Sums, &Sums)| after.since(before).scaled(times);
+            let classes = after.classes.iter().zip(earlier).map(grown).collect();
             Some(Step { seconds, classes, before, after })
         };
         let steps: Vec<Step<'a>> = marks.iter().zip(marks.iter().skip(1)).filter_map(step).collect();

@@ -253,6 +253,13 @@ impl Profiler {
             },
         };
         profile.doubts = doubts(&profile, &stacks, &self.options.groups);
+        if self.group.size().processes == 0 {
+            let what = "the server ended while it was profiled: the profile is of the time before, and its rates are \
+                        too low";
+            profile
+                .doubts
+                .insert(0, DoubtKind::NotWatched.warning(what, "start it again, and profile it while it lives"));
+        }
         Ok(profile)
     }
 

@@ -53,7 +53,7 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
         timing.push(own.exchanges().map_err(io)? - with);
         away_in_window.push(other.exchanges().map_err(io)? - with_other);
         programs.close_window();
-        programs.detach_receive();
+        programs.pause_receive();
         counting.push(with - without);
         away.push(with_other - without);
         if round % ROUNDS == 0 && rank(counting.clone(), 2) > 0.0 {

@@ -54,6 +54,13 @@ impl DemandTracker {
 /// Checks the law over the time between two readings; `None` where the server did not run.
 pub fn utilisation(earlier: &Reading, now: &Reading) -> Option<UtilisationCheck> {
     let elapsed_ns = now.at_ns.checked_sub(earlier.at_ns).filter(|elapsed| *elapsed > 0)? as f64;
+    let counted_ns = match (earlier.counted_ns, now.counted_ns) {
+        (None, None) => elapsed_ns,
+        _ => now.counted_time_ns().saturating_sub(earlier.counted_time_ns()) as f64,
+    };
+    if counted_ns <= 0.0 {
+        return None;
+    }
     let measured_ns = now.group_ns()?.checked_sub(earlier.group_ns()?).filter(|measured| *measured > 0)? as f64;
     let predicted_ns: f64 = now
         .classes
@@ -61,7 +68,7 @@ pub fn utilisation(earlier: &Reading, now: &Reading) -> Option<UtilisationCheck>
         .zip(&earlier.classes)
         .map(|(later, before)| {
             let requests = later.requests.saturating_sub(before.requests) as f64;
-            let throughput = requests / elapsed_ns;
+            let throughput = requests / counted_ns;
             let demand_ns = if requests > 0.0 { (later.cpu_ns - before.cpu_ns) as f64 / requests } else { 0.0 };
             throughput * demand_ns * elapsed_ns
         })

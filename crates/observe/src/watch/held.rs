@@ -5,7 +5,7 @@ use super::error::WatchError;
 use super::states::ByState;
 use super::tracer::Tracer;
 use super::watcher::Watcher;
-use record::watch::{ClassTotals, PhaseTotals};
+use record::watch::{ClassTotals, Mode, PhaseTotals};
 
 /// What can be read at a moment without listing the server's processes and without a scan.
 #[derive(Debug, Clone, Copy, Default)]
@@ -31,6 +31,14 @@ pub struct EventPrices {
     pub sends_per_receive: Option<f64>,
     /// What the probes of a pack add to a request; `None` without one.
     pub pack_request_ns: Option<f64>,
+}
+
+impl EventPrices {
+    /// What a request of one read costs.
+    pub fn request_ns(&self, mode: Mode) -> f64 {
+        let phases = self.window_receive_ns + self.sends_per_receive.unwrap_or(1.0) * self.send_ns;
+        self.receive_ns + if mode == Mode::Exact { phases } else { 0.0 }
+    }
 }
 
 impl Watcher {

@@ -18,6 +18,7 @@ pub mod by_process;
 mod calibration;
 pub mod classes;
 pub mod demand;
+mod duty;
 mod error;
 pub mod estimate;
 pub mod group_io;

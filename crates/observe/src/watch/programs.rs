@@ -109,7 +109,7 @@ impl Programs {
         used.extend(hooks.window_programs());
         if !options.events_alone {
             used.extend(hooks.always());
-            used.extend(["on_syscall", "sweep", "forget_waiting", "moment"]);
+            used.extend(["on_syscall", "sweep", "end_counting", "forget_waiting", "moment"]);
         }
         if options.has_boundaries {
             used.push("on_boundary");
@@ -168,14 +168,25 @@ impl Programs {
         Ok(())
     }
 
-    /// Attaches the programs that count requests.
+    /// Counts the requests that begin from now on. Work that threads did while nothing was counted belongs to none.
     pub fn attach_receive(&mut self) -> Result<(), WatchError> {
+        self.forget_threads();
+        self.set_counts(true);
         self.receive = Some(self.attach(self.hooks.receive_program())?);
         Ok(())
     }
 
+    /// Counts no further request; those that have begun are still followed.
+    pub fn shut_receive(&mut self) {
+        self.set_counts(false);
+    }
+
+    fn set_counts(&self, counts: bool) {
+        self.control.set(0, Control { counts: u32::from(counts), ..self.control.get(0) });
+    }
+
     /// Clears what threads did last. Only while nothing counts requests.
-    pub fn forget_threads(&self) {
+    fn forget_threads(&self) {
         for index in 0..self.threads.len() {
             let thread = self.threads.get(index);
             if thread.pid != 0 {
@@ -184,9 +195,17 @@ impl Programs {
         }
     }
 
-    /// Detaches the programs that count requests; connections are still seen.
-    pub fn detach_receive(&mut self) {
+    /// Detaches the program that sees reads and leaves everything as it is.
+    pub fn pause_receive(&mut self) {
         self.receive = None;
+    }
+
+    /// Detaches the programs that count requests; connections are still seen. Each request that has begun counts,
+    /// whether it is answered or not.
+    pub fn detach_receive(&mut self) -> Result<(), WatchError> {
+        self.set_counts(false);
+        self.receive = None;
+        self.run("end_counting")
     }
 
     /// Opens window `number` (not 0): attaches the hooks on sends and on switches, `with_syscalls` on system calls too,
@@ -466,7 +485,7 @@ mod tests {
         exchange(&others, 1000);
         // Detached first, so that both counts stand still.
         programs.close_window();
-        programs.detach_receive();
+        programs.pause_receive();
         programs.always.clear();
         let runs = programs.runs();
         let of_kernel = |names: &[&str]| names.iter().map(|name| run_count(&programs, name)).sum::<u64>();

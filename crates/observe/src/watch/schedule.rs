@@ -10,6 +10,8 @@ pub const WINDOW: Duration = Duration::from_secs(1);
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(5);
 /// With longer periods a window says nothing about the present.
 pub const LONGEST_PERIOD: Duration = Duration::from_secs(120);
+/// The first window waits until it is known what counting costs.
+const FIRST: Duration = Duration::from_millis(400);
 /// After the gate is shut, requests that began in the window are timed for this long.
 pub const DRAIN: Duration = Duration::from_millis(50);
 
@@ -33,7 +35,7 @@ impl Schedule {
             random: ChaCha8Rng::seed_from_u64(seed),
             is_suspended: false,
         };
-        schedule.next_ns = now_ns + 200_000_000;
+        schedule.next_ns = now_ns + FIRST.as_nanos() as u64;
         schedule.period_ends_ns = now_ns + schedule.period.as_nanos() as u64;
         schedule
     }

@@ -58,6 +58,8 @@ pub struct ServerReading {
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners since then.
     pub listen_drops: Option<u64>,
+    /// Connections since the watch began that found no place in TIME_WAIT (tcp_max_tw_buckets), in the namespace.
+    pub time_wait_overflows: Option<u64>,
     /// SYNs dropped at this port's listeners alone, overflows included; `None` before they could be read.
     pub port_drops: Option<u64>,
 }
@@ -177,6 +179,7 @@ impl ServerSide {
         let mut reading = ServerReading {
             listen_overflows: since(network.listen_overflows, before.listen_overflows),
             listen_drops: since(network.listen_drops, before.listen_drops),
+            time_wait_overflows: since(network.time_wait_overflows, before.time_wait_overflows),
             ..ServerReading::default()
         };
         reading.port_drops = self.drops.is_begun.then_some(self.drops.sum);

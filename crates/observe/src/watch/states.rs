@@ -82,6 +82,8 @@ pub struct StateModel {
     remnants: u64,
     /// Sockets in TIME_WAIT that the programs' counts lack or have too many, by the time at which they leave.
     corrections: BTreeMap<u64, i64>,
+    /// Sockets since the last scan that found no place in TIME_WAIT: they are gone, and their transitions do not tell.
+    without_place: u64,
     /// Transitions counted at the last scan during which nothing moved.
     still_at: Option<u64>,
     reconciliation: Reconciliation,
@@ -107,6 +109,7 @@ impl StateModel {
             half_open: 0,
             remnants: 0,
             corrections: BTreeMap::new(),
+            without_place: 0,
             still_at: None,
             reconciliation: Reconciliation::default(),
         }
@@ -115,6 +118,11 @@ impl StateModel {
     /// Adds a known moment of the timer wheel's clock.
     pub fn set_wheel(&mut self, wheel: TimerWheel) {
         self.wheel = wheel;
+    }
+
+    /// Sockets of the namespace since the last scan for which TIME_WAIT was full (net.ipv4.tcp_max_tw_buckets).
+    pub fn set_without_place(&mut self, sockets: u64) {
+        self.without_place = sockets;
     }
 
     /// Takes in a scan. Returns the clients whose sockets in TIME_WAIT the programs do not know, with the step at which
@@ -133,6 +141,7 @@ impl StateModel {
         }
         self.half_open = seen.by_state[SYN_RECV];
         let (off, clients) = self.correct_time_wait(scan, is_still);
+        self.without_place = 0;
         difference += off;
         if is_still {
             self.still_at = Some(moves(after));
@@ -174,10 +183,10 @@ impl StateModel {
         let reused = scan.after.time_wait_reused.wrapping_sub(scan.before.time_wait_reused) as i64;
         let expected = self.in_time_wait(scan.began_ns, scan.before);
         let expired = expected - self.in_time_wait(scan.ended_ns, scan.before);
-        let (least, most) = (expected - reused - expired, expected + came);
+        let (least, most) = (expected - reused - expired - self.without_place as i64, expected + came);
         let off = (least - scanned).max(scanned - most).max(0) as u64;
         self.remnants = if is_still { seen.remnants_in_fin_wait_2 } else { 0 };
-        if off == 0 && !is_still {
+        if off == 0 && !is_still && self.without_place == 0 {
             return (0, Vec::new());
         }
         // Sockets in FIN_WAIT_2 that are timers get a new minute when their client closes, without an event, usually
@@ -216,7 +225,8 @@ impl StateModel {
             *count = (counted + self.older[state].map_or(0, |older| older.value)).max(0) as u64;
         }
         states[SYN_RECV] += self.half_open;
-        states[TIME_WAIT] = (self.in_time_wait(now_ns, counts) - self.remnants as i64).max(0) as u64;
+        let without = (self.remnants + self.without_place) as i64;
+        states[TIME_WAIT] = (self.in_time_wait(now_ns, counts) - without).max(0) as u64;
         states[FIN_WAIT_2] += self.remnants;
         states
     }

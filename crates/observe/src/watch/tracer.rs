@@ -4,6 +4,7 @@ use super::active_pack::{ActivePack, PACK_SHARE, PACK_WINDOW};
 use super::by_process;
 use super::calibration::{self, EventCosts};
 use super::classes::SizeClasses;
+use super::duty::{Account, Act, Duty};
 use super::error::WatchError;
 use super::held::EventPrices;
 use super::kernel::{KernelHooks, ReceiveHook};
@@ -74,6 +75,13 @@ pub struct Tracer {
     pack_trouble: Option<String>,
     /// Why no windows are held, where one failed.
     trouble: Option<String>,
+    /// Time in which requests were counted, up to the end of the last such time; and since when they are counted.
+    counted_ns: u64,
+    counting_since_ns: Option<u64>,
+    /// There was time in which they were not.
+    has_gaps: bool,
+    /// When they are counted, in mode default.
+    duty: Option<Duty>,
 }
 
 /// Slots of the table: four for each expected connection, so that few sets of [`WAYS`] are full.
@@ -112,9 +120,6 @@ impl Tracer {
             programs.wheel()?;
             std::thread::sleep(WHEEL_REST);
         }
-        if options.mode.counts_requests() {
-            programs.attach_receive()?;
-        }
         let now_ns = monotonic_ns();
         let mut tracer = Tracer {
             programs,
@@ -134,7 +139,15 @@ impl Tracer {
             pack: None,
             pack_trouble: None,
             trouble: None,
+            counted_ns: 0,
+            counting_since_ns: None,
+            has_gaps: !options.mode.counts_requests(),
+            duty: None,
         };
+        if tracer.mode.counts_requests() {
+            tracer.begin_counting()?;
+            tracer.has_gaps = false;
+        }
         if tracer.mode == Mode::Exact {
             tracer.open(false, tracer.splits)?;
         }
@@ -145,19 +158,74 @@ impl Tracer {
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
         self.end(monotonic_ns());
         match (self.mode.counts_requests(), mode.counts_requests()) {
-            (false, true) => {
-                // Work that threads did while nothing was counted belongs to no request.
-                self.programs.forget_threads();
-                self.programs.attach_receive()?;
-            }
-            (true, false) => self.programs.detach_receive(),
+            (false, true) => self.begin_counting()?,
+            (true, false) => self.end_counting()?,
+            // Perhaps between two windows.
+            (true, true) if self.counting_since_ns.is_none() => self.begin_counting()?,
             _ => {}
         }
         self.mode = mode;
+        self.duty = None;
         if mode == Mode::Exact {
             self.open(false, self.splits)?;
         }
         Ok(())
+    }
+
+    fn begin_counting(&mut self) -> Result<(), WatchError> {
+        self.programs.attach_receive()?;
+        self.counting_since_ns = Some(monotonic_ns());
+        self.has_gaps = true;
+        Ok(())
+    }
+
+    /// No further request is counted.
+    fn shut_counting(&mut self) {
+        self.programs.shut_receive();
+        self.has_gaps = true;
+        if let Some(since_ns) = self.counting_since_ns.take() {
+            self.counted_ns += monotonic_ns().saturating_sub(since_ns);
+        }
+    }
+
+    fn end_counting(&mut self) -> Result<(), WatchError> {
+        self.shut_counting();
+        self.programs.detach_receive()
+    }
+
+    /// Time in which requests were counted; `None` = all the time.
+    pub fn counted_time(&self, now_ns: u64) -> Option<u64> {
+        self.has_gaps.then(|| self.counted_ns_at(now_ns))
+    }
+
+    fn counted_ns_at(&self, now_ns: u64) -> u64 {
+        self.counted_ns + self.counting_since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+    }
+
+    fn act(&mut self, act: Act) -> Result<(), WatchError> {
+        match act {
+            Act::Begin => self.begin_counting(),
+            Act::Shut => {
+                self.shut_counting();
+                Ok(())
+            }
+            Act::End => {
+                self.end(monotonic_ns());
+                self.end_counting()
+            }
+        }
+    }
+
+    /// Why some requests are not counted.
+    pub fn counting_note(&self) -> Option<String> {
+        let duty = self.duty.as_ref().filter(|duty| duty.is_in_windows())?;
+        let now_ns = monotonic_ns();
+        let share = self.counted_ns_at(now_ns) as f64 / now_ns.saturating_sub(self.started_ns).max(1) as f64;
+        let _ = duty;
+        Some(format!(
+            "requests are counted {:.1} % of the time so far: counting all of them would exceed the limit of overhead",
+            share * 100.0
+        ))
     }
 
     /// Prepares a pack for these processes. Missing functions become a doubt.
@@ -244,6 +312,18 @@ impl Tracer {
 
     /// Opens or closes a window if it is due; returns when to call again.
     pub fn step(&mut self, now_ns: u64) -> Option<u64> {
+        if let Some(duty) = self.duty.as_mut().filter(|duty| duty.is_in_windows()) {
+            return match duty.step(now_ns) {
+                Err(next_ns) => next_ns,
+                Ok(act) => {
+                    if let Err(error) = self.act(act) {
+                        self.trouble = Some(error.to_string());
+                        return None;
+                    }
+                    Some(now_ns)
+                }
+            };
+        }
         if self.mode != Mode::Default && (self.mode != Mode::Counts || self.pack.is_none()) {
             return None;
         }
@@ -357,6 +437,9 @@ impl Tracer {
 
     /// Adapts the windows to the budget: they become rarer, then stop. Counting continues.
     pub fn keep_budget(&mut self, server_cpu_ns: u64, receives: u64, budget: f64) {
+        if self.mode == Mode::Default {
+            self.keep_duty(server_cpu_ns, receives, budget);
+        }
         // Shares of a nearly idle server mean nothing.
         if server_cpu_ns < 100_000_000 || receives == 0 {
             return;
@@ -387,6 +470,25 @@ impl Tracer {
         self.programs.follow(processes)
     }
 
+    /// Counts everything, or in windows where that would exceed the budget.
+    fn keep_duty(&mut self, server_ns: u64, receives: u64, budget: f64) {
+        let at_ns = monotonic_ns();
+        let runs = self.programs.runs();
+        let counting_ns = receives as f64 * self.costs.receive_ns
+            + runs.receives.saturating_sub(receives) as f64 * self.costs.away_ns;
+        let counted_ns = self.counted_ns_at(at_ns);
+        let added_ns = self.cost(receives, None).added_ns;
+        let account = Account { at_ns, server_ns, counted_ns, counting_ns, added_ns };
+        match &mut self.duty {
+            None => self.duty = Some(Duty::new(account)),
+            Some(duty) => {
+                if let Some(Err(error)) = duty.account(account, budget).map(|act| self.act(act)) {
+                    self.trouble = Some(error.to_string());
+                }
+            }
+        }
+    }
+
     /// Connections and losses. Only reads memory.
     pub fn counted(&self) -> Counted {
         totals::counted(&self.programs.counts.get(0), self.programs.hooks())
@@ -409,7 +511,8 @@ impl Tracer {
             let swept = self.programs.sweep().unwrap_or_default();
             reading.classes = totals::classes(self.programs.classes.iter(), &swept, self.sizes.count());
             reading.phases = self.phases(reading.at_ns, &reading.classes);
-            reading.open = Some(totals::open(&swept));
+            reading.open = self.counting_since_ns.map(|_| totals::open(&swept));
+            reading.counted_ns = self.counted_time(reading.at_ns);
             reading.traffic = self.traffic();
             reading.pack = self.pack();
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;

@@ -115,6 +115,9 @@ pub struct Watcher {
     scan_credit_at_ns: u64,
     last_scan_ns: u64,
     scan_error: Option<String>,
+    /// Connections of the namespace that found no place in TIME_WAIT, and how many there were at the last scan.
+    overflows: u64,
+    overflows_at_scan: u64,
     last: Reading,
     slow: Slow,
 }
@@ -216,6 +219,8 @@ impl Watcher {
             scan_credit_at_ns: started_ns,
             last_scan_ns: 0,
             scan_error: None,
+            overflows: 0,
+            overflows_at_scan: 0,
             last: Reading::default(),
             slow: Slow::new(),
         };
@@ -312,6 +317,7 @@ impl Watcher {
             Err(error) => self.scan_error = Some(error.to_string()),
         }
         self.last_scan_ns = began_ns;
+        self.overflows_at_scan = self.overflows;
     }
 
     /// Whether a scan is worth its cost: while connections rest and it would improve the model; and at the interval.
@@ -323,6 +329,17 @@ impl Watcher {
         let is_still = self.stillness.look(now_ns, &moved) >= STILL_NS;
         let is_late = now_ns.saturating_sub(self.last_scan_ns) >= RECONCILE.as_nanos() as u64;
         self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&moved)))
+    }
+
+    /// With TIME_WAIT full, sockets are gone at once, which only a scan shows for this port.
+    fn note_full_time_wait(&mut self, overflows: u64) {
+        self.overflows = overflows;
+        self.states.set_without_place(overflows.saturating_sub(self.overflows_at_scan));
+        if overflows > self.overflows_at_scan && self.scan_credit_ns > 0 {
+            let cpu_before_ns = cpu_clock::of_this_thread();
+            self.reconcile();
+            self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
+        }
     }
 
     /// Reads everything.
@@ -345,6 +362,7 @@ impl Watcher {
             self.server.adopt(*process, work.charged_ns.max(0) as u64);
         }
         let server = self.read_server();
+        self.note_full_time_wait(server.time_wait_overflows.unwrap_or(0));
         reading.connections = self.connections(now_ns, counted, &server);
         reading.cpu = cpu(&server);
         self.read_cost(&mut reading, &charged);
@@ -385,7 +403,9 @@ impl Watcher {
         let group_ns = reading.group_ns().unwrap_or(0);
         reading.cost.added = Some(tracer.cost(receives, (group_ns > 0).then_some(group_ns)));
         tracer.keep_budget(group_ns, receives, self.options.overhead_ratio);
-        if let (Some(cpu), Some(connects)) = (&mut reading.cpu, &reading.connections.connects) {
+        // With gaps, what was charged is that of the time in which requests were counted.
+        if let (Some(cpu), Some(connects), None) = (&mut reading.cpu, &reading.connections.connects, reading.counted_ns)
+        {
             let (Charged { requests_ns, between_ns, .. }, connect_ns) = (charged, connects.connect_cpu_ns);
             let elsewhere_ns = cpu.group_ns as i64 - requests_ns - connect_ns - between_ns;
             cpu.charged =
@@ -445,6 +465,11 @@ impl Watcher {
         if let Some(tracer) = &self.tracer {
             not_watched(
                 Severity::Note,
+                tracer.counting_note(),
+                "--detail counts counts every request, at its price; or raise --overhead",
+            );
+            not_watched(
+                Severity::Note,
                 tracer.windows_note(),
                 "raise --overhead, or use --detail counts if phases do not matter",
             );
@@ -470,6 +495,15 @@ impl Watcher {
                     "{displaced} times a thread's place was taken by another: more CPU time than charged is of requests"
                 ),
                 "take the CPU time of the whole server, or watch a server with fewer threads",
+            ));
+        }
+        if self.overflows > 0 {
+            doubts.push(DoubtKind::SourcesDisagree.note(
+                format!(
+                    "{} connections of the namespace found no place in TIME_WAIT: its number is that of scans",
+                    self.overflows
+                ),
+                "raise net.ipv4.tcp_max_tw_buckets",
             ));
         }
         let unread = self.last.count(Counter::UnreadBytes).unwrap_or(0);

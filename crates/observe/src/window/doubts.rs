@@ -73,10 +73,21 @@ fn neighbours(window: &Window) -> Option<Doubt> {
         return None;
     }
     let most = match &others.largest {
+        // A tenth of it explains nothing.
+        Some((.., cpus)) if *cpus < 0.1 * others.cpus => String::new(),
         Some((pid, command, cpus)) => format!("; most of it by {} (process {pid}, {cpus:.2} CPUs)", printable(command)),
         None => String::new(),
     };
     let severity = if others.cpus > OTHERS_SERIOUS_CPUS { Severity::Warning } else { Severity::Note };
+    if window.has_group && window.why_no_group().is_some() {
+        let cpus = others.cpus;
+        return Some(Doubt::new(
+            DoubtKind::NoisyNeighbour,
+            severity,
+            format!("the server, whose processes cannot be seen, and other work used {cpus:.2} CPUs during the window"),
+            "run straingauge as root to tell them apart",
+        ));
+    }
     Some(Doubt::new(
         DoubtKind::NoisyNeighbour,
         severity,
@@ -276,6 +287,28 @@ mod tests {
         let doubts = of(&window(5 * SECOND_NS, busy));
         assert_eq!(doubts[0].kind, DoubtKind::NoisyNeighbour);
         assert!(doubts[0].what.contains("0.30 CPUs"), "{:?}", doubts[0]);
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_seen_is_not_called_other_work() {
+        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
+        let mut window = window(0, busy);
+        window.members.clear();
+        let what = |window: &Window| of(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour);
+        let doubt = what(&window).unwrap();
+        assert!(doubt.what.starts_with("the server, whose processes cannot be seen"), "{doubt:?}");
+        assert!(!doubt.remedy.contains("stop"), "{doubt:?}");
+    }
+
+    #[test]
+    fn a_process_that_did_next_to_nothing_is_not_named() {
+        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
+        let mut window = window(5 * SECOND_NS, busy);
+        for (used_ns, is_named) in [(SECOND_NS / 100, false), (2 * SECOND_NS, true)] {
+            window.end.clocks.insert(Process { pid: 7, start_ticks: 1 }, used_ns);
+            let doubt = neighbours(&window).unwrap();
+            assert_eq!(doubt.what.contains("most of it by"), is_named, "{doubt:?}");
+        }
     }
 
     #[test]

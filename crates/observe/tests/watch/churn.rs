@@ -116,3 +116,33 @@ fn a_client_that_comes_back_from_its_port_leaves_time_wait() {
     assert_eq!(scanned(server.port).get("time-wait"), Some(&5));
     assert_eq!(connections.reconciliation.unwrap().largest_difference, 0, "known without a scan: {connections:?}");
 }
+
+#[test]
+fn connections_that_find_no_place_in_time_wait_are_not_counted_there() {
+    use std::io::Read;
+    let test = "connections_that_find_no_place_in_time_wait_are_not_counted_there";
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED {test}: only root may make network namespaces");
+    }
+    crate::ways::enter_new_namespace();
+    std::fs::write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "20").expect("a setting of the namespace");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its number");
+    let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(address.port()) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    for _ in 0..3 {
+        for _ in 0..50 {
+            let mut client = std::net::TcpStream::connect(address).expect("it accepts");
+            drop(listener.accept().expect("a connection"));
+            assert_eq!(client.read(&mut [0]).expect("the end"), 0);
+        }
+        watcher.wait_until(monotonic_ns() + 50_000_000, &AtomicBool::new(false));
+        let in_time_wait = shown(&mut watcher).get("time-wait").copied();
+        assert_eq!(in_time_wait, scanned(address.port()).get("time-wait").copied());
+    }
+    assert!(
+        watcher.doubts().iter().any(|doubt| doubt.what.contains("no place in TIME_WAIT")),
+        "{:?}",
+        watcher.doubts()
+    );
+}

@@ -106,3 +106,54 @@ fn cpu_time_from_before_the_watch_is_nobodys() {
         reading.cpu.unwrap().group_ns
     );
 }
+
+#[test]
+fn beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole() {
+    let test = "beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let options =
+        observe::watch::WatchOptions { overhead_ratio: 0.004, ..observe::watch::WatchOptions::of_port(server.port) };
+    let Some(mut watcher) = watch(test, options) else { return };
+    let (stop, port) = (std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false)), server.port);
+    let clients: Vec<_> = (0..2)
+        .map(|_| {
+            let stop = std::sync::Arc::clone(&stop);
+            std::thread::spawn(move || {
+                let mut connection = crate::client::Connection::open(port);
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    connection.get("/1k.bin", false);
+                }
+                connection.count
+            })
+        })
+        .collect();
+    // Until a window was counted after the time in which everything was.
+    let mut windows = 0;
+    let mut before = watcher.read();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    while windows < 2 && std::time::Instant::now() < deadline {
+        settle(&mut watcher);
+        let now = watcher.read();
+        windows += usize::from(now.counted_ns > before.counted_ns && now.counted_ns.is_some());
+        before = now;
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut count = crate::client::Count::default();
+    clients.into_iter().for_each(|client| count.add(client.join().expect("the client lives")));
+    settle(&mut watcher);
+    let (reading, doubts) = (watcher.read(), watcher.doubts());
+    let seen = counted(&reading);
+    println!(
+        "{test}: {seen:?} of {count:?}, {:?} of {} ns, {:?} {:?}",
+        reading.counted_ns, reading.elapsed_ns, reading.cost, reading.cpu
+    );
+    assert!(reading.counted_ns.is_some_and(|counted_ns| counted_ns < reading.elapsed_ns), "{:?}", reading.cost);
+    assert!(seen.requests > 0 && seen.requests < count.requests, "{seen:?} of {count:?}");
+    assert_eq!(seen.bytes_sent, seen.requests * (count.bytes_sent / count.requests), "whole requests");
+    let answer = count.bytes_received / count.requests;
+    // Perhaps some were not answered in the time that is given them.
+    assert!(seen.bytes_received.is_multiple_of(answer) && seen.bytes_received <= seen.requests * answer, "{seen:?}");
+    assert!(reading.charged().is_none(), "the whole server's CPU time is of more time");
+    assert_eq!(reading.count(Counter::UnreadBytes), Some(0));
+    assert!(doubts.iter().any(|doubt| doubt.what.contains("requests are counted")), "{doubts:?}");
+}

@@ -187,7 +187,7 @@ fn case(family: &str, read: &str, write: &str, close: &str, hand: &str, defer: b
 }
 
 /// This thread's network namespace becomes a new one, in which its children are, too.
-fn enter_new_namespace() {
+pub fn enter_new_namespace() {
     // SAFETY: only this thread's network namespace changes.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.expect("root may");
     run("ip link set lo up mtu 1500");

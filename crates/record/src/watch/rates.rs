@@ -30,7 +30,7 @@ pub struct ClassRates {
 pub struct Rates {
     /// Length in nanoseconds.
     pub duration_ns: u64,
-    /// All requests; absent where requests are not counted.
+    /// All requests, in the time in which they were counted; absent where there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<ClassRates>,
     /// By class.
@@ -58,6 +58,12 @@ impl Rates {
     /// The rates from `earlier` to `now`.
     pub fn between(earlier: &Reading, now: &Reading) -> Self {
         let duration_ns = now.at_ns.saturating_sub(earlier.at_ns);
+        // Older recordings do not say how long the watch had run.
+        let counted_ns = match (earlier.counted_ns, now.counted_ns) {
+            (None, None) => duration_ns,
+            _ => now.counted_time_ns().saturating_sub(earlier.counted_time_ns()),
+        };
+        let is_counted = !now.classes.is_empty() && (counted_ns > 0 || duration_ns == 0);
         let per_sec = |now: u64, earlier: u64| ratio(now.saturating_sub(earlier) as f64 * 1e9, duration_ns as f64);
         let cpus = |now: i64, earlier: i64| ratio((now - earlier).max(0) as f64, duration_ns as f64);
         let rate = |counter| Some(per_sec(now.count(counter)?, earlier.count(counter)?));
@@ -65,8 +71,12 @@ impl Rates {
         let charged = earlier.charged().zip(now.charged());
         Rates {
             duration_ns,
-            all: (!now.classes.is_empty()).then(|| class(&now.all().since(&earlier.all()), duration_ns)),
-            classes: now.classes_since(earlier).iter().map(|gained| class(gained, duration_ns)).collect(),
+            all: is_counted.then(|| class(&now.all().since(&earlier.all()), counted_ns)),
+            classes: if is_counted {
+                now.classes_since(earlier).iter().map(|gained| class(gained, counted_ns)).collect()
+            } else {
+                Vec::new()
+            },
             accepted_per_sec: rate(Counter::Accepted),
             closed_per_sec: rate(Counter::Closed),
             server_cpus: server.map(|(before, after)| cpus(after.group_ns as i64, before.group_ns as i64)),
@@ -130,6 +140,25 @@ mod tests {
         assert_eq!(rate(cpu(second, Some(second * 8 / 10), 70)), None, "threads came and went between the readings");
         assert_eq!(rate(cpu(second / 20, Some(0), 7)), Some(140.0), "too little CPU time to tell");
         assert_eq!(rate(cpu(second, None, 70)), Some(70.0), "an older recording does not say");
+    }
+
+    #[test]
+    fn rates_of_requests_are_those_of_the_time_in_which_they_were_counted() {
+        let second = 1_000_000_000;
+        let at = |seconds: u64, counted_ns, requests| Reading {
+            at_ns: (5 + seconds) * second,
+            elapsed_ns: seconds * second,
+            counted_ns,
+            classes: vec![ClassTotals { requests, ..ClassTotals::default() }],
+            ..Reading::default()
+        };
+        let rate = |earlier: &Reading, now: &Reading| Rates::between(earlier, now).all.map(|all| all.requests_per_sec);
+        let (all, some, none) =
+            (at(1, None, 100), at(5, Some(second + second / 4), 125), at(9, Some(second + second / 4), 125));
+        assert_eq!(rate(&at(0, None, 0), &all), Some(100.0));
+        assert_eq!(rate(&all, &some), Some(100.0), "of four seconds a quarter of one");
+        assert_eq!(rate(&some, &none), None, "nothing was counted");
+        assert_eq!(rate(&at(0, None, 0), &none), Some(100.0));
     }
 
     #[test]

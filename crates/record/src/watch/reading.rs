@@ -338,6 +338,10 @@ pub struct Reading {
     pub unix_ms: u64,
     /// Since the watch began.
     pub elapsed_ns: u64,
+    /// The part of that time in which requests were counted; absent where it is all of it. `classes`, `processes`,
+    /// `losses` and times to the first read are of this part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_ns: Option<u64>,
     /// Requests by size class; empty when requests are not counted.
     pub classes: Vec<ClassTotals>,
     /// Phases by size class; empty when none are timed.
@@ -372,6 +376,13 @@ pub struct Reading {
     /// What bounds the server; absent where that is not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitTotals>,
+}
+
+impl Reading {
+    /// Time in which requests were counted since the watch began, nanoseconds.
+    pub fn counted_time_ns(&self) -> u64 {
+        self.counted_ns.unwrap_or(self.elapsed_ns)
+    }
 }
 
 /// A mean per request with the half-width of its 95 % interval.

@@ -3,6 +3,7 @@
 use super::Screen;
 use crate::metrics::{Buckets, Family, Metrics, Value};
 use record::Doubt;
+use record::watch::counters::Source;
 use record::watch::{Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
 /// The distribution of times that the programs counted. Below a microsecond and above half a minute no separate bucket
@@ -52,8 +53,11 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     let by_class = |family: Family, number: fn(&record::watch::ClassTotals) -> f64| {
         classes().fold(family, |family, (class, totals)| family.with(&[("class", class)], number(totals)))
     };
+    // A counter that lacks requests has another name, and the time that it is of beside it: a rate is never wrong.
+    let is_whole = reading.counted_ns.is_none();
+    let named = |name: &str| counted_name(name, reading);
     let mut durations = Family::histogram(
-        "http.server.request.duration",
+        if is_whole { "http.server.request.duration" } else { "straingauge.request.duration_counted" },
         "s",
         "First read to the departure of the response's last segment.",
     );
@@ -62,20 +66,30 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     }
     metrics.add(durations);
     metrics.add(by_class(
-        Family::counter("straingauge.requests", "{request}", "Requests answered, by size class of the response."),
+        Family::counter(
+            &named("straingauge.requests"),
+            "{request}",
+            "Requests answered, by size class of the response.",
+        ),
         |class| class.requests as f64,
     ));
     metrics.add(by_class(
-        Family::counter("straingauge.request_bytes", "By", "Bytes of request read by the server."),
+        Family::counter(&named("straingauge.request_bytes"), "By", "Bytes of request read by the server."),
         |class| class.bytes_in as f64,
     ));
     metrics.add(by_class(
-        Family::counter("straingauge.response_bytes", "By", "Bytes of response written by the server."),
+        Family::counter(&named("straingauge.response_bytes"), "By", "Bytes of response written by the server."),
         |class| class.bytes_out as f64,
     ));
-    metrics.add(by_class(Family::counter("straingauge.request_cpu", "s", "CPU time charged to requests."), |class| {
-        class.cpu_ns as f64 / 1e9
-    }));
+    metrics.add(by_class(
+        Family::counter(&named("straingauge.request_cpu"), "s", "CPU time charged to requests."),
+        |class| class.cpu_ns as f64 / 1e9,
+    ));
+    if !reading.classes.is_empty() {
+        let help = "Time in which requests were counted: divide what is named counted by it.";
+        let counted = Family::counter("straingauge.counted", "s", help);
+        metrics.add(counted.with(&[], reading.counted_time_ns() as f64 / 1e9));
+    }
     if let Some(open) = &reading.open {
         let help = "Requests in progress: read and not answered (waiting), or not acknowledged in full (sending).";
         let active = Family::up_down("http.server.active_requests", "{request}", help);
@@ -100,6 +114,15 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     metrics.add(phases);
 }
 
+/// The name of a counter of requests.
+fn counted_name(name: &str, reading: &Reading) -> String {
+    match (reading.counted_ns, name.strip_suffix("_bytes")) {
+        (None, _) => name.into(),
+        (Some(_), Some(what)) => format!("{what}_counted_bytes"),
+        (Some(_), None) => format!("{name}_counted"),
+    }
+}
+
 fn of_connections(metrics: &mut Metrics, reading: &Reading) {
     let connections = &reading.connections;
     let states = Family::up_down("straingauge.connections", "{connection}", "Sockets of the port by TCP state.");
@@ -115,6 +138,7 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
         let declaration = counter.declaration();
         let unit = if declaration.metric.ends_with("_bytes") { "By" } else { "1" };
         let name = format!("straingauge.{}", declaration.metric);
+        let name = if declaration.source == Source::Requests { counted_name(&name, reading) } else { name };
         one(Family::counter(&name, unit, declaration.help), reading.count(counter));
     }
     let waiting = "Connections waiting to be accepted, at the listener whose queue is the fullest.";

@@ -6,7 +6,7 @@ use crate::text::estimate;
 use crate::text::table::Table;
 use crate::text::wrap;
 use record::text::plain;
-use record::units::{count, format_bytes, format_nanos, format_si};
+use record::units::{count, format_bytes, format_nanos, format_si, percent};
 use record::watch::counters::Row;
 use record::watch::{ConnectionTotals, Counter, CpuTotals, Mean, Mode, PhaseTotals, Reading};
 use std::fmt::Write;
@@ -101,11 +101,11 @@ fn head(out: &mut String, frame: &Screen<'_>) {
     };
     let added = match cost.added_ratio {
         Some(ratio) => {
-            format!(
-                "{:.2} % of the server's CPU time (limit {:.3} %)",
-                ratio * 100.0,
-                watch.overhead_limit_ratio * 100.0
-            )
+            let limit = match watch.mode {
+                Mode::Default => format!("limit {:.3} %", watch.overhead_limit_ratio * 100.0),
+                mode => format!("--detail {} has no limit", mode.word()),
+            };
+            format!("{:.2} % of the server's CPU time ({limit})", ratio * 100.0)
         }
         None => format!("{NOT_MEASURED}: the server's CPU time is not seen"),
     };
@@ -122,14 +122,19 @@ fn head(out: &mut String, frame: &Screen<'_>) {
 }
 
 /// What is counted and timed, in words.
-pub(super) fn mode_words(mode: Mode, now: &Reading) -> &'static str {
-    match mode {
+pub(super) fn mode_words(mode: Mode, now: &Reading) -> String {
+    let words = match mode {
         _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",
         Mode::Zero => "connections only (zero)",
+        _ if now.counted_ns.is_some() => {
+            let share = now.counted_time_ns() as f64 / now.elapsed_ns.max(1) as f64;
+            return format!("requests counted in windows ({} of the time)", percent(share));
+        }
         Mode::Counts => "every request counted",
         Mode::Default => "every request counted, phases in windows",
         Mode::Exact => "phases of every request",
-    }
+    };
+    words.into()
 }
 
 fn known(value: Option<u64>) -> String {
@@ -210,7 +215,8 @@ fn requests(out: &mut String, frame: &Screen<'_>, span: &str) {
             total.to_string(),
         ]);
     }
-    let _ = write!(out, "\nrequests {span} (counted)\n{}", table.lines());
+    let how = if now.counted_ns.is_some() { "counted in windows; rates are of that time" } else { "counted" };
+    let _ = write!(out, "\nrequests {span} ({how})\n{}", table.lines());
 }
 
 /// Of the tables of phases.

@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use view::View;
 
+const LEARNED: Duration = Duration::from_millis(250);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs the command.
@@ -37,6 +38,17 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
     let watch = watching(&watcher);
+    if let Some(prices) = watcher.prices().filter(|_| matches!(watch.mode, Mode::Counts | Mode::Exact)) {
+        eprintln!(
+            "--detail {} has no limit of overhead: it adds about {:.2} us to a request (modelled)",
+            watch.mode.word(),
+            prices.request_ns(watch.mode) / 1e3
+        );
+    }
+    let has_server = !watcher.pids().is_empty();
+    if !has_server && args.pid.is_none() && args.cgroup.is_none() {
+        eprintln!("port {} has no server that can be seen: waiting for one (Ctrl-C ends)", watch.port);
+    }
     let mut outlets = Outlets::open(&args.metrics)?;
     let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher, &watch)).transpose()?;
     if !args.keep_privileges {
@@ -71,7 +83,11 @@ fn watch_until_end(
     if let Some(recording) = &mut recording {
         recording.add(&first, &Rates::default(), &estimator.headroom(), watcher)?;
     }
+    // What counting costs is known after a quarter of a second: a watch that would cost too much does so no longer.
+    watcher.wait_until((first.at_ns + LEARNED.as_nanos() as u64).min(ends_ns.unwrap_or(u64::MAX)), stop.flag());
+    watcher.read();
     let mut earlier = first.clone();
+    let mut of_requests = (None, Vec::new());
     loop {
         let deadline_ns = (earlier.at_ns + interval).min(ends_ns.unwrap_or(u64::MAX));
         watcher.wait_until(deadline_ns, stop.flag());
@@ -80,7 +96,13 @@ fn watch_until_end(
         demands.add(&now);
         estimator.add(&now);
         let headroom = estimator.headroom();
-        let rates = Rates::between(&earlier, &now);
+        let mut rates = Rates::between(&earlier, &now);
+        if rates.all.is_some() {
+            of_requests = (rates.all.clone(), rates.classes.clone());
+        } else if now.counted_ns.is_some() {
+            // Requests are counted in windows: the rates are those of the last one.
+            (rates.all, rates.classes) = of_requests.clone();
+        }
         let doubts = watcher.doubts();
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &headroom, watcher)?;

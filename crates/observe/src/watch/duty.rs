@@ -1,0 +1,195 @@
+//! Counting requests in windows, where counting all of them would cost more than the limit.
+//!
+//! The limit is a share of the server's CPU time, which a watch saves up: a window opens when it can be paid for.
+
+use std::time::Duration;
+
+/// Length of a window.
+pub const WINDOW: Duration = Duration::from_millis(250);
+/// Requests that began in a window are followed for this long after it.
+const DRAIN: Duration = Duration::from_millis(50);
+/// Part of the limit to aim at, because the calibration is no more exact than that.
+const AIM: f64 = 0.8;
+/// Counting everything begins again where it costs this part of what is aimed at.
+const AMPLE: f64 = 0.7;
+/// Shares of a server that used less CPU time than this mean nothing.
+const TELLING_CPU_NS: u64 = 10_000_000;
+/// The same of the time in which its requests were counted.
+const TELLING_NS: u64 = 50_000_000;
+
+/// Totals by which the cost is known.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Account {
+    /// When they were read.
+    pub at_ns: u64,
+    /// The server's CPU time.
+    pub server_ns: u64,
+    /// Time in which requests were counted.
+    pub counted_ns: u64,
+    /// Cost of the events that are only seen while requests are counted.
+    pub counting_ns: f64,
+    /// Cost of everything.
+    pub added_ns: f64,
+}
+
+/// What is to be done next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Counting begins.
+    Begin,
+    /// No further request is counted; those that began are followed.
+    Shut,
+    /// Counting ends.
+    End,
+}
+
+/// Decides when requests are counted.
+#[derive(Debug)]
+pub struct Duty {
+    is_in_windows: bool,
+    /// The next act in a window, and when it is due.
+    next: Option<(Act, u64)>,
+    last: Account,
+    /// CPU time that counting may take now, what it gains and what a window costs, per nanosecond.
+    credit_ns: f64,
+    gain: f64,
+    cost: f64,
+    /// From 0 to 1: windows open at no multiple of a period.
+    phase: f64,
+}
+
+impl Duty {
+    /// Everything is counted until it is known what that costs.
+    pub fn new(now: Account) -> Self {
+        Duty { is_in_windows: false, next: None, last: now, credit_ns: 0.0, gain: 0.0, cost: 0.0, phase: 0.0 }
+    }
+
+    /// Whether requests are counted in windows only.
+    pub fn is_in_windows(&self) -> bool {
+        self.is_in_windows
+    }
+
+    /// Takes in what was spent; `limit`: a share of the server's CPU time. Returns what is to be done at once.
+    pub fn account(&mut self, now: Account, limit: f64) -> Option<Act> {
+        let aim = AIM * limit;
+        self.credit_ns = aim * now.server_ns as f64 - now.added_ns;
+        let counted_ns = now.counted_ns.saturating_sub(self.last.counted_ns);
+        let server_ns = now.server_ns.saturating_sub(self.last.server_ns);
+        let passed_ns = now.at_ns.saturating_sub(self.last.at_ns);
+        if server_ns < TELLING_CPU_NS || passed_ns == 0 {
+            return None;
+        }
+        self.gain = aim * server_ns as f64 / passed_ns as f64;
+        if counted_ns >= TELLING_NS {
+            self.cost = (now.counting_ns - self.last.counting_ns).max(0.0) / counted_ns as f64;
+        }
+        self.last = now;
+        match self.is_in_windows {
+            false if self.cost > self.gain => {
+                self.is_in_windows = true;
+                self.next = None;
+                Some(Act::End)
+            }
+            true if self.cost < AMPLE * self.gain && self.credit_ns > 0.0 => {
+                self.is_in_windows = false;
+                let is_counting = self.next.is_some_and(|(act, _)| act == Act::Shut);
+                self.next = None;
+                (!is_counting).then_some(Act::Begin)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is due at `now_ns`, and else when to ask again; in windows only.
+    pub fn step(&mut self, now_ns: u64) -> Result<Act, Option<u64>> {
+        if !self.is_in_windows {
+            return Err(None);
+        }
+        let (act, due_ns) = match self.next {
+            Some(next) => next,
+            None => match self.opens_ns() {
+                Some(opens_ns) => (Act::Begin, opens_ns),
+                None => return Err(None),
+            },
+        };
+        if now_ns < due_ns {
+            return Err(Some(due_ns));
+        }
+        self.next = match act {
+            Act::Begin => Some((Act::Shut, now_ns + WINDOW.as_nanos() as u64)),
+            Act::Shut => Some((Act::End, now_ns + DRAIN.as_nanos() as u64)),
+            Act::End => None,
+        };
+        if act == Act::Begin {
+            // Multiples of the golden ratio spread evenly.
+            self.phase = (self.phase + 0.618_034).fract();
+        }
+        Ok(act)
+    }
+
+    /// When the next window can be paid for; `None` while nothing is gained.
+    fn opens_ns(&self) -> Option<u64> {
+        let price_ns = self.cost * WINDOW.as_nanos() as f64 * (0.5 + self.phase);
+        let missing_ns = (price_ns - self.credit_ns).max(0.0);
+        let wait_ns = if missing_ns > 0.0 { missing_ns / self.gain } else { 0.0 };
+        wait_ns.is_finite().then(|| self.last.at_ns.saturating_add(wait_ns as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// A server that uses one CPU, whose counting costs `cost` of the time; returns the part counted and the share
+    /// added in the second half of `seconds`.
+    fn run(cost: impl Fn(u64) -> f64, seconds: u64) -> (f64, f64) {
+        let mut duty = Duty::new(Account::default());
+        let mut account = Account::default();
+        let (mut is_counting, mut half) = (true, Account::default());
+        for tick in 1..=seconds * 100 {
+            let now_ns = tick * S / 100;
+            let counted_ns = if is_counting { S / 100 } else { 0 };
+            let counting_ns = cost(now_ns) * counted_ns as f64;
+            account = Account {
+                at_ns: now_ns,
+                server_ns: now_ns,
+                counted_ns: account.counted_ns + counted_ns,
+                counting_ns: account.counting_ns + counting_ns,
+                added_ns: account.added_ns + counting_ns,
+            };
+            let mut acts = Vec::new();
+            if tick % 100 == 0 {
+                acts.extend(duty.account(account, 0.01));
+            }
+            acts.extend(duty.step(now_ns));
+            acts.into_iter().for_each(|act| is_counting = act == Act::Begin || is_counting && act == Act::Shut);
+            if tick == seconds * 50 {
+                half = account;
+            }
+        }
+        let passed_ns = (account.at_ns - half.at_ns) as f64;
+        ((account.counted_ns - half.counted_ns) as f64 / passed_ns, (account.added_ns - half.added_ns) / passed_ns)
+    }
+
+    #[test]
+    fn everything_is_counted_while_that_stays_within_the_limit() {
+        assert_eq!(run(|_| 0.007, 100).0, 1.0);
+    }
+
+    #[test]
+    fn beyond_the_limit_windows_are_counted_that_can_be_paid_for() {
+        for cost in [0.012, 0.05, 0.2] {
+            let (counted, added) = run(|_| cost, 1000);
+            assert!(added <= 0.01 && added > 0.005, "{cost}: {added}");
+            assert!((counted - 0.008 / cost).abs() < 0.3 * 0.008 / cost, "{cost}: {counted}");
+        }
+    }
+
+    #[test]
+    fn everything_is_counted_again_when_that_has_become_cheap() {
+        let (counted, added) = run(|now_ns| if now_ns < 300 * S { 0.1 } else { 0.001 }, 1000);
+        assert_eq!((counted, added < 0.0011), (1.0, true), "{added}");
+    }
+}
