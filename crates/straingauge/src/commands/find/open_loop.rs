@@ -38,29 +38,34 @@ const SLOWER_RATIO: f64 = 0.9;
 const WAIT_US: f64 = 10e3;
 /// More connections help where at least this much more is answered.
 const MORE_RATIO: f64 = 1.05;
+/// A server that fails more of its requests does not serve so many connections.
+const SERVED_ERROR_RATIO: f64 = 0.001;
 
 /// Whether every connection of a closed loop got an answer.
 pub(super) fn is_heard(point: &Point) -> bool {
     point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0
 }
 
-/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower for it;
-/// `None` where none was measured.
-pub(super) fn needed(points: &[Point], most: u64) -> Option<u64> {
-    // A load with silent connections is one that the server does not serve.
+/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower for it, and
+/// the most that it may be given; `None` where none was measured.
+pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
+    let is_served = |point: &Point| is_heard(point) && point.outcomes.failed_ratio() <= SERVED_ERROR_RATIO;
     let mut best: BTreeMap<u64, f64> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == Sweep::Connections) {
         let good = best.entry(point.connections).or_insert(0.0);
-        let heard = if is_heard(point) { point.value(names::GOODPUT).unwrap_or(0.0) } else { 0.0 };
-        *good = good.max(heard);
+        *good = good.max(point.value(names::GOODPUT).unwrap_or(0.0));
+    }
+    for point in points.iter().filter(|point| point.sweep == Sweep::Connections && !is_served(point)) {
+        best.insert(point.connections, 0.0);
     }
     let peak = best.values().copied().fold(0.0, f64::max);
     let (busy, _) = best.iter().find(|(_, good)| peak > 0.0 && **good >= PEAK_RATIO * peak)?;
     let wanted = (HEAD_ROOM * busy).max(FEWEST);
     let as_fast = best.range(busy..).take_while(|(_, good)| **good >= SLOWER_RATIO * peak).map(|(load, _)| *load);
     // Nothing is known beyond the most connections of the sweep.
-    let allowed = as_fast.last().filter(|last| best.keys().any(|load| load > last)).unwrap_or(wanted);
-    Some(wanted.min(allowed).min(most))
+    let slower_beyond = as_fast.last().filter(|last| best.keys().any(|load| load > last));
+    let most = slower_beyond.unwrap_or(most).min(most);
+    Some((wanted.min(most), most))
 }
 
 /// More connections for a load whose requests waited for one, although the server can answer what is offered.
@@ -73,10 +78,11 @@ pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> O
     (is_waiting && is_slow && point.connections < most).then(|| (PART * point.connections).min(most))
 }
 
-/// Whether the server answered more.
+/// Whether the server answered more, and failed no more.
 pub(super) fn is_more(point: &Point, before: &Point) -> bool {
     let good = |point: &Point| point.value(names::GOODPUT).unwrap_or(0.0);
-    good(point) >= MORE_RATIO * good(before)
+    let is_served = point.outcomes.failed_ratio() <= before.outcomes.failed_ratio().max(SERVED_ERROR_RATIO);
+    is_served && good(point) >= MORE_RATIO * good(before)
 }
 
 /// A number of connections, and what became of the requests over them.
@@ -199,16 +205,16 @@ mod tests {
             super::needed(&closed.iter().map(of).collect::<Vec<_>>(), 1024)
         };
         let flat = [(1, 30e3), (2, 58e3), (4, 80e3), (8, 83e3), (16, 82e3), (64, 80e3), (256, 79e3)];
-        assert_eq!(needed(&flat), Some(16));
+        assert_eq!(needed(&flat), Some((16, 1024)));
         // A list of connections is scanned.
         let scanned = [(1, 30e3), (2, 58e3), (4, 70e3), (8, 83e3), (16, 81e3), (32, 60e3), (256, 12e3)];
-        assert_eq!(needed(&scanned), Some(16), "32 were slower");
-        assert_eq!(needed(&[(1, 10.0), (64, 640.0), (1024, 9e3)]), Some(1024), "the most");
-        assert_eq!(needed(&[(1, 80e3)]), Some(16));
+        assert_eq!(needed(&scanned), Some((16, 16)), "32 were slower");
+        assert_eq!(needed(&[(1, 10.0), (64, 640.0), (1024, 9e3)]), Some((1024, 1024)), "the most");
+        assert_eq!(needed(&[(1, 80e3)]), Some((16, 1024)));
         let mut silent = [(8, 190.0), (16, 330.0), (32, 500.0), (64, 1.1e3), (128, 900.0), (256, 2.2e3)]
             .map(|(connections, good)| point(Sweep::Connections, connections, Pace::Closed, good, 0.0));
         silent[4..].iter_mut().for_each(|point| point.outcomes.connections_silent = 60);
-        assert_eq!(super::needed(&silent, 1024), Some(64), "128 got no answer");
+        assert_eq!(super::needed(&silent, 1024), Some((64, 64)), "128 got no answer");
         assert_eq!(needed(&[]), None);
         assert_eq!(needed(&[(1, 0.0)]), None);
     }

@@ -77,6 +77,8 @@ pub(super) struct Search<'a> {
     pub highest_value: f64,
     /// Connections of the open loop, once they are known; the same for both sides.
     open_connections: Option<u64>,
+    /// The most of them that the server is not slower for, where a closed loop showed it.
+    most_served: Option<u64>,
     /// Whether the server answered no more over more of them.
     has_enough_connections: bool,
     started: Instant,
@@ -98,6 +100,7 @@ impl<'a> Search<'a> {
             beside: None,
             highest_value: 0.0,
             open_connections: None,
+            most_served: None,
             has_enough_connections: false,
             started,
         };
@@ -358,8 +361,9 @@ impl<'a> Search<'a> {
             return Ok(known);
         }
         let is_searched = matches!(load, Load::Rate(_));
-        if is_searched && let Some(needed) = open_loop::needed(self.points(), self.most_open_connections()) {
+        if is_searched && let Some((needed, most)) = open_loop::needed(self.points(), self.most_open_connections()) {
             self.open_connections = Some(needed);
+            self.most_served = Some(most);
             self.announce(&[format!("open loop: {} connections", grouped(needed as f64))])?;
             return Ok(needed);
         }
@@ -398,11 +402,8 @@ impl<'a> Search<'a> {
     /// So many connections are checked to fit before the search.
     fn most_open_connections(&self) -> u64 {
         let SearchPlan { sweep, which, .. } = self.plan;
-        if *which == SweepWord::Both {
-            sweep.connections_max.max(sweep.open_connections)
-        } else {
-            sweep.open_connections
-        }
+        let fits = if *which == SweepWord::Both { sweep.connections_max } else { 0 };
+        self.most_served.unwrap_or(fits.max(sweep.open_connections))
     }
 
     /// Sets up what an axis needs in addition to the engine's load.
