@@ -227,7 +227,7 @@ impl Planner for ConnectionSweep {
             if let Phase::Done(reason) = &self.phase {
                 return Step::Done { reason: reason.clone() };
             }
-            if left_ns == 0 {
+            if left_ns < self.schedule.shortest_ns(elapsed_ns) {
                 self.phase = Phase::Done(self.spent());
                 continue;
             }

@@ -345,8 +345,7 @@ impl Planner for RateSearch {
         }
         self.elapsed_ns = elapsed_ns;
         self.left_ns = self.schedule.left_ns(elapsed_ns);
-        let shortest_ns = self.schedule.with_warmup_ns(self.schedule.short_ns());
-        if self.left_ns < shortest_ns.saturating_add(self.schedule.overhead_ns(elapsed_ns)) {
+        if self.left_ns < self.schedule.shortest_ns(elapsed_ns) {
             let undecided = self.undecided.iter().rev();
             let unclear = undecided
                 .filter_map(|place| too_short(points, self.grid.rate(*place), &self.plan.criteria))
