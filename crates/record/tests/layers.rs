@@ -27,9 +27,13 @@ fn runs() -> Vec<Run> {
     paths.sort();
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).unwrap();
-        let stack = |line: &str| {
-            let (frames, count) = line.rsplit_once(' ').unwrap();
-            (frames.rsplit(';').map(str::to_string).collect(), count.parse().unwrap())
+        let mut functions: Vec<&str> = Vec::new();
+        let stack = |line| {
+            let own = str::trim_start(line);
+            let (frames, count) = own.rsplit_once(' ').unwrap();
+            functions.truncate(line.len() - own.len());
+            functions.extend(frames.split(';'));
+            (functions.iter().rev().map(ToString::to_string).collect(), count.parse().unwrap())
         };
         let stacks = text.lines().filter(|line| !line.starts_with('#')).map(stack).collect();
         Run { name: path.file_stem().unwrap().to_string_lossy().into_owned(), stacks }
