@@ -3,7 +3,7 @@
 //! A limit is crossed when its comparison holds. A figure that was not measured counts as crossed, with the reason: a
 //! check that silently passes because nothing was measured is worse than none.
 
-use crate::point::lost_ratio;
+use crate::point::{cpu_figure, lost_ratio};
 use crate::shown::{nanos_against, percent_against};
 use record::units::{self, exact_percent, format_nanos, format_si, percent};
 use record::{Figures, Outcomes, Point, RunDir, Sweep, names};
@@ -293,6 +293,11 @@ impl Limit {
             }
         }
         let outcomes = &point.outcomes;
+        if self.figure == names::SERVER_CPU {
+            let cpu = cpu_figure(point);
+            let why = cpu.as_ref().and_then(|figure| figure.not_measured.clone());
+            return self.judge(cpu.and_then(|figure| figure.value), why, "");
+        }
         if self.figure != ERRORS {
             let check = self.check_figures(&point.figures);
             return if check.is_crossed() { check } else { self.check_censored(outcomes).unwrap_or(check) };
@@ -367,6 +372,20 @@ mod tests {
         point.outcomes.ok = 998;
         point.outcomes.reset = 2;
         point
+    }
+
+    /// As the tables have it: user, system and softirq.
+    #[test]
+    fn the_limit_of_cpu_is_for_all_of_a_requests_cpu_time() {
+        let mut point = point();
+        point.figures.set(names::SERVER_CPU, Figure::new(9.0, "us", 1000, Origin::Timed));
+        point.figures.set(names::SERVER_SOFTIRQ, Figure::new(6.0, "us", 1000, Origin::Sampled));
+        point.figures.set(names::SERVER_SOFTIRQ_BESIDE, Figure::new(4.0, "us", 1000, Origin::Sampled));
+        for text in ["cpu > 12us", "server.cpu_us_per_request > 12us"] {
+            let check = parse(text).unwrap().check(&point);
+            assert!(check.is_crossed() && check.words().ends_with("it was 13.0 us"), "{}", check.words());
+        }
+        assert!(!parse("cpu > 13.5us").unwrap().check(&point).is_crossed());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The state of the server and of its client in one point.
 
-use record::{Criteria, DoubtKind, Outcomes, Point, RunDir, RunRecord, names};
+use record::{Criteria, DoubtKind, Figure, Outcomes, Point, RunDir, RunRecord, names};
 
 /// From this share of the busy time of the server's CPUs on, other work filled them and not the server.
 const TAKEN_RATIO: f64 = 0.3;
@@ -91,6 +91,12 @@ pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
+/// The same as a figure: what every output calls a request's CPU time.
+pub fn cpu_figure(point: &Point) -> Option<Figure> {
+    let own = point.figures.get(names::SERVER_CPU)?;
+    Some(Figure { value: own.value.and_then(|_| cpu_us(point)), ..own.clone() })
+}
+
 /// With more failed requests than this, the CPU time of a request is that of errors, which are often cheap, and not of
 /// answers.
 pub(crate) const FAILED_RATIO_FOR_COST: f64 = 0.05;
@@ -101,7 +107,7 @@ pub(crate) fn costs_are_of_answers(point: &Point) -> bool {
 }
 
 /// Softirq time of a request outside the group's own CPU time. Older runs do not record the overlap.
-pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
+pub fn softirq_beside_us(point: &Point) -> Option<f64> {
     point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
 }
 

@@ -22,8 +22,8 @@ pub(crate) mod polling;
 pub mod unloading;
 mod words;
 
-pub use crate::point::{client_is_saturated, cpu_us, good_per_sec, server_is_saturated};
-pub(crate) use crate::point::{client_limited, softirq_beside_us};
+pub(crate) use crate::point::client_limited;
+pub use crate::point::{client_is_saturated, cpu_figure, cpu_us, good_per_sec, server_is_saturated, softirq_beside_us};
 pub(crate) use failure::{Judged, judged, recovery, stall_ns, unserved};
 pub use failure::{REQUESTS, STALLS, crossed, fails};
 pub(crate) use find::of_sweep;

@@ -153,7 +153,8 @@ names! {
     /// Emulated path: CPU time of the delay line for each packet that crossed it.
     PATH_CPU = "path.cpu_us_per_packet", "us";
 
-    /// The server group's CPU time per completed request (scheduler's account), user and system.
+    /// The server group's CPU time per completed request (scheduler's account), user and system. What tables, `compare`
+    /// and `--fail-if` call a request's CPU is this and the softirq time beside it.
     SERVER_CPU = "server.cpu_us_per_request", "us";
     /// Its user part.
     SERVER_CPU_USER = "server.cpu_user_us_per_request", "us";

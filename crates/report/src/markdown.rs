@@ -8,7 +8,7 @@ use crate::text::table::Table;
 use crate::text::{escaped, not_measured, percentile};
 use analyze::compare::{CompareError, Comparison, Price, headline, price_words, server_words};
 use analyze::verdict::Verdict;
-use analyze::zones::{Findings, percent};
+use analyze::zones::{Findings, cpu_figure, percent};
 use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use record::{Doubt, Point, RunDir, Sweep, names};
@@ -109,7 +109,8 @@ fn numbers_of_point(point: &Point) -> Table {
         ("CPU per request", names::SERVER_CPU, &|us| format!("{us:.1} us")),
     ];
     for (word, name, words) in rows {
-        let figure = point.figures.get(name);
+        let figure = if name == names::SERVER_CPU { cpu_figure(point) } else { point.figures.get(name).cloned() };
+        let figure = figure.as_ref();
         let value = match figure.and_then(|figure| figure.value) {
             Some(_) if word == "p99" => figure.and_then(|figure| percentile(figure, 0.99)).unwrap_or_default(),
             Some(value) => words(value),

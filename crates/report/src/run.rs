@@ -212,7 +212,7 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     if let Some(us) = analyze::axis::layers::stack_us(point) {
         parts.push(format!("stack {us:>5.2} us/packet"));
     }
-    if let Some(cpu) = point.value(names::SERVER_CPU) {
+    if let Some(cpu) = analyze::zones::cpu_us(point) {
         parts.push(format!("{cpu:>5.1} us CPU/request"));
     }
     let failed = point.outcomes.failed_ratio();

@@ -131,7 +131,7 @@ fn point_row(point: &Point) -> Value {
         "rate": value(names::THROUGHPUT, &number),
         "p50": value(names::RESPONSE_P50, &time),
         "p99": p99(point.figures.get(names::RESPONSE_P99)),
-        "cpu": value(names::SERVER_CPU, &|us| format!("{us:.1}")),
+        "cpu": analyze::zones::cpu_us(point).map_or("\u{2013}".into(), |us| format!("{us:.1}")),
         "doubts": point.doubts.len(),
         "figures": figures(point),
         "outcomes": counts,

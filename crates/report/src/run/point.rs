@@ -250,16 +250,19 @@ fn from_histogram(latency: &Latency, label: &str) -> Option<String> {
 
 fn server(point: &Point) -> String {
     let mut table = Table::new(&["", "", ""], 3);
+    let us: fn(f64) -> String = |value| format!("{value:.1} us/request");
+    if let Some(figure) = analyze::zones::cpu_figure(point) {
+        table.row(vec!["server CPU".into(), words_of(&figure, us), origin(&figure)]);
+    }
     let mut row = |label: &str, name: &str, words: fn(f64) -> String| {
         if let Some(figure) = point.figures.get(name) {
             table.row(vec![label.into(), words_of(figure, words), origin(figure)]);
         }
     };
-    let us: fn(f64) -> String = |value| format!("{value:.1} us/request");
-    row("server CPU", names::SERVER_CPU, us);
     row("  user", names::SERVER_CPU_USER, us);
     row("  system", names::SERVER_CPU_SYSTEM, us);
-    row("  softirq", names::SERVER_SOFTIRQ, us);
+    let has_beside = point.figures.get(names::SERVER_SOFTIRQ_BESIDE).is_some();
+    row("  softirq", if has_beside { names::SERVER_SOFTIRQ_BESIDE } else { names::SERVER_SOFTIRQ }, us);
     row("server's CPUs busy", names::SERVER_CPU_BUSY, percent);
     if point.value(names::SERVER_QUOTA).is_some() {
         row("limit of CPU time used", names::SERVER_QUOTA_USED, percent);

@@ -4,12 +4,12 @@ use super::point::{connections, heading, percentile};
 use super::workload::{class_words, replay_facts};
 use crate::doubt;
 use crate::text::{not_measured, wrap};
-use analyze::zones::percent;
+use analyze::zones::{percent, softirq_beside_us};
 use record::protocol::Protocol;
 use record::text::plain;
 use record::units::{count, format_bytes, format_si, grouped};
 use record::workload::Grouping;
-use record::{Doubt, Latency, Point, Severity, names};
+use record::{Doubt, Figure, Latency, Point, Severity, names};
 use std::collections::BTreeMap;
 
 /// The most lines of a summary.
@@ -62,10 +62,15 @@ pub fn summary(point: &Point, latencies: &[(String, Latency)], answers: &Answers
         let said = facts.iter().find(|(heading, _)| *heading == wanted);
         row(wanted, said.map(|(_, words)| plain(words, 160)).unwrap_or_default());
     }
-    row("client CPU", cpu(point, names::CLIENT_CPU, &[], names::CLIENT_UTILISATION, "of a CPU"));
-    let parts =
-        [("user", names::SERVER_CPU_USER), ("system", names::SERVER_CPU_SYSTEM), ("softirq", names::SERVER_SOFTIRQ)];
-    row("server CPU", cpu(point, names::SERVER_CPU, &parts, names::SERVER_CPU_BUSY, "of its CPUs busy"));
+    let of_client = point.figures.get(names::CLIENT_CPU);
+    row("client CPU", cpu(point, of_client, &[], names::CLIENT_UTILISATION, "of a CPU"));
+    let parts = [
+        ("user", point.value(names::SERVER_CPU_USER)),
+        ("system", point.value(names::SERVER_CPU_SYSTEM)),
+        ("softirq", softirq_beside_us(point)),
+    ];
+    let of_server = analyze::zones::cpu_figure(point);
+    row("server CPU", cpu(point, of_server.as_ref(), &parts, names::SERVER_CPU_BUSY, "of its CPUs busy"));
     let mut by_gravity: Vec<&Doubt> = point.doubts.iter().collect();
     by_gravity.sort_by_key(|doubt| std::cmp::Reverse(doubt.severity));
     let mut out = lines.concat();
@@ -132,17 +137,16 @@ fn errors(point: &Point) -> String {
     }
 }
 
-fn cpu(point: &Point, name: &str, parts: &[(&str, &str)], busy: &str, of: &str) -> String {
-    let parts: Vec<String> =
-        parts.iter().filter_map(|(word, name)| Some(format!("{word} {:.1}", point.value(name)?))).collect();
+fn cpu(point: &Point, figure: Option<&Figure>, parts: &[(&str, Option<f64>)], busy: &str, of: &str) -> String {
+    let parts: Vec<String> = parts.iter().filter_map(|(word, us)| Some(format!("{word} {:.1}", (*us)?))).collect();
     let parts = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
     let busy = point.value(busy).map(|ratio| format!("{} {of}", percent(ratio)));
-    match (point.value(name), busy) {
+    match (figure.and_then(|figure| figure.value), busy) {
         (Some(us), busy) => {
             format!("{us:.1} us a request{parts}{}", busy.map_or(String::new(), |busy| format!(", {busy}")))
         }
         (None, Some(busy)) => busy,
-        (None, None) => match point.figures.get(name).and_then(|figure| figure.not_measured.as_deref()) {
+        (None, None) => match figure.and_then(|figure| figure.not_measured.as_deref()) {
             Some(why) => not_measured(Some(why), 100),
             None => String::new(),
         },
