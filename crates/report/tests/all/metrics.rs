@@ -18,6 +18,11 @@ pub fn of(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics {
 
 /// A reading in which everything is measured.
 fn pages() -> [String; 2] {
+    pages_of(None)
+}
+
+/// The same; `counted_ns`: requests were counted for this part of the time only.
+fn pages_of(counted_ns: Option<u64>) -> [String; 2] {
     let class = |name: &str| SizeClass { name: name.into(), ..SizeClass::default() };
     let watch = Watching { port: 8080, classes: vec![class("<10.0 KiB"), class(">=10.0 KiB")], ..Watching::default() };
     let mut totals = ClassTotals {
@@ -38,6 +43,7 @@ fn pages() -> [String; 2] {
     let mut reading = Reading {
         unix_ms: 1_700_000_000_000,
         elapsed_ns: 2_000_000_000,
+        counted_ns,
         classes: vec![totals.clone(), totals],
         phases: vec![phases.clone(), phases],
         open: Some(OpenTotals { waiting: 2, sending: 1, ..OpenTotals::default() }),
@@ -72,12 +78,34 @@ fn the_metrics_of_a_watch_look_like_this() {
     expect_test::expect_file!["../goldens/metrics.openmetrics.txt"].assert_eq(&open);
 }
 
+#[test]
+fn counters_of_a_part_of_the_requests_have_other_names_and_their_time() {
+    let [text, _] = pages_of(Some(500_000_000));
+    let has = |line: &str| text.lines().any(|has| has.starts_with(line));
+    assert!(has("straingauge_counted_seconds_total{server_port=\"8080\"} 0.5"), "{text}");
+    let label = "{server_port=\"8080\",class=\"<10.0 KiB\"}";
+    for (name, value) in [
+        ("straingauge_requests_counted_total", "5"),
+        ("straingauge_request_counted_bytes_total", "500"),
+        ("straingauge_response_counted_bytes_total", "5000"),
+        ("straingauge_request_cpu_counted_seconds_total", "0.00006"),
+    ] {
+        assert!(has(&format!("{name}{label} {value}")), "{name}: {text}");
+    }
+    assert!(has("straingauge_unanswered_requests_counted_total") && has("straingauge_connections_accepted_total"));
+    for whole in ["straingauge_requests_total", "http_server_request_duration", "straingauge_unanswered_requests_total"]
+    {
+        assert!(!has(whole), "{whole} is not complete");
+    }
+}
+
 /// A query of the dashboard for what is not served would draw nothing.
 #[test]
 fn each_query_of_the_dashboard_names_a_metric_and_labels_that_are_served() {
     let dashboard: serde_json::Value =
         serde_json::from_str(include_str!("../../../../docs/dashboards/watch.json")).expect("the dashboard is JSON");
-    let [text, _] = pages();
+    let [whole, part] = [None, Some(500_000_000)].map(|counted_ns| pages_of(counted_ns)[0].clone());
+    let text = whole + &part;
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
     let mut selectors = 0;
