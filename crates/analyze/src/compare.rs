@@ -2,10 +2,10 @@
 //! interval from the repeats ([`pooled`]). If the runs were measured in turn, round by round, the points of a round are
 //! compared with each other, so drift cancels.
 //!
-//! The interval decides. Worse is a figure whose whole interval is on the worse side of no change and that may have lost
-//! more than the threshold; not worse is one whose interval ends before the threshold; of others nobody can tell. The
-//! intervals of a comparison are so wide that all of its figures together give a false alarm in at most 1 - confidence
-//! of comparisons.
+//! The interval decides. Worse is a figure whose whole interval is on the worse side of no change and that may have
+//! lost more than the threshold; not worse is one whose interval ends before the threshold; of others nobody can tell.
+//! The intervals of a comparison are so wide that all of its figures together give a false alarm in at most 1 -
+//! confidence of comparisons.
 
 pub mod costs;
 mod pooled;
@@ -461,8 +461,8 @@ fn plan(run: &RunDir) -> Option<Estimate> {
 }
 
 /// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections
-/// without, and no more than the limit of errors where one mostly does not; the mean over the loads is compared with the
-/// mean of their thresholds. `None` where neither run ever leaves any without.
+/// without, and no more than the limit of errors where one mostly does not; the mean over the loads is compared with
+/// the mean of their thresholds. `None` where neither run ever leaves any without.
 fn good_threshold(loads: &[Matched<'_>], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
     let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
     let least = threshold_ratio.min(criteria.error_ratio);

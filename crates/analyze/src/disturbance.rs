@@ -31,7 +31,8 @@ pub(crate) fn why(point: &Point) -> Option<&str> {
 }
 
 /// The points whose figures count, by the one rule of all tables, charts and sentences: those that were not disturbed,
-/// where these are at least half of them; otherwise all. One undisturbed point among several is often just the best one.
+/// where these are at least half of them; otherwise all. One undisturbed point among several is often just the best
+/// one.
 pub fn counted<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let quiet: Vec<&Point> = points.iter().copied().filter(|point| !is_disturbed(point)).collect();
     if 2 * quiet.len() < points.len() { points.to_vec() } else { quiet }

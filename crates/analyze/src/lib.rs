@@ -1,9 +1,9 @@
 //! From run directories to findings: pure functions, no network, no kernel. The crate `report` renders the findings.
 //!
 //! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (which load is measured next),
-//! [`answer`] (the number to plan with), [`verdict`] (the findings in words), [`watch`] (recordings of a watch), [`watched`] (the server's side of points),
-//! [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and intervals are
-//! described in `docs/zones.md`.
+//! [`answer`] (the number to plan with), [`verdict`] (the findings in words), [`watch`] (recordings of a watch),
+//! [`watched`] (the server's side of points), [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and
+//! intervals are described in `docs/zones.md`.
 
 pub mod answer;
 pub mod axis;

@@ -94,7 +94,8 @@ pub enum LimitError {
     Rate(String),
     /// An unknown figure.
     #[error(
-        "'{name}' is not a figure: use errors, throughput, p50, p95, p99, max, lag_p99, cpu, or a name such as {example}"
+        "'{name}' is not a figure: use errors, throughput, p50, p95, p99, max, lag_p99, cpu, or a name such as \
+         {example}"
     )]
     UnknownFigure {
         /// As typed.
@@ -266,8 +267,8 @@ impl Limit {
         self.at_per_sec.is_some()
     }
 
-    /// Compares a figure of a run of `find` with the limit: of the answer, or at the measured rate next to the typed one
-    /// and not above it.
+    /// Compares a figure of a run of `find` with the limit: of the answer, or at the measured rate next to the typed
+    /// one and not above it.
     pub fn check_run(&self, run: &RunDir, figures: &Figures) -> Check {
         let Some((typed, per_sec)) = &self.at_per_sec else { return self.check_figures(figures) };
         let offered = |point: &Point| point.offered_per_sec().filter(|_| point.sweep == Sweep::Rate);

@@ -26,7 +26,7 @@ enum { TGID_IDLE = 0, TGID_OTHERS = 0xffffffff };
 struct sample {
     __u64 kernel_stack; /* hash; 0 = none */
     __u64 user_stack;
-    __u32 tgid; /* of the server's processes; else TGID_IDLE, TGID_OTHERS */
+    __u32 tgid;  /* of the server's processes; else TGID_IDLE, TGID_OTHERS */
     __u32 image; /* process with the same program in memory */
     __u32 reserved;
     __u8 event; /* number of the perf event */

@@ -132,8 +132,8 @@ static __always_inline bool is_ours(const struct sock *sk) {
     return !options.netns_inum || sk->__sk_common.skc_net.net->ns.inum == options.netns_inum;
 }
 
-/* Connections of MPTCP: the application reads and writes a socket of its own, whose data the kernel spreads over sockets
- * of TCP. The hooks know it as a struct sock, so that what is behind is copied. */
+/* Connections of MPTCP: the application reads and writes a socket of its own, whose data the kernel spreads over
+ * sockets of TCP. The hooks know it as a struct sock, so that what is behind is copied. */
 static __always_inline bool is_mptcp(__u64 sk) {
     __u16 protocol = 0;
 

@@ -170,7 +170,8 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
     if (by_position) {
         __u32 copied = tp->copied_seq;
 
-        /* A connection older than the watch, or than its window: how much of its first request was read before is unknown. */
+        /* A connection older than the watch, or than its window: how much of its first request was read before is
+         * unknown. */
         bytes = r->copied ? copied - r->copied : 1;
         r->copied = copied;
         if (!bytes)

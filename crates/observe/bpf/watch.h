@@ -54,7 +54,7 @@ struct request {
 
 /* One thread of the server: which request it worked on last, and until when its CPU time is charged. */
 struct thread {
-    __u32 pid, tgid; /* `pid`: 0 = has ended */
+    __u32 pid, tgid;    /* `pid`: 0 = has ended */
     __u32 slot;         /* where the record of `sk` lies */
     __u32 timed;        /* requests that it finished whose phases are summed below */
     __u64 sk;           /* socket of the last event; 0 = between connections */

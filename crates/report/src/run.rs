@@ -40,8 +40,8 @@ pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
 }
 
-/// Headline, the rows of the answer, causes, the other sentences, what is possible, a table of levels for each sweep, the gravest doubts, the
-/// run's directory.
+/// Headline, the rows of the answer, causes, the other sentences, what is possible, a table of levels for each sweep,
+/// the gravest doubts, the run's directory.
 pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if let Some(answer) = &verdict.answer {

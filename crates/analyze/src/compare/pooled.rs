@@ -1,6 +1,7 @@
-//! One change over all loads: of logarithms, so that it is a ratio, or of the values themselves. The repeat is the independent unit: points of one repeat share its drift, however many
-//! loads it has, so the error of a mean over loads and repeats is that of the repeats' sums (Liang and Zeger, 1986), and
-//! a test on it is Student's. Paired sides are compared within repeats; the others each have an error (Welch, 1947).
+//! One change over all loads: of logarithms, so that it is a ratio, or of the values themselves. The repeat is the
+//! independent unit: points of one repeat share its drift, however many loads it has, so the error of a mean over loads
+//! and repeats is that of the repeats' sums (Liang and Zeger, 1986), and a test on it is Student's. Paired sides are
+//! compared within repeats; the others each have an error (Welch, 1947).
 
 use crate::statistics::{student, weighted_median};
 use crate::within::{Pair, Visit, paired};

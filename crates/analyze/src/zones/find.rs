@@ -480,9 +480,9 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
     })
 }
 
-/// The load with the lowest cost and the higher load with the highest, by the table; how many times the one the other is
-/// comes from the repeats that have both, and there is nothing without such a repeat. A load with little CPU time is the
-/// lowest only if it stays so after adding what ticks may have missed.
+/// The load with the lowest cost and the higher load with the highest, by the table; how many times the one the other
+/// is comes from the repeats that have both, and there is nothing without such a repeat. A load with little CPU time is
+/// the lowest only if it stays so after adding what ticks may have missed.
 fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,

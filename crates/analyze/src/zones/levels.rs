@@ -29,8 +29,8 @@ pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
     loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
 }
 
-/// The points of a load whose figures count: those of nearly the full length, without the disturbed ones where these are
-/// the minority ([`counted`]).
+/// The points of a load whose figures count: those of nearly the full length, without the disturbed ones where these
+/// are the minority ([`counted`]).
 pub fn counted_at<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let longest = points.iter().map(|point| point.duration_ns).max().unwrap_or(0);
     let is_full = |point: &&&Point| point.duration_ns as f64 >= 0.6 * longest as f64;

@@ -90,7 +90,8 @@ fn alarms(found: &[Comparison]) -> f64 {
     share(found, Conclusion::Regression)
 }
 
-/// Seeded, so each number is the same on every machine. 150 comparisons know a share of 0.05 to 0.018, and one of 0.9 to
+/// Seeded, so each number is the same on every machine. 150 comparisons know a share of 0.05 to 0.018, and one of 0.9
+/// to
 /// 0.025.
 const MANY: u64 = 150;
 

@@ -49,8 +49,8 @@ fn a_slower_server_is_a_regression_and_the_same_one_is_not() {
     assert!(words.contains(". A regression: the threshold is 5 %."), "{words}");
 }
 
-/// What is printed decides: no figure is open whose interval lies beyond the threshold, and none is worse whose interval
-/// holds no change.
+/// What is printed decides: no figure is open whose interval lies beyond the threshold, and none is worse whose
+/// interval holds no change.
 #[test]
 fn the_interval_decides() {
     for (seed, times) in (0..120).map(|seed| (seed, 0.9 + 0.002 * f64::from(seed as u32))) {

@@ -235,7 +235,8 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
         )
     };
     let caption = format!(
-        "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: repeats. Dashed: no change, and the threshold on either side."
+        "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: repeats. Dashed: no \
+         change, and the threshold on either side."
     );
     let title = if b == "B" { "B / A" } else { "Ratio" };
     Some(Figure { title, caption, chart })

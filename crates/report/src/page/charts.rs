@@ -166,8 +166,8 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         ..Series::default()
     });
     let caption = if sweep.sweep == Sweep::Rate {
-        "Each dot is one point; the line is the median of those that count, as in the table. Dashed: all that is offered \
-         is answered."
+        "Each dot is one point; the line is the median of those that count, as in the table. Dashed: all that is \
+         offered is answered."
     } else {
         "Each dot is one point; the line is the median of those that count, as in the table."
     };

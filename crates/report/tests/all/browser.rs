@@ -109,7 +109,8 @@ pub fn of(title: &str, what: &str) -> String {
     format!(
         "(() => {{ const all = [...document.querySelectorAll('figure.chart')].filter(f => \
          f.querySelector('h3').textContent === '{title}'); \
-         return all.find(f => f.closest('section').querySelector('h2').textContent.startsWith('Closed')) || all[0]; }})()\
+         const isClosed = f => f.closest('section').querySelector('h2').textContent.startsWith('Closed'); \
+         return all.find(isClosed) || all[0]; }})()\
          .querySelector('{what}')"
     )
 }
@@ -126,7 +127,8 @@ fn a_chart_tells_what_is_under_the_pointer_and_a_click_opens_the_load() {
     // The first dot at 64 connections.
     let row = person.reads(
         "[...[...document.querySelectorAll('figure.chart')].find(f => \
-         f.closest('section').querySelector('h2').textContent.startsWith('Closed')).querySelector('tbody').rows].findIndex(r => \
+         f.closest('section').querySelector('h2').textContent.startsWith('Closed')).querySelector('tbody').rows]\
+         .findIndex(r => \
          r.cells[1].textContent === '64' && r.cells[6].textContent.includes(', point ')).toString()",
     );
     let at = person.finds(&of("Throughput", &format!(".wide circle[data-rows^=\"{row} \"]")));

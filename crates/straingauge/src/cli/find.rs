@@ -21,7 +21,8 @@ pub struct FindArgs {
     pub full: bool,
     /// Exit with code 3 if this holds, as 'plan < 60k'
     ///
-    /// Also 'breaks < 50k', 'p99@20k > 50ms' (of the measured rate next below 20k), 'yield_connections < 4'. Repeatable.
+    /// Also 'breaks < 50k', 'p99@20k > 50ms' (of the measured rate next below 20k), 'yield_connections < 4'.
+    /// Repeatable.
     #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
     pub fail_if: Vec<String>,
     /// Show the report here while it is measured, as 127.0.0.1:8000
@@ -68,8 +69,8 @@ pub struct FindOptions {
     pub max_connections: Option<Count>,
     /// Most connections of the open loop [default: what it needs]
     ///
-    /// By default it has as many as the closed loop needed at its peak, with head room, and more only where a rate needs
-    /// them and the server answers more over them.
+    /// By default it has as many as the closed loop needed at its peak, with head room, and more only where a rate
+    /// needs them and the server answers more over them.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub open_connections: Option<Count>,
     /// Time for the whole run [default: {budget}]
@@ -80,8 +81,8 @@ pub struct FindOptions {
     pub budget: Option<Time>,
     /// Repeats of every point [default: {repeats}]
     ///
-    /// At least 3 for an interval; fewer where the budget ends before. Of two servers in turn: rounds, {rounds} and with
-    /// a longer budget up to twice as many.
+    /// At least 3 for an interval; fewer where the budget ends before. Of two servers in turn: rounds, {rounds} and
+    /// with a longer budget up to twice as many.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
     /// Repeat until the intervals are this narrow, as 5%

@@ -291,8 +291,8 @@ impl Session {
         }
     }
 
-    /// Why the server takes no connection any more, if that is so: it was started by someone else, or behind a shell that
-    /// lives on, and is gone. A server that restarts has a second for it.
+    /// Why the server takes no connection any more, if that is so: it was started by someone else, or behind a shell
+    /// that lives on, and is gone. A server that restarts has a second for it.
     pub fn takes_no_connection(&self) -> Option<String> {
         const TRIES: u32 = 5;
         const BETWEEN: Duration = Duration::from_millis(250);

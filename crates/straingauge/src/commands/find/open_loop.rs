@@ -28,8 +28,8 @@ const TIMEOUT_NS: u64 = 400_000_000;
 
 /// Where no closed loop was measured, and the server serves so many.
 pub(super) const UNKNOWN: u64 = 64;
-/// Connections for the open loop, as a multiple of those that reached the peak but for the second share: arrivals come in
-/// bursts.
+/// Connections for the open loop, as a multiple of those that reached the peak but for the second share: arrivals come
+/// in bursts.
 const HEAD_ROOM: u64 = 4;
 const PEAK_RATIO: f64 = 0.95;
 /// With less than this share of the peak, the server is slower for its connections.
@@ -46,8 +46,8 @@ pub(super) fn is_heard(point: &Point) -> bool {
     point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0
 }
 
-/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower for it, and
-/// the most that it may be given; `None` where none was measured.
+/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower for it,
+/// and the most that it may be given; `None` where none was measured.
 pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
     let is_served = |point: &Point| is_heard(point) && point.outcomes.failed_ratio() <= SERVED_ERROR_RATIO;
     let mut best: BTreeMap<u64, f64> = BTreeMap::new();
