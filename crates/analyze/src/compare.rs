@@ -21,7 +21,7 @@ pub use words::{headline, load_words};
 use crate::doubted;
 use crate::point::{cpu_us, good_per_sec, lost_ratio};
 use crate::statistics::student;
-use crate::{within, zones};
+use crate::{answer, within, zones};
 use pooled::{Common, Pooled, departing, pooled};
 use record::{Criteria, Estimate, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
@@ -48,7 +48,7 @@ const FIGURES: [Figure; 4] = [
 /// Good answers as a share of the requests: compared where one of the runs leaves requests or connections without.
 const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
 /// The rate to plan with, of runs that have an open loop.
-const PLAN: Figure = ("plan.per_sec", "plan", Better::Higher);
+const PLAN: Figure = (names::FIND_PLAN, "plan", Better::Higher);
 
 record::worded! {
     /// The result for one figure.
@@ -291,7 +291,9 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let is_invalid = loads.iter().all(missed);
     let mut figures = differences(&loads, is_paired, &criteria, threshold_ratio);
     figures.iter_mut().for_each(|figure| figure.is_invalid = is_invalid);
-    figures.extend(planned(a, b, threshold_ratio));
+    if !figures.is_empty() {
+        figures.extend(planned(a, b, threshold_ratio));
+    }
     let figures: Vec<Difference> = figures.into_iter().map(Difference::judged).collect();
     let mut doubts = doubts(a, b, &figures);
     doubts.extend(asked_once.iter().cloned());
@@ -447,17 +449,14 @@ fn planned(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Difference> {
     })
 }
 
-/// The rate to plan with: the open loop's yield point, or what was held where that is less.
+/// The rate to plan with, as the run's own answer has it.
 fn plan(run: &RunDir) -> Option<Estimate> {
     if !run.points.iter().any(|point| point.sweep == Sweep::Rate) {
         return None;
     }
-    let rate = zones::of_run(run).rate?;
-    let at = &rate.yield_point;
-    let held = rate.failure_point.held.unwrap_or(f64::INFINITY);
+    let plan = answer::of(run, &zones::of_run(run), &[])?.plan_per_sec?;
     // Of one repeat the interval is the spacing of the loads.
-    let ends = at.low.zip(at.high).filter(|_| at.n_repeats > 1).map(|(low, high)| (low.min(held), high));
-    Some(Estimate::new(at.estimate?.min(held), ends, at.confidence, at.n_repeats as usize))
+    Some(if plan.n > 1 { plan } else { Estimate { low: None, high: None, ..plan } })
 }
 
 /// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections
