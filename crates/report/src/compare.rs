@@ -17,11 +17,18 @@ pub fn text(comparison: &Comparison) -> String {
     out + &list("doubts", &comparison.doubts)
 }
 
-/// The loads that only one of the runs measured.
+/// What does not count: loads that only one of the runs measured, and disturbed points.
 pub(crate) fn left_out(comparison: &Comparison) -> Option<String> {
     let (were, are) = if comparison.unmatched == 1 { ("was", "is") } else { ("were", "are") };
     let loads = count(comparison.unmatched, "load");
-    (comparison.unmatched > 0).then(|| format!("{loads} {were} measured in one run only and {are} left out"))
+    let loads =
+        (comparison.unmatched > 0).then(|| format!("{loads} {were} measured in one run only and {are} left out"));
+    let points = comparison.figures.iter().map(|figure| figure.ratio.left_out).max().unwrap_or(0);
+    let (were, are) = if points == 1 { ("was", "is") } else { ("were", "are") };
+    let again = count(points, "disturbed point");
+    let again = (points > 0).then(|| format!("{again} {were} measured again and {are} left out"));
+    let said: Vec<String> = loads.into_iter().chain(again).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// The columns of [`figures`]; a and b name the sides.
