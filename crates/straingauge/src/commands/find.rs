@@ -190,6 +190,9 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
 fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     let (sweep, seed) = (&plan.sweep, search.seed());
     if plan.second.is_some() {
+        if let Some(early) = search.warm_up()? {
+            return Ok(early);
+        }
         return search.run(&mut Turns::new(sweep, seed));
     }
     if let Some(axis) = &sweep.axis {

@@ -81,6 +81,8 @@ pub(super) struct Search<'a> {
     most_served: Option<u64>,
     /// Whether the server answered no more over more of them.
     has_enough_connections: bool,
+    /// Whether a start of each server is to be warmed up: not where that made no difference. `None`: not known.
+    pub(super) is_slow_at_first: [Option<bool>; 2],
     started: Instant,
 }
 
@@ -102,6 +104,7 @@ impl<'a> Search<'a> {
             open_connections: None,
             most_served: None,
             has_enough_connections: false,
+            is_slow_at_first: [None; 2],
             started,
         };
         search.serve(0)?;
@@ -154,6 +157,11 @@ impl<'a> Search<'a> {
         self.started.elapsed().as_nanos() as u64
     }
 
+    /// The number of the server that is measured now.
+    pub(super) fn side(&self) -> usize {
+        self.now
+    }
+
     /// The record of the present server's run.
     pub fn record_mut(&mut self) -> &mut RunRecord {
         self.sides[self.now].writer.record_mut()
@@ -175,7 +183,7 @@ impl<'a> Search<'a> {
             return Ok(Some(Ended::Interrupted));
         }
         self.serve(server)?;
-        Ok(None)
+        self.warm_up()
     }
 
     /// Goes on with the same server, with the command beside it (side 1) or without (side 0). It is started anew for

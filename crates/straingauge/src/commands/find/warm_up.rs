@@ -10,14 +10,23 @@ use std::time::Instant;
 
 /// Enough connections to keep most servers busy.
 const CONNECTIONS: u64 = 8;
+/// A server that is started again for each turn is warmed up again where its cost fell by more than this, for this part of
+/// the time of the first warm-up.
+const FALL_RATIO: f64 = 0.1;
+const AGAIN_PART: u64 = 8;
 
 impl Search<'_> {
     /// Loads the server until a request's CPU time stops falling. These loads are no points; their length is kept among
     /// the server's facts. Returns whether the search ends with it.
     pub fn warm_up(&mut self) -> Result<Option<Ended>> {
-        let sweep = &self.plan.sweep;
+        let (sweep, side) = (&self.plan.sweep, self.side());
+        let budget_ns = match self.is_slow_at_first[side] {
+            None => sweep.budget_ns,
+            Some(true) => sweep.budget_ns / AGAIN_PART,
+            Some(false) => return Ok(None),
+        };
         let connections = CONNECTIONS.min(sweep.connections_max.max(sweep.connections_min).max(1));
-        let mut warm_up = WarmUp::new(sweep.budget_ns);
+        let mut warm_up = WarmUp::new(budget_ns);
         let session = self.session()?;
         let round_trip_ns = session.round_trip_ns();
         let plan = LoadPlan {
@@ -56,6 +65,11 @@ impl Search<'_> {
             None => took,
         };
         session.progress.say(&format!("warm-up: {said}"));
+        if self.is_slow_at_first[side].is_some() {
+            return Ok(None);
+        }
+        let fell_far = warm_up.fell().is_some_and(|(first, last)| last < first * (1.0 - FALL_RATIO));
+        self.is_slow_at_first[side] = Some(fell_far);
         let still_falls = warm_up.fell().is_some() && !warm_up.is_settled();
         let record = self.record_mut();
         record.server_facts.insert("warm-up".into(), said.clone());
