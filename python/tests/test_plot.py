@@ -19,12 +19,16 @@ def test_a_find_run_is_drawn_with_both_sweeps_and_its_zones(writer: RunWriter) -
         writer.point(sweep="rate" if rate else "connections", pace=pace, figures={
             "client.throughput_per_sec": figure(9.0), "client.response_p99_us": figure(5.0, "us"),
             "server.cpu_system_us_per_request": figure(2.0, "us")})
+    levels = [{"load": 1.0, "throughput_per_sec": {"median": 7.0}, "response_p99_us": {"median": 5.0},
+               "cpu_system_us_per_request": {"median": 2.0}}]
     findings = {"findings": {"connections": {
-        "yield_point": {"estimate": 1.5, "low": 1.2, "high": 1.8}, "failure_point": {"estimate": None, "low": 2.0, "high": None}}}}
+        "levels": levels, "yield_point": {"estimate": 1.5, "low": 1.2, "high": 1.8}, "failure_point": {"estimate": None, "low": 2.0, "high": None}}}}
     picture = straingauge.plot.find(straingauge.open_run(writer.path), findings)
     assert len(picture.axes) == 6
     labels = {text for panel in picture.axes for text in panel.get_legend_handles_labels()[1]}
-    assert {"throughput", "99 %", "system", "yield point", "failure point: beyond this"} <= labels
+    assert {"answered", "99 %", "system", "yield point", "failure point: beyond this"} <= labels
+    (answered,) = (line for line in picture.axes[0].get_lines() if line.get_label() == "answered")
+    assert list(answered.get_ydata()) == [7.0], "the level's number, no median of its own"
     (end,) = (line for line in picture.axes[0].get_lines() if line.get_label() == "failure point: beyond this")
     assert end.get_xdata()[0] == 2.0
     pyplot.close(picture)

@@ -1,9 +1,7 @@
-"""Plots of a run for a notebook (matplotlib). Every point that was measured is drawn; lines join medians of repeats."""
+"""Plots of a run for a notebook (matplotlib). Every point that was measured is drawn; lines join the levels of the findings."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from statistics import median
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .run import Point, Run, buckets
@@ -16,21 +14,22 @@ _AXES: "Dict[str, Tuple[str, Callable[[Point], Optional[float]]]]" = {
     "connections": ("connections", lambda point: float(point.connections)),
     "rate": ("offered load (requests/s)", lambda point: point.offered_per_sec),
 }
-#: A row of the picture: label of its axis, whether its scale is logarithmic, and figures by the text of the legend.
-_ROWS: "List[Tuple[str, bool, List[Tuple[str, str]]]]" = [
-    ("requests/s", False, [("throughput", "client.throughput_per_sec"), ("goodput", "client.goodput_per_sec")]),
-    ("response time (us)", True, [("median", "client.response_p50_us"), ("99 %", "client.response_p99_us")]),
-    ("server CPU (us/request)", False, [("user", "server.cpu_user_us_per_request"),
-                                       ("system", "server.cpu_system_us_per_request"),
-                                       ("softirq", "server.softirq_us_per_request")]),
+#: A row of the picture: label of its axis, whether its scale is logarithmic; text of the legend, figure of a point, figure of a level.
+_ROWS: "List[Tuple[str, bool, List[Tuple[str, str, str]]]]" = [
+    ("requests/s", False, [("answered", "client.goodput_per_sec", "throughput_per_sec")]),
+    ("response time (us)", True, [("median", "client.response_p50_us", "response_p50_us"),
+                                  ("99 %", "client.response_p99_us", "response_p99_us")]),
+    ("server CPU (us/request)", False, [("user", "server.cpu_user_us_per_request", "cpu_user_us_per_request"),
+                                       ("system", "server.cpu_system_us_per_request", "cpu_system_us_per_request"),
+                                       ("softirq", "server.softirq_beside_us_per_request", "softirq_us_per_request")]),
 ]
 
 
 def find(run: Run, findings: Optional[Mapping[str, Any]] = None) -> "Figure":
     """A find run: throughput, response time and the server's CPU per request, against connections and offered load.
 
-    `findings` is `run.findings()`, or what `straingauge report RUN --json` printed; with it the yield and failure points
-    are drawn with their intervals. Of one that was not reached, the end of the loads measured is drawn dotted.
+    `findings` is `run.findings()`, or what `straingauge report RUN --json` printed [default: run.findings()]. Its levels are the lines,
+    and the yield and failure points are drawn with their intervals. Of one that was not reached, the end of the loads is dotted.
     """
     from matplotlib import pyplot
 
@@ -38,13 +37,16 @@ def find(run: Run, findings: Optional[Mapping[str, Any]] = None) -> "Figure":
     if not sweeps:
         found = ", ".join(dict.fromkeys(point.sweep for point in run.points)) or "no points yet"
         raise ValueError(f"only sweeps over {' and '.join(_AXES)} are drawn, as straingauge find makes them; this run has {found}")
+    findings = run.findings() if findings is None else findings
     figure, axes = pyplot.subplots(len(_ROWS), len(sweeps), figsize=(5.5 * len(sweeps), 9), sharex="col", squeeze=False)
     for column, sweep in enumerate(sweeps):
         label, position = _AXES[sweep]
         for row, (unit, is_log, wanted) in enumerate(_ROWS):
             panel = axes[row][column]
-            for words, name in wanted:
-                _draw(panel, run.sweep(sweep), position, name, words)
+            for words, name, of_level in wanted:
+                levels = _sweep_findings(findings, sweep).get("levels", [])
+                line = [(level["load"], level[of_level]["median"]) for level in levels if level.get(of_level)]
+                _draw(panel, line, [(position(point), point.value(name)) for point in run.sweep(sweep)], words)
             panel.set_ylabel(unit)
             panel.set_yscale("log" if is_log else "linear")
             if not is_log:
@@ -62,23 +64,15 @@ def find(run: Run, findings: Optional[Mapping[str, Any]] = None) -> "Figure":
     return figure  # type: ignore[no-any-return]
 
 
-def _draw(panel: Any, points: "List[Point]", position: Callable[[Point], Optional[float]], name: str, words: str) -> None:
-    levels: "Dict[float, List[float]]" = defaultdict(list)
-    for point in points:
-        place, value = position(point), point.value(name)
-        if place is not None and value is not None:
-            levels[place].append(value)
+def _draw(panel: Any, levels: "List[Tuple[float, float]]", points: "List[Tuple[Optional[float], Optional[float]]]", words: str) -> None:
     if not levels:
         return
-    places = sorted(levels)
-    (line,) = panel.plot(places, [median(levels[place]) for place in places], label=words)
-    panel.plot([place for place in places for _ in levels[place]], [value for place in places for value in levels[place]],
-               ".", alpha=0.4, color=line.get_color())
+    (line,) = panel.plot([load for load, _ in levels], [value for _, value in levels], label=words)
+    known = [(load, value) for load, value in points if load is not None and value is not None]
+    panel.plot([load for load, _ in known], [value for _, value in known], ".", alpha=0.4, color=line.get_color())
 
 
-def _sweep_findings(findings: Optional[Mapping[str, Any]], sweep: str) -> Mapping[str, Any]:
-    if findings is None:
-        return {}
+def _sweep_findings(findings: Mapping[str, Any], sweep: str) -> Mapping[str, Any]:
     inner = findings.get("findings", findings)
     found = inner.get(sweep) if isinstance(inner, Mapping) else None
     return found if isinstance(found, Mapping) else {}
