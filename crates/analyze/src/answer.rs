@@ -256,6 +256,7 @@ fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
     match (share(level.busiest_thread_cpus), level.own_busy_ratio().filter(|busy| *busy >= limit)) {
         (Some(_), None) => Some(format!("one thread of {name} is full")),
         (_, Some(_)) => Some(format!("{name}'s CPUs are full")),
+        (None, None) if level.crowded => share(level.cpus_busy_ratio).map(|_| "other work fills its CPUs".into()),
         (None, None) => None,
     }
 }
@@ -387,7 +388,10 @@ fn more_workers(run: &RunDir, answer: &Answer) -> Option<String> {
     answer.full.as_ref().filter(|full| full.starts_with("one thread of "))?;
     let name = program(run);
     let known = WORKERS.iter().find(|(known, _)| name.starts_with(known));
-    known.map(|(name, setting)| format!("another worker of {name} for another CPU: {setting}"))
+    let predicted = plain(&run.path.display().to_string(), 200);
+    known.map(|(name, setting)| {
+        format!("another CPU for {name}: {setting} (what it would give: straingauge predict {predicted} --cores 2)")
+    })
 }
 
 fn sentence(findings: &Findings, answer: &Answer) -> String {

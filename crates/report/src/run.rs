@@ -199,7 +199,8 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
         (Sweep::Axis, _) if point.axis.is_some() => point.axis.map(analyze::axis::place_words).unwrap_or_default(),
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
-            count(point.connections, "connection") + if point.sweep == Sweep::Unloading { ", down" } else { "" }
+            let down = if point.sweep == Sweep::Unloading { ", down" } else { "" };
+            format!("{} conns{down}", grouped(point.connections as f64))
         }
     };
     let mut parts = Vec::new();
@@ -213,7 +214,7 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
         parts.push(format!("stack {us:>5.2} us/packet"));
     }
     if let Some(cpu) = analyze::zones::cpu_us(point) {
-        parts.push(format!("{cpu:>5.1} us CPU/request"));
+        parts.push(format!("{cpu:>5.1} us CPU"));
     }
     let failed = point.outcomes.failed_ratio();
     if failed > 0.0 {
@@ -221,7 +222,7 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     }
     let seconds = |nanos: u64| nanos / 1_000_000_000;
     format!(
-        "{:>4} of {} s  repeat {}  {load:<18}  {}",
+        "{:>4} of {} s  repeat {}  {load:<14}  {}",
         seconds(elapsed_ns),
         seconds(budget_ns),
         point.repeat,

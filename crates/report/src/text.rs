@@ -31,7 +31,7 @@ pub fn wrap(text: &str, first: &str, rest: &str) -> String {
 }
 
 /// The same for lines of at most `width`.
-pub(crate) fn wrap_at(width: usize, text: &str, first: &str, rest: &str) -> String {
+pub fn wrap_at(width: usize, text: &str, first: &str, rest: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(rest);
     let options = options.break_words(false).word_splitter(textwrap::WordSplitter::NoHyphenation);
     let words: Vec<&str> = text.split_whitespace().collect();

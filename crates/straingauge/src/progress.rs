@@ -22,7 +22,12 @@ impl Progress {
             return;
         }
         self.clear();
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let columns = terminal_size(libc::STDERR_FILENO).0;
+        for line in text.lines() {
+            let fits = !self.is_terminal || line.chars().count() <= columns;
+            let line = if fits { format!("{line}\n") } else { report::text::wrap_at(columns, line, "", "  ") };
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
     }
 
     /// A line that the next one replaces; shown on a terminal only.

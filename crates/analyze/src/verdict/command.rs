@@ -18,6 +18,16 @@ pub fn of_server(run: &RunDir) -> String {
     }
 }
 
+/// A command of straingauge on the run's URL; it starts the server anew where the run started it, which has ended with
+/// the run.
+pub fn again(run: &RunDir, words: &str) -> String {
+    let server = match run.record.scenario.server() {
+        Some(_) => format!(" -- {}", of_server(run)),
+        None => String::new(),
+    };
+    format!("straingauge {words}{server}")
+}
+
 /// The server's process, or `PID`.
 pub fn server_pid(run: &RunDir) -> String {
     let fact = |name: &str| run.record.server_facts.get(name);

@@ -1,7 +1,7 @@
 //! One function for each rule of the table: it checks a run and returns the observation and the remedy, or nothing.
 
 use super::Certainty;
-use super::command::{more_descriptors, of_server, quoted, server_pid};
+use super::command::{again, more_descriptors, of_server, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
 use super::rules::*;
 use super::waits::{at_a_time, at_once};
@@ -50,7 +50,7 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
     if unloading.never_back {
         let lowest = unloading.levels.first().map_or(1.0, |level| level.load);
         let url = quoted(&evidence.run.record.scenario.url());
-        let command = format!("straingauge load {url} --connections {lowest:.0}");
+        let command = again(evidence.run, &format!("load {url} --connections {lowest:.0}"));
         found.remedy = format!(
             "{} To decide: `{command}` against the server started anew; if it gives again what it gave before, the \
              load brought it down, else something came between.",
@@ -93,10 +93,8 @@ pub fn client(evidence: &Evidence<'_>) -> Option<Finding> {
     let server = level
         .cpus_busy_ratio
         .map_or(String::new(), |busy| format!("; the server's CPUs were {} busy{whose}", percent(busy.median)));
-    let command = format!(
-        "straingauge find --client 'ssh HOST straingauge load --worker' {}",
-        quoted(&evidence.run.record.scenario.url())
-    );
+    let url = quoted(&evidence.run.record.scenario.url());
+    let command = again(evidence.run, &format!("find --client 'ssh HOST straingauge load --worker' {url}"));
     finding(
         format!("The client was the bottleneck from {} on{server}.", load_words(level.load, sweep.sweep)),
         format!("To try: more clients, `{command}`, or more CPUs for this one (`--cpus`, `--threads`)."),
@@ -177,7 +175,9 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
     let url = quoted(&evidence.run.record.scenario.url());
     let last = points.last()?;
     let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();
-    let command = format!("straingauge load {url} --connections {}{rate}", last.connections);
+    let command = again(evidence.run, &format!("load {url} --connections {}{rate}", last.connections));
+    let is_kept = evidence.run.path.join("server.log").exists();
+    let kept = if is_kept { " (what it printed is kept as `server.log` in the run's folder)" } else { "" };
     finding(
         format!(
             "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{below}.",
@@ -185,8 +185,7 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
             grouped(answers as f64)
         ),
         format!(
-            "To try: its error log (what it printed is kept as `server.log` in the run's folder) says which limit it \
-             reached; `{command}` repeats that load alone."
+            "To try: its error log{kept} says which limit it reached; `{command}` repeats that load alone."
         ),
         &[command],
     )

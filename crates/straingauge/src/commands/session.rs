@@ -430,11 +430,21 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
     })
 }
 
-/// The exact command line, quoted for a shell, that repeats this invocation.
+/// The command line, quoted for a shell, that repeats this invocation: without `--out`, as that directory holds a run now.
 pub fn repeat_command() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = words.map(|word| without_password(&word).unwrap_or(word)).collect();
+    let words = without_out(words);
     shell::joined(std::iter::once("straingauge").chain(words.iter().map(String::as_str)))
+}
+
+/// The words without `--out DIR`; those of the server's command, after `--`, stay as they are.
+fn without_out(words: Vec<String>) -> Vec<String> {
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let is_out = |at: usize| at < end && (words[at] == "--out" || words[at].starts_with("--out="));
+    let is_its_value = |at: usize| at > 0 && at < end && words[at - 1] == "--out";
+    let kept = (0..words.len()).filter(|at| !is_out(*at) && !is_its_value(*at));
+    kept.map(|at| words[at].clone()).collect()
 }
 
 /// A run's default name: `127.0.0.1-8080-1k.bin`.
