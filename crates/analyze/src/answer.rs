@@ -10,7 +10,7 @@ use crate::zones::{
 };
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
-use record::{Estimate, Figures, Origin, RunDir, Status, Sweep, names};
+use record::{DoubtKind, Estimate, Figures, Origin, RunDir, Status, Sweep, names};
 use serde::{Deserialize, Serialize};
 
 record::worded! {
@@ -267,7 +267,9 @@ fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref());
     let Some(sweep) = sweep else { return (Sure::Low, "nothing was measured".into()) };
     if run.record.status != Status::Complete {
-        reasons.push((Sure::Low, "the run did not end".into()));
+        let known = run.record.doubts.iter().find(|doubt| doubt.kind == DoubtKind::Interrupted).cloned();
+        let why = known.or_else(|| crate::verdict::ending(run)).map(|doubt| doubt.what);
+        reasons.push((Sure::Low, why.unwrap_or("the run did not end".into())));
     }
     if findings.rate.is_some() && answer.plan_per_sec.is_none() {
         reasons.push((Sure::Low, answer.plan_why.clone()));

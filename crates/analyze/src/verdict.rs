@@ -13,6 +13,7 @@ pub mod rules;
 mod sure;
 mod waits;
 
+pub(crate) use doubts::ending;
 pub(crate) use evidence::strained_from;
 pub use growth::{UserGrowth, user_times};
 pub use layout::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy};

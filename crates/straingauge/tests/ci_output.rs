@@ -49,7 +49,7 @@ fn standard_output_has_the_summary_alone() {
     let nginx = recorded::run("nginx");
     let said = run(straingauge(["report", "--markdown", "/dev/stdout", "--page"]).arg(&page).arg(nginx.path()));
     let said = said.exits_with(0);
-    assert!(said.out.starts_with("### straingauge find: http") && said.out.contains("| plan for |"), "{}", said.out);
+    assert!(said.out.starts_with("### straingauge find: http") && said.out.contains("| connections |"), "{}", said.out);
     assert!(page.is_file(), "the page is drawn as always");
     // So has the page.
     for command in [

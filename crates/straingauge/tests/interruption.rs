@@ -173,7 +173,7 @@ fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
     assert_eq!(run_record(&sweep.out)["status"], "running");
     let said = run(straingauge(["report"]).arg(&sweep.out)).exits_with(0);
     assert!(sweep.out.join("report.html").is_file());
-    assert!(said.flat().contains("closed loop"), "{}", said.out);
+    assert!(said.flat().contains("was killed after"), "{}", said.out);
     if !is_root() {
         // Without a namespace to be found by, a guardian has ended the server and its children.
         return assert_ends(pid, &sweep.state, &sweep.namespaces);

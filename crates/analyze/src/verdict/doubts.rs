@@ -33,7 +33,8 @@ pub(super) fn collect(run: &RunDir, findings: &Findings) -> Vec<Doubt> {
     kept
 }
 
-fn ending(run: &RunDir) -> Option<Doubt> {
+/// Why a run is not complete.
+pub(crate) fn ending(run: &RunDir) -> Option<Doubt> {
     let why = || run.record.ended_by.as_deref().map(|why| format!(": {}", plain(why, 200))).unwrap_or_default();
     let points = count(run.points.len(), "point");
     let what = match run.record.status {

@@ -26,7 +26,8 @@ pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer:
     let end = end(run, verdict);
     let table = loads(findings).map_or(String::new(), |table| format!("\n{}", table.lines()));
     let room = |out: &str| MOST_LINES.saturating_sub([out, &table, &end].map(|part| part.lines().count()).iter().sum());
-    let todo = todo(verdict, answer);
+    let back = findings.unloading.as_ref().map(|unloading| wrap(&unloading.sentence(), "", ""));
+    let todo: Vec<String> = back.into_iter().chain(todo(verdict, answer)).collect();
     for paragraph in todo.iter().filter(|paragraph| !paragraph.is_empty()) {
         let gap = if out.ends_with("\n\n") || paragraph.starts_with("  ") { "" } else { "\n" };
         let lines = paragraph.lines().count() + gap.len();

@@ -14,7 +14,7 @@ pub struct FindArgs {
     pub find: FindOptions,
     #[command(flatten)]
     pub drive: DriveArgs,
-    /// Print everything that was found, and all tables
+    /// Print everything: all tables, sentences and doubts
     ///
     /// Otherwise one screen: the number to plan with, what limits the server, what to do.
     #[arg(long, conflicts_with = "json", help_heading = "Output")]

@@ -22,7 +22,7 @@ pub struct LoadArgs {
     pub source_address: Vec<std::net::IpAddr>,
     #[command(flatten)]
     pub drive: DriveArgs,
-    /// Print every figure with its origin
+    /// Print everything: every figure with its origin
     ///
     /// And all percentiles, classes, clients and doubts, where otherwise a summary of 15 lines is printed.
     #[arg(long, help_heading = "Output")]

@@ -27,7 +27,7 @@ pub struct ReportArgs {
     /// Of runs of find and load.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub markdown: Option<PathBuf>,
-    /// Print everything that the run found, and all tables
+    /// Print everything: all tables, sentences and doubts
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub full: bool,
     /// Print JSON, not tables

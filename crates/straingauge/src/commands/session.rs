@@ -451,3 +451,20 @@ fn without_out(words: Vec<String>) -> Vec<String> {
 fn default_name(target: &Target) -> String {
     format!("{}-{}{}", target.name, target.port, target.path.split('?').next().unwrap_or("").replace('/', "-"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::without_out;
+
+    #[test]
+    fn a_run_is_repeated_into_a_new_directory() {
+        let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
+        for (typed, repeated) in [
+            ("find :80 --out kept --budget 5s", "find :80 --budget 5s"),
+            ("find :80 --out=kept -- server --out logs", "find :80 -- server --out logs"),
+            ("find :80 -- server", "find :80 -- server"),
+        ] {
+            assert_eq!(without_out(words(typed)), words(repeated));
+        }
+    }
+}
