@@ -41,7 +41,7 @@ fn assert_is_a_whole_run(path: &Path, said: &Said) {
         assert!(!page.contains(outside), "the page fetches something: {outside}");
     }
     // The answer, or the reason why there is none.
-    let words = said.out.to_lowercase();
+    let words = said.flat().to_lowercase();
     assert!(said.out.lines().count() <= 25, "{}", said.out);
     for one_of in [["plan", "throughput grows"], ["breaks", "fail"], ["sure: ", "sure: "]] {
         assert!(one_of.iter().any(|word| words.contains(word)), "none of {one_of:?} in the verdict:\n{}", said.out);

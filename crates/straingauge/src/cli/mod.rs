@@ -95,8 +95,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
 const SHORT_HELP: [(&str, &str); 3] = [
     (
         "find",
-        "url command axis max_connections budget repeats compare_with cold header delay server_cpus full fail_if out \
-         json",
+        "url command axis max_connections budget repeats compare_with cold delay server_cpus full fail_if out json",
     ),
     ("load", "url command connections rate duration threads cold method header urls trace delay full fail_if out json"),
     ("watch", "port detail overhead interval duration pid cgroup pack metrics out json"),
