@@ -152,7 +152,8 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     // A budget that no point exceeds, so that all of each is counted and a part timed.
-    let mut command = straingauge(["find", "--full", &url, "--overhead", "100%", "--profile", "never", "--budget", "7s"]);
+    let mut command =
+        straingauge(["find", "--full", &url, "--overhead", "100%", "--profile", "never", "--budget", "7s"]);
     command.args(["--sweep", "connections", "--duration", "300ms", "--max-connections", "8", "--repeats", "1"]);
     command.arg("--out").arg(&out).arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
     let said = run(&mut command).exits_with(0);

@@ -184,9 +184,7 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
             grouped(bad as f64),
             grouped(answers as f64)
         ),
-        format!(
-            "To try: its error log{kept} says which limit it reached; `{command}` repeats that load alone."
-        ),
+        format!("To try: its error log{kept} says which limit it reached; `{command}` repeats that load alone."),
         &[command],
     )
 }

@@ -430,7 +430,8 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
     })
 }
 
-/// The command line, quoted for a shell, that repeats this invocation: without `--out`, as that directory holds a run now.
+/// The command line, quoted for a shell, that repeats this invocation: without `--out`, as that directory holds a run
+/// now.
 pub fn repeat_command() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = words.map(|word| without_password(&word).unwrap_or(word)).collect();
