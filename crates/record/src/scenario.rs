@@ -459,7 +459,6 @@ mod tests {
         for kept in [
             first_line(include_str!("../../analyze/tests/recorded/haproxy-poll.jsonl")),
             first_line(include_str!("../../analyze/tests/recorded/nginx.jsonl")),
-            include_str!("../../../bench/runs/2026-11-23-find-nginx/raw/run.json"),
         ] {
             let before: Value = serde_json::from_str(kept).expect("JSON");
             let record: crate::RunRecord = serde_json::from_str(kept).expect("a record");
