@@ -57,7 +57,7 @@ fn a_load_is_counted_kept_and_reported() {
     skip_unless!(is_root(), "counting requests needs root");
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
     let out = dir.path().join("run");
-    let Some(mut running) = watch(server.port, &out, &[]) else { return };
+    let Some(mut running) = watch(server.port, &out, &["--detail", "counts"]) else { return };
     let counted = load(&server.url("1k.bin"));
     let (ok, sent) = (member(&counted, "ok").as_u64().unwrap(), member(&counted, "sent").as_u64().unwrap());
     // The last responses are over when the client closes.
@@ -93,7 +93,7 @@ fn a_killed_watch_loses_no_line_and_is_reported() {
     skip_unless!(is_root(), "counting requests needs root");
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
     let out = dir.path().join("run");
-    let Some(mut running) = watch(server.port, &out, &[]) else { return };
+    let Some(mut running) = watch(server.port, &out, &["--detail", "counts"]) else { return };
     let counted = load(&server.url("1k.bin"));
     let ok = member(&counted, "ok").as_u64().unwrap();
     running.wait_until("all requests", || readings(&out).last().is_some_and(|reading| requests(reading) >= ok));
@@ -199,7 +199,7 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "60s"]);
     let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
     // The load's own begin would be one more silence.
-    let Some(running) = watch(port, &out, &["--interval", "100ms"]) else {
+    let Some(running) = watch(port, &out, &["--interval", "100ms", "--detail", "counts"]) else {
         load.signal(libc::SIGINT);
         server.signal(libc::SIGTERM);
         return;

@@ -111,7 +111,11 @@ fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
 
 fn between(begin: &Sample, end: &Sample) -> Option<Window> {
     let seconds = end.seconds - begin.seconds;
-    let rate_per_sec = end.requests.checked_sub(begin.requests)? as f64 / seconds;
+    let counted = |sample: &Sample| sample.counted_s.unwrap_or(sample.seconds);
+    let rate_per_sec = end.requests.checked_sub(begin.requests)? as f64 / (counted(end) - counted(begin));
+    if !rate_per_sec.is_finite() {
+        return None;
+    }
     let (idle_cpus, user_cpus, kernel_cpus) = match (&begin.machine, &end.machine) {
         (Some((t0, before)), Some((t1, after))) if t1 > t0 => {
             let cpus = |part: fn(&CpuModes) -> u64| part(after).saturating_sub(part(before)) as f64 / 1e3 / (t1 - t0);
@@ -197,6 +201,22 @@ mod tests {
             recording.samples.push(sample(index + 1, requests, modes));
         }
         recording
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_time_that_was_counted() {
+        let at = |seconds: f64, requests, counted_s| Sample {
+            seconds,
+            requests,
+            counted_s,
+            server_cpu_s: Some(seconds),
+            server_user_s: Some(seconds),
+            ..Sample::default()
+        };
+        let rate = |end| between(&at(0.0, 0, None), &end).map(|window| window.rate_per_sec);
+        assert_eq!(rate(at(2.0, 100, None)), Some(50.0));
+        assert_eq!(rate(at(2.0, 100, Some(0.5))), Some(200.0));
+        assert_eq!(rate(at(2.0, 0, Some(0.0))), None);
     }
 
     #[test]

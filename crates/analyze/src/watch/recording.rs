@@ -47,6 +47,8 @@ pub struct Sample {
     pub seconds: f64,
     /// Requests so far.
     pub requests: u64,
+    /// The part of that time in which they were counted; absent where it is all of it.
+    pub counted_s: Option<f64>,
     /// The server's CPU time so far, seconds, and the user part of it; absent if its processes were not seen.
     pub server_cpu_s: Option<f64>,
     /// See `server_cpu_s`.
@@ -182,6 +184,7 @@ impl Recording {
         let user_ratio = totals.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
         let sample = Sample {
             seconds: totals.elapsed_ns as f64 / 1e9,
+            counted_s: totals.counted_ns.map(|ns| ns as f64 / 1e9),
             requests: totals.classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests)),
             server_cpu_s,
             server_user_s: server_cpu_s.zip(user_ratio).map(|(cpu_s, ratio)| cpu_s * ratio),

@@ -81,6 +81,13 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     if !recording.has_requests {
         return Err("not measured: requests were not counted".into());
     }
+    if recording.last.counted_ns.is_some() {
+        return Err(
+            "not measured: requests were counted in windows, between which nothing is seen (watch with --detail \
+                    counts)"
+                .into(),
+        );
+    }
     let mut intervals: Vec<(f64, f64, f64)> = Vec::new();
     for pair in recording.samples.windows(2) {
         let seconds = pair[1].seconds - pair[0].seconds;
@@ -274,6 +281,13 @@ mod tests {
             samples.push(Sample { seconds: second as f64 + 1.0, requests, ..Sample::default() });
         }
         Recording { samples, has_requests: true, ..Recording::default() }
+    }
+
+    #[test]
+    fn time_that_was_not_counted_is_no_stall() {
+        let last = record::watch::Reading { counted_ns: Some(1), ..Default::default() };
+        let recording = Recording { has_requests: true, last, ..Recording::default() };
+        assert!(find(&recording).unwrap_err().contains("--detail counts"));
     }
 
     #[test]

@@ -115,6 +115,10 @@ fn classes(recording: &Recording, span: &Span<'_>) -> Table {
     let all: u64 = (0..span.last.classes.len())
         .map(|index| span.last.classes[index].requests.saturating_sub(first(index).requests))
         .sum();
+    let counted_s = match span.last.counted_ns {
+        None => span.seconds,
+        Some(_) => span.last.counted_time_ns().saturating_sub(span.first.counted_time_ns()) as f64 / 1e9,
+    };
     let rows = span.last.classes.iter().enumerate().map(|(index, class)| {
         let before = first(index);
         let requests = class.requests.saturating_sub(before.requests);
@@ -124,7 +128,7 @@ fn classes(recording: &Recording, span: &Span<'_>) -> Table {
         let cells = vec![
             (requests as f64).into(),
             (all > 0).then(|| requests as f64 * 100.0 / all as f64).into(),
-            (requests as f64 / span.seconds).into(),
+            (requests as f64 / counted_s).into(),
             each(class.bytes_in, before.bytes_in).into(),
             each(class.bytes_out, before.bytes_out).into(),
             each(class.receives, before.receives).into(),
@@ -379,7 +383,7 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
     let (before, after) = (span.first.cpu.unwrap_or_default(), span.last.cpu.unwrap_or_default());
     let group = after.group_ns.saturating_sub(before.group_ns) as f64;
     let mut cpu_check = None;
-    if group > 0.0 && recording.has_requests {
+    if group > 0.0 && recording.has_requests && after.charged.is_some() {
         let of = |now: i64, then: i64| now.saturating_sub(then) as f64;
         let (before, after) = (before.charged.unwrap_or_default(), after.charged.unwrap_or_default());
         let explained = of(after.requests_ns, before.requests_ns)
