@@ -10,8 +10,8 @@ use std::time::Instant;
 
 /// Enough connections to keep most servers busy.
 const CONNECTIONS: u64 = 8;
-/// A server that is started again for each turn is warmed up again where its cost fell by more than this, for this part of
-/// the time of the first warm-up.
+/// A server that is started again for each turn is warmed up again where its cost fell by more than this, for this part
+/// of the time of the first warm-up.
 const FALL_RATIO: f64 = 0.1;
 const AGAIN_PART: u64 = 8;
 
