@@ -244,7 +244,13 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
         let mut strained = sweep.levels.iter().filter(|level| level.load >= from);
         strained.find_map(|level| saturated_at(run, level, findings.criteria.saturation_ratio))
     });
-    saturated.or_else(|| limits().next().map(|cause| format!("possibly {}", cause.cause)))
+    let possible = || limits().next().map(|cause| format!("possibly {}", cause.cause));
+    let is_crowded = |sweep: &SweepFindings| {
+        let from = crate::verdict::strained_from(sweep);
+        from.is_some_and(|from| sweep.levels.iter().any(|level| level.load >= from && level.crowded))
+    };
+    let crowded = || findings.sweeps().any(is_crowded).then(|| "its CPUs were full, much of it with other work".into());
+    saturated.or_else(possible).or_else(crowded)
 }
 
 fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
@@ -256,7 +262,6 @@ fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
     match (share(level.busiest_thread_cpus), level.own_busy_ratio().filter(|busy| *busy >= limit)) {
         (Some(_), None) => Some(format!("one thread of {name} is full")),
         (_, Some(_)) => Some(format!("{name}'s CPUs are full")),
-        (None, None) if level.crowded => share(level.cpus_busy_ratio).map(|_| "other work fills its CPUs".into()),
         (None, None) => None,
     }
 }

@@ -13,6 +13,9 @@ const SEED: u64 = 0x4341;
 /// Rates at which this share of the capacity or more was answered show how far it varies; at others the server was not
 /// asked for it, or answered less because it was overloaded.
 const PLATEAU_RATIO: f64 = 0.9;
+/// The interval is at least this wide on each side: windows of some seconds agree better with each other than with the
+/// rate over a long time, as they share the machine's speed of that minute.
+const WINDOW_ERROR: f64 = 0.03;
 
 /// `groups`: the points by rate, each with its level. `None` for a closed loop, or where no rate was answered.
 pub(super) fn find(
@@ -65,8 +68,8 @@ pub(super) fn find(
     Some(PointFinding {
         place: Place::Within,
         estimate: Some(most),
-        low: interval.map(|found| found.low.min(most - edge)),
-        high: interval.map(|found| found.high.max(most + edge)),
+        low: Some(interval.map_or(most, |found| found.low).min(most * (1.0 - WINDOW_ERROR) - edge).max(0.0)),
+        high: Some(interval.map_or(most, |found| found.high).max(most * (1.0 + WINDOW_ERROR) + edge)),
         ..PointFinding::none(criteria, of_repeats.len(), reason)
     })
 }
