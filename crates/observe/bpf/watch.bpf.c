@@ -426,9 +426,23 @@ int BPF_PROG(on_disk_read, struct bio *bio) {
     return 0;
 }
 
+/* The connection ends with bytes that were read and not answered. Where the server closes after an answer they are the
+ * rest of an upload that it refused, else a request. */
+static __always_inline void end_unanswered(struct request *r, __u64 at, bool has_answered) {
+    __u32 i = options.state_bank * SIZE_CLASSES + class_of(at);
+    struct class_row *row = bpf_map_lookup_elem(&classes, &i);
+
+    if (!has_answered) {
+        COUNT(UNANSWERED);
+    } else if (row) {
+        __sync_fetch_and_add(&row->bytes_in, r->bytes_in);
+        __sync_fetch_and_add(&row->receives, r->receives);
+    }
+}
+
 /* The application closes: its work until now belongs to the request, later work does not. `at`: where the stream of
- * responses stands; `end_ns`: when its last byte left. */
-static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_ns) {
+ * responses stands; `end_ns`: when its last byte left; `has_answered`: and the server is the first to close. */
+static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_ns, bool has_answered) {
     struct task_struct *t = bpf_get_current_task_btf();
     struct thread *c = thread_of(t);
 
@@ -438,7 +452,7 @@ static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_
     if (!r)
         return;
     if (r->bytes_in && at == r->written) {
-        COUNT(UNANSWERED);
+        end_unanswered(r, at, has_answered);
     } else if (r->bytes_in) {
         if (control.window && has_phases(r) && r->phase == PHASE_LOG)
             record_phases(r, at - r->written, c);
@@ -454,23 +468,26 @@ static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_
     r->cpu_ns = 0;
 }
 
-static __always_inline void on_own_tcp_close(struct tcp_sock *tp, struct request *r) {
+static __always_inline void on_own_tcp_close(struct tcp_sock *tp, struct request *r, int old_state) {
+    __u64 at = written_position(tp);
+
     /* Data held back by TCP_CORK departs with this close. Otherwise the last segment may not be acknowledged yet; its
      * departure is then TCP's last transmission. */
     __u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
 
     if (tp->snd_nxt != tp->write_seq)
         end_ns = bpf_ktime_get_ns();
-    on_own_close(r, written_position(tp), end_ns);
+    /* The first number is that of the handshake. */
+    on_own_close(r, at, end_ns, old_state == TCP_ESTABLISHED && at > 1);
 }
 
 /* The connection is gone. */
-static __always_inline void end_request(struct request *r, int old_state, __u64 at, __u64 end_ns) {
+static __always_inline void end_request(struct request *r, int old_state, __u64 at, __u64 end_ns, bool has_answered) {
     if (r->bytes_in) {
         if (at != r->written && (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT))
             record_finished_atomically(r, at - r->written, end_ns);
         else
-            COUNT(UNANSWERED);
+            end_unanswered(r, at, has_answered);
     }
     forget(r);
     r->sk = 0;
@@ -492,7 +509,8 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     if (!r)
         return;
     note_unread(r, tp->copied_seq, 0);
-    end_request(r, old_state, written_position(tp), tp->first_tx_mstamp * 1000);
+    end_request(r, old_state, written_position(tp), tp->first_tx_mstamp * 1000,
+                !sk->sk_err && old_state == TCP_ESTABLISHED && written_position(tp) > 1);
 }
 
 /* Whether a socket belongs to the port. skc_num may already be 0 when it closes, because the port was released. */
@@ -535,7 +553,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
     r = find((__u64)sk, hash, &slot);
     if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
         (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
-        on_own_tcp_close(tp, r);
+        on_own_tcp_close(tp, r, old_state);
     else if (new_state == TCP_CLOSE)
         on_end(sk, tp, old_state, r);
     return 0;
@@ -553,9 +571,9 @@ static __always_inline int changed_mptcp_state(struct sock *sk, int old_state, i
     r = find((__u64)sk, mptcp_hash(sk), &slot);
     if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
         (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
-        on_own_close(r, written_by_mptcp((__u64)sk), bpf_ktime_get_ns());
+        on_own_close(r, written_by_mptcp((__u64)sk), bpf_ktime_get_ns(), 0);
     else if (r && new_state == TCP_CLOSE)
-        end_request(r, old_state, written_by_mptcp((__u64)sk), sent_by_mptcp((__u64)sk));
+        end_request(r, old_state, written_by_mptcp((__u64)sk), sent_by_mptcp((__u64)sk), 0);
     return 0;
 }
 

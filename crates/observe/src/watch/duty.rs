@@ -87,8 +87,8 @@ impl Duty {
         match self.is_in_windows {
             false if self.cost > self.gain => {
                 self.is_in_windows = true;
-                self.next = None;
-                Some(Act::End)
+                self.next = Some((Act::End, now.at_ns + DRAIN.as_nanos() as u64));
+                Some(Act::Shut)
             }
             true if self.cost < AMPLE * self.gain && self.credit_ns > 0.0 => {
                 self.is_in_windows = false;

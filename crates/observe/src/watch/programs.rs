@@ -170,6 +170,8 @@ impl Programs {
 
     /// Counts the requests that begin from now on. Work that threads did while nothing was counted belongs to none.
     pub fn attach_receive(&mut self) -> Result<(), WatchError> {
+        // Perhaps still attached: a window was shut.
+        self.receive = None;
         self.forget_threads();
         self.set_counts(true);
         self.receive = Some(self.attach(self.hooks.receive_program())?);

@@ -206,13 +206,12 @@ impl Tracer {
         match act {
             Act::Begin => self.begin_counting(),
             Act::Shut => {
+                // Phases are not timed in windows of counting.
+                self.end(monotonic_ns());
                 self.shut_counting();
                 Ok(())
             }
-            Act::End => {
-                self.end(monotonic_ns());
-                self.end_counting()
-            }
+            Act::End => self.end_counting(),
         }
     }
 

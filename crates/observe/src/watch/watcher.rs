@@ -462,6 +462,20 @@ impl Watcher {
             self.scan_error.as_ref().map(|why| format!("connections could not be scanned: {why}")),
             "see straingauge doctor",
         );
+        let added = self.last.cost.added.as_ref().filter(|_| self.options.mode == Mode::Default);
+        let over = added.filter(|added| added.added_ratio.is_some_and(|ratio| ratio > self.options.overhead_ratio));
+        not_watched(
+            Severity::Note,
+            over.map(|added| {
+                format!(
+                    "watching cost {} of the server's CPU time, more than the limit: {} of that were events of other \
+                     programs",
+                    percent(added.added_ratio.unwrap_or(0.0)),
+                    percent(added.away_ns / added.added_ns.max(1.0))
+                )
+            }),
+            "watch for longer, as the limit is one of the mean; or use --detail zero on a server that does little",
+        );
         if let Some(tracer) = &self.tracer {
             not_watched(
                 Severity::Note,

@@ -108,6 +108,41 @@ fn cpu_time_from_before_the_watch_is_nobodys() {
 }
 
 #[test]
+fn an_upload_that_is_refused_and_read_to_its_end_is_answered() {
+    use std::io::{Read, Write};
+    let test = "an_upload_that_is_refused_and_read_to_its_end_is_answered";
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its number");
+    let Some(mut watcher) = watch(test, counting(address.port())) else { return };
+    let answer = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    for _ in 0..3 {
+        let mut client = std::net::TcpStream::connect(address).expect("it accepts");
+        let (mut server, _) = listener.accept().expect("a connection");
+        client.write_all(&[b'h'; 100]).expect("the head leaves");
+        server.read_exact(&mut [0; 100]).expect("it comes");
+        server.write_all(answer).expect("the answer leaves");
+        client.write_all(&[b'u'; 5000]).expect("the body leaves");
+        // As nginx does: what comes is read, without the end of the response stream.
+        server.read_exact(&mut [0; 5000]).expect("it comes");
+        drop(server);
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).expect("the end");
+        assert_eq!(got, answer);
+    }
+    // A request that gets no answer at all is another thing.
+    let mut client = std::net::TcpStream::connect(address).expect("it accepts");
+    let (mut server, _) = listener.accept().expect("a connection");
+    client.write_all(&[b'h'; 100]).expect("the head leaves");
+    server.read_exact(&mut [0; 100]).expect("it comes");
+    drop(server);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    let answered = crate::client::Count { requests: 3, bytes_sent: 3 * 5100, bytes_received: 3 * answer.len() as u64 };
+    assert_eq!(counted(&reading), answered);
+    assert_eq!(reading.count(Counter::Unanswered), Some(1));
+}
+
+#[test]
 fn beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole() {
     let test = "beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole";
     let Some(server) = Server::start(test, "nginx") else { return };
