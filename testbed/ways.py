@@ -233,9 +233,14 @@ def server():
 def handle(path):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
-    listener.listen(1)
+    listener.listen(5)
     print("ready", flush=True)
-    server, threads, case = listener.accept()[0], [], None
+    while True:
+        threading.Thread(target=take_over, args=(listener.accept()[0],), daemon=True).start()
+
+
+def take_over(server):
+    threads = []
     while True:
         data, files, _, _ = socket.recv_fds(server, 4096, 1)
         if not data:
