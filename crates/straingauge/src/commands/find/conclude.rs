@@ -73,7 +73,12 @@ impl Search<'_> {
             _ => run_markdown(first, &checks),
         };
         let compared_checks = compared.as_ref().map(Pair::checks).unwrap_or_default();
-        let summarised = output.summary.write(markdown, &[&checks[..], &compared_checks[..]].concat());
+        let mut cases = [&checks[..], &compared_checks[..]].concat();
+        if why.is_none() {
+            // Markdown begins with it; JUnit has no other place.
+            cases[0].words = analyze::verdict::sentences(first, &zones::of_run(first)).headline;
+        }
+        let summarised = output.summary.write(markdown, &cases);
         if let Some(live) = self.live.take() {
             live.end(first);
         }
