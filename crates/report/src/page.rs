@@ -124,7 +124,10 @@ pub fn html(run: &RunDir) -> String {
         frame: Frame::of(run, status(run), &verdict.headline, verdict.without_causes().map(str::to_string).collect()),
         causes: causes(&verdict),
         settings: verdict.answer.iter().flat_map(|answer| &answer.settings).map(|setting| unbroken(setting)).collect(),
-        numbers: key_numbers(&findings, verdict.answer.as_ref()),
+        numbers: key_numbers(&findings, verdict.answer.as_ref())
+            .into_iter()
+            .map(|number| KeyNumber { detail: unbroken(&number.detail), ..number })
+            .collect(),
         doubts: doubt::rows(&verdict.doubts),
         sections,
         workload: workload(run),
