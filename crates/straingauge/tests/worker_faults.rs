@@ -376,7 +376,7 @@ fn two_servers_are_compared_over_workers() {
         "--quiet",
     ]);
     let said = run(find.args(more));
-    assert!(matches!(said.code, Some(0 | 3 | 4)) && said.out.contains("B against A"), "{}{}", said.out, said.err);
+    assert!(matches!(said.code, Some(0 | 3 | 4)) && said.out.contains("B / A"), "{}{}", said.out, said.err);
     for side in [out.clone(), out.join("with")] {
         assert_eq!(run_record(&side)["status"], "complete");
         let points = points(&side);

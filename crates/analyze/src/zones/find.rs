@@ -502,9 +502,16 @@ fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     let first_sure = known.iter().position(|cost| cost.is_sure)?;
     let ends = (0..known.len()).filter(|at| known[*at].is_sure || *at < first_sure);
     let lowest = ends.reduce(|best, at| if known[at].at_most_us < known[best].at_most_us { at } else { best })?;
-    let beyond = (lowest..known.len()).filter(|at| known[*at].is_sure);
-    let highest = beyond.reduce(|best, at| if known[at].us > known[best].us { at } else { best })?;
-    let (low, high) = (known[lowest].level, known[highest].level);
+    let low = known[lowest].level;
+    // Compared are loads that some repeat has both of.
+    let times = |at: usize| match known[at].level.load {
+        load if load == low.load => Some(1.0),
+        load => paired(answered, low.load, load, cpu_us),
+    };
+    let beyond = (lowest..known.len()).filter(|at| known[*at].is_sure || *at == lowest);
+    let compared = beyond.filter_map(|at| Some((at, times(at)?)));
+    let (highest, ratio) = compared.reduce(|best, at| if known[at.0].us > known[best.0].us { at } else { best })?;
+    let high = known[highest].level;
     let parts = [
         ("user", low.cpu_user_us_per_request, high.cpu_user_us_per_request),
         ("system", low.cpu_system_us_per_request, high.cpu_system_us_per_request),
@@ -512,7 +519,6 @@ fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     ];
     let grew = parts.into_iter().filter_map(|(name, low, high)| Some((name, high?.median - low?.median)));
     let grew_most = grew.filter(|(_, us)| *us > 0.0).max_by(|a, b| a.1.total_cmp(&b.1));
-    let ratio = if low.load == high.load { 1.0 } else { paired(answered, low.load, high.load, cpu_us)? };
     Some(CpuGrowth {
         lowest_load: low.load,
         lowest_us: known[lowest].us,

@@ -37,8 +37,12 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
         Some((name.to_string(), count.parse().ok()?))
     };
     let mut counts: BTreeMap<String, u64> = kept.lines().filter_map(of).collect();
-    let found: Vec<(String, u64)> =
-        said.iter().filter_map(|line| of(line.strip_prefix("guest: verified: ")?)).collect();
+    // Programs of several objects have one name: the longest counts.
+    let mut found: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, count) in said.iter().filter_map(|line| of(line.strip_prefix("guest: verified: ")?)) {
+        let most = found.entry(name).or_default();
+        *most = count.max(*most);
+    }
     assert!(said.is_empty() || !found.is_empty(), "the verifier's counts");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         counts.extend(found);
