@@ -4,6 +4,7 @@
 //! Of an open loop, these hold in every run: plan <= held <= capacity, and what failed is above what held. Where the
 //! points disagree, a number is absent and the reason says why.
 
+use crate::point::executable;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
     Findings, Level, Peak, Place, PointFinding, Spread, SweepFindings, Zone, estimate_words, load_words,
@@ -200,10 +201,7 @@ fn breaks(failure_point: &PointFinding) -> Option<Estimate> {
 
 fn connections(closed: &SweepFindings) -> String {
     let found = &closed.failure_point;
-    let first = |load: f64| {
-        let level = level_at(closed, load);
-        level.and_then(|level| level.crossed.first().cloned()).unwrap_or_else(|| found.reason.clone())
-    };
+    let first = |load: f64| first_reason(closed, Some(load));
     match (estimate_words(found, Sweep::Connections), found.held, found.failed) {
         (Some(words), _, Some(failed)) => format!("fails from about {words}: {}", first(failed)),
         (None, None, Some(failed)) => {
@@ -225,8 +223,7 @@ fn peak(findings: &Findings) -> Option<MostAnswered> {
 
 /// The name of the server's program, or `the server`.
 fn program(run: &RunDir) -> String {
-    let path = run.record.server_facts.get("executable").map(String::as_str).unwrap_or_default();
-    match path.rsplit('/').next().unwrap_or_default() {
+    match executable(&run.record) {
         "" => "the server".into(),
         name => plain(name, 40),
     }
@@ -304,7 +301,8 @@ fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     match answer.plan_per_sec {
         Some(Estimate { low: Some(low), high: Some(high), .. }) => {
             if let Some(sure) = so_many(WIDTH_RATIOS, high / low.max(f64::MIN_POSITIVE)) {
-                let words = format!("the number to plan with is known to lie between {}", between(low, high));
+                let (low, high) = (format_si(low), format_si(high));
+                let words = format!("the number to plan with is known to lie between {low} and {high}/s");
                 reasons.push((sure, words));
             }
         }
@@ -323,19 +321,13 @@ fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     reasons.into_iter().min_by_key(|(sure, _)| *sure).unwrap_or((Sure::High, String::new()))
 }
 
-fn between(low: f64, high: f64) -> String {
-    format!("{} and {}/s", format_si(low), format_si(high))
-}
-
 /// A rate with its interval: `44.5k/s (34.0k to 47.2k)`.
 pub fn rate_words(estimate: &Estimate) -> String {
-    let interval = interval_words(estimate);
-    let gap = if interval.is_empty() { "" } else { " " };
-    format!(
-        "{}/s{gap}{}",
-        format_si(estimate.value),
-        if interval.is_empty() { interval } else { format!("({interval})") }
-    )
+    let rate = format!("{}/s", format_si(estimate.value));
+    match interval_words(estimate) {
+        interval if interval.is_empty() => rate,
+        interval => format!("{rate} ({interval})"),
+    }
 }
 
 /// The interval of a rate: `34.0k to 47.2k`; empty without one.
@@ -405,7 +397,8 @@ fn sentence(findings: &Findings, answer: &Answer) -> String {
     let sure = format!(" Sure: {}.", answer.sure.word());
     let full = answer.full.as_ref().map_or(String::new(), |full| format!(": {full}"));
     let Some(open) = &findings.rate else {
-        let closed = findings.connections.as_ref().map_or(String::new(), |closed| closed_sentence(closed, answer));
+        let closed =
+            findings.connections.as_ref().map_or(String::new(), |closed| closed_sentence(closed, answer, &full));
         return closed + &sure;
     };
     let failure_point = &open.failure_point;
@@ -445,8 +438,7 @@ fn first_reason(sweep: &SweepFindings, load: Option<f64>) -> String {
 }
 
 /// The sentence of a run that offered no rate.
-fn closed_sentence(closed: &SweepFindings, answer: &Answer) -> String {
-    let full = answer.full.as_ref().map_or(String::new(), |full| format!(": {full}"));
+fn closed_sentence(closed: &SweepFindings, answer: &Answer, full: &str) -> String {
     let limited = closed.yield_point.estimate.is_none() && closed.levels.iter().any(|level| level.client_limited);
     let most = closed.peak.map_or(String::new(), |peak| {
         format!("{}/s with {}", format_si(peak.per_sec), load_words(peak.load, Sweep::Connections))

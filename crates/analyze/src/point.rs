@@ -51,11 +51,16 @@ fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
 }
 
+/// The name of the file that the server's process runs; empty where it is not known.
+pub(crate) fn executable(record: &RunRecord) -> &str {
+    record.server_facts.get("executable").and_then(|path| path.rsplit('/').next()).unwrap_or_default()
+}
+
 /// Whether the server's program is an interpreter with a lock that lets one thread of a process run at a time, by its
 /// name. Python without that lock is installed with a `t` at the end.
 pub(crate) fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {
     const INTERPRETERS: [&str; 3] = ["python", "pypy", "ruby"];
-    let name = record.server_facts.get("executable").and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    let name = executable(record);
     INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter)) && !name.ends_with('t')
 }
 

@@ -187,11 +187,6 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
     ]
 }
 
-/// The zone of a level.
-fn zone_word(level: &Level) -> String {
-    level.zone.word().into()
-}
-
 /// One line on the point just measured: time, load, repeat, throughput, p99, CPU.
 pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     let load = match (point.sweep, point.offered_per_sec()) {

@@ -1,6 +1,5 @@
 //! The first screen of a run of `find`: the answer, what it rests on, what to do, the loads that matter.
 
-use super::zone_word;
 use crate::page::KeyNumber;
 use crate::text::table::Table;
 use crate::text::wrap;
@@ -182,7 +181,7 @@ fn row(level: &Level, is_rate: bool, mark: &str) -> Vec<String> {
         words(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         words(level.response_p99_us, &|us| format_nanos(us * 1e3)),
         words(level.cpus_busy_ratio, &percent),
-        zone_word(level),
+        level.zone.word().into(),
         mark.into(),
     ]
 }

@@ -74,7 +74,7 @@ impl Search<'_> {
         };
         let compared_checks = compared.as_ref().map(Pair::checks).unwrap_or_default();
         let mut cases = [&checks[..], &compared_checks[..]].concat();
-        if why.is_none() {
+        if why.is_none() && output.summary.junit.is_some() {
             // Markdown begins with it; JUnit has no other place.
             cases[0].words = analyze::verdict::sentences(first, &zones::of_run(first)).headline;
         }
