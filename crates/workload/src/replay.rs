@@ -109,7 +109,8 @@ pub enum Step {
         client: u64,
         /// As in [`PlannedRequest::connection`].
         connection: u64,
-        /// When the grouping's period ended, in nanoseconds since the plan's start (0 when as fast as possible).
+        /// When the grouping's period ended, or the log if that is earlier, in nanoseconds since the plan's start (0
+        /// when as fast as possible).
         at_ns: u64,
     },
 }

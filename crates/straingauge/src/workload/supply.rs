@@ -328,8 +328,6 @@ impl ReplaySource for LogSteps<'_> {
         };
         Some(Ok(match step {
             Step::Close { client, connection, at_ns } => {
-                // What is open at the end of a round is closed then: the next round does not wait for it.
-                let at_ns = if self.is_repeated { at_ns.min(self.on_clock_ns(self.log.round_ns)) } else { at_ns };
                 let session = self.sessions_before + connection;
                 ReplayStep::Close { client, session, at_ns: self.offset_ns.saturating_add(at_ns) }
             }

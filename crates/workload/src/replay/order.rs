@@ -52,7 +52,8 @@ pub(super) struct Window {
     limit: usize,
     /// Bytes of the texts in the heap; a hostile log has long targets.
     text_bytes: usize,
-    latest_ns: i64,
+    /// The latest time so far, of the whole log.
+    pub(super) latest_ns: i64,
     floor_ns: i64,
     /// Lines moved up because they came too late.
     pub(super) clamped: u64,

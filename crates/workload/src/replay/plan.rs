@@ -281,8 +281,10 @@ impl Iterator for Plan {
             }
             if !self.gather() {
                 self.state = State::Done;
+                // Nobody waits beyond the log for a request that cannot come.
+                let end_ns = self.window.latest_ns;
                 while let Some(ended) = self.connections.end() {
-                    self.close(ended);
+                    self.close(Ended { due_ns: ended.due_ns.min(end_ns), ..ended });
                 }
             }
         }

@@ -81,7 +81,11 @@ pub fn split<E: From<TraceError>>(
             give(place as u32, std::mem::take(out[place].get_mut()))?;
         }
     }
-    for (index, (out, is_empty)) in out.into_iter().zip(is_empty).enumerate() {
+    for (index, (mut out, is_empty)) in out.into_iter().zip(is_empty).enumerate() {
+        if windows[index].latest_ns < latest_ns {
+            // The end of the whole log is that of each part.
+            put(&mut out, &latest);
+        }
         let rest = out.finish().unwrap_or_default();
         if !is_empty && !rest.is_empty() {
             give(index as u32, rest)?;

@@ -217,6 +217,8 @@ fn every_connection_is_closed_after_its_last_request_and_only_once() {
         }
         assert!(open.is_empty());
         assert_eq!(closed, plan.counts().connections);
+        // Nothing is left to wait for when the log's last second is over.
+        assert!(last_ns <= plan.counts().span_ns + 1_000_000_000, "{grouping:?}: a close at {last_ns} ns");
         if grouping == Grouping::Never {
             assert_eq!(closed, plan.counts().requests);
         }
