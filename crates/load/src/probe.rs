@@ -317,6 +317,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
     let requests = crate::request::http_2(plan);
     let mut session = Session::<()>::default();
     session.keep_location();
+    session.count_parts(!plan.protocol.has_status_codes());
     session.open(&requests, 1);
     let (mut is_open, mut received) = (false, 0u64);
     let mut buffer = vec![0; 64 * 1024];
@@ -344,6 +345,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
                 (Some(place), Some(Ended::Response)) => {
                     return Ok(Some(http2_response(plan, &session, place)));
                 }
+                (_, Some(Ended::Malformed(rule))) => return Err(foreign(rule.0.into())),
                 (_, Some(Ended::Reset(code))) => {
                     return Err(foreign(format!("the server reset the request's stream ({})", error_name(code))));
                 }

@@ -5,6 +5,7 @@ mod cold;
 mod connecting;
 mod framing;
 mod http2;
+mod lengths;
 mod many_connections;
 mod open_loop;
 mod outcomes;

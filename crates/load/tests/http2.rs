@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
+pub const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
-const PADDED: u8 = 8;
+pub const END_HEADERS: u8 = 4;
+pub const PADDED: u8 = 8;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
     frame.extend(stream.to_be_bytes());
@@ -53,14 +53,14 @@ struct Frame {
 }
 
 /// The server's side of a connection.
-struct Peer {
+pub struct Peer {
     stream: TcpStream,
     received: VecDeque<u8>,
 }
 
 impl Peer {
     /// Sends SETTINGS and reads the client's preface.
-    fn new(mut stream: TcpStream, settings: &[u8]) -> Option<Peer> {
+    pub fn new(mut stream: TcpStream, settings: &[u8]) -> Option<Peer> {
         stream.write_all(&frame(SETTINGS, 0, 0, settings)).ok()?;
         let mut peer = Peer { stream, received: VecDeque::new() };
         let preface = peer.take(PREFACE.len())?;
@@ -87,7 +87,7 @@ impl Peer {
     }
 
     /// The stream of the next request.
-    fn request(&mut self) -> Option<u32> {
+    pub fn request(&mut self) -> Option<u32> {
         loop {
             let frame = self.frame()?;
             if frame.kind == HEADERS {
@@ -116,13 +116,13 @@ impl Peer {
         false
     }
 
-    fn say(&mut self, bytes: &[u8]) -> Option<()> {
+    pub fn say(&mut self, bytes: &[u8]) -> Option<()> {
         self.stream.write_all(bytes).ok()
     }
 }
 
 /// A server that counts requests; `handle` reports each.
-fn speaking(handle: impl Fn(TcpStream, &AtomicU64) -> Option<()> + Send + Sync + 'static) -> Server {
+pub fn speaking(handle: impl Fn(TcpStream, &AtomicU64) -> Option<()> + Send + Sync + 'static) -> Server {
     let requests = Arc::new(AtomicU64::new(0));
     let counted = requests.clone();
     let mut server = serve(move |stream| {
@@ -143,7 +143,7 @@ fn patiently(holds: impl Fn() -> bool) -> bool {
     })
 }
 
-fn http2(streams: u32, address: SocketAddr) -> LoadPlan {
+pub fn http2(streams: u32, address: SocketAddr) -> LoadPlan {
     LoadPlan { protocol: Protocol::Http2(Http2Plan { streams }), ..plan(address) }
 }
 
@@ -678,7 +678,7 @@ fn a_probe_follows_nothing_and_says_where_to() {
 }
 
 /// A field that is not in the table.
-fn field(name: &str, value: &str) -> Vec<u8> {
+pub fn field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
     [vec![0], text(name), text(value)].concat()
 }
@@ -785,6 +785,8 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         vec![0x20, 0x8d],
         vec![0x08, 3, b'1', b'0', b'0'],
         vec![0x54, 0],
+        b"\x88\x0f\x0d\x03100".to_vec(),
+        b"\x88\x0f\x0d\x010".to_vec(),
     ]);
     let of_headers = (prop::sample::select(vec![END_HEADERS | END_STREAM, END_HEADERS, 0]), stream.clone(), block)
         .prop_map(|(flags, stream, block)| frame(HEADERS, flags, stream, &block));

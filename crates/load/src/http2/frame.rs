@@ -22,6 +22,8 @@ pub(super) const END_HEADERS: u8 = 4;
 pub(super) const PADDED: u8 = 8;
 pub(super) const PRIORITY: u8 = 0x20;
 
+/// The error code of a malformed response.
+pub(super) const PROTOCOL_ERROR: u32 = 1;
 /// The error code of a request that the client gives up.
 pub(super) const CANCEL: u32 = 8;
 /// The error code of a request that the server has not begun to process.

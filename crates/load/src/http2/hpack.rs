@@ -24,10 +24,11 @@ static STATIC_NAMES: [u8; 61] = [
 static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST_STATUS: usize = 8;
 const CONTENT_ENCODING: usize = 26;
+const CONTENT_LENGTH: usize = 28;
 const CONTENT_TYPE: usize = 31;
 const LOCATION: usize = 46;
 /// The length of the names that matter, as they are and in the Huffman code.
-const NAMES: [(usize, usize); 5] = [(7, 5), (8, 6), (11, 8), (12, 9), (16, 11)];
+const NAMES: [(usize, usize); 6] = [(7, 5), (8, 6), (11, 8), (12, 9), (14, 10), (16, 11)];
 
 const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that is in no table)");
 const CUT_SHORT: Malformed = Malformed("a header field breaks the rules of HPACK (it is cut short)");
@@ -46,6 +47,7 @@ enum Name {
     GrpcMessage,
     ContentType,
     ContentEncoding,
+    ContentLength,
 }
 
 /// An entry of the dynamic table.
@@ -54,8 +56,8 @@ struct Entry {
     bytes: u32,
     name_bytes: u32,
     name: Name,
-    /// The value, where it is a status of HTTP or gRPC; whether it is an encoding other than identity.
-    number: u16,
+    /// The value, where it is a status of HTTP or gRPC or a length; whether it is an encoding other than identity.
+    number: u64,
     /// What the value says of the body's parts, where it is a type.
     parts: Parts,
 }
@@ -73,17 +75,29 @@ pub(super) struct Fields {
     pub(super) grpc_message: Option<Box<[u8]>>,
     /// What `content-type` says of the body's parts, where [`Reader::looks_at_parts`].
     pub(super) parts: Parts,
+    /// The value of `content-length`.
+    pub(super) length: Option<u64>,
+    /// `content-length` is no number, or there is more than one.
+    pub(super) is_length_wrong: bool,
     is_encoded: bool,
 }
 
+/// A `content-length` that is not one decimal number.
+const NO_LENGTH: u64 = u64::MAX;
+
 impl Fields {
     #[inline]
-    fn note(&mut self, name: Name, number: u16, parts: Parts) {
+    fn note(&mut self, name: Name, number: u64, parts: Parts) {
         match name {
             Name::ContentType => self.parts = parts,
             Name::ContentEncoding => self.is_encoded |= number != 0,
-            Name::Status => self.status = number,
-            Name::GrpcStatus => self.grpc_status = Some(number),
+            Name::ContentLength => {
+                self.is_length_wrong |= number == NO_LENGTH || self.length.is_some();
+                self.length = Some(number);
+            }
+            // Of three digits.
+            Name::Status => self.status = number as u16,
+            Name::GrpcStatus => self.grpc_status = Some(number as u16),
             _ => {}
         }
     }
@@ -151,11 +165,12 @@ impl Text<'_> {
             b"grpc-message" => Name::GrpcMessage,
             b"content-type" => Name::ContentType,
             b"content-encoding" => Name::ContentEncoding,
+            b"content-length" => Name::ContentLength,
             _ => Name::Other,
         })
     }
 
-    fn status(&self) -> Result<u16, Malformed> {
+    fn status(&self) -> Result<u64, Malformed> {
         self.number().ok_or(WRONG_STATUS).and_then(|(status, digits)| match digits {
             3 if status >= 100 => Ok(status),
             _ => Err(WRONG_STATUS),
@@ -174,17 +189,14 @@ impl Text<'_> {
         Ok(&begin[..length.min(TYPE_BYTES)])
     }
 
-    /// A number of at most three digits, and how many it has.
-    fn number(&self) -> Option<(u16, u32)> {
-        let (mut number, mut digits) = (0u16, 0);
-        if self.bytes.len() > 3 {
-            return None;
-        }
-        let length = self.decode(|byte| {
-            digits += u32::from(byte.is_ascii_digit());
-            number = number.wrapping_mul(10).wrapping_add(u16::from(byte & 15));
+    /// A decimal number, and how many digits it has.
+    fn number(&self) -> Option<(u64, usize)> {
+        let mut number = Some(0u64);
+        let digits = self.decode(|byte| {
+            let before = number.filter(|_| byte.is_ascii_digit());
+            number = before.and_then(|before| before.checked_mul(10)?.checked_add(u64::from(byte & 15)));
         });
-        (length == Ok(digits as usize) && (1..=3).contains(&digits)).then_some((number, digits))
+        number.zip(digits.ok().filter(|digits| *digits > 0))
     }
 }
 
@@ -224,7 +236,7 @@ impl Reader {
     }
 
     /// The name of an entry, and its number and parts.
-    fn indexed(&self, index: usize) -> Result<(Name, u16, Parts), Malformed> {
+    fn indexed(&self, index: usize) -> Result<(Name, u64, Parts), Malformed> {
         if index == 0 {
             return Err(WRONG_INDEX);
         }
@@ -232,8 +244,11 @@ impl Reader {
             let entry = self.entries.get(index - STATIC_NAMES.len() - 1).ok_or(WRONG_INDEX)?;
             return Ok((entry.name, entry.number, entry.parts));
         }
+        if index == CONTENT_LENGTH {
+            return Ok((Name::ContentLength, NO_LENGTH, Parts::Reads));
+        }
         let status = index.checked_sub(FIRST_STATUS).and_then(|at| STATIC_STATUSES.get(at));
-        let (name, number) = status.map_or((Name::Other, 0), |status| (Name::Status, *status));
+        let (name, number) = status.map_or((Name::Other, 0), |status| (Name::Status, u64::from(*status)));
         Ok((name, number, Parts::Reads))
     }
 
@@ -260,12 +275,16 @@ impl Reader {
             Name::Other => {}
             Name::Status => number = value.status()?,
             // A code that is no number is an error of unknown kind.
-            Name::GrpcStatus => number = value.number().map_or(u16::MAX, |(code, _)| code),
+            Name::GrpcStatus => {
+                number =
+                    value.number().filter(|(_, digits)| *digits <= 3).map_or(u64::from(u16::MAX), |(code, _)| code);
+            }
+            Name::ContentLength => number = value.number().map_or(NO_LENGTH, |(length, _)| length),
             Name::GrpcMessage => fields.grpc_message = Some(value.to_vec()?.into()),
             Name::Location if self.keeps_location => fields.location = Some(value.to_vec()?.into()),
             Name::ContentType if self.looks_at_parts => parts = Parts::of_type(value.begin(&mut [0; TYPE_BYTES])?),
             Name::ContentEncoding if self.looks_at_parts => {
-                number = u16::from(!is_identity(value.begin(&mut [0; TYPE_BYTES])?));
+                number = u64::from(!is_identity(value.begin(&mut [0; TYPE_BYTES])?));
             }
             Name::Location | Name::ContentType | Name::ContentEncoding => {}
         }
@@ -454,23 +473,29 @@ mod tests {
     proptest! {
         /// httlib-hpack writes the blocks, in every form, and its table is ours.
         #[test]
-        fn statuses_are_read_from_the_blocks_of_another_implementation(
+        fn fields_are_read_from_the_blocks_of_another_implementation(
             blocks in prop::collection::vec(
-                (100u16..1000, prop::collection::vec(("[a-z-]{1,12}", "[ -~]{0,40}", 0u8..16), 0..12)),
+                (100u16..1000, 0u64..1 << 40, prop::collection::vec(("[a-z-]{1,12}", "[ -~]{0,40}", 0u8..16), 0..12)),
                 1..12,
             )
         ) {
             let mut theirs = httlib_hpack::Encoder::default();
             let mut ours = Reader::default();
-            for (status, others) in blocks {
+            for (status, length, others) in blocks {
                 let mut block = Vec::new();
                 let flags = (status % 8) as u8 | httlib_hpack::Encoder::BEST_FORMAT;
                 theirs.encode((b":status".to_vec(), status.to_string().into_bytes(), flags), &mut block).unwrap();
+                let flags = (length % 16) as u8 | httlib_hpack::Encoder::BEST_FORMAT;
+                theirs
+                    .encode((b"content-length".to_vec(), length.to_string().into_bytes(), flags), &mut block)
+                    .unwrap();
                 for (name, value, flags) in others {
                     let flags = flags | httlib_hpack::Encoder::BEST_FORMAT;
                     theirs.encode((name.into_bytes(), value.into_bytes(), flags), &mut block).unwrap();
                 }
-                prop_assert_eq!(ours.read(&block).unwrap().status, status);
+                let fields = ours.read(&block).unwrap();
+                prop_assert_eq!((fields.status, fields.length), (status, Some(length)));
+                prop_assert!(!fields.is_length_wrong);
             }
         }
 

@@ -12,6 +12,11 @@ pub(super) struct Messages {
 }
 
 impl Messages {
+    /// Whether a message has begun and not ended.
+    pub(super) fn is_within(&self) -> bool {
+        self.prefix > 0
+    }
+
     /// Takes the next bytes of the body; how many messages end in them.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> u32 {
         let mut messages = 0;
@@ -45,7 +50,9 @@ mod tests {
         let mut messages = Messages::default();
         assert_eq!(messages.take(&[1, 0, 0, 1, 0]), 0);
         assert_eq!(messages.take(&[7; 255]), 0);
+        assert!(messages.is_within());
         assert_eq!(messages.take(&[7]), 1);
+        assert!(!messages.is_within());
         assert_eq!(messages.take(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 9, 9, 0]), 2);
     }
 

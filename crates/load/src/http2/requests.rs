@@ -25,6 +25,7 @@ pub struct Requests {
     /// The field of each target's path; empty where all requests have the same.
     paths: Vec<Box<[u8]>>,
     pub(super) body: Arc<[u8]>,
+    pub(super) is_head: bool,
 }
 
 /// The state of the table that the server keeps for our requests.
@@ -95,6 +96,7 @@ impl Requests {
             table_bytes: 0,
             paths: Vec::new(),
             body: body.into(),
+            is_head: method == "HEAD",
         };
         // Of each field in the table: whether it precedes the path.
         let mut kept = Vec::new();

@@ -22,6 +22,8 @@ const NONE: u32 = u32::MAX;
 pub enum Ended {
     /// With a complete response.
     Response,
+    /// With a response that breaks this rule; the connection goes on.
+    Malformed(Malformed),
     /// The server reset its stream, with this error code.
     Reset(u32),
     /// The server ends the connection (GOAWAY), with this error code, and does not process the request.
@@ -142,26 +144,28 @@ impl<R: Default + Clone> Session<R> {
     /// Puts the request for a target. Whether there [is room](Self::has_room) is the caller's to know.
     #[inline]
     pub fn put(&mut self, requests: &Requests, target: usize, request: R) {
-        self.put_header(request, self.body.len() as u32, |coding, out| requests.put(target, coding, out));
+        let (is_head, body_bytes) = (requests.is_head, self.body.len() as u32);
+        self.put_header(request, is_head, body_bytes, |coding, out| requests.put(target, coding, out));
         if !self.body.is_empty() {
             self.send_body(self.newest as usize);
         }
     }
 
     /// Puts a request without a body whose block was [written out](super::Writer) before.
-    pub fn put_block(&mut self, block: &[u8], request: R) {
-        self.put_header(request, 0, |coding, out| coding.put_block(block, out));
+    pub fn put_block(&mut self, block: &[u8], is_head: bool, request: R) {
+        self.put_header(request, is_head, 0, |coding, out| coding.put_block(block, out));
     }
 
     /// Begins a stream with the header that `put` appends.
     #[inline]
-    fn put_header(&mut self, request: R, body_bytes: u32, put: impl FnOnce(&mut Coding, &mut Vec<u8>)) {
+    fn put_header(&mut self, request: R, is_head: bool, body_bytes: u32, put: impl FnOnce(&mut Coding, &mut Vec<u8>)) {
         let place = self.streams.begin();
         self.newest = place as u32;
         let stream = self.streams.at(place);
         stream.unsent = body_bytes;
         stream.send_window = i64::from(self.settings.window_bytes);
         stream.request = request;
+        stream.is_head = is_head;
         let id = stream.id;
         // One that waited for the connection's opening.
         self.is_refusing |= self.going.is_some_and(|(last, _)| id > last);
@@ -311,9 +315,15 @@ impl<R: Default + Clone> Session<R> {
     pub fn end(&mut self, place: usize) {
         let is_over = self.ended.is_some() && self.current == place as u32;
         let stream = self.streams.get(place);
-        // A response may come before the whole request was sent.
-        if !is_over || (self.ended == Some(Ended::Response) && stream.unsent > 0) {
-            put_number(RST_STREAM, stream.id, CANCEL, &mut self.out);
+        let reset = match self.ended.filter(|_| is_over) {
+            None => Some(CANCEL),
+            Some(Ended::Malformed(_)) => Some(PROTOCOL_ERROR),
+            // A response may come before the whole request was sent.
+            Some(Ended::Response) => (stream.unsent > 0).then_some(CANCEL),
+            Some(Ended::Reset(_) | Ended::GoneAway(_)) => None,
+        };
+        if let Some(code) = reset {
+            put_number(RST_STREAM, stream.id, code, &mut self.out);
         }
         if stream.unsent > 0 {
             self.waiting.retain(|waiting| *waiting != place as u32);

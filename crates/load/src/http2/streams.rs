@@ -21,6 +21,10 @@ pub(super) struct Stream<R> {
     pub(super) status: u16,
     pub(super) interim: u8,
     pub(super) grpc_status: Option<u16>,
+    /// The request's method is HEAD.
+    pub(super) is_head: bool,
+    /// Bytes of the body that are to come, where that is known.
+    pub(super) body_left: Option<u64>,
     pub(super) parted: Parted,
     pub(super) messages: Messages,
     pub(super) request: R,

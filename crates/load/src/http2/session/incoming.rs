@@ -28,6 +28,11 @@ const UNASKED: Malformed = Malformed("the server answers a request that was not 
 const NO_STATUS: Malformed = Malformed("a response of HTTP/2 has no status");
 const NO_HEADER: Malformed = Malformed("a response of HTTP/2 has a body before its header");
 const NO_END: Malformed = Malformed("a response of HTTP/2 goes on after its trailers");
+const BAD_LENGTH: Malformed = Malformed("a response of HTTP/2 has a content-length that is not one decimal number");
+const TOO_SHORT: Malformed = Malformed("the body of a response of HTTP/2 is shorter than its content-length says");
+const TOO_LONG: Malformed =
+    Malformed("a response of HTTP/2 has more body than its content-length, its status or HEAD allows");
+const CUT_MESSAGE: Malformed = Malformed("a response of gRPC ends in the middle of a message");
 const TOO_MANY_INTERIM: Malformed = Malformed("more than 100 interim (1xx) responses");
 const PUSHED: Malformed = Malformed("the server pushes a response (PUSH_PROMISE), though we do not allow it");
 const OVER_WINDOW: Malformed = Malformed("the server sends more than the window of HTTP/2 allows");
@@ -191,6 +196,22 @@ impl<R: Default + Clone> Session<R> {
         fed.is_complete = true;
     }
 
+    /// Ends a response, with the rule that it breaks where its body is of another length than announced (RFC 9113
+    /// section 8.1.1).
+    #[inline]
+    fn complete_response(&mut self, place: usize, fed: &mut Fed) {
+        let stream = self.streams.get(place);
+        let is_good_call = stream.status == 200 && stream.grpc_status == Some(0);
+        let ended = if stream.body_left.is_some_and(|left| left > 0) {
+            Ended::Malformed(TOO_SHORT)
+        } else if self.counts_messages && is_good_call && stream.messages.is_within() {
+            Ended::Malformed(CUT_MESSAGE)
+        } else {
+            Ended::Response
+        };
+        self.complete(place, ended, fed);
+    }
+
     /// Takes the head of a DATA frame, with the length of its padding; its payload follows.
     #[inline]
     fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
@@ -208,7 +229,21 @@ impl<R: Default + Clone> Session<R> {
             self.current = place as u32;
             self.receive_of(place, head.length, is_last)?;
         }
-        self.data = Data { left: head.length - padding, padding: padding.saturating_sub(1), place, is_last };
+        let left = head.length - padding;
+        self.data = Data { left, padding: padding.saturating_sub(1), place, is_last };
+        if let Some(place) = place
+            && let Some(announced) = &mut self.streams.at(place).body_left
+        {
+            match announced.checked_sub(u64::from(left)) {
+                Some(rest) => *announced = rest,
+                None => {
+                    // The frame's bytes are of no request any more.
+                    self.data.place = None;
+                    self.complete(place, Ended::Malformed(TOO_LONG), fed);
+                    return Ok(());
+                }
+            }
+        }
         if self.data.left + self.data.padding == 0 {
             self.end_data(fed);
         }
@@ -278,7 +313,7 @@ impl<R: Default + Clone> Session<R> {
         if let Some(place) = self.data.place.take()
             && self.data.is_last
         {
-            self.complete(place, Ended::Response, fed);
+            self.complete_response(place, fed);
         }
     }
 
@@ -355,13 +390,19 @@ impl<R: Default + Clone> Session<R> {
             status => {
                 stream.status = status;
                 stream.parted = Parted::new(fields.parts);
+                if fields.is_length_wrong {
+                    self.complete(place, Ended::Malformed(BAD_LENGTH), fed);
+                    return Ok(());
+                }
+                let has_no_body = stream.is_head || status == 204 || status == 304;
+                stream.body_left = if has_no_body { Some(0) } else { fields.length };
             }
         }
         if fields.location.is_some() {
             self.location = fields.location;
         }
         if is_last {
-            self.complete(place, Ended::Response, fed);
+            self.complete_response(place, fed);
         }
         Ok(())
     }

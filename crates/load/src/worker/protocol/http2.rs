@@ -185,6 +185,7 @@ impl Stream for Streams {
     fn failure(&self) -> Option<Failure> {
         match self.session.ended()? {
             Ended::Response => None,
+            Ended::Malformed(rule) => Some(Http2::failure(rule)),
             Ended::Reset(code) => Some(Failure::StreamReset(code)),
             Ended::GoneAway(code) => Some(Failure::GoneAway(code)),
         }
@@ -223,7 +224,7 @@ impl Protocol for Http2 {
 
     fn open(&mut self, stream: &mut Streams) -> u32 {
         stream.is_grpc = self.is_grpc;
-        if self.counts_parts {
+        if self.counts_parts || self.is_grpc {
             stream.session.count_parts(self.is_grpc);
         }
         stream.session.open(&self.requests, self.depth as u32);
@@ -242,7 +243,8 @@ impl Protocol for Http2 {
         let target = source.target(requests, slot);
         match source.block(slot) {
             None => stream.session.put(&self.requests, target, UnderWay::default()),
-            Some(block) => stream.session.put_block(block, UnderWay::default()),
+            // Of a log, HEAD is the target 1.
+            Some(block) => stream.session.put_block(block, target == 1, UnderWay::default()),
         }
         target as u32
     }
