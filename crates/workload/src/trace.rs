@@ -17,6 +17,7 @@
 //! allocated per line. A line that cannot be read is counted, kept as an example (a few of each kind), and skipped.
 
 mod clf;
+mod client;
 mod error;
 mod escape;
 mod format;
@@ -39,7 +40,7 @@ pub use rejected::{Reason, Rejected, RejectedLine};
 pub struct Entry<'a> {
     /// Line of the log, from 1.
     pub line: u64,
-    /// Address or name of the client, as logged. Untrusted bytes.
+    /// Address or name of the client, without a port. Untrusted bytes.
     pub client: &'a [u8],
     /// Time of the request in nanoseconds since the Unix epoch. Apache logs when the request arrived; nginx and IIS
     /// when it was answered.

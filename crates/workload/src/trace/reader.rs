@@ -4,7 +4,7 @@ use super::lines::{Line, Lines};
 use super::rejected::excerpt;
 use super::template::Template;
 use super::w3c::W3c;
-use super::{Entry, Format, Raw, Reason, Rejected, SizeMeaning, TraceError, clf, escape};
+use super::{Entry, Format, Raw, Reason, Rejected, SizeMeaning, TraceError, clf, client, escape};
 use flate2::bufread::MultiGzDecoder;
 use std::fmt;
 use std::fs::File;
@@ -182,7 +182,7 @@ impl TraceReader {
     /// A read error, damaged gzip data, or, at the end, a log without one readable line.
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, TraceError> {
-        let (range, client, method, target, raw) = loop {
+        let (range, address, method, target, raw) = loop {
             let range = match self.lines.next() {
                 Ok(Some(Line::Text(start, end))) => (start, end),
                 Ok(Some(Line::TooLong)) => {
@@ -212,7 +212,7 @@ impl TraceReader {
                         let method = (!raw.method.is_empty() && !is_default(raw.method, line))
                             .then(|| Span::of(raw.method, line));
                         let numbers = (raw.time_ns, raw.resolution_ns, raw.status, raw.bytes);
-                        break (range, Span::of(raw.client, line), method, target, numbers);
+                        break (range, Span::of(client::address(raw.client), line), method, target, numbers);
                     }
                     Err(reason) => reason,
                 },
@@ -234,7 +234,7 @@ impl TraceReader {
         self.counts.bytes = self.lines.bytes;
         Ok(Some(Entry {
             line: self.lines.line,
-            client: client.get(line),
+            client: address.get(line),
             time_ns,
             resolution_ns,
             method: method.map_or(b"GET", |span| span.get(line)),

@@ -1,11 +1,12 @@
 //! A log format given as the server's own format string: nginx's `log_format` or Apache's `LogFormat`.
 //!
 //! A format is a sequence of fields and the literal text between them. A field ends where the next literal begins; a
-//! quoted field ends at the first quote that is not escaped; the length of a time is known.
+//! quoted field ends at the first quote that is not escaped; the length of a time is known. An address may have colons
+//! in it that are none of the format.
 
 use super::escape::closing_quote;
 use super::pattern::{Partial, Pattern};
-use super::{Raw, Reason, SizeMeaning, clf, instant};
+use super::{Raw, Reason, SizeMeaning, clf, client, instant};
 use memchr::{memchr, memmem};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,20 +140,20 @@ impl Template {
         let mut rest = line.strip_prefix(self.start.as_slice()).ok_or(Reason::Layout)?;
         let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"GET", b"", b"");
         let (mut time, mut status, mut bytes) = (Partial::default(), None, None);
-        for (field, literal) in &self.fields {
+        for (position, (field, literal)) in self.fields.iter().enumerate() {
             if let Some(length) = read_time(field, rest, &mut time)? {
                 rest = rest[length..].strip_prefix(literal.text.as_slice()).ok_or(Reason::Layout)?;
                 continue;
             }
-            let (value, after) = literal.split(rest).ok_or(Reason::Layout)?;
+            let (value, after) = match self.address_length(position, rest) {
+                Some(length) => (&rest[..length], &rest[length + 1..]),
+                None => literal.split(rest).ok_or(Reason::Layout)?,
+            };
             rest = after;
             let is_missing = value == b"-" || value.is_empty();
             match field {
                 Field::Client if client.is_empty() && !is_missing => client = value,
-                Field::Forwarded if !is_missing => {
-                    let first = value[..memchr(b',', value).unwrap_or(value.len())].trim_ascii();
-                    client = if first.is_empty() { client } else { first };
-                }
+                Field::Forwarded if !is_missing => client = client::first_forwarded(value).unwrap_or(client),
                 Field::Request => (method, target) = clf::request_line(value)?,
                 Field::Method if !is_missing => method = value,
                 Field::Target | Field::Path if !is_missing && target.is_empty() => target = value,
@@ -170,9 +171,29 @@ impl Template {
         let query = query.strip_prefix(b"?").unwrap_or(query);
         Raw { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
     }
+
+    /// The length of an address at the beginning of `text` that a colon follows, as `$remote_addr:$remote_port`.
+    fn address_length(&self, position: usize, text: &[u8]) -> Option<usize> {
+        let from = &self.fields[position..];
+        let (Field::Client, true) = (&from[0].0, from[0].1.is_colon()) else { return None };
+        let of_address = |(index, (field, literal)): &(usize, &(Field, Literal))| {
+            literal.is_colon() && (*index == 0 || !field.is_time())
+        };
+        let colons = from.iter().enumerate().take_while(of_address).count();
+        let next = from.iter().find(|(_, literal)| !literal.is_colon()).map(|(_, literal)| literal);
+        let end = match next {
+            Some(next) if !next.text.is_empty() => next.finder.find(text)?,
+            _ => text.len(),
+        };
+        client::length_before(&text[..end], colons)
+    }
 }
 
 impl Literal {
+    fn is_colon(&self) -> bool {
+        self.text == b":"
+    }
+
     /// The field's value, and what follows the literal.
     fn split<'a>(&self, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         if self.text.is_empty() {

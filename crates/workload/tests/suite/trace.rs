@@ -133,11 +133,63 @@ fn the_first_forwarded_address_is_the_client() {
         };
         assert_eq!(client("203.0.113.7, 10.1.1.1,10.1.1.2"), "203.0.113.7", "{format}");
         assert_eq!(client("2001:db8::7"), "2001:db8::7", "{format}");
+        assert_eq!(client("203.0.113.7:41341, 10.1.1.1:80"), "203.0.113.7", "{format}");
+        assert_eq!(client("[2001:db8::7]:4711"), "2001:db8::7", "{format}");
+        assert_eq!(client("unknown, 10.1.1.1"), "172.17.0.1", "{format}");
         assert_eq!(client("-"), "172.17.0.1", "a request that came without a proxy: {format}");
         assert_eq!(client(" , 10.1.1.1"), "172.17.0.1", "{format}");
     }
     let mut alone = open(b"203.0.113.7, 10.1.1.1;1431857103 /a\n", "$http_x_forwarded_for;$msec $request_uri").unwrap();
     assert_eq!(alone.next_entry().unwrap().unwrap().client, b"203.0.113.7");
+}
+
+/// The client of each line.
+fn clients(lines: &[String], format: &str) -> Vec<String> {
+    read(lines.join("\n").as_bytes(), format).into_iter().map(|row| row.1).collect()
+}
+
+#[test]
+fn a_client_is_its_address_without_the_port_in_every_form() {
+    let forms = [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("2001:db8::7:8", "2001:db8::7:8"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2:3:4:5:6"),
+        ("::1", "::1"),
+        ("[2001:db8::7]", "2001:db8::7"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("[fe80::1%2]", "fe80::1%2"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("[::ffff:192.0.2.7]", "192.0.2.7"),
+        ("unix:", "unix:"),
+        ("host.example", "host.example"),
+    ];
+    let ports = ["80", "4134", "41341"];
+    let rest = "[17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 5";
+    let of = |form: &str, port: &str| format!("{form}{}{port} {rest}", if port.is_empty() { "" } else { ":" });
+    for (form, client) in forms {
+        let expected = vec![client.to_string(); 3];
+        let lines = ports.map(|port| of(form, port));
+        for format in ["$remote_addr:$remote_port", "%a:%{remote}p"] {
+            let rest = if format.starts_with('$') { "[$time_local] \"$request\" $status" } else { "%t \"%r\" %>s" };
+            assert_eq!(clients(&lines, &format!("{format} {rest} 5")), expected, "{form} in {format}");
+        }
+        let lines = ports.map(|port| of(form, &format!("{port}:0.017")));
+        let format = "$remote_addr:$remote_port:$request_time [$time_local] \"$request\" $status 5";
+        assert_eq!(clients(&lines, format), expected, "{form} with two fields after it");
+        let lines = ["17/May/2015:10:05:03 +0000", "17/May/2015:10:05:04 +0000"];
+        let lines = lines.map(|time| format!("{form}:{time} /a"));
+        let format = "$remote_addr:$time_local $request_uri";
+        assert_eq!(clients(&lines, format), expected[..2], "{form} with a time after it");
+        // One field with both: without brackets, the last group of an IPv6 address may be a port.
+        let is_clear = !form.contains(':') || form.starts_with('[') || form.starts_with("::ffff");
+        for ports in [&ports[2..], if is_clear { &ports[..] } else { &[""] }] {
+            let lines: Vec<String> = ports.iter().map(|port| of(form, port)).collect();
+            assert_eq!(clients(&lines, "$remote_addr [$time_local] \"$request\" $status 5"), expected[..ports.len()]);
+            let lines: Vec<String> = lines.iter().map(|line| line.replacen(' ', " - - ", 1)).collect();
+            assert_eq!(clients(&lines, "common"), expected[..ports.len()], "{form} in a common log");
+        }
+    }
 }
 
 #[test]
