@@ -152,7 +152,10 @@ pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
         return Ok((method, target));
     }
     match memrchr(b' ', rest) {
-        Some(last) if rest[last + 1..].starts_with(b"HTTP/") => Ok((method, &rest[..last])),
+        // Some writers of JSON escape the slash.
+        Some(last) if rest[last + 1..].starts_with(b"HTTP/") || rest[last + 1..].starts_with(br"HTTP\/") => {
+            Ok((method, &rest[..last]))
+        }
         _ => Ok((method, rest)),
     }
 }

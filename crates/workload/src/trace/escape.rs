@@ -1,4 +1,5 @@
-//! Undoes the escapes that servers write into logs: `\"`, `\\`, `\xHH` (Apache, nginx), and JSON's `\/`, `\uHHHH`.
+//! Undoes the escapes that servers write into logs: `\"`, `\\`, `\n`, the byte `\xHH` (Apache, nginx), and JSON's `\/`
+//! and `\uHHHH`, which are characters.
 
 /// Whether a target can be sent unchanged: no space, no control byte, no escape.
 #[inline]
@@ -24,9 +25,16 @@ pub(super) fn undo(text: &[u8], out: &mut Vec<u8>) {
         rest = &rest[at..];
         let (byte, length) = match rest {
             [_, b'x', high, low, ..] if is_hex(*high) && is_hex(*low) => (hex(*high) << 4 | hex(*low), 4),
-            [_, b'u', b'0', b'0', high, low, ..] if is_hex(*high) && is_hex(*low) => (hex(*high) << 4 | hex(*low), 6),
-            [_, b'n', ..] => (b'\n', 2),
+            [_, b'u', ..] if let Some((char, length)) = json_character(rest) => {
+                out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = &rest[length..];
+                continue;
+            }
+            [_, b'b', ..] => (8, 2),
             [_, b't', ..] => (b'\t', 2),
+            [_, b'n', ..] => (b'\n', 2),
+            [_, b'v', ..] => (11, 2),
+            [_, b'f', ..] => (12, 2),
             [_, b'r', ..] => (b'\r', 2),
             [_, quoted @ (b'"' | b'\\' | b'/'), ..] => (*quoted, 2),
             _ => (b'\\', 1),
@@ -35,6 +43,22 @@ pub(super) fn undo(text: &[u8], out: &mut Vec<u8>) {
         rest = &rest[length..];
     }
     out.extend_from_slice(rest);
+}
+
+/// The character that `text` begins with as `\uHHHH`, or as a pair of them, and the length of that. Half of a pair is
+/// U+FFFD.
+fn json_character(text: &[u8]) -> Option<(char, usize)> {
+    let unit = |at: usize| match *text.get(at..at + 6)? {
+        [b'\\', b'u', a, b, c, d] if [a, b, c, d].iter().all(|byte| is_hex(*byte)) => {
+            Some([a, b, c, d].iter().fold(0, |value, digit| value << 4 | u16::from(hex(*digit))))
+        }
+        _ => None,
+    };
+    let first = unit(0)?;
+    match char::decode_utf16([first].into_iter().chain(unit(6))).next()? {
+        Ok(char) => Some((char, 6 * char.len_utf16())),
+        Err(_) => Some((char::REPLACEMENT_CHARACTER, 6)),
+    }
 }
 
 /// The closing quote of a quoted field that starts at the beginning of `text`, from `from` on: the first `"` that no
@@ -73,6 +97,31 @@ mod tests {
         let mut out = Vec::new();
         undo(br#"/a\"b\\c\x41\u0042\/\q\x4"#, &mut out);
         assert_eq!(out, br#"/a"b\cAB/\q\x4"#);
+    }
+
+    #[test]
+    fn json_names_characters_and_x_names_bytes() {
+        for (logged, target) in [
+            (&br"/\u00e4\u00E4"[..], "/\u{e4}\u{e4}"),
+            (br"/\u4e2d\u002f\u0026\u00ff\u0100\u07ff\u0800\uffff", "/\u{4e2d}/&\u{ff}\u{100}\u{7ff}\u{800}\u{ffff}"),
+            (br"/\ud83d\ude00\uDBFF\uDFFF", "/\u{1f600}\u{10ffff}"),
+            // Half of a pair is no character.
+            (br"/\ud83d", "/\u{fffd}"),
+            (br"/\ud83dx\ude00", "/\u{fffd}x\u{fffd}"),
+            (br"/\ud83d\u0041", "/\u{fffd}A"),
+            (br"/\ud83d\ud83d\ude00", "/\u{fffd}\u{1f600}"),
+            (br"/\ud83d\ude0", "/\u{fffd}\\ude0"),
+            (br"/\u4e2\u\uxyzw", r"/\u4e2\u\uxyzw"),
+            (br"/\xc3\xa4\xC3\xA4", "/\u{e4}\u{e4}"),
+            (br"\b\f\n\r\t\v\u0007", "\x08\x0c\n\r\t\x0b\x07"),
+        ] {
+            let mut out = Vec::new();
+            undo(logged, &mut out);
+            assert_eq!(out.escape_ascii().to_string(), target.as_bytes().escape_ascii().to_string());
+        }
+        let mut out = Vec::new();
+        undo(br"/\xe4", &mut out);
+        assert_eq!(out, b"/\xe4");
     }
 
     #[test]

@@ -206,7 +206,7 @@ impl TraceReader {
                 Parser::Template(template) => template.parse(line),
             };
             let reason = match parsed {
-                Ok(raw) => match target_of(&raw, &mut self.scratch) {
+                Ok(raw) => match target_of(&raw, !matches!(self.parser, Parser::W3c(_)), &mut self.scratch) {
                     Ok(is_plain) => {
                         let target = is_plain.then(|| Span::of(raw.target, line));
                         let method = (!raw.method.is_empty() && !is_default(raw.method, line))
@@ -270,15 +270,14 @@ fn is_default(method: &[u8], line: &[u8]) -> bool {
 
 /// Checks the target; `true` if it can be used as logged, `false` if it was put together in `scratch`.
 #[inline]
-fn target_of(raw: &Raw<'_>, scratch: &mut Vec<u8>) -> Result<bool, Reason> {
+fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<bool, Reason> {
     if raw.query.is_empty() && !raw.target.is_empty() && escape::is_plain(raw.target) {
         return Ok(true);
     }
     scratch.clear();
-    escape::undo(raw.target, scratch);
-    if !raw.query.is_empty() {
-        scratch.push(b'?');
-        escape::undo(raw.query, scratch);
+    let query_mark: &[u8] = if raw.query.is_empty() { b"" } else { b"?" };
+    for part in [raw.target, query_mark, raw.query] {
+        if has_escapes { escape::undo(part, scratch) } else { scratch.extend_from_slice(part) }
     }
     if escape::is_sendable(scratch) { Ok(false) } else { Err(Reason::Target) }
 }

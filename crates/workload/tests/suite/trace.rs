@@ -193,6 +193,40 @@ fn a_client_is_its_address_without_the_port_in_every_form() {
 }
 
 #[test]
+fn a_json_log_gives_the_targets_that_clients_asked_for() {
+    let target = |line: &str, format: &str| {
+        let mut reader = open(line.as_bytes(), format).unwrap();
+        let target = reader.next_entry().map(|entry| entry.unwrap().target.escape_ascii().to_string());
+        target.unwrap_or_else(|error| error.to_string())
+    };
+    let format = r#"{"t":$msec,"a":"$remote_addr","m":"$request_method","u":"$request_uri"}"#;
+    let whole = r#"{"t":$msec,"a":"$remote_addr","r":"$request"}"#;
+    for (logged, expected) in [
+        (r"/\u00e4", r"/\xc3\xa4"),
+        (r"/\u4e2d\ud83d\ude00", r"/\xe4\xb8\xad\xf0\x9f\x98\x80"),
+        (r"\/a\/b?x=1\u0026y=\u0022", r#"/a/b?x=1&y=\""#),
+        (r#"/\"q\"\\"#, r#"/\"q\"\\"#),
+        (r"/\xe4", r"/\xe4"),
+        ("/\u{e4}", r"/\xc3\xa4"),
+    ] {
+        assert_eq!(target(&format!(r#"{{"t":1.5,"a":"::1","m":"GET","u":"{logged}"}}"#), format), expected);
+        assert_eq!(target(&format!(r#"{{"t":1.5,"a":"::1","r":"GET {logged} HTTP/1.1"}}"#), whole), expected);
+        assert_eq!(target(&format!(r#"{{"t":1.5,"a":"::1","r":"GET {logged} HTTP\/1.1"}}"#), whole), expected);
+    }
+    for control in [r"\b", r"\f", r"\n", r"\u0000", r"\u001f", r"\u0020", r"\v"] {
+        let said = target(&format!(r#"{{"t":1.5,"a":"::1","m":"GET","u":"/a{control}b"}}"#), format);
+        assert!(said.contains("not one of 1 lines"), "{control}: {said}");
+    }
+}
+
+#[test]
+fn a_backslash_of_a_w3c_log_is_one() {
+    let log =
+        b"#Fields: date time c-ip cs-uri-stem cs-uri-query\n2015-05-01 00:00:00 10.0.0.1 /a p=C:\\new\\\\x41\\u0041\n";
+    assert_eq!(open(log, "auto").unwrap().next_entry().unwrap().unwrap().target, br"/a?p=C:\new\\x41\u0041");
+}
+
+#[test]
 fn a_byte_order_mark_before_a_log_is_left_out() {
     let line = "\u{feff}10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 5\n";
     assert_eq!(open(line.as_bytes(), "auto").unwrap().next_entry().unwrap().unwrap().client, b"10.0.0.1");
