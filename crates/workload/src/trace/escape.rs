@@ -23,13 +23,13 @@ pub(super) fn undo(text: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = memchr::memchr(b'\\', rest) {
         out.extend_from_slice(&rest[..at]);
         rest = &rest[at..];
+        if let Some((char, length)) = json_character(rest) {
+            out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = &rest[length..];
+            continue;
+        }
         let (byte, length) = match rest {
             [_, b'x', high, low, ..] if is_hex(*high) && is_hex(*low) => (hex(*high) << 4 | hex(*low), 4),
-            [_, b'u', ..] if let Some((char, length)) = json_character(rest) => {
-                out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
-                rest = &rest[length..];
-                continue;
-            }
             [_, b'b', ..] => (8, 2),
             [_, b't', ..] => (b'\t', 2),
             [_, b'n', ..] => (b'\n', 2),
