@@ -43,7 +43,7 @@ fn verdict(requests: &Requests, is_grpc: bool, bytes: &[u8], size: usize) -> Ver
 // even.
 fuzz_target!(|data: &[u8]| {
     let Some((choice, bytes)) = data.split_first() else { return };
-    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100]);
+    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100][..]);
     let mut all = if choice & 1 == 0 { Vec::new() } else { vec![0, 0, 0, 4, 0, 0, 0, 0, 0] };
     all.extend_from_slice(bytes);
     let is_grpc = choice & 2 != 0;

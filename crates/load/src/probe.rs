@@ -314,7 +314,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
     let foreign = |why: String| LoadError::Foreign { address, why };
     let begun = Instant::now();
     exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
-    let requests = crate::request::http_2(plan);
+    let requests = crate::request::http_2(plan, &plan.body[..]);
     let mut session = Session::<()>::default();
     session.keep_location();
     session.count_parts(!plan.protocol.has_status_codes());
@@ -323,8 +323,11 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
     let mut buffer = vec![0; 64 * 1024];
     loop {
         // A server may answer, and close, before it has read everything: read its answer first.
-        let sent = exchange.stream.write_all(session.out()).and_then(|()| exchange.stream.flush());
-        session.all_sent();
+        let mut sent = Ok(());
+        while sent.is_ok() && !session.out().is_empty() {
+            sent = exchange.stream.write_all(session.out()).and_then(|()| exchange.stream.flush());
+            session.all_sent();
+        }
         let count = match exchange.read(&mut buffer, begun, timeout) {
             Ok(count @ 1..) => count,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {

@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
 use record::{CloseFirst, LoadPlan, Share};
+use std::sync::Arc;
 
 /// Every request of a plan, ready to send.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(crate) struct Requests {
     /// For each target: the request on a connection that stays, and the last one of a connection.
     pub(crate) targets: Vec<Request>,
     pub(crate) is_head: bool,
+    /// What HTTP/2 sends after each header.
+    pub(crate) body: Arc<[u8]>,
     /// Draws targets by their weights; absent if they are visited in turn.
     popularity: Option<WeightedAliasIndex<f64>>,
     class_of: Vec<u8>,
@@ -44,10 +47,12 @@ impl Requests {
                 last: encode(plan, &target.path, true).into(),
             })
             .collect();
+        let body = if plan.protocol.is_over_http_2() { plan.body.as_slice().into() } else { Arc::default() };
         let weights = plan.workload.weights.clone();
         Requests {
             targets,
             is_head: plan.method == "HEAD",
+            body,
             // The plan has passed the check, so there is something to draw from.
             popularity: (!weights.is_empty()).then(|| WeightedAliasIndex::new(weights).ok()).flatten(),
             class_of: plan.workload.class_of.clone(),
@@ -118,14 +123,16 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
     }
     text.push_str("\r\n");
     let mut bytes = text.into_bytes();
-    bytes.extend_from_slice(&plan.body);
+    if plan.protocol.is_http_1() {
+        bytes.extend_from_slice(&plan.body);
+    }
     bytes
 }
 
-/// The requests of a plan, as HTTP/2 has them.
-pub(crate) fn http_2(plan: &LoadPlan) -> http2::Requests {
+/// The requests of a plan, as HTTP/2 has them, with its body.
+pub(crate) fn http_2(plan: &LoadPlan, body: impl Into<Arc<[u8]>>) -> http2::Requests {
     let paths = plan.targets.iter().map(|target| target.path.as_str());
-    http2::Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, &plan.body)
+    http2::Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, body)
 }
 
 /// Writes out the requests of a log for HTTP/2.

@@ -732,6 +732,42 @@ fn a_call_of_grpc_has_the_status_of_its_trailers() {
     assert_eq!(why.as_deref(), Some("UNAVAILABLE: not%20now"));
 }
 
+#[test]
+fn a_large_body_is_put_in_pieces_as_the_transport_takes_them() {
+    let body: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &body[..]);
+    let mut session = Session::<u8>::default();
+    session.open(&requests, 3);
+    let window = 0x7fff_ffffu32;
+    let bytes =
+        [frame(SETTINGS, 0, 0, &setting(4, window)), frame(WINDOW_UPDATE, 0, 0, &(window - 65_535).to_be_bytes())]
+            .concat();
+    let mut at = 0;
+    while at < bytes.len() {
+        at += session.feed(&bytes[at..]).unwrap().used;
+    }
+    (0..3).for_each(|_| session.put(&requests, 0, 1));
+    let mut sent = Vec::new();
+    while !session.out().is_empty() {
+        assert!(session.memory_bytes() < 200_000, "{} bytes are kept", session.memory_bytes());
+        sent.extend_from_slice(session.out());
+        session.all_sent();
+    }
+    let mut bodies = std::collections::BTreeMap::<u32, (Vec<u8>, u32)>::new();
+    let mut rest = &sent[PREFACE.len()..];
+    while let [a, b, c, kind, flags, stream @ ..] = rest {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        if *kind == DATA {
+            let received = bodies.entry(u32::from_be_bytes(stream[..4].try_into().unwrap())).or_default();
+            received.0.extend_from_slice(&rest[9..9 + length]);
+            received.1 += u32::from(flags & END_STREAM);
+        }
+        rest = &rest[9 + length..];
+    }
+    assert_eq!(bodies.len(), 3);
+    assert!(bodies.values().all(|received| *received == (body.clone(), 1)));
+}
+
 /// What a session made of a connection's bytes: the ends of requests in their order, and the rule that they break.
 #[derive(Debug, PartialEq)]
 struct Verdict {
@@ -742,7 +778,7 @@ struct Verdict {
 }
 
 fn verdict(bytes: &[u8], size: usize) -> Verdict {
-    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100]);
+    let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100][..]);
     let mut session = Session::<u8>::default();
     session.open(&requests, 4);
     let mut verdict = Verdict { ends: Vec::new(), body: 0, sent: 0, error: None };

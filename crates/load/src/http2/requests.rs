@@ -86,8 +86,9 @@ impl Requests {
         authority: &str,
         headers: &[(String, String)],
         paths: impl Iterator<Item = &'p str>,
-        body: &[u8],
+        body: impl Into<Arc<[u8]>>,
     ) -> Self {
+        let body = body.into();
         let paths: Vec<&str> = paths.collect();
         let mut requests = Requests {
             plain: Shared::default(),
@@ -95,7 +96,7 @@ impl Requests {
             later: Shared::default(),
             table_bytes: 0,
             paths: Vec::new(),
-            body: body.into(),
+            body,
             is_head: method == "HEAD",
         };
         // Of each field in the table: whether it precedes the path.
@@ -117,8 +118,8 @@ impl Requests {
         for (name, value) in headers {
             requests.share(&name.to_ascii_lowercase(), value.trim(), &mut kept);
         }
-        if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
-            requests.share("content-length", &body.len().to_string(), &mut kept);
+        if !requests.body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
+            requests.share("content-length", &requests.body.len().to_string(), &mut kept);
         }
         let count = kept.len();
         for (number, is_pseudo) in kept.into_iter().enumerate() {
@@ -223,7 +224,7 @@ mod tests {
         ) {
             let headers = [("X-Long".to_string(), "y".repeat(long)), ("Accept".to_string(), "a".to_string())];
             let paths = ["/a", "/b", "/c"];
-            let requests = Requests::new("GET", "http", "example", &headers, paths.into_iter(), b"");
+            let requests = Requests::new("GET", "http", "example", &headers, paths.into_iter(), &b""[..]);
             let writer = Writer::new("http", "example", &headers);
             let (mut coding, mut theirs) = (Coding::default(), httlib_hpack::Decoder::default());
             for (is_written, target, limit) in steps {

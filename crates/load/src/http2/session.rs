@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The window of a stream and of the connection: the server is not to wait for us.
 const WINDOW_BYTES: u32 = 1 << 30;
-/// Larger buffers are given back when they are empty.
+/// Larger buffers are given back when they are empty; bodies are put into no larger one.
 const KEPT_BYTES: usize = 64 * 1024;
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -196,16 +196,20 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Sends as much of a request's body as the windows allow; the rest waits.
+    /// Puts as much of a request's body as the windows allow and there is room for; the rest waits.
     fn send_body(&mut self, place: usize) {
         let stream = self.streams.at(place);
         while stream.unsent > 0 {
             let window = self.send_window.min(stream.send_window).max(0);
-            let part = i64::from(stream.unsent.min(self.settings.frame_bytes)).min(window) as usize;
-            if part == 0 {
-                self.waiting.push_back(place as u32);
-                return;
+            let most = i64::from(stream.unsent.min(self.settings.frame_bytes)).min(window) as usize;
+            let room = KEPT_BYTES.saturating_sub(self.out.len() + HEAD_BYTES);
+            if most == 0 {
+                return self.waiting.push_back(place as u32);
             }
+            if room == 0 {
+                return self.waiting.push_front(place as u32);
+            }
+            let part = most.min(room);
             let from = self.body.len() - stream.unsent as usize;
             stream.unsent -= part as u32;
             stream.send_window -= part as i64;
@@ -215,10 +219,10 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Sends what waited for a window.
+    /// Puts what waited for a window, or for room.
     fn send_waiting(&mut self) {
         for _ in 0..self.waiting.len() {
-            if self.send_window <= 0 {
+            if self.send_window <= 0 || self.out.len() + HEAD_BYTES >= KEPT_BYTES {
                 return;
             }
             let Some(place) = self.waiting.pop_front() else { return };
@@ -232,12 +236,15 @@ impl<R: Default + Clone> Session<R> {
         &self.out
     }
 
-    /// Notes that the transport has it.
+    /// Notes that the transport has it. There may be more to send then.
     #[inline]
     pub fn all_sent(&mut self) {
         self.out.clear();
         if self.out.capacity() > KEPT_BYTES {
             self.out = Vec::new();
+        }
+        if !self.waiting.is_empty() {
+            self.send_waiting();
         }
     }
 

@@ -82,7 +82,7 @@ fn run_http(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
 
 fn run_http_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     if task.plan.protocol.is_over_http_2() {
-        return run_paced(Http2::new(task.plan), source, task, poller);
+        return run_paced(Http2::new(task.plan, task.requests.body.clone()), source, task, poller);
     }
     run_paced(Http1::new(source.heads(task.requests)), source, task, poller)
 }

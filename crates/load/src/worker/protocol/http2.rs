@@ -10,6 +10,7 @@ use crate::tally::Failure;
 use crate::worker::Source;
 use record::LoadPlan;
 use record::protocol::Protocol as Spoken;
+use std::sync::Arc;
 
 pub(crate) struct Http2 {
     requests: Requests,
@@ -28,11 +29,12 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 }
 
 impl Http2 {
-    pub(crate) fn new(plan: &LoadPlan) -> Self {
+    /// `body`: the plan's, which all threads share.
+    pub(crate) fn new(plan: &LoadPlan, body: Arc<[u8]>) -> Self {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
         let depth = plan.protocol.pipeline();
         Http2 {
-            requests: http_2(plan),
+            requests: http_2(plan, body),
             depth: depth as usize,
             places: places(depth),
             is_grpc,

@@ -43,18 +43,26 @@ impl<P: Pace> Transport for Plain<P> {
 
     #[inline]
     fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
-        let connection = &worker.connections[slot];
-        if A::IS_PIPELINED && connection.has(WATCHES_WRITABLE) {
+        if A::IS_PIPELINED && worker.connections[slot].has(WATCHES_WRITABLE) {
             // The rest of earlier requests is sent first, and these with it.
             return;
         }
-        let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
-        worker.system_calls += 1;
-        match socket::send(connection.fd, bytes) {
-            Ok(sent) if sent == bytes.len() => worker.all_sent(slot, sent),
-            Ok(sent) => worker.sent_in_part(slot, sent),
-            Err(error) if error.would_block() => worker.sent_in_part(slot, 0),
-            Err(error) => worker.lost(slot, now, exchange_failure(error)),
+        loop {
+            let connection = &worker.connections[slot];
+            let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
+            worker.system_calls += 1;
+            match socket::send(connection.fd, bytes) {
+                Ok(sent) if sent == bytes.len() => {
+                    worker.all_sent(slot, sent);
+                    if worker.connections[slot].stream.has_unsent() {
+                        continue;
+                    }
+                }
+                Ok(sent) => worker.sent_in_part(slot, sent),
+                Err(error) if error.would_block() => worker.sent_in_part(slot, 0),
+                Err(error) => worker.lost(slot, now, exchange_failure(error)),
+            }
+            return;
         }
     }
 
@@ -75,6 +83,10 @@ impl<P: Pace> Transport for Plain<P> {
                     }
                     worker.all_sent(slot, sent);
                     let connection = &mut worker.connections[slot];
+                    connection.written = 0;
+                    if connection.stream.has_unsent() {
+                        continue;
+                    }
                     connection.set(WATCHES_WRITABLE, false);
                     let token = connection.token(slot as u32);
                     worker.system_calls += 1;
