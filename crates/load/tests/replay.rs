@@ -73,6 +73,7 @@ fn replaying(address: SocketAddr, is_paced: bool) -> LoadPlan {
         format: "none".into(),
         speed: is_paced.then_some(1.0),
         session_gap_ns: 15_000 * MS,
+        has_host: false,
         is_repeated: false,
     });
     if is_paced {

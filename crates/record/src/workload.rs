@@ -103,6 +103,9 @@ pub struct TraceSource {
     pub speed: Option<f64>,
     /// Requests of one client share a connection while the gap between them is at most this.
     pub session_gap_ns: u64,
+    /// Send scheme and host of a target that was logged as a whole URL; else its path.
+    #[serde(default)]
+    pub has_host: bool,
     /// Begin again at the end of the log, until the window is over.
     #[serde(default)]
     pub is_repeated: bool,

@@ -142,12 +142,9 @@ fn commands_of_the_pages_work_as_written() {
         if is_load {
             // The documents of one log are not those of a mix.
             options += "--warmup 0s --any-status";
-            // A replay ends when its last session would have.
-            options += match (line.contains("--trace"), line.contains("--duration")) {
-                (true, _) => " --set workload.session-gap=100ms",
-                (_, true) => "",
-                _ => " --duration 200ms",
-            };
+            if !line.contains("--trace") && !line.contains("--duration") {
+                options += " --duration 200ms";
+            }
         }
         works(command, with_options(&line, &options).trim_end(), folder.path());
         run += 1;

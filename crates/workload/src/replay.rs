@@ -58,6 +58,8 @@ pub struct ReplayOptions {
     pub share: Share,
     /// Log time of the plan's start, if the log is a part of another ([`split()`]); else that of its earliest request.
     pub origin_ns: Option<i64>,
+    /// Send the scheme and host of a target that was logged as a whole URL.
+    pub has_host: bool,
     /// Window of log time within which lines are sorted; 0 keeps the log's order and moves up times that go back.
     pub reorder_ns: u64,
     /// Spread the requests of one second (or whatever the log's resolution is) over it.
@@ -77,6 +79,7 @@ impl Default for ReplayOptions {
             grouping: Grouping::IdleGap { limit_ns: 15_000_000_000 },
             share: Share::WHOLE,
             origin_ns: None,
+            has_host: false,
             reorder_ns: 60_000_000_000,
             is_spread: true,
             seed: 1,

@@ -49,7 +49,11 @@ pub struct Entry<'a> {
     pub resolution_ns: u64,
     /// Request method: 1 to 32 token characters.
     pub method: &'a [u8],
-    /// Request target with the log's escapes undone: not empty, no space and no control byte in it. Untrusted bytes.
+    /// Scheme and host of a target that was logged as a whole URL, as proxies and load balancers do; else empty.
+    /// Untrusted bytes.
+    pub host: &'a [u8],
+    /// Request target without scheme and host, with the log's escapes undone: not empty, no space and no control byte
+    /// in it. Untrusted bytes.
     pub target: &'a [u8],
     /// Status of the answer, if the format has it.
     pub status: Option<u16>,

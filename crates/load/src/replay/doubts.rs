@@ -126,6 +126,7 @@ mod tests {
             format: "common".into(),
             speed: Some(1.0),
             session_gap_ns: 0,
+            has_host: false,
             is_repeated: true,
         });
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };

@@ -17,7 +17,7 @@ pub struct DriveArgs {
     /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The
     /// command line wins. Section predict may stand there, too: find answers its questions. Some keys have no option,
     /// and stand in a file or after --set; in section load: connect-timeout, connect-rate, precise, source-address;
-    /// workload: trace-format, dynamic-share, session-gap; clients: close-first, demanded-bandwidth; fleet:
+    /// workload: trace-format, dynamic-share, session-gap, logged-host; clients: close-first, demanded-bandwidth; fleet:
     /// on-worker-loss; path: path-by, quickack; find: min-connections, error-limit, goodput-limit, settle,
     /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share. docs/load.md describes them.
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]

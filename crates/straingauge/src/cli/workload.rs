@@ -41,10 +41,13 @@ pub struct WorkloadOptions {
     // Requests of one client share a connection while the gap between them in the log is at most this.
     #[arg(skip)]
     pub session_gap: Option<Time>,
+    // Send targets that were logged as whole URLs as they are, with the host in them.
+    #[arg(skip)]
+    pub logged_host: bool,
     /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts
     /// [default: none; its mean is --rate, or its own]
     #[arg(long, value_name = "FILE")]
     pub rate_series: Option<PathBuf>,
 }
 overlay!(WorkloadOptions; mix, classes, dynamic_share, dynamic_urls, trace, trace_format, speed, session_gap,
-    rate_series);
+    logged_host, rate_series);

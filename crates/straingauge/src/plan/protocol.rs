@@ -93,7 +93,10 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
 
 /// Refuses the options that HTTP/2 does not have.
 fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
-    let typed = [(options.clients.close_first.is_some(), CLOSE_FIRST)];
+    let typed = [
+        (options.clients.close_first.is_some(), CLOSE_FIRST),
+        (options.workload.logged_host, "logged-host of [workload]"),
+    ];
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
 

@@ -48,6 +48,9 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     if options.session_gap.is_some() && !is_replay {
         return Err(wrong_usage("session-gap of [workload] needs a log to replay: give --trace LOG too"));
     }
+    if options.logged_host && !is_replay {
+        return Err(wrong_usage("logged-host of [workload] needs a log to replay: give --trace LOG too"));
+    }
     if options.speed.is_some() && !is_replay && options.rate_series.is_none() {
         return Err(wrong_usage("--speed needs a log or a rate series: give --trace LOG or --rate-series FILE too"));
     }
@@ -186,6 +189,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
                 format: format.to_string(),
                 speed,
                 session_gap_ns,
+                has_host: options.logged_host,
                 is_repeated: is_sweep,
             }),
             ..Workload::default()

@@ -227,6 +227,7 @@ impl<'a> LogSteps<'a> {
             share,
             seed,
             origin_ns: log.origin_ns,
+            has_host: source.has_host,
             ..ReplayOptions::default()
         };
         Ok(LogSteps {
@@ -399,6 +400,7 @@ mod tests {
             format: "common".into(),
             speed: Some(speed),
             session_gap_ns: 15_000_000_000,
+            has_host: false,
             is_repeated: true,
         }
     }

@@ -44,8 +44,7 @@ pub(super) fn is_plain(entry: &FileEntry) -> bool {
 
 /// The path that a target names, below the root; `None` if the rules give it a mapped one.
 pub(super) fn plain_path(target: &[u8]) -> Option<String> {
-    let path = origin_form(target);
-    let decoded = percent_decoded(path.strip_prefix(b"/")?)?;
+    let decoded = percent_decoded(target.strip_prefix(b"/")?)?;
     let mut text = String::from_utf8(decoded).ok()?;
     if text.is_empty() || text.ends_with('/') {
         text.push_str("index.html");
@@ -57,16 +56,6 @@ pub(super) fn plain_path(target: &[u8]) -> Option<String> {
     let mut parts = text.split('/');
     let is_reserved = parts.clone().next() == Some(MAPPED);
     (!is_reserved && parts.all(is_safe)).then_some(text)
-}
-
-/// The path of a target in absolute form (`http://host/path`, as proxies log it), or the target itself.
-fn origin_form(target: &[u8]) -> &[u8] {
-    let Some(scheme) = memchr::memmem::find(target, b"://") else { return target };
-    if target.starts_with(b"/") || !target[..scheme].iter().all(u8::is_ascii_alphabetic) {
-        return target;
-    }
-    let rest = &target[scheme + 3..];
-    memchr::memchr(b'/', rest).map_or(b"/", |slash| &rest[slash..])
 }
 
 /// The decoded path; `None` with a query, a fragment, or an invalid escape.
@@ -148,8 +137,6 @@ mod tests {
             ("/a/", "a/index.html"),
             ("/a%20b", "a b"),
             ("/%C3%A4", "\u{e4}"),
-            ("http://example.org/x", "x"),
-            ("http://example.org", "index.html"),
             ("/.well-known/x", ".well-known/x"),
         ] {
             assert_eq!(plain_path(target.as_bytes()).as_deref(), Some(path), "{target}");

@@ -155,7 +155,8 @@ impl Plan {
         self.origin.see(time_ns, entry.line, &self.options);
         let client = stable_hash(entry.client);
         if self.options.share.holds(client) {
-            let text = [entry.method, entry.target].concat().into_boxed_slice();
+            let host = if self.options.has_host { entry.host } else { b"" };
+            let text = [entry.method, host, entry.target].concat().into_boxed_slice();
             self.window.hold(Held {
                 time_ns,
                 line: entry.line,

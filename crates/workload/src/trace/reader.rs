@@ -6,6 +6,7 @@ use super::template::Template;
 use super::w3c::W3c;
 use super::{Entry, Format, Raw, Reason, Rejected, SizeMeaning, TraceError, clf, client, escape};
 use flate2::bufread::MultiGzDecoder;
+use memchr::memmem;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -42,7 +43,7 @@ pub struct TraceReader {
     is_gzip: bool,
     format: Format,
     parser: Parser,
-    /// Targets whose escapes had to be undone, or whose query is logged separately.
+    /// Targets whose escapes had to be undone, whose query is logged separately, or that are whole URLs.
     scratch: Vec<u8>,
     directives: Vec<u8>,
     counts: Counts,
@@ -207,8 +208,11 @@ impl TraceReader {
             };
             let reason = match parsed {
                 Ok(raw) => match target_of(&raw, !matches!(self.parser, Parser::W3c(_)), &mut self.scratch) {
-                    Ok(is_plain) => {
-                        let target = is_plain.then(|| Span::of(raw.target, line));
+                    Ok(place) => {
+                        let target = match place {
+                            Place::Line => Ok(Span::of(raw.target, line)),
+                            Place::Scratch { host_len } => Err(host_len),
+                        };
                         let method = (!raw.method.is_empty() && !is_default(raw.method, line))
                             .then(|| Span::of(raw.method, line));
                         let numbers = (raw.time_ns, raw.resolution_ns, raw.status, raw.bytes);
@@ -230,6 +234,10 @@ impl TraceReader {
         }
         let line = &self.lines.buffer()[range.0..range.1];
         let (time_ns, resolution_ns, status, bytes) = raw;
+        let (host, target) = match target {
+            Ok(span) => (&b""[..], span.get(line)),
+            Err(host_len) => self.scratch.split_at(host_len),
+        };
         self.counts.lines = self.lines.line;
         self.counts.bytes = self.lines.bytes;
         Ok(Some(Entry {
@@ -238,7 +246,8 @@ impl TraceReader {
             time_ns,
             resolution_ns,
             method: method.map_or(b"GET", |span| span.get(line)),
-            target: target.map_or(self.scratch.as_slice(), |span| span.get(line)),
+            host,
+            target,
             status,
             bytes,
             text: line,
@@ -268,18 +277,46 @@ fn is_default(method: &[u8], line: &[u8]) -> bool {
     !line.as_ptr_range().contains(&method.as_ptr())
 }
 
-/// Checks the target; `true` if it can be used as logged, `false` if it was put together in `scratch`.
+/// Where a target is that can be sent.
+enum Place {
+    Line,
+    /// After the scheme and host of so many bytes.
+    Scratch {
+        host_len: usize,
+    },
+}
+
+/// Checks the target, and puts it together in `scratch` where it cannot be used as logged.
 #[inline]
-fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<bool, Reason> {
-    if raw.query.is_empty() && !raw.target.is_empty() && escape::is_plain(raw.target) {
-        return Ok(true);
+fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<Place, Reason> {
+    if raw.query.is_empty() && raw.target.starts_with(b"/") && escape::is_plain(raw.target) {
+        return Ok(Place::Line);
     }
     scratch.clear();
     let query_mark: &[u8] = if raw.query.is_empty() { b"" } else { b"?" };
     for part in [raw.target, query_mark, raw.query] {
         if has_escapes { escape::undo(part, scratch) } else { scratch.extend_from_slice(part) }
     }
-    if escape::is_sendable(scratch) { Ok(false) } else { Err(Reason::Target) }
+    if !escape::is_sendable(scratch) {
+        return Err(Reason::Target);
+    }
+    let host_len = host_length(scratch);
+    // RFC 9112, 3.2: what a client sends for a URL without a path.
+    match scratch.get(host_len) {
+        Some(b'/') => {}
+        None if host_len > 0 && raw.method == b"OPTIONS" => scratch.push(b'*'),
+        _ if host_len > 0 => scratch.insert(host_len, b'/'),
+        _ => {}
+    }
+    Ok(Place::Scratch { host_len })
+}
+
+/// The length of scheme and host, if `target` is a whole URL.
+fn host_length(target: &[u8]) -> usize {
+    let is_scheme = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_alphabetic);
+    let Some(colon) = memmem::find(target, b"://").filter(|colon| is_scheme(&target[..*colon])) else { return 0 };
+    let host = &target[colon + 3..];
+    colon + 3 + host.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(host.len())
 }
 
 fn other_compression(magic: &[u8]) -> Option<&'static str> {

@@ -226,6 +226,18 @@ fn every_connection_is_closed_after_its_last_request_and_only_once() {
 }
 
 #[test]
+fn the_host_of_an_absolute_target_is_left_out_unless_asked_for() {
+    let line = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET http://example.com?a HTTP/1.1\" 200 5\n";
+    for (has_host, expected) in [(false, "/?a"), (true, "http://example.com/?a")] {
+        let options = ReplayOptions { has_host, ..Default::default() };
+        let Some(Step::Request(request)) = steps(line.into(), &Format::Common, options).into_iter().next() else {
+            panic!("no request")
+        };
+        assert_eq!((request.method(), request.target()), (&b"GET"[..], expected.as_bytes()));
+    }
+}
+
+#[test]
 fn what_went_back_is_counted() {
     let mut plan = plan(&data::own("sample.log"), ReplayOptions { reorder_ns: 10_000_000_000, ..Default::default() });
     assert!(plan.by_ref().all(|step| step.is_ok()));

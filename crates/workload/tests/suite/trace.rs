@@ -193,6 +193,29 @@ fn a_client_is_its_address_without_the_port_in_every_form() {
 }
 
 #[test]
+fn absolute_targets_are_in_origin_form_with_their_host_apart() {
+    for (logged, host, target) in [
+        ("GET http://www.example.com:8080/p?a=1", "http://www.example.com:8080", "/p?a=1"),
+        ("GET HTTPS://u:p@[2001:db8::7]:443/", "HTTPS://u:p@[2001:db8::7]:443", "/"),
+        ("GET http://example.com", "http://example.com", "/"),
+        ("GET http://example.com?x=http://other/y", "http://example.com", "/?x=http://other/y"),
+        ("GET http://example.com/a\\x22b", "http://example.com", "/a\"b"),
+        ("OPTIONS http://example.com", "http://example.com", "*"),
+        ("OPTIONS *", "", "*"),
+        ("GET /?u=http://example.com/", "", "/?u=http://example.com/"),
+        ("GET //example.com/x", "", "//example.com/x"),
+        ("GET a/http://example.com/x", "", "a/http://example.com/x"),
+        ("CONNECT example.com:443", "", "example.com:443"),
+    ] {
+        let line = format!("10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"{logged} HTTP/1.1\" 200 5\n");
+        let mut reader = open(line.as_bytes(), "common").unwrap();
+        let entry = reader.next_entry().unwrap().unwrap();
+        let found = (String::from_utf8_lossy(entry.host), String::from_utf8_lossy(entry.target));
+        assert_eq!(found, (host.into(), target.into()), "{logged}");
+    }
+}
+
+#[test]
 fn a_json_log_gives_the_targets_that_clients_asked_for() {
     let target = |line: &str, format: &str| {
         let mut reader = open(line.as_bytes(), format).unwrap();
