@@ -243,10 +243,9 @@ impl Tally {
         actual_ns: u64,
         first_byte_ns: u64,
         now_ns: u64,
-        status: u16,
+        (status, is_ok): (u16, bool),
         is_open: bool,
     ) {
-        let is_ok = (200..400).contains(&status);
         let response_ns = now_ns.saturating_sub(intended_ns);
         if self.is_over(intended_ns, now_ns) {
             let service_ns = now_ns.saturating_sub(actual_ns);

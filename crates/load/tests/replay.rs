@@ -16,6 +16,8 @@ type Line = (u64, u64, u64);
 /// A log in memory, split by client.
 struct Log {
     lines: Vec<Line>,
+    /// The status of every line.
+    status: u16,
     /// A sentence at the end instead of the end.
     failure: Option<String>,
 }
@@ -48,7 +50,7 @@ impl ReplaySource for Steps<'_> {
                 intended_ns: at_ms * MS,
                 method: b"GET",
                 target: &self.target,
-                status: Some(200),
+                status: Some(self.log.status),
                 body_bytes: Some(5),
             })));
         }
@@ -84,7 +86,7 @@ fn replaying(address: SocketAddr, is_paced: bool) -> LoadPlan {
 }
 
 fn replay(plan: &LoadPlan, lines: Vec<Line>) -> LoadResult {
-    let log = Log { lines, failure: None };
+    let log = Log { lines, status: 200, failure: None };
     load::run_supplied(plan, &log, &AtomicBool::new(false), &mut Events::default()).expect("the plan can be run")
 }
 
@@ -217,9 +219,29 @@ fn a_server_that_closes_after_each_answer_gets_the_rest_on_new_connections() {
 }
 
 #[test]
+fn an_answer_with_the_logs_own_status_is_ok_unless_the_server_failed() {
+    for (logged, answered, is_ok) in
+        [(404, "404 Not Found", true), (200, "404 Not Found", false), (503, "503 Busy", false)]
+    {
+        let answer = format!("HTTP/1.1 {answered}\r\nContent-Length: 2\r\n\r\nno");
+        let server = answering(answer);
+        for is_paced in [false, true] {
+            let log = Log { lines: (0..6).map(|n| (n, n, 0)).collect(), status: logged, failure: None };
+            let plan = replaying(server.address, is_paced);
+            let result = load::run_supplied(&plan, &log, &AtomicBool::new(false), &mut Events::default()).unwrap();
+            let outcomes = &result.counts.outcomes;
+            let expected = if is_ok { (6, 0) } else { (0, 6) };
+            assert_eq!((outcomes.ok, outcomes.non_2xx), expected, "{logged} answered with {answered}");
+            assert_eq!(result.counts.status_counts.values().sum::<u64>(), 6);
+        }
+    }
+}
+
+#[test]
 fn a_log_that_breaks_off_is_sent_up_to_there_and_says_so() {
     let server = answering(SMALL);
-    let log = Log { lines: (0..6).map(|n| (n, n, 0)).collect(), failure: Some("line 7 is missing".into()) };
+    let log =
+        Log { lines: (0..6).map(|n| (n, n, 0)).collect(), status: 200, failure: Some("line 7 is missing".into()) };
     let mut plan = replaying(server.address, false);
     plan.workload.classes =
         vec![RequestClass { label: "all".into(), kind: record::workload::Kind::Static, largest_bytes: None }];

@@ -13,9 +13,10 @@ pub struct Outcomes {
     pub sent: u64,
     /// Requests issued before the window (in the warm-up) and still under way when it began.
     pub carried_in: u64,
-    /// Complete response with status 2xx or 3xx; of other protocols, one that is no error.
+    /// Complete response with status 2xx or 3xx, or in a replay with the log's 4xx; of other protocols, one that is no
+    /// error.
     pub ok: u64,
-    /// Complete response with status 4xx or 5xx (also 1xx as a final answer); of other protocols, an error reply.
+    /// Complete response with another status (4xx, 5xx, or 1xx as a final answer); of other protocols, an error reply.
     pub non_2xx: u64,
     /// The server refused the connection (ECONNREFUSED), or its opening (a password), or a request (GOAWAY and
     /// REFUSED_STREAM of HTTP/2).

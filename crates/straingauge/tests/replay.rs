@@ -91,11 +91,19 @@ fn parse(line: &str) -> Option<Logged> {
         client,
         second,
         method: method.to_string(),
-        target: unescaped(target),
+        target: path_of(unescaped(target)),
         status: numbers.next()?.parse().ok()?,
         // Apache's way to write that no body byte was sent.
         bytes: numbers.next().map(|bytes| if bytes == "-" { Some(0) } else { bytes.parse().ok() })?,
     })
+}
+
+/// What is sent for a target that was logged as a whole URL.
+fn path_of(target: Vec<u8>) -> Vec<u8> {
+    match target.strip_prefix(b"http://") {
+        Some(rest) => rest.iter().skip_while(|byte| **byte != b'/').copied().collect(),
+        None => target,
+    }
 }
 
 /// The log's requests in the order of their times, which are moved up where they are more than a minute behind.
@@ -156,10 +164,7 @@ fn replays_as_logged(log: &Path, options: &[&str]) {
     }
     let path = log.to_str().expect("paths of tests are text");
     let is_http_2 = options.contains(&"--http2");
-    let mut requests = read(log);
-    let of_the_log = requests.len() as u64;
-    // HTTP/2 has no request for a whole URL.
-    requests.retain(|request| !is_http_2 || request.target.starts_with(b"/"));
+    let requests = read(log);
     assert!(requests.len() > 100, "{} requests", requests.len());
     let server = DocumentServer::start(&["--trace", path]);
     let url = if is_http_2 { server.http_2_url() } else { server.url() };
@@ -204,8 +209,31 @@ fn replays_as_logged(log: &Path, options: &[&str]) {
     let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
     let blank = text.split(|byte| *byte == b'\n').filter(|line| line.trim_ascii().is_empty()).count() as u64 - 1;
     assert_eq!(told("lines"), lines);
-    assert_eq!(told("rejected") + blank + of_the_log, lines, "{replay:#}");
-    assert_eq!(told("unsendable"), of_the_log - requests.len() as u64);
+    assert_eq!(told("rejected") + blank + requests.len() as u64, lines, "{replay:#}");
+    assert_eq!(told("unsendable"), 0);
+}
+
+#[test]
+fn a_log_of_refused_requests_is_replayed_without_an_error() {
+    if let Some(why) = DocumentServer::missing() {
+        return skipped(&why);
+    }
+    let log = sample();
+    let server = DocumentServer::start(&["--trace", log.to_str().expect("paths of tests are text")]);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let (path, url) = (dir.path().join("refused.log"), server.url());
+    for (status, exit, offered) in [(404, 0, ""), (200, 1, ", 0 % without an error")] {
+        let line = |n: u32| {
+            let time = format!("17/May/2015:10:05:{:02} +0000", n / 10);
+            format!("10.0.0.{} - - [{time}] \"GET /absent/{n} HTTP/1.1\" {status} 9\n", n % 7)
+        };
+        std::fs::write(&path, (0..100).map(line).collect::<String>()).expect("a temporary file");
+        let mut command = straingauge(["load", &url, "--speed", "100", "--quiet", "--trace"]);
+        let said = run(command.arg(&path)).exits_with(exit);
+        let told = said.out.replace("\n                 ", " ");
+        assert!(told.contains(&format!("100 % of what was offered{offered} (n = 100)")), "{told}");
+        assert_eq!(told.contains("errors         none"), exit == 0, "{told}");
+    }
 }
 
 fn sample() -> PathBuf {

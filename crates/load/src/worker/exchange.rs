@@ -234,12 +234,14 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     pub(super) fn count_response(&mut self, slot: usize, now: u64, by_bytes: bool) {
         let place = self.place(slot);
         let connection = &mut self.connections[slot];
+        let status = connection.stream.status();
+        let is_ok = self.source.is_ok(slot, status);
         self.tally.completed(
             connection.intended_ns,
             connection.since_ns,
             connection.first_byte_ns,
             now,
-            connection.stream.status(),
+            (status, is_ok),
             S::IS_SCHEDULED,
         );
         match self.transport.pace_mut().arrival(connection, by_bytes) {
@@ -249,8 +251,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             Some(Arrival::Unknown) => self.tally.arrival_unknown(connection.intended_ns, now),
         }
         if let Some(classes) = &mut self.classes {
-            let (status, intended_ns) = (connection.stream.status(), connection.intended_ns);
-            let (is_ok, belongs) = ((200..400).contains(&status), self.tally.belongs(intended_ns, now));
+            let intended_ns = connection.intended_ns;
+            let belongs = self.tally.belongs(intended_ns, now);
             let body_bytes = classes.completed(place, is_ok, now.saturating_sub(intended_ns), belongs);
             if belongs.is_counted() {
                 self.source.compare(slot, status, body_bytes);

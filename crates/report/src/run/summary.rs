@@ -95,10 +95,11 @@ fn throughput(point: &Point) -> String {
     let received = point.value(names::RECEIVED).map_or(String::new(), |bytes| format!(", {}/s", format_bytes(bytes)));
     let n = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n);
     let n = n.map_or(String::new(), |n| format!(" (n = {})", grouped(n as f64)));
-    let offered = match (point.offered_per_sec(), point.value(names::GOODPUT)) {
-        (Some(offered), Some(good)) if offered > 0.0 => format!(", {} of what was offered", percent(good / offered)),
-        _ => String::new(),
-    };
+    let offered = point.offered_per_sec().filter(|offered| *offered > 0.0).map_or(String::new(), |offered| {
+        let good = point.value(names::GOODPUT).filter(|good| *good < rate);
+        let good = good.map_or(String::new(), |good| format!(", {} without an error", percent(good / offered)));
+        format!(", {} of what was offered{good}", percent(rate / offered))
+    });
     format!("{}/s{received}{offered}{n}", format_si(rate))
 }
 

@@ -179,7 +179,9 @@ fn finish(
         bail!("no request was answered{example}");
     }
     let statuses = &result.counts.status_counts;
-    if let Some(why) = useless_answers(statuses, &session.plan.protocol).filter(|_| !any_status) {
+    let is_as_logged = result.replay.as_ref().is_some_and(|replay| replay.statuses_equal > replay.statuses_different);
+    let is_any_meant = any_status || is_as_logged;
+    if let Some(why) = useless_answers(statuses, &session.plan.protocol).filter(|_| !is_any_meant) {
         let unreached = statuses.keys().find_map(|status| session.why_isolated(*status));
         bail!("{why}{}, or pass --any-status", unreached.map(|unreached| format!("; {unreached}")).unwrap_or_default());
     }

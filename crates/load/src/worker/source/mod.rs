@@ -100,6 +100,12 @@ pub(crate) trait Source: Sized {
     /// Called when an attempt to connect has failed.
     fn attempt_failed(&mut self, _failure: Failure) {}
 
+    /// Whether a response with this status is what the request under way on `slot` asked for.
+    #[inline]
+    fn is_ok(&self, _slot: usize, status: u16) -> bool {
+        (200..400).contains(&status)
+    }
+
     /// Called for a complete response to a request of the window.
     fn compare(&mut self, _slot: usize, _status: u16, _body_bytes: u64) {}
 

@@ -197,6 +197,12 @@ impl Source for Replay {
         self.feed.peek() != Next::NotYet
     }
 
+    /// What the log's server refused is refused again. An error of the server itself is none that a log excuses.
+    fn is_ok(&self, slot: usize, status: u16) -> bool {
+        let is_as_logged = || self.under_way(slot).is_some_and(|request| request.status == Some(status));
+        matches!(status, 200..400) || (matches!(status, 400..500) && is_as_logged())
+    }
+
     fn compare(&mut self, slot: usize, status: u16, body_bytes: u64) {
         if let Some(request) = &self.slots[slot].under_way {
             self.comparison.answered(request, status, body_bytes);
