@@ -27,6 +27,7 @@ pub(crate) fn of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Stri
 
 /// Whether a point measured something else than intended because of the client or the path: the server did not fail.
 pub(crate) fn missed_the_server(point: &Point) -> bool {
-    let is_the_servers = |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections);
+    let is_the_servers =
+        |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections | DoubtKind::Censored);
     point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid && !is_the_servers(doubt.kind))
 }

@@ -30,20 +30,6 @@ const SHORT: &[(&str, &str)] = &[
     ("plan", names::FIND_PLAN),
     ("breaks", names::FIND_BREAKS),
 ];
-/// Figures that are quantiles of times, and the quantile.
-const QUANTILES: &[(&str, f64)] = &[
-    (names::RESPONSE_P50, 0.5),
-    (names::RESPONSE_P90, 0.9),
-    (names::RESPONSE_P95, 0.95),
-    (names::RESPONSE_P99, 0.99),
-    (names::RESPONSE_P999, 0.999),
-    (names::RESPONSE_MAX, 1.0),
-    (names::SERVICE_P50, 0.5),
-    (names::SERVICE_P99, 0.99),
-    (names::SERVICE_MAX, 1.0),
-    (names::FIRST_BYTE_P50, 0.5),
-    (names::FIRST_BYTE_P99, 0.99),
-];
 /// Two rates are the same up to this ratio.
 const SAME_RATE: f64 = 1.01;
 /// Failed requests as a share, with those of connections that got no answer: computed from the outcomes, not a figure.
@@ -312,13 +298,11 @@ impl Limit {
         self.judge(value, Some("no request was finished".into()), &silent)
     }
 
-    /// A quantile among the requests without a response is longer than measured, by an unknown time: it counts as
-    /// crossed. A connection that got no answer waits with one request, where each of the others had as many as it
-    /// could.
+    /// A quantile that is only a lower bound counts as crossed.
     fn check_censored(&self, outcomes: &Outcomes) -> Option<Check> {
-        let (_, quantile) = QUANTILES.iter().find(|(name, _)| *name == self.figure)?;
+        let (_, quantile) = names::CENSORED.iter().find(|(name, _)| *name == self.figure)?;
         let (requests, connections) = (outcomes.censored_ratio(), outcomes.silent_ratio().unwrap_or(0.0));
-        (1.0 - quantile < requests.max(connections)).then(|| {
+        outcomes.is_lower_bound(*quantile).then(|| {
             let of = if requests >= connections { "requests had no response" } else { "connections got no answer" };
             let share = percent(requests.max(connections));
             self.judge(None, Some(format!("{share} of the {of}, so it is longer than the answers show")), "")

@@ -221,8 +221,10 @@ fn single_headline(run: &RunDir) -> Option<String> {
     let throughput =
         point.value(names::THROUGHPUT).map_or("no throughput".into(), |value| format!("{}/s", format_si(value)));
     let p99 = point
-        .value(names::RESPONSE_P99)
-        .map(|us| format!(", response time p99 {}", format_nanos(us * 1e3)))
+        .figures
+        .get(names::RESPONSE_P99)
+        .and_then(|figure| Some((figure.value?, if figure.at_least { "at least " } else { "" })))
+        .map(|(us, bound)| format!(", response time p99 {bound}{}", format_nanos(us * 1e3)))
         .unwrap_or_default();
     Some(format!("{throughput} at {pace}{p99}, {} failed.", percent(point.outcomes.failed_ratio())))
 }

@@ -42,6 +42,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
             "run it again to the end",
         ));
     }
+    doubts.extend(censored(result));
     if result.window_ns > 0 {
         doubts.extend(saturated(result));
         doubts.extend(kept_waiting(result));
@@ -57,7 +58,6 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts.extend(closed_unused(result));
     doubts.extend(waited_for_closes(result));
     doubts.extend(out_of_balance(result, plan));
-    doubts.extend(censored(result));
     doubts.extend(server_errors(result));
     doubts
 }
@@ -219,12 +219,17 @@ fn censored(result: &LoadResult) -> Option<Doubt> {
     let oldest = result.counts.times.unfinished_age.max_ns().unwrap_or(0);
     Some(Doubt::new(
         DoubtKind::Censored,
-        if share > 0.001 { Severity::Warning } else { Severity::Note },
+        match share {
+            share if share > 0.5 => Severity::Invalid,
+            share if share > 0.001 => Severity::Warning,
+            _ => Severity::Note,
+        },
         format!(
             "{count} requests ({:.2} %) had no response when they timed out or the run ended, the oldest after {}: \
-             response times beyond that share are longer than the histogram shows",
+             percentiles above {:.2} % are only lower bounds",
             share * 100.0,
-            format_nanos(oldest as f64)
+            format_nanos(oldest as f64),
+            (1.0 - share) * 100.0
         ),
         "measure for longer than the server stalls, or offer less",
     ))
@@ -405,6 +410,27 @@ mod tests {
         assert_eq!(said(5 * SECOND, 3 * SECOND, Some(40_000)), None);
         assert_eq!(said(SECOND / 5, SECOND / 20, None), None, "a busy machine");
         assert_eq!(said(60 * SECOND, SECOND / 2, None), None, "too short to change anything");
+    }
+
+    #[test]
+    fn the_first_doubt_is_that_hardly_any_request_had_a_response() {
+        let first = |unfinished: u64| {
+            let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
+            result.engine.run_queue_wait_ratio = Some(0.5);
+            result.engine.busiest_thread_ratio = 0.95;
+            let outcomes = &mut result.counts.outcomes;
+            (outcomes.sent, outcomes.ok, outcomes.unfinished) = (1_000, 1_000 - unfinished, unfinished);
+            let first = doubts(&result, &LoadPlan::simple(([127, 0, 0, 1], 80).into())).remove(0);
+            (first.kind, first.severity, first.what)
+        };
+        assert_eq!(first(0).0, DoubtKind::ClientSaturated);
+        let (kind, severity, what) = first(989);
+        assert_eq!((kind, severity), (DoubtKind::Censored, Severity::Invalid));
+        assert!(
+            what.contains("989 requests (98.90 %)") && what.ends_with("above 1.10 % are only lower bounds"),
+            "{what}"
+        );
+        assert_eq!(first(300).1, Severity::Warning);
     }
 
     #[test]

@@ -138,6 +138,11 @@ impl LoadResult {
                 Pace::Open { .. } => timed(&mut figures, name, nanos, latency),
             }
         }
+        for (name, quantile) in names::CENSORED {
+            if let Some(figure) = figures.0.get_mut(*name) {
+                figure.at_least = figure.value.is_some() && outcomes.is_lower_bound(*quantile);
+            }
+        }
         self.reaping(plan, &mut figures);
         self.costs(&mut figures);
         self.bandwidths(plan, &mut figures);

@@ -37,6 +37,9 @@ pub struct Figure {
     /// How it was obtained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The value is a lower bound: it lies among requests without a response, which take longer by an unknown time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
@@ -48,12 +51,26 @@ impl Figure {
         if !value.is_finite() {
             return Figure::not_measured(unit, "no events to divide by");
         }
-        Figure { value: Some(value), unit: unit.into(), n: Some(n), origin: Some(origin), not_measured: None }
+        Figure {
+            value: Some(value),
+            unit: unit.into(),
+            n: Some(n),
+            origin: Some(origin),
+            at_least: false,
+            not_measured: None,
+        }
     }
 
     /// A number that this machine or this run could not give, and why.
     pub fn not_measured(unit: &str, why: impl Into<String>) -> Self {
-        Figure { value: None, unit: unit.into(), n: None, origin: None, not_measured: Some(why.into()) }
+        Figure {
+            value: None,
+            unit: unit.into(),
+            n: None,
+            origin: None,
+            at_least: false,
+            not_measured: Some(why.into()),
+        }
     }
 }
 

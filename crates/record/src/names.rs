@@ -24,6 +24,23 @@ pub fn unit(name: &str) -> &'static str {
     ALL.iter().find(|(known, ..)| *known == name).map_or("", |(_, unit, _)| unit)
 }
 
+/// The times of requests, and of which quantile of them: a request without a response is not in them. A mean is far too
+/// small from one in a thousand on.
+pub const CENSORED: &[(&str, f64)] = &[
+    (RESPONSE_MEAN, 0.999),
+    (RESPONSE_P50, 0.5),
+    (RESPONSE_P90, 0.9),
+    (RESPONSE_P95, 0.95),
+    (RESPONSE_P99, 0.99),
+    (RESPONSE_P999, 0.999),
+    (RESPONSE_MAX, 1.0),
+    (SERVICE_P50, 0.5),
+    (SERVICE_P99, 0.99),
+    (SERVICE_MAX, 1.0),
+    (FIRST_BYTE_P50, 0.5),
+    (FIRST_BYTE_P99, 0.99),
+];
+
 names! {
     /// Complete responses per second of the window.
     THROUGHPUT = "client.throughput_per_sec", "1/s";

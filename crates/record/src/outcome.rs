@@ -99,6 +99,13 @@ impl Outcomes {
         censored as f64 / self.requests().max(1) as f64
     }
 
+    /// Whether a quantile of the measured response times is only a lower bound: it lies among requests without a
+    /// response, or those of connections without one. Such a connection waits with one request, where each of the others
+    /// had as many as it could.
+    pub fn is_lower_bound(&self, quantile: f64) -> bool {
+        1.0 - quantile < self.censored_ratio().max(self.silent_ratio().unwrap_or(0.0))
+    }
+
     /// The requests accounted for; equals [`Outcomes::requests`] when nothing was lost.
     pub fn sum(&self) -> u64 {
         self.completed().saturating_add(self.errors()).saturating_add(self.unfinished)

@@ -15,7 +15,14 @@ pub fn text(doubts: &[Doubt]) -> String {
     if doubts.is_empty() {
         return String::new();
     }
-    format!("\ndoubts\n{}", doubts.iter().map(paragraph).collect::<String>())
+    format!("\ndoubts\n{}", by_gravity(doubts).into_iter().map(paragraph).collect::<String>())
+}
+
+/// The gravest first, of equal ones in their order.
+pub(crate) fn by_gravity(doubts: &[Doubt]) -> Vec<&Doubt> {
+    let mut doubts: Vec<&Doubt> = doubts.iter().collect();
+    doubts.sort_by_key(|doubt| std::cmp::Reverse(doubt.severity));
+    doubts
 }
 
 /// The doubt with its severity, and below it the remedy.
@@ -53,5 +60,5 @@ pub(crate) fn rows(doubts: &[Doubt]) -> Vec<Row> {
         what: unbroken(&plain(&doubt.what, MOST_WORDS)),
         remedy: plain(&doubt.remedy, MOST_WORDS),
     };
-    doubts.iter().take(MOST_DOUBTS).map(row).collect()
+    by_gravity(doubts).into_iter().take(MOST_DOUBTS).map(row).collect()
 }

@@ -5,7 +5,7 @@ use crate::check::Case;
 use crate::page::key_numbers;
 use crate::run::{gravest, heading};
 use crate::text::table::Table;
-use crate::text::{escaped, not_measured, percentile};
+use crate::text::{at_least, escaped, not_measured, percentile};
 use analyze::compare::{CompareError, Comparison, Price, headline, price_words, server_words};
 use analyze::verdict::Verdict;
 use analyze::zones::{Findings, cpu_figure, percent};
@@ -113,7 +113,7 @@ fn numbers_of_point(point: &Point) -> Table {
         let figure = figure.as_ref();
         let value = match figure.and_then(|figure| figure.value) {
             Some(_) if word == "p99" => figure.and_then(|figure| percentile(figure, 0.99)).unwrap_or_default(),
-            Some(value) => words(value),
+            Some(value) => at_least(figure.is_some_and(|figure| figure.at_least), words(value)),
             None => not_measured(figure.and_then(|figure| figure.not_measured.as_deref()), 120),
         };
         let n = figure.and_then(|figure| figure.n).map(|n| record::units::grouped(n as f64));

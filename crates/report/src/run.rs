@@ -27,7 +27,6 @@ use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::text::plain;
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Doubt, Estimate, Point, RunDir, Severity, Sweep, names};
-use std::cmp::Reverse;
 
 /// Doubts that are printed; the others are counted.
 const MAX_DOUBTS: usize = 5;
@@ -88,8 +87,7 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
 
 /// The gravest doubts, and how many more there are.
 pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
-    let mut by_gravity = all.to_vec();
-    by_gravity.sort_by_key(|doubt| Reverse(doubt.severity));
+    let mut by_gravity: Vec<Doubt> = doubt::by_gravity(all).into_iter().cloned().collect();
     let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
     let words = (!rest.is_empty()).then(|| {
         let warnings = rest.iter().filter(|doubt| doubt.severity > Severity::Note).count();

@@ -104,7 +104,12 @@ pub(crate) fn rests_on_few(n: u64, quantile: f64) -> bool {
 pub(crate) fn percentile(figure: &Figure, quantile: f64) -> Option<String> {
     let us = figure.value?;
     let is_few = figure.n.is_some_and(|n| rests_on_few(n, quantile));
-    Some(if is_few { TOO_FEW.into() } else { format_nanos(us * 1e3) })
+    Some(if is_few { TOO_FEW.into() } else { at_least(figure.at_least, format_nanos(us * 1e3)) })
+}
+
+/// A number, marked where it is a lower bound.
+pub(crate) fn at_least(is_lower_bound: bool, words: String) -> String {
+    if is_lower_bound && words != TOO_FEW { format!(">={words}") } else { words }
 }
 
 /// A number, with half of its 95 % interval where that is known: `12.3 +-0.4`.

@@ -1,7 +1,7 @@
 //! The tables of the report, formatted: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
-use crate::text::{TOO_FEW, not_measured, number, percentile};
+use crate::text::{TOO_FEW, at_least, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::machine::cpu_list;
 use record::text::plain;
@@ -60,8 +60,8 @@ fn level_row(level: &Level, is_rate: bool) -> Value {
     })
 }
 
-fn p99(figure: Option<&Figure>) -> String {
-    let words = figure.and_then(|figure| percentile(figure, 0.99));
+fn quantile(figure: Option<&Figure>, quantile: f64) -> String {
+    let words = figure.and_then(|figure| percentile(figure, quantile));
     words.filter(|words| words != TOO_FEW).unwrap_or("\u{2013}".into())
 }
 
@@ -89,7 +89,7 @@ pub(super) fn classes(point: &Point) -> Value {
                 "mean": time(&class.response_mean_us),
                 "p50": time(&class.response_p50_us),
                 "p90": time(&class.response_p90_us),
-                "p99": p99(Some(&class.response_p99_us)),
+                "p99": quantile(Some(&class.response_p99_us), 0.99),
                 "max": time(&class.response_max_us),
                 "n": class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
             })
@@ -106,7 +106,6 @@ pub(super) fn points(run: &RunDir) -> (Vec<Value>, usize) {
 
 fn point_row(point: &Point) -> Value {
     let value = |name: &str, words: &dyn Fn(f64) -> String| point.value(name).map_or("\u{2013}".into(), words);
-    let time = |us: f64| format_nanos(us * 1e3);
     let outcomes = &point.outcomes;
     let mut counts = vec![("sent".to_string(), grouped(outcomes.sent as f64))];
     if outcomes.carried_in > 0 {
@@ -129,8 +128,8 @@ fn point_row(point: &Point) -> Value {
         "sent": grouped(outcomes.requests() as f64),
         "failed": grouped(outcomes.failed() as f64),
         "rate": value(names::THROUGHPUT, &number),
-        "p50": value(names::RESPONSE_P50, &time),
-        "p99": p99(point.figures.get(names::RESPONSE_P99)),
+        "p50": quantile(point.figures.get(names::RESPONSE_P50), 0.5),
+        "p99": quantile(point.figures.get(names::RESPONSE_P99), 0.99),
         "cpu": analyze::zones::cpu_us(point).map_or("\u{2013}".into(), |us| format!("{us:.1}")),
         "doubts": point.doubts.len(),
         "figures": figures(point),
@@ -150,7 +149,10 @@ fn figures(point: &Point) -> Vec<Value> {
         .map(|(name, figure)| {
             json!({
                 "name": plain(name, 60),
-                "value": figure.value.map_or_else(|| not_measured(figure.not_measured.as_deref(), 160), number),
+                "value": match figure.value {
+                    Some(value) => at_least(figure.at_least, number(value)),
+                    None => not_measured(figure.not_measured.as_deref(), 160),
+                },
                 "unit": plain(&figure.unit, 20),
                 "n": figure.n.map(|n| grouped(n as f64)).unwrap_or_default(),
                 "origin": figure.origin.map(|origin| origin.word()).unwrap_or_default(),

@@ -10,6 +10,8 @@ use record::{Arrival, Figure, Latency, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
     &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+/// Histograms that lack requests without a response.
+const CENSORED: [&str; 3] = ["response", "service", "first-byte"];
 
 /// The table of a point: outcomes, throughput, percentiles side by side, the server's CPU, doubts with remedies.
 /// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`, `reap`), as
@@ -183,7 +185,7 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
     let is_closed = point.offered_per_sec().is_none();
     let header: Vec<&str> = std::iter::once("time").chain(TIMES.iter().map(|(heading, ..)| *heading)).collect();
     let mut table = Table::new(&header, 1);
-    let mut few = false;
+    let (mut few, mut is_bound) = (false, false);
     let rows = ["mean"].into_iter().chain(QUANTILES.iter().map(|(label, _)| *label)).chain(["max", "n"]);
     for label in rows {
         let mut cells = vec![label.to_string()];
@@ -193,6 +195,7 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
                 _ if is_closed && *heading == "lag" => None,
                 Some(nanos) => {
                     few |= nanos == TOO_FEW;
+                    is_bound |= nanos.starts_with('>');
                     Some(nanos)
                 }
                 None => None,
@@ -206,15 +209,30 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
     if table.is_empty() {
         return String::new();
     }
-    let note = if few { "  '-': too few samples for this percentile\n" } else { "" };
-    format!("{}{note}", table.lines())
+    let mut out = table.lines();
+    if few {
+        out.push_str("  '-': too few samples for this percentile\n");
+    }
+    if is_bound {
+        out.push_str("  '>=': at least; requests without a response take longer\n");
+    }
+    out
 }
 
 /// What is printed of one column's percentile: from the histogram, without one from the figures.
 fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, label: &str) -> Option<String> {
     let (_, tag, figures) = column;
     match latencies.iter().find(|(found, _)| found == tag) {
-        Some((_, latency)) => from_histogram(latency, label),
+        Some((_, latency)) => {
+            let quantile = match label {
+                "mean" => Some(0.999),
+                "max" => Some(1.0),
+                _ => QUANTILES.iter().find(|(known, _)| *known == label).map(|(_, quantile)| *quantile),
+            };
+            let is_lower_bound = quantile.is_some_and(|quantile| point.outcomes.is_lower_bound(quantile));
+            let words = from_histogram(latency, label)?;
+            Some(text::at_least(is_lower_bound && CENSORED.contains(&column.1), words))
+        }
         None => {
             let name = figures.iter().find(|(known, _)| *known == label).map(|(_, name)| *name);
             let quantile = QUANTILES.iter().find(|(known, _)| *known == label).map_or(0.0, |(_, quantile)| *quantile);

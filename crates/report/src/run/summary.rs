@@ -9,7 +9,7 @@ use record::protocol::Protocol;
 use record::text::plain;
 use record::units::{count, format_bytes, format_si, grouped};
 use record::workload::Grouping;
-use record::{Doubt, Figure, Latency, Point, Severity, names};
+use record::{Figure, Latency, Point, Severity, names};
 use std::collections::BTreeMap;
 
 /// The most lines of a summary.
@@ -71,8 +71,7 @@ pub fn summary(point: &Point, latencies: &[(String, Latency)], answers: &Answers
     ];
     let of_server = analyze::zones::cpu_figure(point);
     row("server CPU", cpu(point, of_server.as_ref(), &parts, names::SERVER_CPU_BUSY, "of its CPUs busy"));
-    let mut by_gravity: Vec<&Doubt> = point.doubts.iter().collect();
-    by_gravity.sort_by_key(|doubt| std::cmp::Reverse(doubt.severity));
+    let by_gravity = doubt::by_gravity(&point.doubts);
     let mut out = lines.concat();
     let more = match by_gravity.first() {
         Some(doubt) if doubt.severity > Severity::Note => {
@@ -128,14 +127,15 @@ fn errors(point: &Point) -> String {
     let found = counts(point.outcomes.failures().into_iter().map(|(kind, count)| (kind.to_string(), count)));
     let silent = point.value(names::SILENT).filter(|count| *count > 0.0);
     let silent = silent.map(|count| format!("{} never answered", connections(count as u64)));
-    match (found.is_empty(), silent) {
-        (true, None) => "none".into(),
-        (true, Some(silent)) => silent,
-        (false, silent) => {
-            let share = percent(point.outcomes.failed_ratio());
-            format!("{found} ({share} of requests){}", silent.map_or(String::new(), |silent| format!("; {silent}")))
-        }
-    }
+    let found =
+        (!found.is_empty()).then(|| format!("{found} ({} of requests)", percent(point.outcomes.failed_ratio())));
+    let outcomes = &point.outcomes;
+    let unfinished = (outcomes.unfinished > 0).then(|| {
+        let share = percent(outcomes.unfinished as f64 / outcomes.requests().max(1) as f64);
+        format!("{} ({share}) had no response at the end", count(outcomes.unfinished, "request"))
+    });
+    let words: Vec<String> = [found, unfinished, silent].into_iter().flatten().collect();
+    if words.is_empty() { "none".into() } else { words.join("; ") }
 }
 
 fn cpu(point: &Point, figure: Option<&Figure>, parts: &[(&str, Option<f64>)], busy: &str, of: &str) -> String {

@@ -290,3 +290,38 @@ fn reap_delay_is_shown_where_it_was_measured() {
     let full = run::point(&point, &[]);
     assert!(full.contains("reap delay") && full.contains("not measured: the clients leave"), "{full}");
 }
+
+/// An open loop far beyond what the server can do: 2 of 100 requests were answered.
+#[test]
+fn times_are_lower_bounds_where_requests_had_no_response() {
+    let mut point = fixture::points().remove(0);
+    point.sweep = record::Sweep::Single;
+    (point.outcomes.sent, point.outcomes.ok, point.outcomes.unfinished) = (100_000, 2_000, 98_000);
+    for (name, quantile) in names::CENSORED {
+        if let Some(figure) = point.figures.0.get_mut(*name) {
+            figure.at_least = point.outcomes.is_lower_bound(*quantile);
+        }
+    }
+    let mut latency = record::Latency::default();
+    (0..2_000).for_each(|_| latency.record_ns(5_000_000));
+    let of = |tag: &str| (tag.to_string(), latency.clone());
+    for latencies in [vec![of("response"), of("service"), of("lag")], Vec::new()] {
+        let said = run::summary(&point, &latencies, &Default::default());
+        assert!(said.contains("p50 >=") && said.contains("p99 >="), "{said}");
+        assert!(said.contains("98,000 requests (98 %) had no response at the end"), "{said}");
+        let full = run::point(&point, &latencies);
+        let p50 = full.lines().find(|line| line.trim_start().starts_with("p50")).unwrap();
+        assert!(p50.contains(">="), "{full}");
+        assert!(full.contains("requests without a response take longer"), "{full}");
+    }
+    let json = serde_json::to_value(&point).unwrap();
+    assert_eq!(json["figures"][names::RESPONSE_P50]["at_least"], true);
+    assert_eq!(json["figures"][names::THROUGHPUT].get("at_least"), None);
+    assert!(report::markdown::point("http://a", &point, &[]).contains("&gt;="));
+    let (_folder, run) = written(fixture::record(), std::slice::from_ref(&point));
+    let page = page::html(&run);
+    assert!(page.contains("response time p99 at least") && page.contains("&gt;="), "{page}");
+    point.outcomes = record::Outcomes { sent: 100_000, ok: 99_500, timed_out: 500, ..Default::default() };
+    let said = run::summary(&point, &[of("response")], &Default::default());
+    assert!(said.contains("p50 5.00 ms, p90 5.00 ms, p99 5.00 ms, max >=5.00 ms"), "{said}");
+}
