@@ -96,7 +96,8 @@ static int fail(const std::string &what, int status = 1) {
 static std::vector<Cache> read_caches(uint64_t &line_bytes) {
     std::vector<Cache> caches = {{"L1", 0, ""}, {"L2", 0, ""}, {"L3", 0, ""}};
     auto read = [](const Twine &path) {
-        auto buffer = MemoryBuffer::getFile(path, true);
+        // The kernel does not know the length of such a file before it is read.
+        auto buffer = MemoryBuffer::getFileAsStream(path);
         return buffer ? (*buffer)->getBuffer().trim().str() : std::string();
     };
     for (int i = 0; i < 16; i++) {

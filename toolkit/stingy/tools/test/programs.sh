@@ -78,6 +78,22 @@ timings() {
 	verdict $? timings_name_every_part
 }
 
+# Without --caches the caches are this machine's, as the kernel tells a shell.
+own_caches() {
+	local level expected= index
+	for level in 1 2 3; do
+		for index in /sys/devices/system/cpu/cpu0/cache/index*; do
+			[ "$(cat "$index/level" 2> /dev/null)" = $level ] && [ "$(cat "$index/type")" != Instruction ] && expected+=" L$level $(tr -d K < "$index/size") KiB;"
+		done
+	done
+	[ -n "$expected" ] || { skip own_caches "the kernel reports no caches of CPU 0"; return; }
+	database "$SCRATCH/caches" enum.c
+	"$MEMWALK" -p "$SCRATCH/caches" --frames none --report > "$SCRATCH/out"
+	grep -F "Caches:" "$SCRATCH/out"
+	grep -qF "Caches:$expected" "$SCRATCH/out"
+	verdict $? caches_are_those_that_the_kernel_reports
+}
+
 # --sound adds targets by type: the stage then reaches functions that only share a type.
 sound_option() {
 	database "$SCRATCH/sound" function_pointer.c
@@ -117,5 +133,5 @@ programs() {
 		name=$(basename "$source" .c)
 		! wanted "$name" || part "read-$name" read_program "$name"
 	done
-	for name in sound_option svg why several growth timings; do ! wanted $name || part $name $name; done
+	for name in own_caches sound_option svg why several growth timings; do ! wanted $name || part $name $name; done
 }
