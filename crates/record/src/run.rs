@@ -72,6 +72,9 @@ pub struct RunRecord {
     /// Why the run ended early, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
+    /// Points that it had when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points: Option<u32>,
 }
 
 impl RunRecord {
@@ -103,6 +106,7 @@ impl RunRecord {
             server_facts: Default::default(),
             doubts: Vec::new(),
             ended_by: None,
+            points: None,
         }
     }
 }
@@ -157,6 +161,7 @@ fn write_error(path: &Path, source: io::Error) -> RunError {
         Some(libc::ENOSPC) | Some(libc::EDQUOT) => {
             "the disk is full: free some space or choose another place with --out"
         }
+        Some(libc::EFBIG) => "files may be no larger here: raise ulimit -f",
         Some(libc::EACCES) | Some(libc::EPERM) | Some(libc::EROFS) => "choose a writable place with --out",
         Some(libc::ENOTDIR) | Some(libc::EEXIST) => "a file is in the way: choose another place with --out",
         _ => "choose another place with --out",
@@ -230,15 +235,16 @@ impl RunWriter {
         self.save()
     }
 
-    /// Checks early whether [`create`](Self::create) could succeed, before a server is started and load is sent: makes
-    /// the folder, writes and removes a file in it. A folder that it had to make stays.
+    /// Checks early whether [`create`](Self::create) could succeed, before a server is started and load is sent: writes
+    /// and removes a file in the folder, or in the one in which it would be made.
     pub fn check(parent: &Path, exact: Option<&Path>) -> Result<(), RunError> {
         let folder = exact.unwrap_or(parent);
         if folder.join("run.json").exists() {
             return Err(occupied(folder));
         }
-        create_dir_all(folder)?;
-        let probe = folder.join(unfinished::name_of("writable"));
+        let is_there = |folder: &&Path| folder.as_os_str().is_empty() || fs::symlink_metadata(folder).is_ok();
+        let there = folder.ancestors().find(is_there).unwrap_or(folder);
+        let probe = there.join(unfinished::name_of("writable"));
         let written = write_new(&probe, b"straingauge checks whether it can write here\n");
         let removed = fs::remove_file(&probe).map_err(|error| write_error(&probe, error));
         written.and(removed)
@@ -311,6 +317,7 @@ impl RunWriter {
     pub fn finish(&mut self, status: Status, ended_by: Option<String>) -> Result<(), RunError> {
         self.record.status = status;
         self.record.ended_by = ended_by;
+        self.record.points = Some(self.next_index);
         self.save()
     }
 }
@@ -423,7 +430,16 @@ impl RunDir {
     pub fn open(path: &Path) -> Result<Self, RunError> {
         let record = RunRecord::read(path)?;
         let mut run = RunDir { path: path.into(), record, points: Vec::new(), reading_doubts: Vec::new() };
-        for index in point_folders(path)? {
+        let folders = point_folders(path)?;
+        let highest = folders.last().map_or(0, |last| last + 1);
+        let all = run.record.points.unwrap_or(0).max(highest).min(MAX_POINTS as u32);
+        let missing: Vec<u32> = (0..all).filter(|index| folders.binary_search(index).is_err()).collect();
+        if let Some(first) = missing.first() {
+            let folder = run.point_path(*first);
+            let why = format!("it is missing, as {} of {all} points are: was it removed?", missing.len());
+            run.doubt_reading(&folder, &why);
+        }
+        for index in folders {
             let file = run.point_path(index).join("point.json");
             match read_json::<Point>(&file) {
                 Ok(point) if (1..=SCHEMA).contains(&point.schema) && point.index == index => run.points.push(point),
@@ -558,6 +574,7 @@ mod tests {
     fn a_place_that_cannot_be_written_is_refused_before_anything_is_measured() {
         let folder = tempfile::tempdir().unwrap();
         assert!(RunWriter::check(folder.path(), None).is_ok());
+        assert!(RunWriter::check(folder.path(), Some(&folder.path().join("a/b"))).is_ok());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the check left something behind");
         let file = folder.path().join("file");
         fs::write(&file, "x").unwrap();
@@ -588,6 +605,29 @@ mod tests {
         assert_eq!(reader.join().unwrap().unwrap(), b"page");
         assert!(!fs::metadata(&pipe).unwrap().is_file(), "the pipe was replaced");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left beside it");
+    }
+
+    #[test]
+    fn a_point_whose_folder_was_removed_is_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let record: RunRecord = serde_json::from_slice(include_bytes!("../../../fuzz/valid/run.json")).unwrap();
+        let mut writer = RunWriter::create(folder.path(), Some(&folder.path().join("run")), record).unwrap();
+        for repeat in 0..4 {
+            let mut point = Point::of(crate::Sweep::Single, repeat, 1, crate::Pace::Closed);
+            writer.add_point(&mut point, &PointFiles::default()).unwrap();
+        }
+        let said =
+            |path: &Path| RunDir::open(path).unwrap().reading_doubts.into_iter().map(|doubt| doubt.what).collect();
+        fs::remove_dir_all(writer.path().join("points/001")).unwrap();
+        let doubts: Vec<String> = said(writer.path());
+        assert!(
+            matches!(&doubts[..], [one] if one.contains("points/001") && one.contains("1 of 4 points")),
+            "{doubts:?}"
+        );
+        writer.finish(Status::Complete, None).unwrap();
+        fs::remove_dir_all(writer.path().join("points/003")).unwrap();
+        let doubts: Vec<String> = said(writer.path());
+        assert!(matches!(&doubts[..], [one] if one.contains("2 of 4 points")), "{doubts:?}");
     }
 
     #[test]

@@ -41,6 +41,9 @@ use std::process::ExitCode;
 /// What the program does: its exit code.
 pub fn main() -> ExitCode {
     names::ask_files_and_dns_alone();
+    if let Err(error) = signals::survive_full_files() {
+        return failure::report(&error);
+    }
     let parsed = match cli::parse() {
         Ok(parsed) => parsed,
         Err(error) => return failure::usage(error),

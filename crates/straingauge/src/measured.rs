@@ -23,6 +23,7 @@ impl Measured {
         let latencies = self.result.latencies().into_iter().chain(beside).collect();
         let files = PointFiles { latencies, series_csv: self.result.series_csv.clone(), stacks: self.stacks.as_ref() };
         writer.add_point(&mut self.point, &files)?;
+        crate::signals::kept_in(writer.path());
         Ok(())
     }
 }

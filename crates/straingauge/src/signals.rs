@@ -1,9 +1,37 @@
 //! Ctrl-C and termination: the first signal ends the run with what it has, the second ends the process at once.
 
+use crate::failure;
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a second signal says before the process ends; null: nothing is kept. What it points to is never freed.
+static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
+static KEPT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+const NOTHING_KEPT: &str = "straingauge: ended at once by the second signal; nothing of it is kept\n";
+
+/// Notes that something was kept in a run directory, for the words of a second signal.
+pub fn kept_in(path: &Path) {
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if kept.iter().any(|known| known == path) {
+        return;
+    }
+    kept.push(path.into());
+    let paths: Vec<String> = kept.iter().map(|path| record::text::plain(&path.display().to_string(), 300)).collect();
+    let words = format!(
+        "straingauge: ended at once by the second signal; what was whole by then is kept in {}\n",
+        paths.join(" and ")
+    );
+    LAST_WORDS.store(Box::into_raw(Box::new(words)), Ordering::Release);
+}
+
+/// A write beyond the limit of a file's size is an error then (EFBIG), not the end of the process. What this process
+/// starts has the default again.
+pub fn survive_full_files() -> Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop).context("cannot handle SIGXFSZ")
+}
 
 /// Set once a signal asked the run to end.
 #[derive(Debug, Clone, Default)]
@@ -12,16 +40,26 @@ pub struct Stop(Arc<AtomicBool>);
 impl Stop {
     /// Installs the handlers.
     pub fn on_signals() -> Result<Self> {
-        let stop = Stop::default();
+        let (stop, signals) = (Stop::default(), Arc::new(AtomicU32::new(0)));
         for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
-            // Order matters: the conditional exit looks at the flag before this signal sets it.
-            signal_hook::flag::register_conditional_shutdown(
-                signal,
-                i32::from(crate::failure::INTERRUPTED),
-                stop.0.clone(),
-            )
-            .and_then(|_| signal_hook::flag::register(signal, stop.0.clone()))
-            .context("cannot handle Ctrl-C")?;
+            let signals = signals.clone();
+            let end = move || {
+                if signals.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return;
+                }
+                let words = LAST_WORDS.load(Ordering::Acquire);
+                // SAFETY: it is null or a string that lives as long as the process and is not changed.
+                let words = unsafe { words.as_ref() }.map_or(NOTHING_KEPT, String::as_str);
+                // SAFETY: the bytes are those of a string. write and _exit may be called by a signal's handler.
+                unsafe {
+                    libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
+                    libc::_exit(i32::from(failure::INTERRUPTED));
+                }
+            };
+            // SAFETY: `end` uses atomics, and makes two calls that may be made by a signal's handler.
+            unsafe { signal_hook::low_level::register(signal, end) }
+                .and_then(|_| signal_hook::flag::register(signal, stop.0.clone()))
+                .context("cannot handle Ctrl-C")?;
         }
         Ok(stop)
     }

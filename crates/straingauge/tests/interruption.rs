@@ -161,6 +161,52 @@ fn ctrl_c_during_a_single_load_reports_what_was_measured() {
 }
 
 #[test]
+fn a_second_signal_ends_at_once_and_says_where_the_points_are() {
+    needs_server!(Kind::Nginx);
+    let sweep = sweep_under_way("never");
+    // Both are pending when it goes on.
+    for signal in [libc::SIGSTOP, libc::SIGINT, libc::SIGTERM, libc::SIGCONT] {
+        sweep.running.signal(signal);
+    }
+    let said = sweep.running.wait().exits_with(130);
+    assert!(said.err.contains(&format!("what was whole by then is kept in {}", sweep.out.display())), "{}", said.err);
+    assert!(points(&sweep.out).len() >= 2);
+}
+
+#[test]
+fn a_load_is_shown_though_its_run_directory_cannot_be_written() {
+    use std::os::unix::process::CommandExt;
+    needs_server!(Kind::Nginx);
+    let server = crate::server::Server::start(Kind::Nginx);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let out = dir.path().join("run");
+    let mut command = straingauge(["load", &server.url("1k.bin"), "--duration", "200ms", "--warmup", "0s", "--out"]);
+    command.arg(&out);
+    // Room for run.json and not for a point.
+    let limit = libc::rlimit { rlim_cur: 8192, rlim_max: 8192 };
+    // SAFETY: the call reads the limits, and may be made between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            (libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0).then_some(()).ok_or_else(std::io::Error::last_os_error)
+        })
+    };
+    let said = run(&mut command).exits_with(1).complains_of(&["cannot write", "ulimit -f"]);
+    assert!(said.out.contains("throughput") && said.out.contains("response time"), "{}", said.out);
+    assert_eq!(run_record(&out)["status"], "interrupted");
+}
+
+#[test]
+fn a_refused_input_leaves_no_folder() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for command in ["load", "find"] {
+        let mut words = straingauge([command, "http://127.0.0.1:1/", "--out"]);
+        run(words.arg(dir.path().join("a/b")).current_dir(dir.path())).exits_with(1);
+        let left: Vec<_> = std::fs::read_dir(dir.path()).expect("it is there").collect();
+        assert!(left.is_empty(), "{command}: {left:?}");
+    }
+}
+
+#[test]
 fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
     needs_server!(Kind::Nginx);
     let sweep = sweep_under_way("auto");

@@ -121,6 +121,7 @@ pub fn record() -> RunRecord {
             "run on a machine with a PMU to see cycles",
         )],
         ended_by: None,
+        points: None,
     }
 }
 

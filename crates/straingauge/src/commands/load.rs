@@ -55,23 +55,16 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         None => None,
     };
     let plan = session.plan.clone();
-    let mut measured = session.runner.point(&plan, Sweep::Single, 0, &mut session.progress)?;
+    let measured = session.runner.point(&plan, Sweep::Single, 0, &mut session.progress);
+    if let (Err(error), Some(writer)) = (&measured, &mut writer) {
+        let _ = writer.finish(Status::Interrupted, Some(failure::sentence(error)));
+    }
+    let mut measured = measured?;
     if writer.is_none() {
         measured.point.doubts.extend(session.doubts.iter().cloned());
     }
     let cut_short = cut_short(&measured, &mut session);
-    if let Some(writer) = &mut writer {
-        // A watcher reports them with what it saw.
-        writer.record_mut().server_facts.extend(session.runner.server_facts());
-        measured.keep(writer)?;
-        let (status, why) = match (&cut_short, measured.result.interrupted) {
-            (None, true) => (Status::Interrupted, Some("a signal".to_string())),
-            (Some(why), _) => (Status::Interrupted, Some(why.clone())),
-            (None, false) => (Status::Complete, None),
-        };
-        writer.finish(status, why)?;
-        session.progress.say(&format!("kept in {}", writer.path().display()));
-    }
+    let kept = writer.map_or(Ok(()), |writer| keep(writer, &mut measured, cut_short.as_deref(), &mut session));
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
     let shown = if output.summary.files().are_printed() {
         Ok(())
@@ -82,6 +75,8 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(why) => Err(anyhow!(why)),
         None => finish(&measured.point, &measured.result, &checks, output.any_status, &session),
     };
+    // The figures were shown; a full disk is the error.
+    let ended = kept.and(ended);
     let why = match &ended {
         Err(error) => Some(failure::sentence(error)),
         Ok(_) => measured.result.interrupted.then(|| "a signal".to_string()),
@@ -93,6 +88,23 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let code = ended?;
     shown.and(summarised)?;
     Ok(code)
+}
+
+/// Writes the run directory.
+fn keep(mut writer: RunWriter, measured: &mut Measured, cut_short: Option<&str>, session: &mut Session) -> Result<()> {
+    // A watcher reports them with what it saw.
+    writer.record_mut().server_facts.extend(session.runner.server_facts());
+    let kept = measured.keep(&mut writer);
+    let why = match (&kept, cut_short, measured.result.interrupted) {
+        (Err(error), ..) => Some(failure::sentence(error)),
+        (Ok(()), Some(why), _) => Some(why.to_string()),
+        (Ok(()), None, true) => Some("a signal".to_string()),
+        (Ok(()), None, false) => None,
+    };
+    let finished = writer.finish(if why.is_some() { Status::Interrupted } else { Status::Complete }, why);
+    kept.and(finished.map_err(anyhow::Error::from))?;
+    session.progress.say(&format!("kept in {}", writer.path().display()));
+    Ok(())
 }
 
 /// Serves a driver elsewhere (`--client`).

@@ -79,14 +79,14 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         other => anyhow!(other),
     })?;
     let folded = profile.stacks.folded();
-    if let Some(path) = &args.flame {
+    let picture = args.flame.as_ref().map(|path| {
         let title = title(&profile);
         let picture = match &before {
             Some(before) => flame::draw_difference(before, &folded, &title),
             None => flame::draw(&folded, &title),
         };
-        output::write(path, picture.as_bytes())?;
-    }
+        (path, picture)
+    });
     let changes = before.map(|before| analyze::profile::changes(&before, &folded));
     if files.are_printed() {
         // Nothing but the file.
@@ -98,6 +98,10 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         if let Some(changes) = &changes {
             print(&format!("\n{}", report::profile::changes(changes)))?;
         }
+    }
+    // The figures were shown, whatever the disk has room for.
+    if let Some((path, picture)) = picture {
+        output::write(path, picture.as_bytes())?;
     }
     if !args.export.is_empty() {
         export::write(&args.export, &Recording::of_profile(&profile)?)?;

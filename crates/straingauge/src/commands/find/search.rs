@@ -504,12 +504,13 @@ impl<'a> Search<'a> {
             return Ok(Some(Ended::Lost(gone)));
         }
         measured.point.axis = place;
-        measured.keep(&mut side.writer)?;
+        let kept = measured.keep(&mut side.writer);
         if sweep != Sweep::Yardstick {
             let elapsed_ns = started.elapsed().as_nanos() as u64;
             session.progress.say(&report::run::progress_line(&measured.point, elapsed_ns, budget_ns));
         }
         side.points.push(measured.point);
+        kept?;
         if let Some(live) = &mut self.live {
             live.show(|| self.sides[0].run());
         }

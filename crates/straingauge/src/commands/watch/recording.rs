@@ -39,6 +39,7 @@ impl Recording {
         let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
         let mut recording = Recording { writer, lines };
         recording.line(&Line::Watch(Beginning { schema: SCHEMA, watching: watching.clone() }))?;
+        crate::signals::kept_in(recording.writer.path());
         Ok(recording)
     }
 
