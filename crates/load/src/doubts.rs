@@ -3,7 +3,7 @@
 use crate::replay::dominant_client_ratio;
 use crate::result::LoadResult;
 use record::units::{format_nanos, format_si, percent};
-use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity};
+use record::{Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Severity};
 
 /// A thread busier than this is the bottleneck, or about to be.
 const SATURATED_RATIO: f64 = 0.90;
@@ -28,6 +28,8 @@ const WAKE_UP_NS: u64 = 100_000;
 /// Standing still for more than this share of the window, and for longer than a busy machine lets a thread wait.
 const STOOD_RATIO: f64 = 0.01;
 const STOOD_NS: u64 = 100_000_000;
+/// Fewer failed requests are shown and not doubted.
+const ERROR_RATIO: f64 = 0.01;
 const SAMPLES_FOR_P50: u64 = 20;
 /// A 99th percentile rests on ten samples beyond it at least.
 const SAMPLES_FOR_P99: u64 = 1_000;
@@ -58,6 +60,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts.extend(closed_unused(result));
     doubts.extend(waited_for_closes(result));
     doubts.extend(out_of_balance(result, plan));
+    doubts.extend(out_of_room(result));
     doubts.extend(server_errors(result));
     doubts
 }
@@ -334,13 +337,29 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     Some(DoubtKind::LittlesLaw.warning(what, remedy))
 }
 
+/// The client's machine, and not the server, had no room for connections.
+fn out_of_room(result: &LoadResult) -> Option<Doubt> {
+    let outcomes = &result.counts.outcomes;
+    let failed = outcomes.local_limit;
+    (failed > 0 && failed as f64 >= outcomes.requests() as f64 * ERROR_RATIO).then(|| {
+        DoubtKind::ClientSaturated.warning(
+            format!("the client had no local port or descriptor left for {failed} requests"),
+            "look at the errors for which. Ports: measure from more addresses (--source-address, --client; ::1 is a \
+             single one, unlike 127.0.0.1 and its neighbours), or let the server close first (--set \
+             clients.close-first=server). Descriptors: raise ulimit -n",
+        )
+    })
+}
+
 fn server_errors(result: &LoadResult) -> Option<Doubt> {
-    let ratio = result.counts.outcomes.failed_ratio();
-    if ratio < 0.01 && result.counts.stray_responses == 0 {
+    // The client's own limits have a doubt of their own.
+    let outcomes = Outcomes { local_limit: 0, ..result.counts.outcomes };
+    let ratio = outcomes.failed_ratio();
+    if ratio < ERROR_RATIO && result.counts.stray_responses == 0 {
         return None;
     }
     let mut kinds: Vec<String> =
-        result.counts.outcomes.failures().into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        outcomes.failures().into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
     if result.counts.stray_responses > 0 {
         kinds.push(format!("{} times bytes that no request asked for", result.counts.stray_responses));
     }
@@ -431,6 +450,17 @@ mod tests {
             "{what}"
         );
         assert_eq!(first(300).1, Severity::Warning);
+    }
+
+    #[test]
+    fn a_client_without_ports_is_no_error_of_the_server() {
+        let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
+        let outcomes = &mut result.counts.outcomes;
+        (outcomes.sent, outcomes.ok, outcomes.local_limit) = (1_000, 100, 900);
+        assert_eq!(server_errors(&result), None);
+        assert!(out_of_room(&result).is_some_and(|doubt| doubt.what.contains("900 requests")));
+        result.counts.outcomes.reset = 20;
+        assert!(server_errors(&result).is_some_and(|doubt| doubt.what.contains("(20 reset)")));
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn garbage_is_malformed() {
         b"\x15\x03\x03\x00\x02\x02\x46",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
-        b"HTTP/1.1 200 OK\r\nA: b\r\n folded\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n folded\r\nContent-Length: 0\r\n\r\n",
     ] {
         let outcomes = answered(garbage);
         assert!(outcomes.sent > 0);
@@ -509,4 +509,14 @@ fn a_server_that_leaves_the_announced_close_to_the_client_is_waited_for_once() {
         "{:?}",
         result.doubts
     );
+}
+
+#[test]
+fn a_server_that_frames_a_body_in_two_ways_is_not_waited_for_to_close() {
+    let both = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let result = run(&LoadPlan { connections: 1, ..plan(answering(*both).address) });
+    let outcomes = result.counts.outcomes;
+    assert!(outcomes.ok > 0 && outcomes.failed() == 0, "{outcomes:?}");
+    assert_eq!(result.counts.closes_awaited, 0);
+    assert!(!result.doubts.iter().any(|doubt| doubt.what.contains("announced to close")), "{:?}", result.doubts);
 }

@@ -33,6 +33,8 @@ pub struct Head {
     pub body: BodyKind,
     /// Whether the connection stays open after the body.
     pub is_keep_alive: bool,
+    /// The end of the body could be read in two ways, so that the connection is closed after it. The server may keep it.
+    pub is_ambiguous: bool,
     /// What the parts of the body are.
     pub parts: Parts,
 }
@@ -99,10 +101,15 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     let (mut parts, mut is_encoded) = (Parts::Reads, false);
     let (mut says_close, mut says_keep_alive) = (false, false);
     while !rest.is_empty() {
-        let (line, behind) = next_line(rest);
+        let (mut line, behind) = next_line(rest);
         rest = behind;
         if line.is_empty() {
             break;
+        }
+        let unfolded;
+        if begins_with_space(rest) {
+            (unfolded, rest) = unfold(line, rest);
+            line = &unfolded;
         }
         let (name, value) = split_field(line)?;
         // The length decides which names need a closer look; most fields pass with one comparison.
@@ -125,6 +132,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
             _ => {}
         }
     }
+    let mut is_ambiguous = false;
     let mut is_keep_alive = !says_close && (!is_http_1_0 || says_keep_alive);
     if is_http_1_0 && coding != Coding::Absent {
         return Err(Malformed("Transfer-Encoding in an HTTP/1.0 response"));
@@ -136,6 +144,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
             (Coding::Chunked, announced) => {
                 // RFC 9112 section 6.3: the coding wins over the length, but the connection cannot be trusted
                 // afterwards.
+                is_ambiguous = is_keep_alive && announced.is_some();
                 is_keep_alive &= announced.is_none();
                 BodyKind::Chunked
             }
@@ -149,7 +158,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     }
     // The ends of its parts are not to be seen in a compressed body.
     let parts = if is_encoded { Parts::Reads } else { parts };
-    Ok(Head { len: bytes.len(), status, body, is_keep_alive, parts })
+    Ok(Head { len: bytes.len(), status, body, is_keep_alive, is_ambiguous, parts })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +190,26 @@ impl Coding {
     }
 }
 
+/// Whether the next line continues the one before it: obs-fold.
+#[inline]
+fn begins_with_space(bytes: &[u8]) -> bool {
+    matches!(bytes, [b' ' | b'\t', ..])
+}
+
+/// A line with those that continue it, each after a space, as a user agent has to read them (RFC 9112 section 5.2), and
+/// what follows.
+#[cold]
+fn unfold<'b>(line: &[u8], mut rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
+    let mut unfolded = line.trim_ascii_end().to_vec();
+    while begins_with_space(rest) {
+        let (more, behind) = next_line(rest);
+        rest = behind;
+        unfolded.push(b' ');
+        unfolded.extend_from_slice(more.trim_ascii());
+    }
+    (unfolded, rest)
+}
+
 /// The next line without its end, and what follows.
 fn next_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let Some(at) = memchr::memchr(b'\n', bytes) else { return (bytes, &[]) };
@@ -206,8 +235,8 @@ fn parse_status_line(line: &[u8]) -> Result<(u16, bool), Malformed> {
 }
 
 fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
-    if line[0] == b' ' || line[0] == b'\t' {
-        return Err(Malformed("a folded header line"));
+    if begins_with_space(line) {
+        return Err(Malformed("a space before the first header line"));
     }
     let colon = memchr::memchr(b':', line).ok_or(Malformed("a header line without a colon"))?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
@@ -317,6 +346,15 @@ mod tests {
     }
 
     #[test]
+    fn folded_lines_are_one_line() {
+        let text =
+            "HTTP/1.1 200 OK\r\nContent-Length:\r\n 12\r\nConnection: x,\r\n\t y,\r\n  close\r\nA: b\r\n \r\n\r\n";
+        assert_eq!(find_end(text.as_bytes(), 0), Some(text.len()));
+        let head = parse(text).unwrap();
+        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Fixed(12), false));
+    }
+
+    #[test]
     fn lone_line_feeds_end_lines() {
         let text = b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc";
         let end = find_end(text, 0).unwrap();
@@ -332,7 +370,9 @@ mod tests {
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n").contains("one decimal number"));
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n").contains("one decimal number"));
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n").contains("64 bits"));
-        assert!(refused("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n").contains("folded"));
+        assert!(refused("HTTP/1.1 200 OK\r\n A: b\r\n\r\n").contains("space before"));
+        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n\r\n").contains("one decimal number"));
+        assert!(refused("HTTP/1.1 200 OK\r\nA: b\r\n c\rd\r\n\r\n").contains("control"));
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n").contains("header name"));
         assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n").contains("after chunked"));
         assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: ,\r\n\r\n").contains("empty"));

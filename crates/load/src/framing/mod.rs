@@ -2,7 +2,7 @@
 //! I/O.
 //!
 //! The rules are those of RFC 9112 section 6.3 for a client, read strictly: a response that a proxy could read in two
-//! ways (two lengths, folded lines, space before a colon) is malformed, because a measurement must not guess. Splitting
+//! ways (two lengths, space before a colon) is malformed, because a measurement must not guess. Splitting
 //! the bytes differently never changes the result (a property test checks that).
 //!
 //! - [`head`] reads status line and fields, [`HeadCache`] skips that for a head seen just before;
@@ -79,6 +79,7 @@ struct Carry {
 
 const STARTED: u8 = 1;
 const KEEP_ALIVE: u8 = 2;
+const AMBIGUOUS: u8 = 4;
 
 /// The state of one response. 32 bytes, and a carry buffer only while a head is split over reads.
 #[derive(Debug, Default)]
@@ -127,6 +128,12 @@ impl Framing {
     #[inline]
     pub fn is_keep_alive(&self) -> bool {
         self.flags & KEEP_ALIVE != 0
+    }
+
+    /// Whether the server will end the connection. Meaningful once the response is complete.
+    #[inline]
+    pub fn server_closes(&self) -> bool {
+        self.flags & (KEEP_ALIVE | AMBIGUOUS) == 0
     }
 
     /// Bytes allocated for a split head.
@@ -259,6 +266,8 @@ impl Framing {
         self.status = head.status;
         if head.is_keep_alive {
             self.flags |= KEEP_ALIVE;
+        } else if head.is_ambiguous {
+            self.flags |= AMBIGUOUS;
         }
         self.remaining = 0;
         self.line_bytes = 0;

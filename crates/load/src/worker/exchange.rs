@@ -216,7 +216,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             connection.state = State::Idle;
             return S::answered(self, slot, now);
         }
-        let server_will_close = !connection.stream.is_keep_alive() && !connection.has(WATCHES_WRITABLE);
+        let server_will_close = connection.stream.server_closes() && !connection.has(WATCHES_WRITABLE);
         if connection.has(PEER_CLOSED | LINGERED) || !server_will_close {
             let closed_first = !connection.has(PEER_CLOSED);
             self.drop_socket(slot, now, closed_first);

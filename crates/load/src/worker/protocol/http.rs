@@ -40,6 +40,11 @@ impl Stream for Framing {
         Framing::is_keep_alive(self)
     }
 
+    #[inline]
+    fn server_closes(&self) -> bool {
+        Framing::server_closes(self)
+    }
+
     fn at_end(&self) -> AtEnd {
         Framing::at_end(self)
     }

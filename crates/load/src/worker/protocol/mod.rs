@@ -51,6 +51,11 @@ pub(crate) trait Stream: Default {
     /// Whether another request may follow on the connection. Meaningful once the response is complete.
     fn is_keep_alive(&self) -> bool;
 
+    /// Whether the server will end the connection. Meaningful once the response is complete.
+    fn server_closes(&self) -> bool {
+        !self.is_keep_alive()
+    }
+
     /// The effect of the connection's end on the response.
     fn at_end(&self) -> AtEnd;
 
