@@ -128,6 +128,16 @@ Layout place(Program &program, const Options &options) {
                       std::to_string(layout.cache_bytes) + "; lower --stack, or raise --l2 or --share");
     uint64_t room_bytes = layout.cache_bytes - taken;
     place_regions(program, options, layout, room_bytes);
+    for (const Object &object : program.objects) {
+        uint64_t bytes = slot_of(object) * object.per_request;
+        bool is_scarce = options.slots.count(object.id) > 0;
+        if (object.is_bounded && object.bytes_from == "analysis" && !is_scarce && bytes * 4 >= layout.request_bytes)
+            program.warnings.push_back(object.id + ": its largest size is reserved for every request, " +
+                                       std::to_string(bytes) + " of " + std::to_string(layout.request_bytes) +
+                                       " bytes; if it is usually smaller, say typical_bytes in " +
+                                       "stingy.toml, or --object " + object.id +
+                                       "=BYTES, --profile FILE; if few requests have it, --slots " + object.id + "=N");
+    }
     if (layout.requests == 0)
         throw Refusal("one request needs " + std::to_string(layout.request_bytes) + " bytes and the cache slab has " +
                       std::to_string(room_bytes) +

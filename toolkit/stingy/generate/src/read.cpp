@@ -75,6 +75,7 @@ Object read_object(const json &value, std::vector<std::string> &warnings) {
                            object.id + "=BYTESxCOUNT)");
     }
     object.bytes = size_field(value.at("size"), "bytes", object.id);
+    object.is_bounded = value.at("size").value("class", "") == "bounded";
     object.bytes_from = value.at("size").value("bytes_from", "analysis");
     if (object.bytes_from != "analysis" && object.bytes_from != "configuration" && object.bytes_from != "profile")
         throw Refusal(object.id + ": bytes_from is not analysis, configuration or profile");

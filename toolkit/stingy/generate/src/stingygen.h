@@ -29,6 +29,7 @@ struct Refusal : std::runtime_error {
 struct Object {
     std::string id, type;
     bool is_request = false, is_doubtful = false;
+    bool is_bounded = false; // memwalk knows no size, but a largest one
     uint32_t align = 1;
     uint32_t per_request = 1;   // how many a request holds at once
     uint64_t bytes = 0;         // reserved for one; 0: unknown

@@ -53,12 +53,16 @@ std::set<unsigned> frequent_stages(const StageGraph &graph) {
     return frequent;
 }
 
-uint64_t lines_touched(const std::vector<const Field *> &fields, uint64_t line) {
+/// Lines of hot fields; the first one of a buffer.
+uint64_t lines_touched(const std::vector<FieldUse> &fields, uint64_t line) {
     std::set<uint64_t> lines;
-    for (const Field *field : fields)
-        for (uint64_t at = field->offset / line; at <= (field->offset + std::max<uint64_t>(1, field->bytes) - 1) / line;
-             at++)
+    for (const FieldUse &use : fields) {
+        if (use.temperature != FieldUse::hot)
+            continue;
+        uint64_t bytes = use.is_buffer() ? 1 : std::max<uint64_t>(1, use.field->bytes);
+        for (uint64_t at = use.field->offset / line; at <= (use.field->offset + bytes - 1) / line; at++)
             lines.insert(at);
+    }
     return lines.size();
 }
 
@@ -70,18 +74,20 @@ void measure(Layout &layout, uint64_t line) {
     const Record &record = *layout.record;
     layout.lines = (record.bytes + line - 1) / line;
     std::vector<bool> used(record.bytes);
-    std::vector<const Field *> hot, cold;
+    std::vector<const Field *> hot, hot_buffers, cold;
     for (FieldUse &use : layout.fields) {
         const Field *field = use.field;
         for (uint64_t i = field->offset; i < field->offset + field->bytes && i < used.size(); i++)
             used[i] = true;
-        if (use.temperature == FieldUse::hot)
+        if (use.temperature == FieldUse::hot && use.is_buffer())
+            hot_buffers.push_back(field);
+        else if (use.temperature == FieldUse::hot)
             layout.hot_bytes += field->bytes, hot.push_back(field);
         else
             cold.push_back(field);
     }
     layout.padding_bytes = std::count(used.begin(), used.end(), false);
-    layout.hot_lines = lines_touched(hot, line);
+    layout.hot_lines = lines_touched(layout.fields, line);
     auto by_alignment = [](const Field *a, const Field *b) {
         return std::make_tuple(b->align, b->bytes % std::max<uint64_t>(1, b->align) == 0) <
                std::make_tuple(a->align, a->bytes % std::max<uint64_t>(1, a->align) == 0);
@@ -90,7 +96,7 @@ void measure(Layout &layout, uint64_t line) {
     std::stable_sort(cold.begin(), cold.end(), by_alignment);
     uint64_t offset = 0;
     const Field *last_bits = nullptr;
-    for (auto *group : {&hot, &cold}) {
+    for (auto *group : {&hot, &hot_buffers, &cold}) {
         for (const Field *field : *group) {
             layout.packed_order.push_back(field->name);
             // Bit fields that share storage now must share it in the new layout.
@@ -103,7 +109,8 @@ void measure(Layout &layout, uint64_t line) {
             offset = padded(offset, field->is_bits ? 1 : field->align) + field->bytes;
         }
         if (group == &hot)
-            layout.hot_packed_lines = (offset + line - 1) / line;
+            layout.hot_packed_lines =
+                hot_buffers.empty() ? (offset + line - 1) / line : offset / line + hot_buffers.size();
     }
     layout.packed_bytes = std::min(padded(offset, record.align), record.bytes);
 }

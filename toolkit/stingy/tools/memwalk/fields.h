@@ -9,6 +9,8 @@ struct FieldUse {
     const Field *field;
     std::set<unsigned> reads, writes;
     enum Temperature { hot, cold, unused } temperature = unused;
+    /// Whether it is too large to be used whole each time.
+    bool is_buffer() const { return field->bytes >= 1024; }
 };
 
 struct Layout {
@@ -20,7 +22,7 @@ struct Layout {
 
 /// Layouts of request structures and of the structures that requests own. Hot: used by a stage that is on a cycle of
 /// the graph or on every path from a beginning to an end, or by two stages; beginnings do not count. Cold: used by
-/// others only, or annotated.
+/// others only, or annotated. Of a hot buffer one line counts as hot.
 std::vector<Layout> find_layouts(const Program &program, const StageGraph &graph, const Objects &objects,
                                  uint64_t line_bytes);
 

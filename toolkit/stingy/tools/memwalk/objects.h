@@ -8,6 +8,7 @@ namespace stingy {
 struct Size {
     enum Class { constant, n_constant, bounded, variable } kind = constant;
     std::optional<uint64_t> bytes, most; ///< to reserve; never larger
+    uint64_t least = 0;                  ///< never smaller
     uint64_t unit = 0;
     std::string reason, from; ///< from: empty (analysis) or configuration
 };

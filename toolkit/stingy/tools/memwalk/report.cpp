@@ -52,7 +52,7 @@ std::string size_text(const Size &size) {
     case Size::n_constant:
         return "n x " + std::to_string(size.unit) + " B (" + size.reason + ")";
     case Size::bounded:
-        return "at most " + std::to_string(*size.most) + " B (" + size.reason + ")";
+        return std::to_string(size.least) + " to " + std::to_string(*size.most) + " B (" + size.reason + ")";
     case Size::variable:
         break;
     }
@@ -60,6 +60,10 @@ std::string size_text(const Size &size) {
     if (size.bytes)
         text += ", " + std::to_string(*size.bytes) + " B by configuration";
     return text;
+}
+
+std::string range(const State &state, uint64_t least, uint64_t most) {
+    return std::to_string(least) + (!state.is_bound ? "+" : least == most ? "" : " to " + std::to_string(most));
 }
 
 } // namespace
@@ -72,8 +76,8 @@ void write_dot(const Result &r, raw_ostream &out) {
         // nf and sc: functions and stack, as in Figure 4 of the paper; st: state of a request.
         std::string label = s.name + " [nf=" + std::to_string(s.functions.size()) +
                             ", sc=" + std::to_string(r.stack[i].bytes) + (r.stack[i].why_not.empty() ? "" : "+") +
-                            "]\\nst=" + std::to_string(r.states[i].bytes) + (r.states[i].is_bound ? "" : "+") + " B, " +
-                            std::to_string(r.states[i].lines) + " lines";
+                            "]\\nst=" + range(r.states[i], r.states[i].least_bytes, r.states[i].bytes) + " B, " +
+                            range(r.states[i], r.states[i].least_lines, r.states[i].lines) + " lines";
         std::string text = quoted(label);
         for (size_t at; (at = text.find("\\\\n")) != std::string::npos;)
             text.replace(at, 3, "\\n");
@@ -99,6 +103,9 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
     if (graph.scheduler)
         out << ", run by " << source_name(*graph.scheduler);
     out << ". Read: " << r.program->units.size() << " files, " << r.functions << " functions.\n";
+    for (const Pointers::Warning &doubt : r.doubts)
+        if (doubt.kind == "state_guessed")
+            out << "  Doubt: " << doubt.what << ". Remedy: " << doubt.remedy << "\n";
     for (unsigned i : r.order) {
         out << "  " << graph.stages[i].name << " ->";
         bool is_any = false;
@@ -115,20 +122,20 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
         head.push_back("fit in " + cache.name);
     head.push_back("stack"), head.push_back("functions");
     Table table(head);
-    bool has_stack_doubt = false;
+    bool has_stack_doubt = false, has_range = false;
     for (unsigned i : r.order) {
         const State &state = r.states[i];
-        std::vector<std::string> cells = {graph.stages[i].name,
-                                          std::to_string(state.bytes) + (state.is_bound ? "" : "+"),
-                                          std::to_string(state.lines) + (state.is_bound ? "" : "+")};
+        has_range |= state.is_bound && state.least_bytes != state.bytes;
+        std::vector<std::string> cells = {graph.stages[i].name, range(state, state.least_bytes, state.bytes),
+                                          range(state, state.least_lines, state.lines)};
         for (const Cache &cache : caches) {
-            if (!cache.bytes)
-                cells.push_back("-");
-            else if (!state.lines)
-                cells.push_back("all");
-            else
-                cells.push_back((state.is_bound ? "" : "<= ") +
-                                std::to_string(cache.bytes / (state.lines * r.line_bytes)));
+            auto fit = [&](uint64_t lines) {
+                return lines ? std::to_string(cache.bytes / (lines * r.line_bytes)) : "all";
+            };
+            bool is_range = state.is_bound && state.least_lines != state.lines;
+            cells.push_back(!cache.bytes ? "-"
+                                         : (state.is_bound || !state.least_lines ? "" : "<= ") +
+                                               (is_range ? fit(state.lines) + " to " : "") + fit(state.least_lines));
         }
         has_stack_doubt |= !r.stack[i].why_not.empty();
         cells.push_back(std::to_string(r.stack[i].bytes) + (r.stack[i].why_not.empty() ? "" : "+"));
@@ -136,6 +143,9 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
         table.row(cells);
     }
     table.print(out);
+    if (has_range)
+        out << "  From the smallest size of each object that has bounds to its largest; say which is usual: [[object]] "
+               "typical_bytes.\n";
     out << "  Caches:";
     for (const Cache &cache : caches)
         out << ' ' << cache.name << ' '
@@ -203,6 +213,10 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
             << " B of padding, packed " << l.packed_bytes << " B\n";
         out << "    hot: " << l.hot_bytes << " B in " << l.hot_lines << " lines, packed together " << l.hot_packed_lines
             << "\n";
+        for (const FieldUse &use : l.fields)
+            if (use.temperature == FieldUse::hot && use.is_buffer())
+                out << "    of " << use.field->name << " (" << use.field->bytes
+                    << " B) one line is counted as hot: which part a stage uses is not known\n";
         for (auto [temperature, word] :
              {std::make_pair(FieldUse::cold, "cold"), std::make_pair(FieldUse::unused, "no stage touches")}) {
             std::string names;
@@ -230,7 +244,7 @@ void write_report(const Result &r, const std::vector<Cache> &caches, raw_ostream
     for (auto [list, word] : {std::make_pair(&r.unsound, "Unsound"), std::make_pair(&r.doubts, "Doubt")}) {
         unsigned shown = 0;
         for (const Pointers::Warning &note : *list) {
-            if (shown++ >= 12)
+            if (note.kind == "state_guessed" || shown++ >= 12)
                 continue;
             out << word << ": ";
             if (note.at) {

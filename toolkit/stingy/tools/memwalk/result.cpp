@@ -166,20 +166,23 @@ void complete(Result &result, const Calls &calls) {
     std::sort(result.shared_objects.begin(), result.shared_objects.end(), by_id);
     for (unsigned i = 0; i < result.graph->stages.size(); i++) {
         State state;
+        auto add = [&](uint64_t number, uint64_t bytes, uint64_t least) {
+            auto lines = [&](uint64_t n) { return number * ((n + result.line_bytes - 1) / result.line_bytes); };
+            state.bytes += number * bytes, state.lines += lines(bytes);
+            state.least_bytes += number * least, state.least_lines += lines(least);
+        };
         // A request structure that is never allocated is in an array.
         for (const std::string &name : result.objects->request_records)
             if (none_of(result.request_objects, [&](const Object *o) { return o->is_request && o->record == name; }))
                 if (auto record = result.program->facts.records.find(name);
                     record != result.program->facts.records.end())
-                    state.bytes += record->second.bytes,
-                        state.lines += (record->second.bytes + result.line_bytes - 1) / result.line_bytes;
+                    add(1, record->second.bytes, record->second.bytes);
         for (const Object *object : result.request_objects) {
             if (!object->live.count(i))
                 continue;
             // One element of an array of requests belongs to this request.
             if (object->is_request && object->size.kind == Size::n_constant) {
-                state.bytes += object->size.unit;
-                state.lines += (object->size.unit + result.line_bytes - 1) / result.line_bytes;
+                add(1, object->size.unit, object->size.unit);
                 continue;
             }
             if (!object->size.bytes || !object->per_request) {
@@ -189,9 +192,9 @@ void complete(Result &result, const Calls &calls) {
             }
             if (!object->size.most)
                 state.is_bound = false;
-            uint64_t number = object->per_request.value_or(1), bytes = *object->size.bytes;
-            state.bytes += number * bytes;
-            state.lines += number * ((bytes + result.line_bytes - 1) / result.line_bytes);
+            uint64_t bytes = *object->size.bytes;
+            bool is_told = !object->size.from.empty();
+            add(object->per_request.value_or(1), bytes, is_told ? bytes : object->size.least);
         }
         result.states.push_back(state);
     }
@@ -209,9 +212,13 @@ void complete(Result &result, const Calls &calls) {
             result.doubts.push_back(
                 {"may_leak", site->call,
                  object->free.empty()
-                     ? object->id + " is allocated here and never freed by a stage"
+                     ? object->id +
+                           " is allocated here and never freed by a stage, so it counts at every stage after it"
                      : object->id + " is allocated here and not freed on every path that ends its request",
-                 "free it, or say with [[free]] what does"});
+                 std::string("free it, or say with [[free]] what does") +
+                     (object->is_request ? "; where ended requests go on a free list, [[malloc]] is the function that "
+                                           "takes from it and [[free]] the one that puts back"
+                                         : "")});
     if (result.objects->request_records.size() == 1) {
         bool is_allocated = false;
         for (const Object *object : result.request_objects)
@@ -225,7 +232,8 @@ void complete(Result &result, const Calls &calls) {
     }
     auto key = [](const Pointers::Warning &w) {
         Place p = w.at ? place_of(*w.at) : Place{};
-        return std::make_tuple(w.kind, p.file, p.line, w.what);
+        // On a guess about the stages all else rests.
+        return std::make_tuple(w.kind != "state_guessed", w.kind, p.file, p.line, w.what);
     };
     for (auto *list : {&result.unsound, &result.doubts}) {
         std::sort(list->begin(), list->end(), [&](const auto &a, const auto &b) { return key(a) < key(b); });

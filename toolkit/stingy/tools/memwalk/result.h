@@ -22,7 +22,8 @@ struct Global {
 
 /// Per-request memory at a stage.
 struct State {
-    uint64_t bytes = 0, lines = 0;
+    uint64_t bytes = 0, lines = 0;             ///< to reserve: of an object with a bound, the bound
+    uint64_t least_bytes = 0, least_lines = 0; ///< of an object with a bound, its smallest size
     bool is_bound = true;
 };
 

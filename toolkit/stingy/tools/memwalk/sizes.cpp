@@ -11,12 +11,12 @@ constexpr uint64_t largest_useful_bound = uint64_t(16) << 20;
 
 Size constant(uint64_t bytes) {
     Size size;
-    size.bytes = size.most = bytes;
+    size.bytes = size.most = size.least = bytes;
     return size;
 }
-Size bounded(uint64_t most, std::string reason) {
+Size bounded(uint64_t least, uint64_t most, std::string reason) {
     Size size;
-    size.kind = Size::bounded, size.bytes = size.most = most, size.reason = std::move(reason);
+    size.kind = Size::bounded, size.bytes = size.most = most, size.least = least, size.reason = std::move(reason);
     return size;
 }
 Size unknown(std::string reason) {
@@ -29,7 +29,7 @@ Size times(const Size &a, const Size &b) {
     if (a.kind == Size::constant && b.kind == Size::constant)
         return constant(*a.bytes * *b.bytes);
     if (both)
-        return bounded(*a.most * *b.most, a.kind == Size::constant ? b.reason : a.reason);
+        return bounded(a.least * b.least, *a.most * *b.most, a.kind == Size::constant ? b.reason : a.reason);
     const Size &fixed = a.kind == Size::constant ? a : b, &other = a.kind == Size::constant ? b : a;
     if (fixed.kind != Size::constant)
         return unknown(a.reason + " times " + b.reason);
@@ -106,7 +106,7 @@ Size Sizes::of_value(const Value *value, const CallBase &at, const std::string &
     if (!range.isEmptySet() && most <= largest_useful_bound) {
         if (const APInt *single = range.getSingleElement())
             return constant(single->getZExtValue());
-        return bounded(most, reason);
+        return bounded(range.getUnsignedMin().getLimitedValue(), most, reason);
     }
     if (value->getType()->getIntegerBitWidth() > 64)
         return unknown(reason);
@@ -125,7 +125,7 @@ Size Sizes::of_value(const Value *value, const CallBase &at, const std::string &
             return times(unknown(reason), constant(factor->getZExtValue()));
     }
     if (auto most = smaller_of(plain, calls.module))
-        return bounded(*most, reason);
+        return bounded(0, *most, reason);
     // A parameter for which every caller passes a constant.
     Origins found = origins(calls, plain, &at, [](const CallBase &) { return true; });
     bool is_numbers = found.is_complete && !found.all.empty();
@@ -135,7 +135,8 @@ Size Sizes::of_value(const Value *value, const CallBase &at, const std::string &
         largest = std::max(largest, uint64_t(origin.number)), smallest = std::min(smallest, uint64_t(origin.number));
     }
     if (is_numbers && largest <= largest_useful_bound)
-        return largest == smallest ? constant(largest) : bounded(largest, reason + ", a constant of each caller");
+        return largest == smallest ? constant(largest)
+                                   : bounded(smallest, largest, reason + ", a constant of each caller");
     return unknown(reason);
 }
 
@@ -153,7 +154,7 @@ Size Sizes::of(const CallBase &call, const Allocator &how, const WrittenCall *wr
                         : unknown(text(1));
         if (size.kind == Size::variable)
             return unknown("at most " + size.reason + " + 1");
-        return bounded(*size.most + 1, text(how.size) + " + 1");
+        return bounded(1, *size.most + 1, text(how.size) + " + 1");
     }
     if (how.like != "" && how.like != "computed")
         return unknown(how.like);
@@ -173,7 +174,9 @@ Size Sizes::of(const CallBase &call, const Allocator &how, const WrittenCall *wr
 
 Size Sizes::join(const Size &a, const Size &b) {
     if (a.kind == Size::constant && b.kind == Size::constant)
-        return *a.bytes == *b.bytes ? a : bounded(std::max(*a.bytes, *b.bytes), "sites differ");
+        return *a.bytes == *b.bytes
+                   ? a
+                   : bounded(std::min(*a.bytes, *b.bytes), std::max(*a.bytes, *b.bytes), "sites differ");
     if (a.kind == Size::variable)
         return a;
     if (b.kind == Size::variable)
@@ -184,7 +187,7 @@ Size Sizes::join(const Size &a, const Size &b) {
         const Size &n = a.kind == Size::n_constant ? a : b, &other = a.kind == Size::n_constant ? b : a;
         return other.bytes && n.unit && *other.bytes % n.unit == 0 ? n : unknown(n.reason);
     }
-    return bounded(std::max(*a.most, *b.most), a.reason.empty() ? b.reason : a.reason);
+    return bounded(std::min(a.least, b.least), std::max(*a.most, *b.most), a.reason.empty() ? b.reason : a.reason);
 }
 
 } // namespace stingy

@@ -162,6 +162,7 @@ class Writer {
                     objects("live", [&](const Object &o) { return o.live.count(i) != 0; });
                     j.attributeObject("state", [&] {
                         number("bytes", r.states[i].bytes), number("lines", r.states[i].lines);
+                        number("least_bytes", r.states[i].least_bytes), number("least_lines", r.states[i].least_lines);
                         j.attribute("is_bound", r.states[i].is_bound);
                     });
                     uint64_t bytes = 0;
@@ -236,6 +237,8 @@ class Writer {
             j.attributeObject("size", [&] {
                 text("class", class_name(o.size));
                 maybe("bytes", o.size.bytes), maybe("max_bytes", o.size.most);
+                if (o.size.kind == Size::bounded)
+                    number("min_bytes", o.size.least);
                 if (o.size.kind == Size::n_constant)
                     number("unit_bytes", o.size.unit);
                 if (!o.size.reason.empty())

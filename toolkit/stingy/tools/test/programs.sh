@@ -94,6 +94,24 @@ own_caches() {
 	verdict $? caches_are_those_that_the_kernel_reports
 }
 
+# Of two fields that may be the state: what was taken is said before what follows from it.
+guessed() {
+	cat > "$SCRATCH/guessed.c" <<- 'END'
+		#include <stdlib.h>
+		enum state { READ, SEND };
+		enum phase { HELLO, TALK };
+		struct conn { enum state state; int fd; };
+		struct peer { enum phase phase; int fd; };
+		static void talk(struct peer *p) { switch (p->phase) { case HELLO: p->phase = TALK; break; case TALK: free(p); break; } }
+		static void handle(struct conn *c) { switch (c->state) { case READ: c->state = SEND; break; case SEND: free(c); break; } }
+		int main(void) { struct conn *c = malloc(sizeof *c); struct peer *p = malloc(sizeof *p); c->state = READ; p->phase = HELLO; for (;;) { handle(c); talk(p); } }
+	END
+	database "$SCRATCH/guessed" "$SCRATCH/guessed.c"
+	"$MEMWALK" -p "$SCRATCH/guessed" --frames none --report --caches 48 > "$SCRATCH/out"
+	sed -n 2p "$SCRATCH/out" | grep 'Doubt: .* was taken as the field that holds a request.s stage; .* looks like one, too' && [ "$(grep -c 'was taken as' "$SCRATCH/out")" = 1 ]
+	verdict $? a_guess_about_the_stages_is_said_first
+}
+
 # --sound adds targets by type: the stage then reaches functions that only share a type.
 sound_option() {
 	database "$SCRATCH/sound" function_pointer.c
@@ -133,5 +151,5 @@ programs() {
 		name=$(basename "$source" .c)
 		! wanted "$name" || part "read-$name" read_program "$name"
 	done
-	for name in own_caches sound_option svg why several growth timings; do ! wanted $name || part $name $name; done
+	for name in own_caches guessed sound_option svg why several growth timings; do ! wanted $name || part $name $name; done
 }
