@@ -15,7 +15,7 @@ const SPARE_DESCRIPTORS: u64 = 64;
 /// The most connections of one engine.
 pub const MOST_CONNECTIONS: u64 = 1_000_000;
 /// Fields that the engine writes itself.
-const OWNED_FIELDS: [&str; 5] = ["host", "content-length", "connection", "transfer-encoding", "expect"];
+const OWNED_FIELDS: [&str; 4] = ["host", "content-length", "connection", "transfer-encoding"];
 /// More than a billion requests per second is a typing error, and would be more than the schedule's nanoseconds hold.
 const MAX_RATE_PER_SEC: f64 = 1e9;
 
@@ -126,6 +126,12 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
         }
         if OWNED_FIELDS.iter().any(|owned| name.eq_ignore_ascii_case(owned)) {
             return Err(wrong(format!("the header {name} is written by the engine itself: leave it out")));
+        }
+        if name.eq_ignore_ascii_case("expect") {
+            return Err(wrong(
+                "the header Expect is not sent: a body leaves with its request, without waiting for 100 (Continue); \
+                 leave it out",
+            ));
         }
         if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
             return Err(wrong(format!(

@@ -2,6 +2,7 @@
 
 use crate::replay::dominant_client_ratio;
 use crate::result::LoadResult;
+use record::protocol::Protocol;
 use record::units::{format_nanos, format_si, percent};
 use record::{Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Severity};
 
@@ -30,6 +31,8 @@ const STOOD_RATIO: f64 = 0.01;
 const STOOD_NS: u64 = 100_000_000;
 /// Fewer failed requests are shown and not doubted.
 const ERROR_RATIO: f64 = 0.01;
+/// Different statuses of errors that are named.
+const MAX_STATUSES: usize = 4;
 const SAMPLES_FOR_P50: u64 = 20;
 /// A 99th percentile rests on ten samples beyond it at least.
 const SAMPLES_FOR_P99: u64 = 1_000;
@@ -61,7 +64,8 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts.extend(waited_for_closes(result));
     doubts.extend(out_of_balance(result, plan));
     doubts.extend(out_of_room(result));
-    doubts.extend(server_errors(result));
+    doubts.extend(timed_out_idle(result));
+    doubts.extend(server_errors(result, &plan.protocol));
     doubts
 }
 
@@ -270,8 +274,21 @@ fn closed_unused(result: &LoadResult) -> Option<Doubt> {
         Doubt::new(
             DoubtKind::SilentConnections,
             if closed as f64 > connects as f64 * SILENT_RATIO { Severity::Warning } else { Severity::Note },
-            format!("the server closed {closed} connections before any request: does it limit connections?"),
+            format!("the server closed {closed} connections before any request: does it limit connections, or the time that they may \
+                 be idle?"),
             "raise the server's limit of connections, or measure fewer (--connections, --open-connections)",
+        )
+    })
+}
+
+/// Connections that a server ends as no request came on them in time.
+fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
+    let count = result.counts.idle_timeouts;
+    (count > 0).then(|| {
+        DoubtKind::ConnectionWait.note(
+            format!("the server ended {count} connections without a request (status 408): its time limit was over"),
+            "nothing failed by that, but each was opened again: measure fewer connections (--connections), or raise \
+             the server's time limit for a request",
         )
     })
 }
@@ -351,22 +368,32 @@ fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-fn server_errors(result: &LoadResult) -> Option<Doubt> {
+fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
     // The client's own limits have a doubt of their own.
     let outcomes = Outcomes { local_limit: 0, ..result.counts.outcomes };
     let ratio = outcomes.failed_ratio();
     if ratio < ERROR_RATIO && result.counts.stray_responses == 0 {
         return None;
     }
-    let mut kinds: Vec<String> =
-        outcomes.failures().into_iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    if result.counts.stray_responses > 0 {
-        kinds.push(format!("{} times bytes that no request asked for", result.counts.stray_responses));
-    }
+    // A status says more than that there were errors.
+    let errors = result.counts.status_counts.iter().filter(|(status, _)| !(200..400).contains(*status));
+    let mut statuses: Vec<(u16, u64)> = errors.map(|(status, count)| (*status, *count)).collect();
+    statuses.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let statuses = statuses.iter().take(MAX_STATUSES).map(|(status, count)| {
+        let words = protocol.status_words(*status);
+        if protocol.has_status_codes() { format!("{count} status {words}") } else { format!("{count} {words}") }
+    });
+    let others =
+        Outcomes { non_2xx: 0, ..outcomes }.failures().into_iter().map(|(kind, count)| format!("{count} {kind}"));
+    let kinds: Vec<String> = statuses.chain(others).collect();
+    let failed = (ratio >= ERROR_RATIO)
+        .then(|| format!("{} of the finished requests failed ({})", percent(ratio), kinds.join(", ")));
+    let stray = (result.counts.stray_responses > 0)
+        .then(|| format!("bytes came {} times that no request asked for", result.counts.stray_responses));
     Some(Doubt::new(
         DoubtKind::ServerErrors,
         if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
-        format!("{} of the finished requests failed ({})", percent(ratio), kinds.join(", ")),
+        [failed, stray].into_iter().flatten().collect::<Vec<_>>().join("; "),
         "look at the server's error log; the figures describe its error path, too",
     ))
 }
@@ -453,14 +480,31 @@ mod tests {
     }
 
     #[test]
+    fn the_statuses_of_errors_are_named_and_bytes_that_nobody_asked_for_are_no_failures() {
+        let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
+        result.counts.stray_responses = 7;
+        (result.counts.outcomes.sent, result.counts.outcomes.ok) = (1_000, 1_000);
+        let said = |result: &LoadResult| server_errors(result, &Protocol::Http).expect("a doubt").what;
+        assert_eq!(said(&result), "bytes came 7 times that no request asked for");
+        let outcomes = &mut result.counts.outcomes;
+        (outcomes.ok, outcomes.non_2xx, outcomes.reset) = (700, 280, 20);
+        result.counts.status_counts = [(200, 700), (429, 270), (502, 10)].into();
+        let said = said(&result);
+        assert!(
+            said.contains("30 % of the finished requests failed (270 status 429, 10 status 502, 20 reset); bytes"),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn a_client_without_ports_is_no_error_of_the_server() {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         let outcomes = &mut result.counts.outcomes;
         (outcomes.sent, outcomes.ok, outcomes.local_limit) = (1_000, 100, 900);
-        assert_eq!(server_errors(&result), None);
+        assert_eq!(server_errors(&result, &Protocol::Http), None);
         assert!(out_of_room(&result).is_some_and(|doubt| doubt.what.contains("900 requests")));
         result.counts.outcomes.reset = 20;
-        assert!(server_errors(&result).is_some_and(|doubt| doubt.what.contains("(20 reset)")));
+        assert!(server_errors(&result, &Protocol::Http).is_some_and(|doubt| doubt.what.contains("(20 reset)")));
     }
 
     #[test]

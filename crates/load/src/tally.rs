@@ -384,6 +384,11 @@ impl Tally {
         self.counts.closes_awaited += 1;
     }
 
+    /// The server ended a connection without a request, with status 408.
+    pub(crate) fn idle_timeout(&mut self) {
+        self.counts.idle_timeouts += 1;
+    }
+
     /// Bytes came on a connection that had no request under way.
     pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.counts.stray_responses += 1;

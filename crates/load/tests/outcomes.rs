@@ -520,3 +520,17 @@ fn a_server_that_frames_a_body_in_two_ways_is_not_waited_for_to_close() {
     assert_eq!(result.counts.closes_awaited, 0);
     assert!(!result.doubts.iter().any(|doubt| doubt.what.contains("announced to close")), "{:?}", result.doubts);
 }
+
+#[test]
+fn a_server_that_ends_idle_connections_by_a_408_has_not_failed() {
+    let server = serve(|mut stream| {
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
+        while read_request(&mut stream).is_some() && stream.write_all(SMALL).is_ok() {}
+        let _ = stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    });
+    let result = run(&LoadPlan { connections: 20, ..open(server.address, 50.0, Arrival::Constant) });
+    assert!(result.counts.idle_timeouts > 0, "{:?}", result.counts);
+    assert_eq!((result.counts.stray_responses, result.counts.outcomes.closed_unused), (0, 0));
+    let said = |words: &str| result.doubts.iter().any(|doubt| doubt.what.contains(words));
+    assert!(said("without a request (status 408)") && !said("limit connections"), "{:?}", result.doubts);
+}

@@ -40,6 +40,9 @@ pub struct LoadCounts {
     /// Connections that the server announced to close and left open, so that the client closed them after a wait.
     #[serde(default)]
     pub closes_awaited: u64,
+    /// Connections without a request that the server ended with status 408: a time limit of it was over.
+    #[serde(default)]
+    pub idle_timeouts: u64,
     /// Sampled responses of which the kernel did not say when they came in, or while its wall clock was set.
     #[serde(default)]
     pub arrivals_unknown: u64,
@@ -66,6 +69,7 @@ adds_up!(LoadCounts {
     received_in_window_bytes,
     stray_responses,
     closes_awaited,
+    idle_timeouts,
     arrivals_unknown,
     dated_ns,
     dated_times,
@@ -219,6 +223,7 @@ mod tests {
             received_in_window_bytes: number(),
             stray_responses: number(),
             closes_awaited: number(),
+            idle_timeouts: number(),
             arrivals_unknown: number(),
             dated_ns: number(),
             dated_times: number(),

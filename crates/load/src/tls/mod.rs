@@ -122,16 +122,16 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
 pub(crate) fn words(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
-        Error::InvalidCertificate(bad) => format!("its certificate {}, or pass --tls insecure", certificate_words(bad)),
+        Error::InvalidCertificate(bad) => {
+            let readable = !matches!(bad, rustls::CertificateError::BadEncoding) && !is_of_old_version(bad);
+            let unchecked = if readable { ", or pass --tls insecure" } else { "" };
+            format!("its certificate {}{unchecked}", certificate_words(bad))
+        }
         Error::NoCertificatesPresented => "it presents no certificate: give it one".into(),
         Error::InvalidMessage(_) => "what it sends is not TLS: does this port speak plain http?".into(),
         Error::NoApplicationProtocol => OTHER_VERSION.into(),
         Error::AlertReceived(alert) => alert_words(*alert),
-        Error::PeerIncompatible(_) => {
-            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it \
-             offer them"
-                .into()
-        }
+        Error::PeerIncompatible(_) => NOTHING_IN_COMMON.into(),
         Error::PeerMisbehaved(_) | Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
             "it breaks the rules of TLS: is this a TLS server?".into()
         }
@@ -145,6 +145,15 @@ pub(crate) fn words(error: &rustls::Error) -> String {
 const OTHER_VERSION: &str =
     "it offers another version of HTTP only (ALPN): HTTP/2 is asked for with --http2, HTTP/1.1 without it";
 
+const NOTHING_IN_COMMON: &str = "it has no version of TLS, cipher or kind of key in common with straingauge, which speaks \
+                                 TLS 1.2 and 1.3 and knows the keys RSA, ECDSA on P-256 and P-384 (not P-521), and \
+                                 Ed25519: let it offer them";
+
+fn is_of_old_version(bad: &rustls::CertificateError) -> bool {
+    matches!(bad, rustls::CertificateError::Other(other)
+        if matches!(other.0.downcast_ref(), Some(webpki::Error::UnsupportedCertVersion)))
+}
+
 /// The error of a certificate, and its remedy besides `--tls insecure`.
 fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as Bad;
@@ -153,7 +162,13 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
             "is not signed by an authority known here: give the authority, or the certificate itself, with --tls \
              ca=FILE"
         }
-        Bad::BadSignature => "has a wrong signature: give the authority that signed it with --tls ca=FILE",
+        Bad::BadSignature => {
+            "is not signed by the authority of that name that is known here: give the one that signed it with --tls \
+             ca=FILE"
+        }
+        Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            "has no subjectAltName, and its common name does not count (RFC 9525): issue it with one"
+        }
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "is for another name: use the name in the URL",
         Bad::Expired | Bad::ExpiredContext { .. } => "has expired: renew it",
         Bad::NotValidYet | Bad::NotValidYetContext { .. } => "is not valid yet: check both clocks",
@@ -162,13 +177,15 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
         Bad::BadEncoding | Bad::UnhandledCriticalExtension => "cannot be read: replace it",
         Bad::UnsupportedSignatureAlgorithmContext { .. }
         | Bad::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "is signed in a way that is not known here: replace it"
+            "is signed by a kind of key that is not known here (RSA, ECDSA on P-256 and P-384, Ed25519 are): replace it"
         }
         Bad::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
             Some(webpki::Error::CaUsedAsEndEntity) => {
-                "is that of an authority, and not one that was given: give it with --tls ca=FILE"
+                "is an authority's, as self-signed ones are by default, and was not given: give it with --tls ca=FILE"
             }
-            Some(webpki::Error::UnsupportedCertVersion) => "is not of version 3 of X.509: replace it",
+            Some(webpki::Error::UnsupportedCertVersion) => {
+                "is not of version 3 of X.509, as one without subjectAltName often is: issue it with one"
+            }
             _ => "is not one that can be checked: replace it",
         },
         _ => "is refused: replace it",
@@ -185,11 +202,7 @@ fn alert_words(alert: rustls::AlertDescription) -> String {
              without"
                 .into()
         }
-        Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => {
-            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it \
-             offer them"
-                .into()
-        }
+        Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => NOTHING_IN_COMMON.into(),
         Alert::UnrecognisedName => "it has no certificate for this name: use the name in the URL".into(),
         Alert::InternalError => "it had an internal error in the handshake: look at its error log".into(),
         other => format!("it refused the handshake (alert {} of TLS): look at its error log", u8::from(other)),
@@ -255,6 +268,21 @@ mod tests {
     use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompatible};
 
     #[test]
+    fn what_is_wrong_with_a_certificate_is_said_with_its_remedy() {
+        let certificate = |bad| words(&Error::InvalidCertificate(bad));
+        let name = || rustls::pki_types::ServerName::try_from("a.test").expect("a name");
+        let of_names = |presented| CertificateError::NotValidForNameContext { expected: name(), presented };
+        assert!(certificate(of_names(Vec::new())).contains("no subjectAltName"));
+        assert!(certificate(of_names(vec!["b".into()])).contains("another name"));
+        let other = |error| certificate(CertificateError::Other(OtherError(Arc::new(error))));
+        assert!(other(webpki::Error::CaUsedAsEndEntity).contains("self-signed"));
+        let old = other(webpki::Error::UnsupportedCertVersion);
+        assert!(old.contains("subjectAltName") && !old.contains("insecure"), "that would not help: {old}");
+        // What servers say whose only key is of P-521.
+        assert!(words(&Error::AlertReceived(AlertDescription::HandshakeFailure)).contains("not P-521"));
+    }
+
+    #[test]
     fn no_error_is_told_in_the_names_of_the_library() {
         let other = |error| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))));
         for error in [
@@ -271,7 +299,8 @@ mod tests {
             Error::DecryptError,
             Error::FailedToGetCurrentTime,
         ] {
-            let words = words(&error);
+            // Names of keys are the user's, too.
+            let words = words(&error).replace("Ed25519", "").replace("subjectAltName", "");
             let is_name =
                 |word: &str| word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
             assert!(!words.split(|c: char| !c.is_alphanumeric()).any(is_name), "{words}");

@@ -16,6 +16,11 @@ use crate::tally::Failure;
 /// A server that closes an unused connection earlier than this does not do so because it was idle.
 const UNUSED_NS: u64 = 1_000_000_000;
 
+/// Whether a server ends a connection without a request by a 408 (Request Timeout), as HAProxy does.
+fn is_request_timeout(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"HTTP/1.") && bytes.get(8..12) == Some(b" 408")
+}
+
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn on_event(&mut self, slot: usize, conditions: u32, now: u64) {
@@ -96,9 +101,15 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             State::Idle if A::IS_MULTIPLEXED => return self.take_responses(slot, count, now),
             State::Idle => {
                 // Bytes without a request: the connection cannot be trusted any more.
-                self.tally.stray(&self.buffer[..count]);
+                let bytes = &self.buffer[..count];
+                let is_timeout = A::IS_HTTP_1 && is_request_timeout(bytes);
+                if is_timeout {
+                    self.tally.idle_timeout()
+                } else {
+                    self.tally.stray(bytes)
+                }
                 self.drop_socket(slot, now, true);
-                self.ended_idle(slot, now);
+                self.reopen_idle(slot, now, is_timeout);
                 return true;
             }
             _ => self.tally.stray(&self.buffer[..count]),
@@ -303,9 +314,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Continues after the server has ended a connection without a request. One that was never used may exceed a limit
     /// of the server, so it rests; not if it was idle for long, which many servers limit, too.
     pub(super) fn ended_idle(&mut self, slot: usize, now: u64) {
+        self.reopen_idle(slot, now, false);
+    }
+
+    /// `is_timeout`: the server has said why, so that it is no limit of connections.
+    fn reopen_idle(&mut self, slot: usize, now: u64, is_timeout: bool) {
         let connection = &self.connections[slot];
         if connection.requests == 0 && now.saturating_sub(connection.since_ns) < UNUSED_NS {
-            self.tally.closed_unused();
+            if !is_timeout {
+                self.tally.closed_unused();
+            }
             self.back_off(slot, now, 10_000_000);
         } else {
             S::closed(self, slot);

@@ -70,6 +70,8 @@ impl Protocol for Http1 {
 
     const IS_PIPELINED: bool = false;
 
+    const IS_HTTP_1: bool = true;
+
     /// The bytes are the source's already.
     #[inline]
     fn put<S: Source>(&mut self, source: &mut S, requests: &Requests, slot: usize, _stream: &mut Framing) -> u32 {

@@ -154,6 +154,9 @@ pub(crate) trait Protocol: Sized {
     /// Such requests are answered in any order, and fail one by one. Bytes come that belong to none of them.
     const IS_MULTIPLEXED: bool = false;
 
+    /// Statuses are those of HTTP, in their bytes.
+    const IS_HTTP_1: bool = false;
+
     /// Nothing is sent: a connection that is ready is a request that is answered.
     const CONNECTS_ONLY: bool = false;
 
