@@ -12,11 +12,11 @@ use crate::zones::{
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
 use record::{DoubtKind, Estimate, Figures, Origin, RunDir, Status, Sweep, names};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 record::worded! {
     /// How sure an answer is.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Sure {
         /// Most points were disturbed, repeats disagree, or a number is not known.
@@ -35,46 +35,46 @@ const DISTURBED_RATIOS: (f64, f64) = (0.2, 0.5);
 const WIDTH_RATIOS: (f64, f64) = (1.25, 2.0);
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Answer {
     /// The first line of every output.
     pub sentence: String,
     /// The rate to plan with, requests per second: the open loop's yield point, or the highest rate that held where
     /// that is lower. Absent without an open loop, or where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_per_sec: Option<Estimate>,
     /// The reason for this rate, or for its absence.
     pub plan_why: String,
     /// The highest rate that was sent and answered in time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub held_per_sec: Option<f64>,
     /// The rate from which on requests are late, refused or lost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub breaks_per_sec: Option<Estimate>,
     /// The reason for this rate, or for its absence.
     pub breaks_why: String,
     /// The most that was answered at fixed rates, whatever was offered; absent where the server kept up with all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_per_sec: Option<Estimate>,
     /// Whether it takes more connections, in a few words; empty without a closed loop.
     pub connections: String,
     /// The highest throughput of all, at fixed rates or with a fixed number of connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<MostAnswered>,
     /// What is full where the server breaks, or what limits it; absent where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
     /// How sure the numbers are.
     pub sure: Sure,
     /// The gravest reason not to be surer; empty where there is none.
     pub sure_why: String,
     /// What to write into a configuration, so that the server is never asked for more than it takes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
 }
 
 /// The highest throughput and the load at which it was seen.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MostAnswered {
     /// Good answers per second.
     pub per_sec: f64,

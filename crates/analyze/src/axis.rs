@@ -15,14 +15,14 @@ use crate::point::{client_is_saturated, cpu_us, good_per_sec, softirq_beside_us}
 use crate::statistics::{self, median};
 use crate::within;
 use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, RunDir, SlowPlace, Sweep, names};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Fixed, so that the same run always gives the same result.
 const SEED: u64 = 0x4158;
 
 /// Everything at one value of the axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AxisLevel {
     /// The nominal value, in the axis's unit.
     pub value: f64,
@@ -39,7 +39,7 @@ pub struct AxisLevel {
     /// 99th percentile of the response time, microseconds.
     pub response_p99_us: Option<Estimate>,
     /// 99th percentile of the reap delay, microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_p99_us: Option<Estimate>,
     /// Server CPU per request with the softirq time of its CPUs, microseconds.
     pub cpu_us_per_request: Option<Estimate>,
@@ -62,7 +62,7 @@ pub struct AxisLevel {
 }
 
 /// How a figure changed from the axis's lowest value to its highest.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Change {
     /// At the lowest value: median over repeats.
     pub from: f64,
@@ -73,7 +73,7 @@ pub struct Change {
 }
 
 /// The largest value at which enough connections conformed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Conforming {
     /// Share of the connections that must conform.
     pub demanded_ratio: f64,
@@ -85,15 +85,15 @@ pub struct Conforming {
 }
 
 /// The findings of one axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AxisFindings {
     /// The varied quantity.
     pub axis: Axis,
     /// The place that was slowed down, on that axis.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<SlowPlace>,
     /// What that did; absent where no request reaches the place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<slow_down::Effect>,
     /// Unit of every value.
     pub unit: String,
@@ -108,10 +108,10 @@ pub struct AxisFindings {
     /// Median response time from the lowest value to the highest.
     pub p50_change: Option<Change>,
     /// The cost of a packet in each layer, if points were profiled per packet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<layers::AxisLayers>,
     /// Axis of conforming connections only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub conforming: Option<Conforming>,
     /// Repeats of the axis.
     pub repeats: u64,

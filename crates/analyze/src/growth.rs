@@ -4,7 +4,7 @@
 
 use crate::within;
 use record::{Estimate, Point, names};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// The layers' figures with the words for them, from the server's own code down to the device.
@@ -23,7 +23,7 @@ pub const LAYERS: [(&str, &str); 8] = [
 const LEAST_PAIRS: u64 = 3;
 
 /// CPU time per request at two loads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Growth {
     /// The layer or function. A function's name is untrusted text.
     pub name: String,

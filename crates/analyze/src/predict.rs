@@ -99,9 +99,9 @@ pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
 pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) -> Result<Prediction, PredictError> {
     // Runs with different mixes are different servers to the models: the first is fitted, the others separate the
     // classes.
-    let fitted = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
+    let first = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
     let differences = readings::one_server(runs, !question.mix.is_empty())?;
-    let mut readings = readings::read(fitted)?;
+    let mut readings = readings::read(first)?;
     readings.doubts.extend(differences);
     let confidence = readings.criteria.confidence_ratio;
     if readings.closed.is_empty() {
@@ -112,25 +112,8 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
                 .into(),
         ));
     }
-    let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
-    // The closed loop may have ended below a limit that the open loop met.
-    let limit = open_points::limit(&readings);
-    choice.server = open_points::limited(choice.server, limit);
-    choice.alike = choice.alike.into_iter().map(|server| open_points::limited(server, limit)).collect();
-    let yields = choice.server.yield_connections(readings.criteria.elastic_gain_ratio, 0.0);
-    let findings = crate::zones::of_run(&runs[0]);
-    let measured_yield = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);
-    let extrapolation = check::extrapolate(
-        &readings.closed,
-        readings.parallel_cpus,
-        measured_yield,
-        yields,
-        readings.criteria.elastic_gain_ratio,
-    );
-    let validation = extrapolation.as_ref().and_then(|found| validate::validate(&readings, found, &findings));
+    let Fitted { choice, servers, extrapolation, validation } = fitted_to(&readings, &runs[0], check::RESAMPLES)?;
     let open_points = open_points::checks(&readings, &choice.server);
-    let servers = check::resampled(&readings.closed, &choice.server, check::RESAMPLES);
-    let servers: Vec<server::Server> = servers.into_iter().map(|server| open_points::limited(server, limit)).collect();
     let answer_one = |question: &Question| {
         let mix = if question.mix.is_empty() { None } else { Some(mix::of_runs(runs, &question.mix)?) };
         let cheaper =
@@ -173,6 +156,35 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
         resamples: servers.len(),
         answer,
         what_ifs,
+    })
+}
+
+/// The model that readings support, and its checks.
+struct Fitted {
+    choice: check::Choice,
+    /// Fitted to resampled points.
+    servers: Vec<server::Server>,
+    extrapolation: Option<check::Extrapolation>,
+    validation: Option<validate::Validation>,
+}
+
+/// `run`: whose findings check the model.
+fn fitted_to(readings: &readings::Readings, run: &RunDir, resamples: usize) -> Result<Fitted, PredictError> {
+    let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
+    // The closed loop may have ended below a limit that the open loop met.
+    let limit = open_points::limit(readings);
+    choice.server = open_points::limited(choice.server, limit);
+    choice.alike = choice.alike.into_iter().map(|server| open_points::limited(server, limit)).collect();
+    let servers = check::resampled(&readings.closed, &choice.server, resamples);
+    let findings = crate::zones::of_run(run);
+    let measured = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);
+    let predicted = choice.server.yield_connections(readings.criteria.elastic_gain_ratio, 0.0);
+    let extrapolation = check::extrapolate(readings, measured, predicted);
+    Ok(Fitted {
+        validation: extrapolation.as_ref().and_then(|found| validate::validate(readings, found, &findings)),
+        servers: servers.into_iter().map(|server| open_points::limited(server, limit)).collect(),
+        choice,
+        extrapolation,
     })
 }
 

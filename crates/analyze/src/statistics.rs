@@ -5,14 +5,14 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::Estimate;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Draws of a bootstrap. 400 give the ends of a 95 % interval from ten draws each, enough for two significant digits.
 pub const DRAWS: usize = 400;
 
 /// An interval from a bootstrap.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

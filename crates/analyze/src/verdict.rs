@@ -25,27 +25,27 @@ use record::text::plain;
 use record::units::grouped;
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Doubt, Point, RunDir, RunKind, Sweep, names};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The verdict on a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Verdict {
     /// The first line: the answer's, or what else the run found.
     pub headline: String,
     /// The number to plan with, where the server breaks, what is full; of runs with a sweep over connections or rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
     /// A few sentences: what saturated, cost, limits; then the causes with what to try.
     pub sentences: Vec<String>,
     /// The causes that the rules found, the one to fix first at the front; none for a server that is simply full.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
     pub doubts: Vec<Doubt>,
 }
 
 /// How sure a cause is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// The evidence excludes chance, and other explanations.
@@ -56,17 +56,15 @@ pub enum Certainty {
 }
 
 /// A cause that a rule of the table ([`rules::RULES`]) found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cause {
     /// The rule's name.
     pub rule: String,
     /// The cause in a few words.
     pub cause: String,
     /// Whether it explains why the server answers no more, and not only what a request costs or how long it takes.
-    #[serde(default)]
     pub is_limit: bool,
     /// How sure it is.
-    #[serde(default)]
     pub certainty: Certainty,
     /// The observation.
     pub because: String,

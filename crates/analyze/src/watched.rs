@@ -86,16 +86,6 @@ pub struct Row {
     pub medians: BTreeMap<&'static str, f64>,
 }
 
-impl Row {
-    /// The cells of a table with these columns.
-    pub fn cells(&self, columns: &[Column]) -> Vec<String> {
-        columns
-            .iter()
-            .map(|(.., name, words)| self.medians.get(name).map(|value| words(*value)).unwrap_or_default())
-            .collect()
-    }
-}
-
 /// The server's side of one sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ServerSide {

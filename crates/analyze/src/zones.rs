@@ -34,11 +34,11 @@ pub use record::units::percent;
 pub use words::{estimate_number, estimate_words, interval, load_words};
 
 use record::{Criteria, Doubt, Sweep};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 record::worded! {
     /// The zone of a load level.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Zone {
         /// Throughput follows load.
@@ -55,7 +55,7 @@ record::worded! {
 }
 
 /// The place of a point among the measured loads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// Among them, with an estimate.
@@ -69,7 +69,7 @@ pub enum Place {
 }
 
 /// A yield, efficiency or failure point, or the reason why none was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PointFinding {
     /// Its place among the measured loads.
     pub place: Place,
@@ -80,10 +80,10 @@ pub struct PointFinding {
     /// Upper end of the interval; absent where the measurements do not bound it.
     pub high: Option<f64>,
     /// Failure point only: the highest load that held. The interval is wider where trials disagreed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<f64>,
     /// Failure point only: the lowest load that failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<f64>,
     /// Confidence of the interval as a share.
     pub confidence: f64,
@@ -115,7 +115,7 @@ impl PointFinding {
 }
 
 /// A number over the points of one level: their median, smallest and largest.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Spread {
     /// Median over the points.
     pub median: f64,
@@ -128,7 +128,7 @@ pub struct Spread {
 }
 
 /// All points of one sweep at one load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Level {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
@@ -145,7 +145,7 @@ pub struct Level {
     /// The criteria crossed, in words, from the point with the longest window.
     pub crossed: Vec<String>,
     /// Open loop: requests sent per second, where these were fewer than planned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_per_sec: Option<Spread>,
     /// Good answers (2xx, 3xx, no error replies) per second.
     pub throughput_per_sec: Option<Spread>,
@@ -154,14 +154,14 @@ pub struct Level {
     /// 99th percentile of the response time, microseconds.
     pub response_p99_us: Option<Spread>,
     /// Median reap delay, microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_p50_us: Option<Spread>,
     /// 99th percentile of the reap delay, microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_p99_us: Option<Spread>,
     /// The client's share of the 99th percentile of the response time: the amount by which it falls without the reap
     /// delays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_of_p99_ratio: Option<Spread>,
     /// The server's CPU time for a request, microseconds: user, system and softirq where measured.
     pub cpu_us_per_request: Option<Spread>,
@@ -176,12 +176,12 @@ pub struct Level {
     /// The server's busiest thread, in CPUs.
     pub busiest_thread_cpus: Option<Spread>,
     /// The used share of the server's limit of CPU time; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_quota_used_ratio: Option<Spread>,
     /// Whether the client, not the server, was saturated in most of the points.
     pub client_limited: bool,
     /// Whether other work took much of the busy time of the server's CPUs in most of the points.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub crowded: bool,
 }
 
@@ -193,7 +193,7 @@ impl Level {
 }
 
 /// The highest throughput of a sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Peak {
     /// Its load.
     pub load: f64,
@@ -205,7 +205,7 @@ pub struct Peak {
     pub high: Option<f64>,
     /// Good answers per second at the highest load over those at this one, median of the repeats that have both; absent
     /// if none has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ratio: Option<f64>,
 }
 
@@ -213,7 +213,7 @@ pub struct Peak {
 const LEAST_GROWTH: f64 = 1.02;
 
 /// The lowest CPU time per request, and the highest at a higher load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CpuGrowth {
     /// Load at which a request cost least.
     pub lowest_load: f64,
@@ -238,7 +238,7 @@ impl CpuGrowth {
 }
 
 /// What one sweep showed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SweepFindings {
     /// Closed loop over connections, or open loop over rate.
     pub sweep: Sweep,
@@ -253,7 +253,7 @@ pub struct SweepFindings {
     /// Where failure begins.
     pub failure_point: PointFinding,
     /// Open loop only: the highest rate that is answered, whatever is offered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<PointFinding>,
     /// Highest throughput; absent when nothing was completed.
     pub peak: Option<Peak>,
@@ -288,7 +288,7 @@ fn first_beyond(levels: &[Level], estimate: f64) -> Option<&Level> {
 }
 
 /// The drift of the machine's speed between repeats, by the yardstick.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Drift {
     /// Coefficient of variation of the yardstick's arithmetic, per second of CPU time.
     pub cpu_cv_ratio: Option<f64>,
@@ -299,7 +299,7 @@ pub struct Drift {
 }
 
 /// All findings of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Findings {
     /// The criteria used.
     pub criteria: Criteria,
@@ -308,10 +308,10 @@ pub struct Findings {
     /// Open loop over rate.
     pub rate: Option<SweepFindings>,
     /// The way down compared with the way up, where it was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unloading: Option<crate::zones::unloading::Unloading>,
     /// The findings of each axis.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<crate::axis::AxisFindings>,
     /// The machine's drift; absent without yardsticks.
     pub drift: Option<Drift>,

@@ -9,12 +9,10 @@
 //! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with
 //! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `wires` (the bytes of
 //! all), `fleet`, `merge` (shares and sums), `inputs` (files that plans name), `cold` (cold connections over machines),
-//! `account` (the report on each worker), `complaints` (its standard error), `architecture` (a machine that cannot
-//! execute the program), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker
-//! connects from).
+//! `account` (the report on each worker), `complaints` (its standard error), `requests` (the watch of requests, local
+//! or remote), `options` (what a worker adds to a plan).
 
 mod account;
-mod architecture;
 mod cold;
 mod complaints;
 mod error;

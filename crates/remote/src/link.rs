@@ -1,6 +1,5 @@
 //! One worker as the driver sees it: its process, its pipes, its clock and its state.
 
-use crate::architecture;
 use crate::complaints::LastLine;
 use crate::error::{Result, system};
 use crate::process;
@@ -345,7 +344,9 @@ impl Link {
         };
         match ended.and_then(|how| how.code()) {
             // A shell's status where a program is there and cannot be executed.
-            Some(126) => architecture::advice(&self.from),
+            Some(126) => "it cannot execute the straingauge there: is that an executable file, and built for what \
+                          'uname -m' says there?"
+                .into(),
             _ => format!("does the command start '{program}' and print nothing else?"),
         }
     }

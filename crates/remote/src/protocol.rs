@@ -248,9 +248,9 @@ pub struct Place {
 impl Place {
     /// Where this process runs.
     pub fn here() -> Place {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let boot = record::owner::boot_id();
         let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
-        Place { machine: boot.trim().into(), network: format!("{} {}", boot.trim(), network.display()).as_str().into() }
+        Place { machine: boot.as_str().into(), network: format!("{boot} {}", network.display()).as_str().into() }
     }
 }
 

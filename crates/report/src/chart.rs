@@ -4,17 +4,14 @@
 //! reads everything else there. Only what the report needs, in a few hundred lines, instead of a charting library:
 //! those draw nothing without script, or draw raster-minded SVG with fixed colours.
 
-mod bars;
 mod labels;
 mod markers;
 mod rows;
 mod scale;
 mod svg;
 
-pub use bars::{Bar, bars};
 pub use markers::Marker;
-pub use rows::{Cell, Row};
-
+pub use rows::Row;
 pub use scale::Scale;
 
 use labels::spread;

@@ -2,7 +2,7 @@
 //! and a Content-Security-Policy forbids everything but the page's own style and script, each by its hash. Without
 //! script everything is there to read; with it the charts answer.
 
-mod axis;
+pub(crate) mod axis;
 pub(crate) mod beside;
 mod charts;
 pub mod compare;
@@ -11,11 +11,11 @@ mod latency;
 mod layers;
 mod loads;
 pub(crate) mod plain;
-mod predicted;
+pub(crate) mod predicted;
 mod slow_down;
 mod tables;
 pub mod tool;
-mod watched;
+pub(crate) mod watched;
 
 use crate::chart::{Rooms, Row};
 use crate::doubt;

@@ -1,6 +1,7 @@
 //! A prediction as text for a terminal: the answer first, then its basis.
 
 use crate::json::{Content, Output};
+use crate::page::predicted::table;
 use crate::text::table::Table;
 use crate::text::{list, wrap};
 use analyze::predict::Prediction;
@@ -26,10 +27,6 @@ fn number(value: f64, unit: &str) -> String {
 
 fn between(interval: Option<Interval>, words: impl Fn(f64) -> String) -> String {
     interval.map_or_else(|| "-".into(), |interval| format!("{} to {}", words(interval.low), words(interval.high)))
-}
-
-fn percent(ratio: Option<f64>) -> String {
-    ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0))
 }
 
 /// The answer to one question: numbers, what limits the server, what is assumed.
@@ -152,65 +149,10 @@ fn model(prediction: &Prediction) -> String {
 }
 
 fn checks(prediction: &Prediction) -> String {
-    let mut out = "models on points they were not fitted to: |predicted / measured - 1| of throughput and of demand\n"
-        .to_string();
-    let mut table = Table::new(&["", "params", "median", "largest", "at", "demand", ""], 1);
-    for check in &prediction.checks {
-        let verdict = match &check.refused {
-            Some(why) => format!("no: {why}"),
-            None if check.form == prediction.model.form => "chosen".into(),
-            None => "offered".into(),
-        };
-        table.row(vec![
-            check.form.word().into(),
-            check.parameters.to_string(),
-            percent(check.median_error_ratio),
-            percent(check.largest_error_ratio),
-            check.worst_load.map(grouped).unwrap_or_default(),
-            percent(check.median_demand_error_ratio),
-            verdict,
-        ]);
-    }
-    out.push_str(&table.lines());
-    if let Some(found) = &prediction.extrapolation
-        && let Some(form) = found.form
-    {
-        let yields = found.yield_connections.map_or_else(String::new, |(measured, predicted)| {
-            let predicted = predicted.map_or_else(|| "none".into(), |n| format!("{n:.1}"));
-            let range = found.yield_range.filter(|(low, high)| *high > 1.05 * low);
-            let range = range.map_or_else(String::new, |(low, high)| {
-                format!(" ({} to {} by all models that fit the low loads as well)", grouped(low), grouped(high))
-            });
-            format!("; yield point {predicted} predicted{range}, {measured:.1} measured")
-        });
-        let of_whom = if found.yield_is_measured { "" } else { " of the model (none was measured)" };
-        let words = if found.beyond.is_empty() {
-            format!(
-                "all {} loads lie up to half the yield point{of_whom}: no load beyond checks the model",
-                found.levels
-            )
-        } else {
-            format!(
-                "fitted up to half the yield point{of_whom} ({} loads up to {}), '{}' predicts the {} loads beyond \
-                 with a median error of {}{yields}",
-                found.levels,
-                grouped(found.up_to_load),
-                form.word(),
-                found.beyond.len(),
-                percent(found.median_error_ratio)
-            )
-        };
-        out.push_str(&wrap(&words, "", "  "));
-        for (load, measured, predicted) in &found.beyond {
-            let (measured_words, predicted_words) = (format_si(*measured), format_si(*predicted));
-            let error = (predicted / measured - 1.0) * 100.0;
-            out.push_str(&format!(
-                "  {:>7}  measured {measured_words:>6}/s  predicted {predicted_words:>6}/s  {error:+.1} %\n",
-                grouped(*load)
-            ));
-        }
-    }
-    out
+    format!(
+        "models on points they were not fitted to: |predicted / measured - 1| of throughput and of demand\n{}",
+        table(&prediction.checks, prediction.model.form).lines(1)
+    )
 }
 
 /// Checks a fit up to half the yield point against yield and failure points, and against medians beyond.

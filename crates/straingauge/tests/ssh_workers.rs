@@ -144,20 +144,18 @@ fn a_key_that_is_not_known_is_one_sentence() {
 }
 
 #[test]
-fn a_machine_of_another_architecture_is_one_sentence_with_its_name() {
+fn a_machine_of_another_architecture_is_one_sentence() {
     let folder = crate::rig::open_dir();
     let path = |name: &str| folder.path().join(name);
-    // An executable file of Linux on aarch64 (ELF's machine 183), of no use here, and an ssh to a machine that it is
-    // for.
+    // An executable file of Linux on aarch64 (ELF's machine 183), of no use here.
     let header = [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, 183, 0, 1, 0, 0, 0], &[0; 40]].concat();
     std::fs::write(path("straingauge"), header).expect("a file in a temporary folder");
-    std::fs::write(path("ssh"), "#!/bin/sh\nshift\n[ \"$1\" = uname ] && exec echo aarch64\nexec sh -c \"$*\"\n")
-        .expect("a file");
+    std::fs::write(path("ssh"), "#!/bin/sh\nshift\nexec sh -c \"$*\"\n").expect("a file");
     for name in ["straingauge", "ssh"] {
         std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o755)).expect("it is this test's own");
     }
     let [ssh, there] = ["ssh", "straingauge"].map(|name| path(name).display().to_string());
-    let words = ["cannot be used", "exit status: 126", "its machine is aarch64", "built for aarch64"];
+    let words = ["cannot be used", "exit status: 126", "cannot execute the straingauge there", "built for what"];
     let client = format!("{ssh} c1 {there} load --worker");
     run(&mut from(&[&client], &["http://127.0.0.1:9/"])).exits_with(1).complains_of(&words);
     let mut watched = crate::rig::straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--watch-with"]);

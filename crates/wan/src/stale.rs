@@ -87,7 +87,7 @@ fn pairs_in(folder: &Path) -> Found {
         kind: LEFTOVERS[1].name,
         name: path.display().to_string(),
         detail: processes_in_words(processes_of(&state).len()),
-        owner: state.owner(),
+        owner: state.owner,
     });
     Found { left: left.collect(), ..Found::default() }
 }
@@ -100,13 +100,11 @@ fn remove_pair(left: &Leftover, folder: &Path) -> Result<(), String> {
     if !state.is_left_over() {
         return Err(format!("{} is not removed: its process still runs", path.display()));
     }
-    if !state.is_from_an_earlier_boot() {
-        for namespace in namespaces_of(&state) {
-            end_processes_in_namespace(namespace, |pid| is_of_pair(pid, &state));
-        }
-        if let Some(pid) = processes_of(&state).first() {
-            return Err(format!("process {pid} of {} does not end", path.display()));
-        }
+    for namespace in namespaces_of(&state) {
+        end_processes_in_namespace(namespace, |pid| is_of_pair(pid, &state));
+    }
+    if let Some(pid) = processes_of(&state).first() {
+        return Err(format!("process {pid} of {} does not end", path.display()));
     }
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -120,11 +118,8 @@ fn namespaces_of(state: &PairState) -> impl Iterator<Item = u64> {
     [Some(state.server_namespace), state.client_namespace].into_iter().flatten()
 }
 
-/// The processes in the namespaces of a pair of this boot.
+/// The processes in the namespaces of a pair.
 fn processes_of(state: &PairState) -> BTreeSet<u32> {
-    if state.is_from_an_earlier_boot() {
-        return BTreeSet::new();
-    }
     let inside = namespaces_of(state).flat_map(processes_in);
     inside.filter(|pid| is_of_pair(*pid, state)).collect()
 }
@@ -167,25 +162,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_an_earlier_boot_is_removed_and_nothing_is_killed() {
-        let base = tempfile::tempdir().unwrap();
-        let path = base.path().join("s");
-        let folder = StateFolder::open(&path).unwrap();
-        let of_earlier_boot = PairState {
-            boot_id: "another".into(),
-            server_namespace: fs::read_link("/proc/self/ns/net").map_or(0, |at| {
-                at.to_string_lossy().trim_start_matches("net:[").trim_end_matches(']').parse().unwrap_or(0)
-            }),
-            ..PairState::of_this_process("0123456789")
-        };
-        folder.write(&of_earlier_boot).unwrap();
-        let left = pairs_in(&path).left;
-        assert_eq!(left[0].detail, "0 processes");
-        remove_pair(&left[0], &path).unwrap();
-        assert!(folder.all().is_empty());
-    }
-
-    #[test]
     fn a_namespace_with_the_right_number_but_not_our_link_is_left_alone() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("not run: entering a namespace needs root");
@@ -196,8 +172,8 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("s");
         let folder = StateFolder::open(&path).unwrap();
-        let of_dead_owner =
-            PairState { owner_start_ticks: 0, server_namespace: number, ..PairState::of_this_process("fedcba9876") };
+        let mut of_dead_owner = PairState { server_namespace: number, ..PairState::of_this_process("fedcba9876") };
+        of_dead_owner.owner.start_ticks = 0;
         let mut bystander = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         folder.write(&of_dead_owner).unwrap();
         let left = pairs_in(&path).left;

@@ -2,7 +2,7 @@
 //! /run/straingauge, a folder that only root may enter.
 
 use crate::error::{DuringStep, WanError};
-use record::owner::{Life, Owner, boot_id};
+use record::owner::{Life, Owner};
 use record::{fault, unfinished};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -18,14 +18,8 @@ const MAX_FILES: usize = 1000;
 /// The content of a state file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PairState {
-    /// The run that owns the pair; with the start time it cannot be confused with a later process of the same number.
-    pub owner_pid: u32,
-    /// Start of the owner in clock ticks since boot (field 22 of /proc/PID/stat).
-    pub owner_start_ticks: u64,
-    /// Where the two mean anything ([`Owner::place`]).
-    pub owner_place: u32,
-    /// /proc/sys/kernel/random/boot_id.
-    pub boot_id: String,
+    /// The run that owns the pair.
+    pub owner: Owner,
     /// Random name of the pair; part of the names of its links and of its control group.
     pub token: String,
     /// Number of the server's namespace.
@@ -37,31 +31,12 @@ pub(crate) struct PairState {
 impl PairState {
     /// A pair of this process, with nothing in it yet.
     pub(crate) fn of_this_process(token: &str) -> Self {
-        let owner = Owner::of_this_process();
-        PairState {
-            owner_pid: owner.pid,
-            owner_start_ticks: owner.start_ticks,
-            owner_place: owner.place,
-            boot_id: boot_id(),
-            token: token.into(),
-            server_namespace: 0,
-            client_namespace: None,
-        }
-    }
-
-    /// The run that owns the pair.
-    pub(crate) fn owner(&self) -> Owner {
-        Owner { pid: self.owner_pid, start_ticks: self.owner_start_ticks, place: self.owner_place }
+        PairState { owner: Owner::of_this_process(), token: token.into(), server_namespace: 0, client_namespace: None }
     }
 
     /// Whether the owner has ended.
     pub(crate) fn is_left_over(&self) -> bool {
-        self.is_from_an_earlier_boot() || self.owner().life() == Life::Ended
-    }
-
-    /// Whether the machine was restarted since: then nothing of the pair is left but the file.
-    pub(crate) fn is_from_an_earlier_boot(&self) -> bool {
-        self.boot_id != boot_id()
+        self.owner.life() == Life::Ended
     }
 }
 
@@ -194,9 +169,9 @@ mod tests {
     fn an_owner_lives_only_with_its_own_start_time() {
         let mut of_me = state("0123456789");
         assert!(!of_me.is_left_over());
-        of_me.owner_start_ticks += 1;
+        of_me.owner.start_ticks += 1;
         assert!(of_me.is_left_over(), "the same number given to a later process");
-        of_me.owner_place = !of_me.owner_place;
+        of_me.owner.place = !of_me.owner.place;
         assert!(!of_me.is_left_over(), "of a container whose processes have other numbers here");
     }
 }

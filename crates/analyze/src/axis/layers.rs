@@ -6,7 +6,7 @@
 use super::{Change, change, estimate};
 use record::layers::Layer;
 use record::{Criteria, Estimate, Point, names};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A layer's word in tables, its word in names of figures, its CPU time's figure.
 type Named = (&'static str, &'static str, &'static str);
@@ -26,7 +26,7 @@ pub(crate) const LAYERS: [Named; 8] = [
 pub const OVERALL: &str = "Overall Stack";
 
 /// Layers per packet along an axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AxisLayers {
     /// Ascending by value.
     pub levels: Vec<LayersAt>,
@@ -39,7 +39,7 @@ pub struct AxisLayers {
 }
 
 /// One value of the axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LayersAt {
     /// In the axis's unit.
     pub value: f64,
@@ -58,7 +58,7 @@ pub struct LayersAt {
 }
 
 /// One layer at one value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LayerCost {
     /// Its word.
     pub layer: String,
@@ -73,7 +73,7 @@ pub struct LayerCost {
 }
 
 /// How a layer's CPU time per packet changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LayerChange {
     /// Its word.
     pub layer: String,

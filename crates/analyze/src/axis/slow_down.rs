@@ -11,7 +11,7 @@ use crate::statistics::student;
 use crate::statistics::{bootstrap, median};
 use crate::within;
 use record::{Criteria, Estimate, Pace, Point, names};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The part of a request's CPU time by which a place is made cheaper in the forecast.
@@ -25,7 +25,7 @@ const LEAST_ADDED_RATIO: f64 = 0.02;
 
 /// What slowing down one place did. The slopes are microseconds for each microsecond of CPU time that was added to a
 /// request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Effect {
     /// Times that a request reaches the place.
     pub reached_per_request: Option<Estimate>,
@@ -43,7 +43,6 @@ pub struct Effect {
     /// Whether the time grows linearly with what is added; absent where too little was measured to tell.
     pub is_linear: Option<bool>,
     /// Whether the client was saturated, and the server not, in most points without a slow-down.
-    #[serde(default)]
     pub is_client_limited: bool,
     /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of today's: by
     /// the line, read backwards. A place cannot save more than it costs.

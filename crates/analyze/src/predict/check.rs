@@ -1,7 +1,7 @@
 //! Chooses a model by cross-validation on the run's own points: each level is predicted by a model fitted to the
 //! others. The hard test: a model fitted up to half the yield point must predict everything beyond.
 
-use super::readings::{PredictError, Reading, levels, typical};
+use super::readings::{PredictError, Reading, Readings, levels, typical};
 use super::server::{Form, Server, fit};
 use crate::statistics::{Interval, interval_of, median, random};
 use rand::RngExt;
@@ -287,14 +287,13 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 /// Fits to the levels up to half of the yield point and predicts the rest. If no yield point was measured, that of the
 /// model separates the levels.
 pub fn extrapolate(
-    readings: &[Reading],
-    cpus: f64,
+    readings: &Readings,
     measured_yield: Option<f64>,
     predicted_yield: Option<f64>,
-    gain: f64,
 ) -> Option<Extrapolation> {
+    let (cpus, gain) = (readings.parallel_cpus, readings.criteria.elastic_gain_ratio);
     let yields = measured_yield.or(predicted_yield)?;
-    let levels = typicals(readings);
+    let levels = typicals(&readings.closed);
     let (low, beyond): (Vec<Reading>, Vec<Reading>) = levels.iter().partition(|level| level.load <= yields / 2.0);
     let mut found = Extrapolation {
         levels: low.len(),
@@ -329,6 +328,13 @@ pub fn extrapolate(
         found.beyond.iter().map(|(_, measured, predicted)| (predicted / measured - 1.0).abs()).collect();
     found.median_error_ratio = median(&errors);
     found.yield_connections = measured_yield.map(|measured| (measured, server.yield_connections(gain, 0.0)));
+    if found.beyond.is_empty() {
+        let of_whom = if found.yield_is_measured { "" } else { " of the model (none was measured)" };
+        found.doubt = Some(format!(
+            "all {} loads lie up to half the yield point{of_whom}: no load beyond checks the model",
+            found.levels
+        ));
+    }
     let worst = found.beyond.iter().zip(&errors).max_by(|a, b| a.1.total_cmp(b.1));
     if let (Some(median), Some(((load, ..), largest))) = (found.median_error_ratio, worst)
         && (median > MEDIAN_ERROR || *largest > LARGEST_ERROR)

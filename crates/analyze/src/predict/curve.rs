@@ -1,11 +1,11 @@
 //! The chosen model as curves over the loads of a run, with bootstrap bands, for the report.
 
 use super::check::{self, Check, Extrapolation};
-use super::open_points;
 use super::question::{pick, shapes};
 use super::readings::{self, PredictError};
 use super::server::{Form, Server};
-use super::validate::{Validation, validate};
+use super::validate::Validation;
+use super::{Fitted, fitted_to};
 use record::RunDir;
 
 /// Points of a curve for each doubling of the load.
@@ -39,11 +39,7 @@ pub struct Curves {
 /// Those of [`super::of_runs`] without a question.
 pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let readings = readings::read(std::slice::from_ref(run))?;
-    let limit = open_points::limit(&readings);
-    let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
-    choice.server = open_points::limited(choice.server, limit);
-    let servers = check::resampled(&readings.closed, &choice.server, resamples);
-    let servers: Vec<Server> = servers.into_iter().map(|server| open_points::limited(server, limit)).collect();
+    let Fitted { choice, servers, extrapolation, validation } = fitted_to(&readings, run, resamples)?;
     let levels = check::typicals(&readings.closed);
     let (first, last) = match (levels.first(), levels.last()) {
         (Some(first), Some(last)) => (first.load, last.load),
@@ -69,12 +65,6 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
         let shape = pick(&shapes, server, &state, ratio)?;
         Some(cycle_s * shape.mean * shape.p50)
     });
-    let findings = crate::zones::of_run(run);
-    let yields = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);
-    let gain = readings.criteria.elastic_gain_ratio;
-    let predicted = choice.server.yield_connections(gain, 0.0);
-    let extrapolation = check::extrapolate(&readings.closed, readings.parallel_cpus, yields, predicted, gain);
-    let validation = extrapolation.as_ref().and_then(|found| validate(&readings, found, &findings));
     let form = choice.server.form;
     Ok(Curves { form, throughput, p50, checks: choice.checks, extrapolation, validation, resamples: servers.len() })
 }

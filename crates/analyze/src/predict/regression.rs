@@ -4,10 +4,10 @@ use crate::statistics::{Interval, student};
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
 use nalgebra::{DMatrix, DVector, Dyn};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A parameter with its standard error and interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Parameter {
     /// Estimate.
     pub value: f64,
@@ -34,7 +34,7 @@ fn parameter(value: f64, standard_error: f64, freedom: usize, confidence: f64) -
 }
 
 /// A straight line through points: y = intercept + slope x.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Line {
     /// y at x = 0.
     pub intercept: Parameter,

@@ -15,7 +15,7 @@ use crate::statistics::{median, range};
 use crate::within::{self, Pair, Pairs, Visit};
 use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
 use record::{Criteria, Doubt, DoubtKind, Estimate, Point, Sweep, units};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The two ways are apart at a load where throughput on the way down is at most this share of the way up,
@@ -37,7 +37,7 @@ const STEADY_RATIO: f64 = 0.25;
 const DISTURBED_RATIO: f64 = 0.2;
 
 /// One load on both ways.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct UnloadingLevel {
     /// Connections.
     pub load: f64,
@@ -53,7 +53,7 @@ pub struct UnloadingLevel {
 }
 
 /// The findings of the way down.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Unloading {
     /// Ascending by load.
     pub levels: Vec<UnloadingLevel>,
@@ -63,7 +63,7 @@ pub struct Unloading {
     pub recovery_point: PointFinding,
     /// Whether it came down once and never came back: on all later ways, up and down, it was down at the lowest loads,
     /// too.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_back: bool,
     /// Repeats with both ways.
     pub repeats: u64,

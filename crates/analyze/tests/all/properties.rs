@@ -15,11 +15,9 @@ proptest! {
             point.index = index as u32;
         }
         let findings = zones::find(&points, &Criteria::default());
-        let value = serde_json::to_value(&findings).unwrap();
-        // NaN and infinity become null in JSON, which does not read back as a number.
-        let back: zones::Findings = serde_json::from_value(value).unwrap();
-        let numbers = |findings: &zones::Findings| serde_json::to_string(findings).unwrap();
-        prop_assert_eq!(numbers(&back).matches("null").count(), numbers(&findings).matches("null").count());
+        // NaN and infinity would become null in JSON.
+        let shown = format!("{findings:?}");
+        prop_assert!(!["NaN", ": inf", ": -inf", "(inf", "(-inf"].iter().any(|word| shown.contains(word)), "{shown}");
     }
 
     #[test]

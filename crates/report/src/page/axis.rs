@@ -75,7 +75,7 @@ pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
     named.collect()
 }
 
-pub(super) fn table(axis: &AxisFindings) -> Table {
+pub(crate) fn table(axis: &AxisFindings) -> Table {
     let shown: Vec<_> =
         COLUMNS.iter().filter(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty())).collect();
     let headings = std::iter::once(axis.axis.word()).chain(shown.iter().map(|(name, ..)| *name));

@@ -5,7 +5,9 @@ use super::tables::Table;
 use super::{Section, draw};
 use crate::chart::{Chart, Layer, Mark, Scale, Series};
 use crate::text::unbroken;
+use analyze::predict::check::Check;
 use analyze::predict::curve::{Curve, Curves, curves};
+use analyze::predict::server::Form;
 use record::units::{format_si, grouped};
 use record::{Point, RunDir, Sweep, names};
 
@@ -20,7 +22,7 @@ pub(super) fn section(run: &RunDir, counter: &mut usize) -> Option<Section> {
         title: "Model",
         note: unbroken(&note(&found)),
         figures,
-        tables: vec![table(&found)],
+        tables: vec![table(&found.checks, found.form)],
         ..Section::default()
     })
 }
@@ -48,29 +50,30 @@ fn note(found: &Curves) -> String {
     note
 }
 
-fn table(found: &Curves) -> Table {
+/// The errors of every model; `chosen`: the one that answers.
+pub(crate) fn table(checks: &[Check], chosen: Form) -> Table {
     let percent = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
-    let row = |check: &analyze::predict::check::Check| {
+    let row = |check: &Check| {
         vec![
             check.form.word().to_string(),
             check.parameters.to_string(),
             percent(check.median_error_ratio),
             percent(check.largest_error_ratio),
             check.worst_load.map(grouped).unwrap_or_default(),
+            percent(check.median_demand_error_ratio),
             match &check.refused {
-                Some(why) => format!("not offered: {why}"),
-                None if check.form == found.form => "chosen".into(),
+                Some(why) => format!("no: {why}"),
+                None if check.form == chosen => "chosen".into(),
                 None => "offered".into(),
             },
         ]
     };
     Table {
         title: "",
-        headings: ["model", "parameters", "median error", "largest error", "at", ""].map(String::from).into(),
-        units: vec!["", "", "of throughput", "of throughput", "connections", ""],
-        rows: found.checks.iter().map(row).collect(),
-        note: "|predicted / measured - 1| of the throughput, each load predicted by a model fitted to the others."
-            .into(),
+        headings: ["model", "params", "median", "largest", "at", "demand", ""].map(String::from).into(),
+        units: vec!["", "", "of throughput", "of throughput", "connections", "median", ""],
+        rows: checks.iter().map(row).collect(),
+        note: "|predicted / measured - 1|, each load predicted by a model fitted to the others.".into(),
     }
 }
 

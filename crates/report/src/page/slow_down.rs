@@ -2,15 +2,15 @@
 
 use super::charts::{self, Figure};
 use super::tables::Table;
-use super::{DrawnFigure, NARROW, Section, WIDE, axis, draw};
-use crate::chart::{self, Bar, Cell, Chart, Row, Scale, Series};
+use super::{Section, axis, draw};
+use crate::chart::{Chart, Scale, Series};
 use crate::run::slow_down::{COLUMNS, TITLE, of};
 use crate::text::{number, unbroken};
 use analyze::axis::slow_down::CHEAPER_RATIO;
 use analyze::axis::{AxisFindings, effect_words, slowed_words};
 use analyze::zones::percent;
-use record::units::{count, format_si};
-use record::{Estimate, Point, RunDir, names};
+use record::units::format_si;
+use record::{Point, RunDir, names};
 
 /// Colours of the lines, one for each place.
 const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
@@ -19,8 +19,6 @@ const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
 pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) -> Option<Section> {
     let slowed = of(axes);
     let first = slowed.first()?;
-    let mut figures: Vec<DrawnFigure> = gains(&slowed, counter).into_iter().collect();
-    figures.extend(draw(throughput(run, &slowed).into_iter().collect(), counter));
     let levels = slowed.iter().filter(|axis| crate::run::axis::has_columns(axis)).map(|found| axis::table(found));
     Some(Section {
         title: TITLE,
@@ -31,58 +29,9 @@ pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) 
             first.repeats,
             percent(CHEAPER_RATIO)
         )),
-        figures,
+        figures: draw(throughput(run, &slowed).into_iter().collect(), counter),
         tables: std::iter::once(forecast(&slowed)).chain(levels).collect(),
         ..Section::default()
-    })
-}
-
-/// What each place would win, the most first.
-fn gains(slowed: &[&AxisFindings], counter: &mut usize) -> Option<DrawnFigure> {
-    let mut found: Vec<(String, Estimate)> = slowed
-        .iter()
-        .filter_map(|axis| Some((slowed_words(axis.slowed?).to_string(), axis.effect.as_ref()?.gain_ratio?)))
-        .collect();
-    found.sort_by(|(_, a), (_, b)| b.value.total_cmp(&a.value));
-    if found.is_empty() {
-        return None;
-    }
-    *counter += 1;
-    let bar = |(name, gain): &(String, Estimate)| {
-        let interval = gain.low.zip(gain.high);
-        let range = interval.map(|(low, high)| format!(" ({low:.2} to {high:.2})")).unwrap_or_default();
-        Bar { name: name.clone(), value: gain.value, interval, words: format!("{:.2} times{range}", gain.value) }
-    };
-    let bars: Vec<Bar> = found.iter().map(bar).collect();
-    let cell = |value: f64| Cell { words: format!("{value:.2}"), exact: value.to_string() };
-    let row = |(name, gain): &(String, Estimate)| Row {
-        series: name.clone(),
-        x: Cell { words: percent(CHEAPER_RATIO), exact: CHEAPER_RATIO.to_string() },
-        y: cell(gain.value),
-        low: gain.low.map(cell),
-        high: gain.high.map(cell),
-        n: count(gain.n, "repeat"),
-        origin: "read backwards from slow-downs".into(),
-        link: String::new(),
-    };
-    let told = (
-        "Throughput if a place were cheaper",
-        "A bar for each place, from today's throughput on, with its 95 % interval.",
-    );
-    let draw = |id: String, width: f64| chart::bars(&id, told, &bars, 1.0, width);
-    Some(DrawnFigure {
-        title: "What each place would win",
-        caption: unbroken(&format!(
-            "Throughput as a multiple of today's, if a request cost {} of its CPU time less at the place. Lines: 95 % \
-             interval. A bar to the left: less throughput.",
-            percent(CHEAPER_RATIO)
-        )),
-        wide: draw(format!("c{counter}w"), WIDE.0),
-        narrow: draw(format!("c{counter}n"), NARROW.0),
-        x_name: "CPU time saved".into(),
-        unit: "times",
-        interval_name: "95 % interval",
-        rows: found.iter().map(row).collect(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The tables of the report, formatted: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
-use crate::text::{TOO_FEW, at_least, not_measured, number, percentile};
+use crate::text::{self, TOO_FEW, at_least, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::machine::cpu_list;
 use record::text::plain;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 /// The most points whose figures are listed one by one, which bounds the size of the page.
 const LISTED_POINTS: usize = 400;
 
-/// A table of a section, for the template `table.html`.
+/// A table of a section, for the template `table.html`, and for a terminal.
 #[derive(Serialize)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// Empty where the section's title is enough.
     pub title: &'static str,
     pub headings: Vec<String>,
@@ -24,6 +24,15 @@ pub(super) struct Table {
     pub rows: Vec<Vec<String>>,
     /// A note below the table.
     pub note: String,
+}
+
+impl Table {
+    /// The table for a terminal, with so many columns on the left, without title, units and note.
+    pub fn lines(self, left: usize) -> String {
+        let mut lines = text::table::Table::new(&self.headings.iter().map(String::as_str).collect::<Vec<_>>(), left);
+        self.rows.into_iter().for_each(|row| lines.row(row));
+        lines.lines()
+    }
 }
 
 pub(super) fn levels(sweep: &SweepFindings) -> Vec<Value> {

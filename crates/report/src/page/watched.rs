@@ -52,7 +52,7 @@ fn phases(
 }
 
 /// The tables of a sweep; none where it was not watched.
-pub(super) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
+pub(crate) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
     let Some(side) = analyze::watched::of_sweep(run, sweep) else { return Vec::new() };
     let mut tables = vec![table(
         run,

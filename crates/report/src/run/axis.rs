@@ -1,8 +1,7 @@
 //! The table of an axis.
 
-use crate::text::table::Table;
 use crate::text::wrap;
-use analyze::axis::{AxisFindings, AxisLevel, value_cell};
+use analyze::axis::{AxisFindings, AxisLevel};
 use analyze::zones::percent;
 use record::Estimate;
 use record::units::{format_bytes, format_nanos, format_si};
@@ -62,18 +61,12 @@ pub(super) fn table(axis: &AxisFindings) -> String {
         return layers;
     }
     let between = if layers.is_empty() { "" } else { "\n" };
-    let headings: Vec<&str> = std::iter::once(axis.axis.word()).chain(COLUMNS.iter().map(|(name, ..)| *name)).collect();
-    let mut table = Table::new(&headings, 0);
-    for level in &axis.levels {
-        let first = value_cell(level.value, axis.axis);
-        table.row(std::iter::once(first).chain(COLUMNS.iter().map(|(.., words)| words(level))).collect());
-    }
     let repeats = if axis.repeats == 1 { "once".into() } else { format!("{} repeats", axis.repeats) };
     let title = format!(
         "{}, {repeats}: medians with their intervals; CPU, user, sys, soft(irq) in us per request",
         axis.axis.name()
     );
-    layers + between + &wrap(&title, "", "") + &table.lines()
+    layers + between + &wrap(&title, "", "") + &crate::page::axis::table(axis).lines(0)
 }
 
 /// Whether anything but layers was measured.

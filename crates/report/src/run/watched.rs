@@ -1,8 +1,9 @@
 //! The server's side of the requests: a table by load for a run, lines for one point.
 
+use crate::page::watched::tables;
 use crate::text::table::Table;
 use crate::text::{not_measured, wrap};
-use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
+use analyze::watched::CLASS_COLUMNS;
 use record::text::plain;
 use record::units::{format_si, grouped};
 use record::watch::Counter;
@@ -16,39 +17,19 @@ const LISTED_CLASSES: usize = 16;
 pub(super) fn run(run: &RunDir) -> String {
     let mut out = String::new();
     for side in analyze::watched::of_run(run) {
-        let (title, axis) = match side.sweep {
-            Sweep::Rate => ("the open loop", None),
-            Sweep::Axis => ("the axis", run.points.iter().find_map(|point| Some(point.axis?.axis))),
-            _ => ("the closed loop", None),
+        let title = match side.sweep {
+            Sweep::Rate => "the open loop",
+            Sweep::Axis => "the axis",
+            _ => "the closed loop",
         };
         out.push('\n');
         out.push_str(&wrap(&format!("{title} from the server's side. {}", analyze::watched::note(&side)), "", ""));
-        out.push_str(&table(&side, axis, COLUMNS, &side.loads));
-        if !side.classes.is_empty() {
-            out.push_str("  by size class of the response\n");
-            out.push_str(&table(&side, axis, CLASS_COLUMNS, &side.classes));
+        for (table, of) in tables(run, side.sweep).into_iter().zip(["", "  by size class of the response\n"]) {
+            out.push_str(of);
+            out.push_str(&table.lines(0));
         }
     }
     out
-}
-
-fn table(side: &ServerSide, axis: Option<Axis>, columns: &[Column], rows: &[Row]) -> String {
-    let has_classes = rows.iter().any(|row| row.class.is_some());
-    let mut headings = vec![if side.sweep == Sweep::Rate { "offered" } else { "load" }];
-    if has_classes {
-        headings.push("class");
-    }
-    headings.extend(columns.iter().map(|(heading, ..)| *heading));
-    let mut table = Table::new(&headings, 0);
-    for row in rows {
-        let mut cells = vec![load_words(row.load, side.sweep, axis)];
-        if has_classes {
-            cells.push(row.class.clone().unwrap_or_default());
-        }
-        cells.extend(row.cells(columns));
-        table.row(cells);
-    }
-    table.lines()
 }
 
 /// A load as the first cell of its row.

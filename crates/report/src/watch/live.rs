@@ -1,14 +1,13 @@
 //! The screen of a terminal: as much as fits, the most important first, as `top` does. Rates are those of the last
 //! interval.
 
-use super::processes::{shortened, who};
 use super::screen::{NOT_MEASURED, mode_words, number, size, states};
-use super::{Screen, headroom};
+use super::{Screen, headroom, processes, screen};
 use crate::doubt;
 use record::Outside;
 use record::units::{format_bytes, format_nanos, format_si};
+use record::watch::Counter;
 use record::watch::system::SystemTotals;
-use record::watch::{Counter, Mean, Reading};
 use std::fmt::Write;
 
 /// Rows of the table of processes, those of all others beside.
@@ -41,9 +40,11 @@ pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     let _ = writeln!(out, "headroom  {}", headroom::line(frame.headroom));
     connections(&mut out, frame);
     out.extend(frame.doubts.iter().map(doubt::line));
-    classes(&mut out, frame);
-    phases(&mut out, frame);
-    by_process(&mut out, frame.now);
+    if frame.watch.classes.len() > 1 && frame.rates.all.as_ref().is_some_and(|all| all.requests_per_sec > 0.0) {
+        screen::requests(&mut out, frame, "of the last interval");
+    }
+    screen::phases(&mut out, frame);
+    processes::screen(&mut out, frame.now, PROCESSES);
     cost(&mut out, frame);
     // Kinds of counters that are read less often have no rate of the last interval.
     let mut read_at = frame.now.system.read_at_ns.iter();
@@ -121,64 +122,6 @@ fn connections(out: &mut String, frame: &Screen<'_>) {
         rate(rates.closed_per_sec),
         seen.port_drops.map_or(NOT_MEASURED.to_string(), |drops| drops.to_string()),
     );
-}
-
-fn classes(out: &mut String, frame: &Screen<'_>) {
-    let rows: Vec<_> = frame.watch.classes.iter().zip(&frame.rates.classes).collect();
-    if rows.len() < 2 || rows.iter().all(|(_, rates)| rates.requests_per_sec == 0.0) {
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "{:<12} {:>10} {:>10} {:>10} {:>8} {:>10} {:>10}",
-        "by response", "requests/s", "in B/s", "out B/s", "CPU us", "mean us", "p99 <= us"
-    );
-    for (class, rates) in rows.into_iter().filter(|(_, rates)| rates.requests_per_sec > 0.0) {
-        let _ = writeln!(
-            out,
-            "  {:<10} {:>10} {:>10} {:>10} {:>8} {:>10} {:>10}",
-            class.name,
-            format_si(rates.requests_per_sec),
-            format_si(rates.bytes_in_per_sec),
-            format_si(rates.bytes_out_per_sec),
-            number(rates.cpu_us_per_request),
-            number(rates.elapsed_us_per_request),
-            number(rates.elapsed_p99_at_most_us),
-        );
-    }
-}
-
-fn phases(out: &mut String, frame: &Screen<'_>) {
-    let classes = frame.watch.classes.iter().zip(&frame.now.phases);
-    let rows: Vec<_> = classes.filter(|(_, phases)| phases.requests > 0).collect();
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(
-        out,
-        "{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}",
-        "phases, us", "parse", "process", "log", "parse", "process", "log CPU", "timed"
-    );
-    let us = |estimate: &Option<Mean>| number(estimate.map(|estimate| estimate.mean / 1e3));
-    for (class, phases) in rows {
-        let _ = write!(out, "  {:<10}", class.name);
-        for estimate in phases.elapsed_ns.iter().chain(&phases.cpu_ns) {
-            let _ = write!(out, " {:>8}", us(estimate));
-        }
-        let _ = writeln!(out, " {:>10}", phases.requests);
-    }
-}
-
-fn by_process(out: &mut String, now: &Reading) {
-    if now.processes.iter().filter(|row| row.pid != 0).count() < 2 {
-        return;
-    }
-    let _ = writeln!(out, "{:<44} {:>10} {:>10}", "by process, since the start", "CPU time", "requests");
-    for row in shortened(&now.processes, PROCESSES) {
-        let requests = row.counted.map_or("-".into(), |counts| format_si(counts.requests as f64));
-        let time = row.cpu_ns.map_or("ended".to_string(), |ns| format_nanos(ns as f64));
-        let _ = writeln!(out, "  {:<42} {time:>10} {requests:>10}", who(&row));
-    }
 }
 
 fn cost(out: &mut String, frame: &Screen<'_>) {

@@ -7,15 +7,15 @@ use record::units::{format_nanos, format_si};
 use record::watch::{PHASES, ProcessTotals, Reading};
 use std::fmt::Write;
 
-/// Rows, those of all others beside.
-const ROWS: usize = 8;
+/// Rows of the tables at the end, those of all others beside.
+pub(super) const ROWS: usize = 8;
 
-/// Shows them; shows nothing where the server is one process.
-pub(super) fn screen(out: &mut String, now: &Reading) {
+/// Shows the first `most` and the others as one row; nothing where the server is one process.
+pub(super) fn screen(out: &mut String, now: &Reading, most: usize) {
     if now.processes.iter().filter(|row| row.pid != 0).count() < 2 {
         return;
     }
-    let rows = shortened(&now.processes, ROWS);
+    let rows = shortened(&now.processes, most);
     let has_phases = rows.iter().any(|row| row.counted.is_some_and(|counts| counts.timed > 0));
     let has_requests = rows.iter().any(|row| row.counted.is_some());
     let mut columns = vec!["", "CPU time", "%"];
@@ -44,7 +44,7 @@ pub(super) fn screen(out: &mut String, now: &Reading) {
 }
 
 /// The first `most` rows and one for all the rest, for a screen; the sums stay.
-pub(super) fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
+fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
     let (first, rest) = rows.split_at(rows.len().min(most));
     // A row for a single other process would be as long as the process's own row.
     if rest.len() < 2 {
@@ -78,7 +78,7 @@ pub(super) fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotal
 }
 
 /// A row's name.
-pub(super) fn who(row: &ProcessTotals) -> String {
+fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "of those that ended, and of no one's yet".into(),
         (0, others) => format!("{others} others, and those that ended"),
@@ -112,7 +112,7 @@ mod tests {
         let group_ns = processes.iter().filter_map(|row| row.cpu_ns).sum();
         let cpu = Some(CpuTotals { group_ns, ..CpuTotals::default() });
         let mut out = String::new();
-        screen(&mut out, &Reading { processes, cpu, ..Reading::default() });
+        screen(&mut out, &Reading { processes, cpu, ..Reading::default() }, ROWS);
         out
     }
 

@@ -81,7 +81,7 @@ pub fn tables(frame: &Screen<'_>, span: &str) -> String {
         traffic(&mut out, frame.now);
     }
     headroom(&mut out, frame);
-    processes::screen(&mut out, frame.now);
+    processes::screen(&mut out, frame.now, processes::ROWS);
     machine::screen(&mut out, &frame.first.system, frame.now);
     out + &doubt::text(frame.doubts)
 }
@@ -192,7 +192,7 @@ fn connections(out: &mut String, frame: &Screen<'_>) {
     let _ = writeln!(out, "  {}  {scans}", counters(frame, Row::Segments).join("  "));
 }
 
-fn requests(out: &mut String, frame: &Screen<'_>, span: &str) {
+pub(super) fn requests(out: &mut String, frame: &Screen<'_>, span: &str) {
     let (now, rates) = (frame.now, frame.rates);
     let Some(of_all) = &rates.all else { return };
     let mut table = Table::new(
@@ -233,7 +233,7 @@ fn in_us(mean: Option<Mean>) -> String {
     }
 }
 
-fn phases(out: &mut String, frame: &Screen<'_>) {
+pub(super) fn phases(out: &mut String, frame: &Screen<'_>) {
     let phases = &frame.now.phases;
     if phases.iter().all(|class| class.requests == 0) {
         return;
