@@ -221,7 +221,6 @@ fn peak(findings: &Findings) -> Option<MostAnswered> {
     peaks.max_by(|a, b| a.per_sec.total_cmp(&b.per_sec))
 }
 
-/// The name of the server's program, or `the server`.
 fn program(run: &RunDir) -> String {
     match executable(&run.record) {
         "" => "the server".into(),
@@ -437,7 +436,6 @@ fn first_reason(sweep: &SweepFindings, load: Option<f64>) -> String {
     crossed.unwrap_or_else(|| sweep.failure_point.reason.clone())
 }
 
-/// The sentence of a run that offered no rate.
 fn closed_sentence(closed: &SweepFindings, answer: &Answer, full: &str) -> String {
     let limited = closed.yield_point.estimate.is_none() && closed.levels.iter().any(|level| level.client_limited);
     let most = closed.peak.map_or(String::new(), |peak| {

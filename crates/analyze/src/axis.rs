@@ -129,7 +129,6 @@ pub fn find(run: &RunDir) -> Vec<AxisFindings> {
 
 /// [`find`] with the points and criteria given. `demanded_ratio`: share of the connections that must conform.
 pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Vec<AxisFindings> {
-    /// Values with their points.
     type Placed<'p> = Vec<(f64, &'p Point)>;
     let mut by_axis: BTreeMap<(Axis, Option<SlowPlace>), Placed<'_>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == Sweep::Axis) {

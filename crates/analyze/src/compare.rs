@@ -357,7 +357,6 @@ fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
     (kept, Some(said))
 }
 
-/// Each figure over the loads.
 fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, threshold_ratio: f64) -> Vec<Difference> {
     let is_open = loads.iter().any(|((sweep, _), ..)| *sweep == Sweep::Rate);
     // Of a closed loop the throughput is what the times are, over all loads.
@@ -506,7 +505,6 @@ fn log(point: &Point, figure: &str) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
 }
 
-/// The doubts of the two runs and of their compared points.
 fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec<String> {
     let of = |(run, points): (&RunDir, Vec<&Point>)| -> Vec<String> {
         let whole = run.record.doubts.iter().chain(&run.reading_doubts);

@@ -124,7 +124,6 @@ impl Filter {
 }
 
 impl Row {
-    /// Everything that a filter looks at.
     fn words(&self) -> String {
         let versions = self.versions.iter().map(|(what, version)| format!("{what} {version}")).collect::<Vec<_>>();
         let before = self.before.as_ref().map_or(String::new(), Before::words);

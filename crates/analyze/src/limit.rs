@@ -60,7 +60,6 @@ impl Operator {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     typed: String,
-    /// The figure's name, or `errors`.
     figure: &'static str,
     unit: &'static str,
     operator: Operator,

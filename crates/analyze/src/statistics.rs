@@ -108,6 +108,16 @@ pub fn student(confidence: f64, freedom: f64) -> Option<f64> {
     quantile.is_finite().then_some(quantile)
 }
 
+/// The mean with Student's interval, of two values and more.
+pub fn mean_estimate(values: &[f64], confidence: f64) -> Option<Estimate> {
+    let center = mean(values)?;
+    let n = values.len() as f64;
+    let variance = values.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (n - 1.0);
+    let reach = student(confidence, n - 1.0).map(|quantile| quantile * (variance / n).sqrt());
+    let interval = reach.filter(|_| values.len() > 1).map(|reach| (center - reach, center + reach));
+    Some(Estimate::new(center, interval, confidence, values.len()))
+}
+
 /// Percentile-bootstrap interval of `statistic` over independent repeats (or blocks): draws as many with replacement,
 /// [`DRAWS`] times, and takes the quantiles of the results. `None` with fewer than two repeats.
 pub fn bootstrap<T: Clone>(

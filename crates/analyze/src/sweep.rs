@@ -139,7 +139,6 @@ fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
 struct Again(Vec<Load>);
 
 impl Again {
-    /// Forgets the loads of the repeat before.
     fn clear(&mut self) {
         self.0.clear();
     }

@@ -10,7 +10,6 @@ use record::{Axis, Point, RunDir, Sweep, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Rows of the table by class at most.
 const MOST_CLASS_ROWS: usize = 120;
 
 /// A column: heading, unit, name of the figure, and its words.
@@ -136,7 +135,6 @@ pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     Some(ServerSide { sweep, loads, classes, why_not: why_not(&points) })
 }
 
-/// A point's place in its sweep.
 fn load_of(point: &Point) -> Option<f64> {
     let load = match (point.sweep, point.axis) {
         (Sweep::Axis, place) => place?.value,

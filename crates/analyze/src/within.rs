@@ -28,7 +28,6 @@ pub(crate) struct Visit {
     pub left_out: u64,
 }
 
-/// A figure before and after, in one repeat.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pair {
     pub repeat: u32,
@@ -37,7 +36,6 @@ pub(crate) struct Pair {
     pub weight: f64,
 }
 
-/// The pairs of two loads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pairs {
     /// Ascending by repeat.
@@ -68,7 +66,6 @@ pub(crate) fn visits(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -
     by_repeat.into_iter().filter_map(visit).collect()
 }
 
-/// The pairs of the repeats that visited both.
 pub(crate) fn paired(before: &BTreeMap<u32, Visit>, after: &BTreeMap<u32, Visit>) -> Pairs {
     let mut found = Pairs::default();
     for (repeat, before) in before {
@@ -84,7 +81,6 @@ pub(crate) fn paired(before: &BTreeMap<u32, Visit>, after: &BTreeMap<u32, Visit>
     found
 }
 
-/// A figure at two loads, paired.
 pub(crate) fn pairs(before: &[&Point], after: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Pairs {
     paired(&visits(before, &value), &visits(after, &value))
 }

@@ -92,7 +92,7 @@ pub struct AxisPlace {
     /// Its nominal value, in [`Axis::unit`].
     pub value: f64,
     /// Where the server is slowed down; absent on other axes, and where nothing is added.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<SlowPlace>,
 }
 
@@ -114,7 +114,7 @@ pub struct AxisPlan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowed: Vec<SlowPlace>,
     /// The function of the server's program, where that is one of the places.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
 }
 

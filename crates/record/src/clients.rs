@@ -63,7 +63,7 @@ pub struct TlsPlan {
     /// The certificate is not checked.
     pub is_insecure: bool,
     /// Certificates of the authorities to trust, PEM; absent = the system's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
     /// The content of that file. Not stored with the run: the repeat command names the file.
     #[serde(skip)]

@@ -27,21 +27,21 @@ crate::worded! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figure {
     /// The number, absent where it could not be measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Unit in field notation: `us`, `bytes`, `1/s`, `ratio`, `count`.
     pub unit: String,
     /// How many events, readings or requests the number rests on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
     /// How it was obtained.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// The value is a lower bound: it lies among requests without a response, which take longer by an unknown time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// Why there is no value.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
 }
 

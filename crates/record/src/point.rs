@@ -49,14 +49,14 @@ pub struct Point {
     /// The repeat of the sweep that it belongs to, from 0. Points of one repeat are compared with each other.
     pub repeat: u32,
     /// Its place on the axis of the run, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlace>,
     /// Connections held or allowed.
     pub connections: u64,
     /// Closed or open loop, with the offered rate.
     pub pace: Pace,
     /// Seed of the arrival times of an open loop. Each trial of a search draws anew.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// When the measured window began, Unix milliseconds.
     pub started_unix_ms: u64,
@@ -80,7 +80,7 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
     /// Requests as seen from the server's side. Absent if the point was not watched that way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
     /// Reasons not to trust this point.
     #[serde(default)]
@@ -93,10 +93,10 @@ pub struct FunctionCost {
     /// Its name. Untrusted text.
     pub function: String,
     /// The kernel's module or the program's file. Untrusted text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
     /// The layer that most of its samples were charged to; absent = unattributed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<crate::layers::Layer>,
     /// CPU time per completed request, microseconds.
     pub us_per_request: f64,

@@ -57,7 +57,7 @@ pub struct RunRecord {
     /// Process that writes the run; with `status: running` a reader can check whether it still runs.
     pub writer_pid: u32,
     /// When that process started, and the machine on which its number holds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub writer: Option<Owner>,
     /// The resolved request.
     pub scenario: Scenario,
@@ -70,7 +70,7 @@ pub struct RunRecord {
     #[serde(default)]
     pub doubts: Vec<Doubt>,
     /// Why the run ended early, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// Points that it had when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]

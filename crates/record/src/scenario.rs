@@ -233,7 +233,7 @@ pub struct SweepPlan {
     /// Length of a measured point of the sweep.
     pub point_duration_ns: u64,
     /// Load before every point; absent: a fifth of the point.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_ns: Option<u64>,
     /// Wall-clock budget for the whole run; when it is spent, the search stops refining and reports that.
     pub budget_ns: u64,
@@ -245,13 +245,13 @@ pub struct SweepPlan {
     pub criteria: Criteria,
     /// Repeat until the intervals of the yield point and of the failing rate are at most this share of them (0.05 = 5
     /// %); `repeats` and `budget_ns` bound it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until_sure_ratio: Option<f64>,
     /// Whether each repeat over connections goes up in order, and down again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unload: bool,
     /// One quantity to vary instead of the two sweeps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlan>,
 }
 
@@ -303,10 +303,10 @@ pub struct LoadRun {
     /// The plan; sweeps vary its connections and pace.
     pub load: LoadPlan,
     /// Present when the run started the server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerCommand>,
     /// Present when client and server were joined by an emulated wide-area path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathPlan>,
 }
 

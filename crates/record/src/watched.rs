@@ -51,7 +51,7 @@ pub struct ClientSide {
     /// The window's length.
     pub window_ns: u64,
     /// Complete responses since the load began, warm-up included; absent where that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_in_all: Option<u64>,
     /// Requests that the client gave up: each may have been answered all the same.
     pub given_up: u64,

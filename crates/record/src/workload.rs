@@ -71,7 +71,7 @@ pub struct RequestClass {
     /// Static or dynamic.
     pub kind: Kind,
     /// Largest size of its documents; absent where it has no limit, or sizes are not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_bytes: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ pub struct SeriesSource {
     /// Largest count over the mean count.
     pub peak_ratio: f64,
     /// How many times faster than its own time it is played; absent: the whole of it in each window.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
 }
 
@@ -99,7 +99,7 @@ pub struct TraceSource {
     /// Its format by name or format string.
     pub format: String,
     /// How many times faster than in the log; absent: as fast as the server answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
     /// Requests of one client share a connection while the gap between them is at most this.
     pub session_gap_ns: u64,
@@ -158,7 +158,7 @@ pub struct ClassResult {
     /// The class in words. Untrusted text where it is read from a file.
     pub label: String,
     /// The share of the requests that the mix asks for; absent with a trace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_ratio: Option<f64>,
     /// Requests sent in the window, or under way when it began.
     pub requests: u64,

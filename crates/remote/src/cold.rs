@@ -17,7 +17,6 @@ use std::time::Duration;
 const BYTES_PER_CONNECTION: u64 = 5_000;
 /// The share of the available memory that is left to others, as a divisor.
 const MEMORY_LEFT: u64 = 10;
-/// How often a worker reports.
 const REPORT: Duration = Duration::from_millis(200);
 
 /// A machine that is to hold cold connections.
@@ -33,7 +32,6 @@ pub struct Node {
     pub hot: u64,
 }
 
-/// The limits of a machine, in cold connections.
 struct Limits {
     ports: u64,
     descriptors: u64,
@@ -126,7 +124,6 @@ fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[Limits], rooms: &
     }
 }
 
-/// A worker's part of the cold connections.
 pub(crate) struct Cold {
     plan: Option<LoadPlan>,
     herd: Option<Arc<Mutex<ColdHerd>>>,

@@ -55,12 +55,10 @@ pub enum RemoteError {
 /// The result of this crate's operations.
 pub type Result<T, E = RemoteError> = std::result::Result<T, E>;
 
-/// An error of one sentence.
 pub(crate) fn unusable(why: impl Into<String>) -> RemoteError {
     RemoteError::Unusable(why.into())
 }
 
-/// An error of the system with the action that failed.
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> RemoteError {
     move |source| RemoteError::System { what: what.into(), source }
 }

@@ -65,7 +65,6 @@ pub enum Source {
     },
 }
 
-/// The transport of a worker's bytes.
 #[derive(Debug)]
 enum Carrier {
     Process(Child, LastLine),

@@ -15,10 +15,10 @@ pub struct WireWatch {
     /// Share of the server's CPU time that mode default may cost.
     pub overhead_ratio: f64,
     /// Boundaries of the size classes as typed; absent for the usual ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<String>,
     /// Functions of the server that mark its phases, as text, and the text's name; absent if none are used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<(String, String)>,
 }
 
@@ -30,14 +30,14 @@ pub struct WireObservation {
     pub doubts: Vec<Doubt>,
     pub server_facts: BTreeMap<String, String>,
     /// When the window began and ended, on the watcher's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub edges_ns: Option<[u64; 2]>,
     /// Requests by size class, if they were counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
     /// The functions that cost most, and all stacks, if the layers were sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stacks: Option<Stacks>,
 }

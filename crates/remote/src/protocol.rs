@@ -72,7 +72,7 @@ pub enum ToWorker {
     /// the client's counts, if requests are counted.
     Observe {
         completed: u64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         client: Option<ClientSide>,
     },
 }
@@ -100,7 +100,7 @@ pub struct InputPiece {
     #[serde(with = "base64_bytes")]
     pub gzip: Vec<u8>,
     /// With the last piece: what the file is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<InputKind>,
 }
 
@@ -136,7 +136,7 @@ pub struct ColdHeld {
     #[serde(flatten)]
     pub counts: ColdCounts,
     /// Kernel memory for each, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<f64>,
 }
 
@@ -166,7 +166,7 @@ pub enum FromWorker {
         #[serde(default, flatten)]
         place: Place,
         /// What a load worker's machine can do.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         capacity: Option<Capacity>,
     },
     /// Answer to a ping: its number, and the worker's monotonic clock.
@@ -187,12 +187,12 @@ pub enum FromWorker {
     Refused { why: Outside },
     /// A watcher counts requests from now on; or why it cannot, in one sentence.
     Watching {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<Outside>,
     },
     /// A watcher can sample the layers; or why it cannot, in one sentence.
     Layers {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<Outside>,
     },
     /// A command beside the server.

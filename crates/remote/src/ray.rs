@@ -50,12 +50,12 @@ pub struct RayPlan {
     pub wait_s: f64,
 }
 
-/// Messages of the helper.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 enum HelperMessage {
-    /// The current step.
-    Progress { what: Outside },
+    Progress {
+        what: Outside,
+    },
     /// Every worker has a socket. `joins`: later nodes may take part, and are looked for when that is asked.
     Nodes {
         nodes: Vec<NodeSocket>,
@@ -63,9 +63,13 @@ enum HelperMessage {
         joins: bool,
     },
     /// The answer to that: workers on nodes that have come since.
-    Joined { nodes: Vec<NodeSocket> },
+    Joined {
+        nodes: Vec<NodeSocket>,
+    },
     /// It failed, or a look for later nodes did; one sentence.
-    Failed { why: Outside },
+    Failed {
+        why: Outside,
+    },
 }
 
 #[derive(Debug, Deserialize)]

@@ -43,7 +43,6 @@ pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> Ex
     session::hold(None, |_, out, orders| obey(target, started, out, orders, stop))
 }
 
-/// The server and its observer.
 struct Watched {
     target: Target,
     observer: Observer,
@@ -54,7 +53,6 @@ struct Watched {
     is_sampling: bool,
     /// Its TIME_WAIT sockets, once the driver has asked for them.
     time_wait: Option<TimeWaitSockets>,
-    /// The window that ended last.
     window: Option<Window>,
 }
 
@@ -141,7 +139,6 @@ fn obey(
     Ok(())
 }
 
-/// An error of the observer with the action that failed.
 fn observing(what: &'static str) -> impl FnOnce(ObserveError) -> RemoteError {
     move |source| RemoteError::Observe { what, source }
 }

@@ -40,9 +40,7 @@ pub struct Watcher {
     wires: Wires,
     /// Facts about the server, from the last observation.
     pub server_facts: BTreeMap<String, String>,
-    /// Whether it started the server.
     has_started_server: bool,
-    /// Whether requests are counted there.
     counts_requests: bool,
     /// When the messages that begin and end the last window were sent, on this clock.
     edges_ns: [u64; 2],
@@ -216,7 +214,6 @@ impl Watcher {
         self.answer(PREPARING_NS, "that it awaits the load", |link| link.awaits_load.then_some(()))
     }
 
-    /// Waits for an expected message.
     fn answer<T>(&mut self, within_ns: u64, what: &str, take: impl Fn(&mut Link) -> Option<T>) -> Result<T, String> {
         let until_ns = monotonic_ns() + within_ns;
         loop {

@@ -60,11 +60,17 @@ struct Shared {
 #[derive(Debug)]
 enum Wire {
     /// Messages of the worker; a socket carries those to it as well.
-    Lines { index: usize, from: Arc<OwnedFd>, line: Vec<u8>, out: Option<Out> },
-    /// Messages to it.
+    Lines {
+        index: usize,
+        from: Arc<OwnedFd>,
+        line: Vec<u8>,
+        out: Option<Out>,
+    },
     Out(Out),
-    /// Its standard error.
-    Complaints { from: OwnedFd, complaints: Complaints },
+    Complaints {
+        from: OwnedFd,
+        complaints: Complaints,
+    },
 }
 
 /// The messages to a worker; closed once it is given up.
@@ -79,11 +85,9 @@ struct Queue {
     /// What the thread awaits of this descriptor in any case.
     awaited: EventFlags,
     waiting: VecDeque<String>,
-    /// Bytes of the first that are written.
     written: usize,
     /// Whether the thread goes on with it.
     is_slow: bool,
-    /// Closed once all is written.
     is_closing: bool,
 }
 

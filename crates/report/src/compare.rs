@@ -37,7 +37,6 @@ pub(crate) fn headings([a, b]: [&str; 2]) -> [String; 7] {
     ["", a, b, ratio, "interval", "n", ""].map(String::from)
 }
 
-/// A row for each figure over all loads.
 pub(crate) fn figures(names: [&str; 2], comparison: &Comparison) -> Table {
     let headings = headings(names);
     let mut table = Table::new(&headings.each_ref().map(String::as_str), 1);
@@ -45,7 +44,6 @@ pub(crate) fn figures(names: [&str; 2], comparison: &Comparison) -> Table {
     table
 }
 
-/// The cells of a figure over all loads.
 pub(crate) fn row(figure: &Difference) -> Vec<String> {
     let value = value(figure.word);
     vec![
@@ -59,7 +57,6 @@ pub(crate) fn row(figure: &Difference) -> Vec<String> {
     ]
 }
 
-/// A figure's value in words.
 fn value(word: &str) -> impl Fn(f64) -> String {
     move |value: f64| match word {
         "throughput" | "plan" => format!("{}/s", format_si(value)),
@@ -95,7 +92,6 @@ pub(crate) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> String {
     format!("\n{b} / {a} by load{star}\n{}", table.lines())
 }
 
-/// The cells of a figure at one load.
 pub(crate) fn load_row(figure: &Difference, at: &AtLoad) -> Vec<String> {
     let value = value(figure.word);
     vec![

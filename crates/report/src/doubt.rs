@@ -53,7 +53,6 @@ pub(crate) struct Row {
     remedy: String,
 }
 
-/// Doubts on a page.
 pub(crate) fn rows(doubts: &[Doubt]) -> Vec<Row> {
     let row = |doubt: &Doubt| Row {
         severity: doubt.severity.word(),

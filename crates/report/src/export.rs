@@ -49,7 +49,6 @@ pub struct Recording {
     pub doubts: Vec<Doubt>,
 }
 
-/// One window of samples.
 #[derive(Debug, Clone, PartialEq)]
 struct Window {
     stacks: Stacks,
@@ -57,7 +56,6 @@ struct Window {
     load: Option<Load>,
 }
 
-/// The load of a window.
 #[derive(Debug, Clone, PartialEq)]
 struct Load {
     sweep: Sweep,
@@ -65,7 +63,6 @@ struct Load {
     /// `64 connections`.
     words: String,
     zone: Option<Zone>,
-    /// The point's number.
     point: u32,
 }
 

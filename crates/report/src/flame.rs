@@ -43,7 +43,6 @@ impl Node {
     }
 }
 
-/// How frames are coloured.
 #[derive(Clone, Copy)]
 enum Colours {
     Layers,

@@ -77,7 +77,6 @@ pub fn comparison(names: [&str; 2], comparison: &Comparison) -> String {
         + &items(shown.chain(rest))
 }
 
-/// A row for each figure.
 fn differences(comparison: &Comparison) -> String {
     let mut out = crate::compare::figures(["A", "B"], comparison).markdown();
     out.extend(crate::compare::left_out(comparison).map(|said| said + "\n\n"));

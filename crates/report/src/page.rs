@@ -13,7 +13,7 @@ mod loads;
 pub(crate) mod plain;
 pub(crate) mod predicted;
 mod slow_down;
-mod tables;
+pub(crate) mod tables;
 pub mod tool;
 pub(crate) mod watched;
 
@@ -36,7 +36,6 @@ use serde_json::{Value, json};
 const WIDE: (f64, f64) = (540.0, 300.0);
 const NARROW: (f64, f64) = (358.0, 270.0);
 
-/// The template's values.
 #[derive(Serialize)]
 struct Page {
     #[serde(flatten)]
@@ -76,7 +75,6 @@ struct Section {
     loads: Vec<loads::Load>,
 }
 
-/// A number at the top of the page.
 #[derive(Serialize)]
 pub(crate) struct KeyNumber {
     pub name: &'static str,
@@ -224,7 +222,7 @@ fn workload(run: &RunDir) -> Option<Value> {
     );
     Some(json!({
         "note": unbroken(&note),
-        "classes": tables::classes(point),
+        "classes": crate::run::class_tables(&point.workload),
         "replay": point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
     }))
 }

@@ -8,9 +8,7 @@ use analyze::zones::{self, PointFinding};
 use record::units::format_bytes;
 use record::{Estimate, RunDir, Sweep};
 
-/// Columns of a terminal.
 const WIDTH: usize = 80;
-/// The two sides.
 pub(crate) const SIDES: [&str; 2] = ["without", "with"];
 
 /// The sentences, the price over all loads, the ratio at each load, doubts.
@@ -23,7 +21,6 @@ pub fn text(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> S
     out + &list("doubts", &comparison.doubts)
 }
 
-/// The price over all loads.
 pub(crate) fn table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Table {
     let headings = headings(SIDES);
     let mut table = Table::new(&headings.each_ref().map(String::as_str)[..6], 1);

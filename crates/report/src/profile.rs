@@ -12,9 +12,7 @@ use record::text::plain;
 use record::units::{format_bytes, format_si};
 use std::fmt::Write;
 
-/// Functions printed.
 const FUNCTIONS: usize = 25;
-/// Changes printed.
 const CHANGES: usize = 25;
 
 /// All tables of a profile. Names of functions and programs come from outside: control characters are replaced.

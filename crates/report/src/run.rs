@@ -15,7 +15,7 @@ pub(crate) use answer::numbers;
 pub(crate) use point::heading;
 pub use point::point;
 pub use summary::{Answers, MAX_LINES, summary};
-pub(crate) use workload::replay_facts;
+pub(crate) use workload::{replay_facts, tables as class_tables};
 
 use crate::doubt;
 use crate::text::table::Table;

@@ -53,7 +53,6 @@ pub trait Site: Send + Sync + 'static {
     }
 }
 
-/// Common to the server and its thread.
 #[derive(Default)]
 struct Shared {
     followers: AtomicUsize,
@@ -128,9 +127,7 @@ impl Server {
 
 #[derive(PartialEq)]
 enum State {
-    /// The request is read.
     Asking,
-    /// The response is written.
     Answered,
     /// News are written; this one was seen last.
     Following(u64),
@@ -187,7 +184,6 @@ impl Client {
         (self.since.elapsed() >= BEAT).then(|| (seen, b":\n\n".to_vec()))
     }
 
-    /// How long it may do nothing.
     fn patience(&self) -> Duration {
         let is_waiting = matches!(self.state, State::Following(_)) && self.is_idle();
         (if is_waiting { BEAT } else { PATIENCE }).saturating_sub(self.since.elapsed())
@@ -279,7 +275,6 @@ impl Serving {
     }
 }
 
-/// The request in a whole head.
 fn parsed(head: &[u8]) -> Request<'_> {
     let text = std::str::from_utf8(head).unwrap_or_default();
     let mut lines = text.split("\r\n");

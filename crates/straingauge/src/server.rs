@@ -370,7 +370,6 @@ impl Server {
         }
     }
 
-    /// Fails if the server has ended, or a signal ends the run.
     fn check_start(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
         if let Some(how) = self.gone() {
             bail!("the server '{}' {how}", plan.argv[0]);

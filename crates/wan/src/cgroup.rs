@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Prefix of the names of our control groups.
 pub(crate) const PREFIX: &str = "straingauge-";
 /// Killed processes leave the group within milliseconds; uninterruptible ones may never.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
@@ -58,7 +57,6 @@ impl ServerCgroup {
         Err(last.unwrap_or_else(|| io::Error::from(io::ErrorKind::Unsupported))).during("make a control group")
     }
 
-    /// The groups of straingauge on this machine, with their owners.
     pub(crate) fn all() -> Vec<(Self, Owner)> {
         let (mut found, mut folders, mut seen) = (Vec::new(), Vec::from_iter(mounted_at()), 0);
         while let Some(folder) = folders.pop().filter(|_| seen < MOST_FOLDERS) {

@@ -64,7 +64,6 @@ pub(crate) fn marker(token: &str) -> String {
     format!("sgn-{token}")
 }
 
-/// The two sides to be joined.
 pub(crate) struct Sides<'a> {
     pub client: &'a NetNamespace,
     pub server: &'a NetNamespace,
@@ -74,7 +73,6 @@ pub(crate) struct Sides<'a> {
     pub line_cpus: &'a [usize],
 }
 
-/// The link between the sides.
 #[derive(Debug)]
 pub(crate) struct Joint {
     /// The plan with the mechanism that was chosen.

@@ -34,13 +34,11 @@ impl PairState {
         PairState { owner: Owner::of_this_process(), token: token.into(), server_namespace: 0, client_namespace: None }
     }
 
-    /// Whether the owner has ended.
     pub(crate) fn is_left_over(&self) -> bool {
         self.owner.life() == Life::Ended
     }
 }
 
-/// The folder of state files.
 #[derive(Debug, Clone)]
 pub(crate) struct StateFolder {
     path: PathBuf,
@@ -73,7 +71,6 @@ impl StateFolder {
         Ok(StateFolder { path: path.into() })
     }
 
-    /// Writes a state file; returns its path.
     pub(crate) fn write(&self, state: &PairState) -> Result<PathBuf, WanError> {
         let path = self.path.join(format!("{}.json", state.token));
         let text = serde_json::to_vec(state).expect("a state has only string keys");
@@ -101,7 +98,6 @@ impl StateFolder {
         Ok(path)
     }
 
-    /// Every state file that can be read.
     pub(crate) fn all(&self) -> Vec<(PathBuf, PairState)> {
         let Ok(entries) = fs::read_dir(&self.path) else { return Vec::new() };
         entries
@@ -114,7 +110,6 @@ impl StateFolder {
     }
 }
 
-/// Reads a state file; `None` if it is damaged or none.
 pub(crate) fn read(path: &Path) -> Option<PairState> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     let mut bytes = Vec::new();

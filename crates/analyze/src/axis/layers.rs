@@ -98,7 +98,6 @@ impl LayerCost {
     }
 }
 
-/// Whether the figure's layer belongs to the stack.
 fn is_stack(word: &str) -> bool {
     Layer::from_word(word).is_some_and(Layer::is_stack)
 }

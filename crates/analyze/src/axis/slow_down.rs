@@ -61,7 +61,6 @@ impl Effect {
 /// The added time and what it took, against nothing added in the same repeat, with its weight.
 type Pair = (f64, f64, f64);
 
-/// Times that a request reaches the place.
 pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate> {
     let reached: Vec<f64> = slowed.iter().filter_map(|point| point.value(names::SLOW_REACHED)).collect();
     estimate(&reached, criteria)

@@ -154,7 +154,6 @@ fn packet_us(us: f64) -> String {
 
 /// The layers that changed most, with their part of the whole change.
 fn layers(findings: &AxisFindings) -> Vec<String> {
-    /// Most layers named.
     const MOST_LAYERS: usize = 3;
     let Some(layers) = &findings.layers else { return Vec::new() };
     let mut changed: Vec<_> =

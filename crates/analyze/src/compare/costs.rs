@@ -61,7 +61,6 @@ pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
 
 /// The points of A and of B at one load.
 type Pair<'a> = (&'a [&'a Point], &'a [&'a Point]);
-/// The stacks of A and of B.
 type Both = (Folded, Folded);
 
 fn cost(name: &str, pairs: &[Pair<'_>], confidence: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<Cost> {

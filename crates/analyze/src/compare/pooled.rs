@@ -18,7 +18,6 @@ pub(super) struct Common<K> {
     pub b: BTreeMap<u32, Visit>,
 }
 
-/// A value of one load and repeat.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     load: usize,
@@ -35,7 +34,6 @@ pub(super) struct Mean {
     pub repeats: usize,
 }
 
-/// Means of both sides, and their difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pooled {
     pub a: f64,
@@ -163,7 +161,6 @@ impl Sides {
     }
 }
 
-/// The change over all loads.
 pub(super) fn pooled<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Option<Pooled> {
     let sides = sides(loads, is_paired);
     let level = |side: &[Reading]| Some(mean(side)?.value + sides.middle);

@@ -4,7 +4,7 @@
 //! threshold decides the exit code alone.
 
 use super::{Better, Comparison, Difference, GOOD, Outcome, limit_words};
-use crate::statistics::{student, weighted_mean};
+use crate::statistics::{mean, mean_estimate};
 use record::units::{count, format_bytes, grouped};
 use record::{Estimate, Point, RunDir, names};
 use serde::Serialize;
@@ -36,16 +36,9 @@ fn own(points: &[Point], name: &str, confidence: f64) -> Option<Estimate> {
     for point in points {
         by_round.entry(point.repeat).or_default().extend(point.value(name));
     }
-    let mean = |values: &[f64]| weighted_mean(values, |value| *value, |_| 1.0);
     let rounds: Vec<f64> = by_round.values().filter_map(|values| mean(values)).collect();
-    let center = mean(&rounds)?;
-    let interval = (rounds.len() > 1).then_some(()).and_then(|()| {
-        let n = rounds.len() as f64;
-        let variance = rounds.iter().map(|value| (value - center).powi(2)).sum::<f64>() / (n - 1.0);
-        let reach = student(confidence, n - 1.0)? * (variance / n).sqrt();
-        Some(((center - reach).max(0.0), center + reach))
-    });
-    Some(Estimate::new(center, interval, confidence, rounds.len()))
+    let found = mean_estimate(&rounds, confidence)?;
+    Some(Estimate { low: found.low.map(|low| low.max(0.0)), ..found })
 }
 
 /// The price in a few sentences: what was found, what would have been, and what the command used itself.

@@ -3,7 +3,6 @@
 use record::text::plain;
 use record::{ClientPlan, RunDir, RunKind, RunRecord, names};
 
-/// Longest part of a text that is quoted.
 const QUOTED: usize = 70;
 
 /// The server's command of a run, to distinguish it from the other's.
@@ -148,7 +147,6 @@ pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
     is_same_load && is_same_server && select(a, b).is_none() && loads(a, b).is_empty()
 }
 
-/// The host of the URL, without its port.
 fn host(run: &RunRecord) -> Option<String> {
     let url = run.scenario.url();
     let authority = url.split_once("://")?.1.split('/').next()?;
@@ -174,7 +172,6 @@ pub fn request_words(run: &RunRecord) -> String {
     plain(&workload.or_else(|| request(run)).unwrap_or_else(|| run.scenario.url().into_owned()), 80)
 }
 
-/// The requests: method and targets.
 fn request(run: &RunRecord) -> Option<String> {
     let plan = run.scenario.load()?;
     if let Some(words) = plan.protocol.request_words() {

@@ -93,7 +93,6 @@ fn no_difference(comparison: &Comparison) -> String {
     format!("No difference above {} in {} ({}).", percent(most), names.join(" and "), extent(comparison))
 }
 
-/// `13 loads, 6 repeats`.
 fn extent(comparison: &Comparison) -> String {
     format!("{}, {}", count(comparison.loads.len(), "load"), count(comparison.repeats, "repeat"))
 }

@@ -118,7 +118,6 @@ fn tie(readings: &[Reading]) -> f64 {
     error.filter(|error| error.is_finite()).map_or(UNKNOWN_TIE, |error| error.clamp(LEAST_TIE, MOST_TIE))
 }
 
-/// Whether an error is as good as the least.
 fn is_near(error: f64, least: f64, tie: f64) -> bool {
     error <= (least * 1.1).max(least + tie)
 }
@@ -279,7 +278,6 @@ fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
     checked
 }
 
-/// Lowest and highest of the values.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     crate::statistics::range(&values.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }

@@ -5,11 +5,9 @@
 
 use super::readings::{Reading, levels, typical};
 use super::regression::{Line, line};
-use crate::statistics::Interval;
-use crate::statistics::student;
+use crate::statistics::{Interval, mean_estimate};
 use serde::Serialize;
 
-/// A part of a reading, if it was measured.
 type Part<'a> = (&'static str, &'a dyn Fn(&Reading) -> Option<f64>);
 
 /// Service demand of one resource at one load.
@@ -39,22 +37,13 @@ pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
         for level in levels(readings) {
             let values: Vec<f64> =
                 level.iter().filter_map(value).map(|seconds| seconds * 1e6).filter(|us| us.is_finite()).collect();
-            let n = values.len();
-            if n == 0 {
-                continue;
-            }
-            let mean = values.iter().sum::<f64>() / n as f64;
-            let interval_us = (n > 1).then(|| {
-                let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
-                let reach = student(confidence, (n - 1) as f64)? * (variance / n as f64).sqrt();
-                Some(Interval { low: mean - reach, high: mean + reach, confidence })
-            });
+            let Some(mean) = mean_estimate(&values, confidence) else { continue };
             found.push(Demand {
                 resource,
                 load: level[0].load,
-                demand_us: mean,
-                interval_us: interval_us.flatten(),
-                n,
+                demand_us: mean.value,
+                interval_us: mean.interval().map(|(low, high)| Interval { low, high, confidence }),
+                n: values.len(),
             });
         }
     }

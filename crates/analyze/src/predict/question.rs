@@ -202,12 +202,10 @@ pub(super) fn pick(shapes: &[Option<Shape>; 2], server: &Server, state: &State, 
 struct Situation<'a> {
     readings: &'a Readings,
     question: &'a Question,
-    /// Below and at saturation.
     shapes: [Option<Shape>; 2],
     costs: &'a Costs,
 }
 
-/// The shapes below saturation and at it.
 pub(super) fn shapes(readings: &Readings, server: &Server) -> [Option<Shape>; 2] {
     let ratio = readings.criteria.saturation_ratio;
     let is_full = |reading: &Reading| server.is_full(reading.throughput_per_sec, reading.busy_cpus, ratio);

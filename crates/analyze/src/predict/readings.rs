@@ -376,7 +376,6 @@ fn reading(
     Ok(Some((is_open, Reading { mean_s, ..reading })))
 }
 
-/// Requests in flight on each connection.
 fn in_flight(run: &RunRecord) -> u32 {
     run.scenario.load().map_or(1, |load| load.protocol.pipeline())
 }

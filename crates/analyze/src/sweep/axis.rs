@@ -13,9 +13,7 @@ use record::axis::MAX_SLOW_DOWN_NS;
 use record::scenario::SweepPlan;
 use record::{Axis, AxisPlace, AxisPlan, Point, SlowPlace, Sweep, names};
 
-/// The number of geometric values, unless values are given.
 const GEOMETRIC_FACTOR: f64 = 2.0;
-/// The most values.
 const MAX_VALUES: usize = 64;
 /// Offered rates as shares of the capacity; those beyond the requested overload are left out.
 const RATES: [f64; 12] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0];
@@ -278,7 +276,6 @@ fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) 
     }
 }
 
-/// To three significant digits.
 fn rounded(value: f64) -> f64 {
     let scale = 10f64.powi(value.abs().log10().floor() as i32 - 2);
     if scale.is_finite() && scale > 0.0 { (value / scale).round() * scale } else { value }

@@ -18,7 +18,6 @@ const BUDGET_SHARE: f64 = 0.5;
 const FINEST_RATIO: f64 = 1.25;
 /// The most loads that refining adds at once.
 const REFINED: usize = 2;
-/// The most loads in one repeat.
 const MAX_LOADS: usize = 24;
 
 #[derive(Debug)]
@@ -102,12 +101,10 @@ impl ConnectionSweep {
         self.schedule.measure(load, self.repeat, duration_ns)
     }
 
-    /// Points of each load in a repeat.
     fn ways(&self) -> u64 {
         if self.plan.unload { 2 } else { 1 }
     }
 
-    /// The loads of the next repeat in the order of measurement.
     fn order(&mut self, findings: &SweepFindings) -> Vec<Load> {
         // After enough measurements of every load, only those used for the knee make its interval narrower.
         let knee = findings.yield_point.estimate.filter(|_| self.plan.until_sure_ratio.is_some());

@@ -66,7 +66,6 @@ impl Grid {
         self.steps(rate / self.anchor_per_sec)
     }
 
-    /// Steps to this multiple of a rate.
     fn steps(self, ratio: f64) -> i64 {
         (ratio.log2() * self.in_octave as f64).round() as i64
     }

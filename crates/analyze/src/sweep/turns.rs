@@ -21,7 +21,6 @@ const FIRST_SHARE: f64 = 0.7;
 
 #[derive(Debug)]
 enum Phase {
-    /// A turn begins.
     Begin,
     /// The first turn: upward until two consecutive loads failed.
     Search(std::vec::IntoIter<u64>),
@@ -38,15 +37,11 @@ pub struct Turns {
     random: ChaCha8Rng,
     phase: Phase,
     loads: Vec<u64>,
-    /// The order of this round.
     order: Vec<u64>,
-    /// Turns begun so far.
     turns: u32,
-    /// Of this turn.
     again: Again,
     round_began_ns: u64,
     longest_round_ns: u64,
-    /// Window of every point of this round.
     window_ns: u64,
 }
 

@@ -23,7 +23,6 @@ const OPEN_END: f64 = 4.0;
 /// An upper bound: a watch has fewer classes.
 const MOST_CLASSES: usize = 64;
 
-/// The part of a reading that is kept.
 #[derive(Debug, Clone, Default)]
 struct Mark {
     at_ns: u64,
@@ -42,7 +41,6 @@ struct Mark {
     limits: LimitTotals,
 }
 
-/// Counts of one class.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     requests: u64,
@@ -192,11 +190,9 @@ enum Seen {
     Known(Box<Limit>),
     /// It is there, at an unknown distance.
     Unknown(String),
-    /// There is no such limit.
     Absent,
 }
 
-/// What happened between two readings.
 struct Step<'a> {
     seconds: f64,
     classes: Vec<Sums>,

@@ -54,7 +54,6 @@ pub(super) fn table(last: &Reading) -> Option<Table> {
     Some(Table { title: "By process", note, columns, rows: rows.iter().map(|row| (who(row), cells(row))).collect() })
 }
 
-/// Its number and its program's name, which is untrusted text.
 fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "ended, or no one's yet".into(),

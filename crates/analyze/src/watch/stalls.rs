@@ -18,7 +18,6 @@ use crate::statistics::Interval;
 use serde::Serialize;
 
 const CONFIDENCE: f64 = 0.95;
-/// Of the usual rate.
 const SILENT_RATIO: f64 = 0.05;
 /// In an interval; fewer could be none by chance.
 const FEWEST_REQUESTS: f64 = 20.0;
@@ -26,9 +25,7 @@ const FEWEST_INTERVALS: usize = 10;
 /// Fewer stalls have no meaningful period.
 const FEWEST_STALLS: usize = 4;
 const SIGNIFICANCE: f64 = 0.01;
-/// Most stalls that are kept and analysed.
 const MOST_STALLS: usize = 2000;
-/// Periods tried.
 const TRIES: usize = 20_000;
 
 /// One silence.

@@ -155,7 +155,6 @@ fn classes(recording: &Recording, span: &Span<'_>) -> Table {
     }
 }
 
-/// Columns of [`phase_cells`].
 const PHASE_COLUMNS: [(&str, &str); 6] = [
     ("parse", "us elapsed"),
     ("process", "us elapsed"),
@@ -246,7 +245,6 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
     }
 }
 
-/// A counter's name, and the function that reads it.
 type Part<T> = (&'static str, fn(&T) -> u64);
 
 fn machine(span: &Span<'_>) -> Option<Table> {

@@ -48,7 +48,7 @@ pub struct Frame {
     /// Its name.
     pub function: Outside,
     /// The kernel's loadable module, or the server's file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<Outside>,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
@@ -72,14 +72,14 @@ pub struct Stack {
     /// The functions by their places in [`Stacks::functions`], innermost first; empty if none could be kept.
     pub functions: Vec<u32>,
     /// The process by its place in [`Stacks::processes`], if it ran in one of the server's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
     /// Where it ran.
     pub ran: Ran,
     /// The CPU's mode.
     pub mode: Mode,
     /// The layer that it was charged to; absent = unattributed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
     /// Part of the layer, empty for a layer without parts.
     #[serde(default, skip_serializing_if = "str::is_empty")]

@@ -54,10 +54,10 @@ pub struct Limit {
     /// The load at which it is full, as a multiple of the load now.
     pub times: Range,
     /// The same in requests per second, where its use was related to the rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub full_at_per_sec: Option<Range>,
     /// The thread or process, where it is of one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<Outside>,
 }
 

@@ -318,7 +318,6 @@ pub struct AddedCost {
     #[serde(default)]
     pub away_ns: f64,
     /// `added_ns` as a share of the server's CPU time since the watch began.
-    #[serde(default)]
     pub added_ratio: Option<f64>,
     /// Windows held.
     #[serde(default)]

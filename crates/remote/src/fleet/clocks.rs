@@ -25,7 +25,6 @@ const QUICK_NS: u64 = 1_000_000;
 /// How often it is looked for workers that are lost or silent.
 const LOOK_NS: u64 = 20_000_000;
 
-/// An exchange that has begun.
 struct Exchange {
     index: usize,
     began_ns: u64,

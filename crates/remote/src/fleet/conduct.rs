@@ -21,7 +21,6 @@ const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the network.
 const RESULT_NS: u64 = 30_000_000_000;
 
-/// The results of a load's workers.
 #[derive(Default)]
 struct Results {
     sum: merge::Sum,
@@ -30,7 +29,6 @@ struct Results {
     late: Vec<(usize, f64)>,
 }
 
-/// One load in progress.
 pub(super) struct Conduct<'a> {
     /// Its workers.
     pub fleet: &'a mut Fleet,

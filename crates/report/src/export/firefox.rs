@@ -39,7 +39,6 @@ pub fn json(recording: &Recording) -> Vec<u8> {
 struct Writer {
     profile: Profile,
     categories: Categories,
-    /// By number and name of the process.
     threads: HashMap<(u32, String), ThreadHandle>,
 }
 
@@ -121,7 +120,6 @@ fn time(nanos: u64) -> Timestamp {
     Timestamp::from_nanos_since_reference(nanos)
 }
 
-/// The categories of the layers and of their parts.
 struct Categories {
     whole: HashMap<Option<Layer>, CategoryHandle>,
     parts: HashMap<(Layer, String), CategoryPairHandle>,
@@ -158,7 +156,6 @@ impl Categories {
         of_part.copied().unwrap_or_else(|| self.whole[&layer].into())
     }
 
-    /// The category that a function names.
     fn of_frame(&self, frame: &Frame) -> Option<CategoryPairHandle> {
         if !frame.is_kernel {
             return Some(self.of(Some(Layer::User), ""));
@@ -185,7 +182,6 @@ fn colour(layer: Option<Layer>) -> Option<CategoryColor> {
     })
 }
 
-/// The load of a window.
 #[derive(Debug, Clone)]
 struct LoadMarker {
     name: StringHandle,

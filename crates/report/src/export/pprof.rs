@@ -138,7 +138,6 @@ impl Tables {
         ValueType { r#type: self.string(what), unit: self.string(unit) }
     }
 
-    /// The file that a function belongs to.
     fn mapping(&mut self, file: &str) -> u64 {
         if let Some(id) = self.mappings.get(file) {
             return *id;

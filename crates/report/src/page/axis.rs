@@ -11,7 +11,6 @@ use analyze::zones::percent;
 use record::units::{format_nanos, format_si};
 use record::{Axis, Estimate, Point, RunDir, Sweep, names};
 
-/// A line of a chart.
 struct Line<'a> {
     name: &'static str,
     class: &'static str,
@@ -118,7 +117,6 @@ fn dots(run: &RunDir, axis: Axis, name: &str, value: &dyn Fn(&Point) -> Option<f
         .collect()
 }
 
-/// A median over repeats with its interval.
 pub(super) fn mark(x: f64, found: &Estimate) -> Mark {
     Mark { x, y: found.value, interval: found.low.zip(found.high), n: Some(found.n), ..Mark::default() }
 }

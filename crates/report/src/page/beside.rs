@@ -11,7 +11,6 @@ use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
 use record::{Point, RunDir, Sweep, names};
 
-/// How each ratio was obtained.
 const PAIRS: &str = "Geometric means over loads and rounds. Of each round the points at one load are a pair; the \
                      interval is Student's t over the rounds, and it decides.";
 
@@ -86,7 +85,6 @@ pub(super) fn table(names: [&str; 2], comparison: &Comparison, note: &str) -> Ta
     }
 }
 
-/// Each figure at each load.
 pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
     let rows = comparison
         .figures

@@ -36,7 +36,6 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings)
     all.into_iter().flatten().collect()
 }
 
-/// The points of a sweep.
 pub(super) fn of(run: &RunDir, sweep: Sweep) -> Vec<&Point> {
     run.points.iter().filter(|point| point.sweep == sweep).collect()
 }
@@ -305,7 +304,6 @@ fn layers(sweep: &SweepFindings) -> Vec<Layer> {
     stacked(&loads(sweep), parts)
 }
 
-/// The loads of the levels.
 pub(super) fn loads(sweep: &SweepFindings) -> Vec<f64> {
     sweep.levels.iter().map(|level| level.load).collect()
 }

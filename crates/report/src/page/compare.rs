@@ -14,17 +14,13 @@ use record::text::plain;
 use record::{RunDir, Sweep};
 use serde::Serialize;
 
-/// The names of the runs.
 const LETTERS: [&str; 2] = ["A", "B"];
-/// The most functions listed.
 const FUNCTIONS: usize = 20;
 
-/// The template's values.
 #[derive(Serialize)]
 struct Page {
     #[serde(flatten)]
     frame: Frame,
-    /// What each run found.
     runs: Vec<Run>,
     points: Table,
     doubts: Vec<String>,
@@ -43,7 +39,6 @@ struct Run {
     headline: String,
 }
 
-/// A sweep.
 #[derive(Serialize)]
 struct Section {
     title: &'static str,

@@ -13,8 +13,7 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 pub(crate) const SCRIPT: &str = include_str!("script.js");
 
 /// Templates by name. The file name extension turns on escaping for HTML.
-const TEMPLATES: [(&str, &str); 13] = [
-    ("classes.html", include_str!("classes.html")),
+const TEMPLATES: [(&str, &str); 12] = [
     ("compare.html", include_str!("compare.html")),
     ("doubts.html", include_str!("doubts.html")),
     ("figures.html", include_str!("figures.html")),
@@ -29,7 +28,6 @@ const TEMPLATES: [(&str, &str); 13] = [
     ("watch.html", include_str!("watch.html")),
 ];
 
-/// The values of the templates' frame.
 #[derive(Serialize)]
 pub(crate) struct Frame {
     style: &'static str,

@@ -13,7 +13,6 @@ use record::{Axis, Doubt, Point, RunDir, Sweep, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The most functions listed.
 const FUNCTIONS: usize = 12;
 
 /// A load, for the template `loads.html`.
@@ -30,7 +29,6 @@ pub(super) struct Load {
     doubts: Vec<doubt::Row>,
 }
 
-/// The element of a load of a sweep.
 pub(super) fn id(sweep: Sweep, load: f64) -> String {
     let word = match sweep {
         Sweep::Rate => "rate",
@@ -40,7 +38,6 @@ pub(super) fn id(sweep: Sweep, load: f64) -> String {
     format!("load-{word}-{load}")
 }
 
-/// The loads of a sweep.
 pub(super) fn of_sweep(run: &RunDir, sweep: Sweep, levels: &[(f64, &'static str)]) -> Vec<Load> {
     let points = |load: f64| run.points.iter().filter(move |point| point.sweep == sweep && point.load() == load);
     let one = |(load, zone): &(f64, &'static str)| {
@@ -114,7 +111,6 @@ const LAYERS_TITLE: &str = "Layers";
 const FUNCTIONS_TITLE: &str = "Functions";
 const PHASES_TITLE: &str = "Phases";
 
-/// The values of a figure over the points that have it.
 fn values(points: &[&Point], name: &str) -> Vec<f64> {
     points.iter().filter_map(|point| point.value(name)).collect()
 }

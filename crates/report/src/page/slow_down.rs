@@ -12,7 +12,6 @@ use analyze::zones::percent;
 use record::units::format_si;
 use record::{Point, RunDir, names};
 
-/// Colours of the lines, one for each place.
 const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
 
 /// The section; `None` where nothing was slowed down.

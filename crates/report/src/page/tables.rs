@@ -74,39 +74,6 @@ fn quantile(figure: Option<&Figure>, quantile: f64) -> String {
     words.filter(|words| words != TOO_FEW).unwrap_or("\u{2013}".into())
 }
 
-/// The most classes listed for a point.
-const LISTED_CLASSES: usize = 80;
-
-/// The results by class of a point, and the number of those left out.
-pub(super) fn classes(point: &Point) -> Value {
-    let time = |figure: &record::Figure| figure.value.map_or("\u{2013}".into(), |us| format_nanos(us * 1e3));
-    let rows: Vec<Value> = point
-        .workload
-        .classes
-        .iter()
-        .take(LISTED_CLASSES)
-        .map(|class| {
-            let all = point.workload.by(class.grouping).fold(0, |sum: u64, one| sum.saturating_add(one.requests));
-            json!({
-                "grouping": class.grouping.word(),
-                "label": plain(&class.label, 60),
-                "requests": grouped(class.requests as f64),
-                "share": if all == 0 { String::new() } else { percent(class.requests as f64 / all as f64) },
-                "asked": class.asked_ratio.map(percent).unwrap_or_default(),
-                "failed": if class.failed == 0 { String::new() } else { grouped(class.failed as f64) },
-                "bodies": format_bytes(class.body_bytes as f64),
-                "mean": time(&class.response_mean_us),
-                "p50": time(&class.response_p50_us),
-                "p90": time(&class.response_p90_us),
-                "p99": quantile(Some(&class.response_p99_us), 0.99),
-                "max": time(&class.response_max_us),
-                "n": class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
-            })
-        })
-        .collect();
-    json!({ "rows": rows, "left_out": point.workload.classes.len() - rows.len() })
-}
-
 /// The points, and the number of those left out of the listing.
 pub(super) fn points(run: &RunDir) -> (Vec<Value>, usize) {
     let rows = run.points.iter().take(LISTED_POINTS).map(point_row).collect();
@@ -143,7 +110,7 @@ fn point_row(point: &Point) -> Value {
         "doubts": point.doubts.len(),
         "figures": figures(point),
         "outcomes": counts,
-        "classes": classes(point),
+        "classes": crate::run::class_tables(&point.workload),
         "replay": point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
         "doubt_rows": doubt::rows(&point.doubts),
     })
@@ -241,7 +208,6 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         .collect()
 }
 
-/// The client.
 fn client(load: &LoadPlan) -> Vec<(String, String)> {
     let text = |text: &str| plain(text, 300);
     let mut client = vec![

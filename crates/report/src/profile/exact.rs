@@ -10,7 +10,6 @@ use record::profile::exact::{ExactProfile, SumCheck};
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
 
-/// Functions named when they lack hooks.
 const NAMED: usize = 12;
 
 /// All tables of an exact profile.

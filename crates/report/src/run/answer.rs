@@ -12,14 +12,12 @@ use record::{Estimate, RunDir, Severity, Sweep};
 
 /// The most lines of the first screen.
 pub const MOST_LINES: usize = 25;
-/// The most loads in its table.
 const MOST_LOADS: usize = 5;
 /// The most lines of a row of the answer, of a cause and of its remedy.
 const LINES_OF_A_ROW: usize = 2;
 const LINES_OF_A_CAUSE: usize = 4;
 const LABEL: usize = 13;
 
-/// The first screen.
 pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer: &Answer) -> String {
     let mut out = wrap(&verdict.headline, "", "") + "\n" + &rows(answer, findings, LINES_OF_A_ROW);
     let end = end(run, verdict);
@@ -90,7 +88,6 @@ pub(crate) fn numbers(answer: &Answer, findings: &Findings) -> Vec<KeyNumber> {
     rows
 }
 
-/// The first lines of a paragraph.
 fn cut(paragraph: &str, most: usize) -> String {
     if paragraph.lines().count() <= most {
         return paragraph.into();

@@ -11,7 +11,6 @@ use record::{Axis, Estimate};
 /// A column: heading, unit for the report, and its cell.
 pub(crate) type Column = (&'static str, &'static str, fn(&Effect) -> String);
 
-/// Title of the table and of its section.
 pub(crate) const TITLE: &str = "What would help most";
 
 fn slope(found: Option<Estimate>) -> String {
@@ -29,7 +28,6 @@ fn reached(found: Option<Estimate>) -> String {
     found.map(|found| format!("{:.2}", found.value)).unwrap_or_default()
 }
 
-/// Columns behind the place.
 pub(crate) const COLUMNS: &[Column] = &[
     ("reached", "times a request", |effect| reached(effect.reached_per_request)),
     ("added", "us a request, at most", |effect| format!("{:.1}", effect.most_added_us)),
@@ -43,7 +41,6 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
 ];
 
-/// The slow-downs of a run.
 pub(crate) fn of(axes: &[AxisFindings]) -> Vec<&AxisFindings> {
     axes.iter().filter(|axis| axis.axis == Axis::SlowDown).collect()
 }

@@ -10,7 +10,6 @@ use record::watch::Counter;
 use record::{Axis, Point, RunDir, Sweep, names};
 use std::fmt::Write;
 
-/// The most classes listed for a point.
 const LISTED_CLASSES: usize = 16;
 
 /// The tables of every sweep that was watched.

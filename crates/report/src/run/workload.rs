@@ -1,6 +1,6 @@
 //! Results by class, and what was replayed.
 
-use crate::text::table::Table;
+use crate::page::tables::Table;
 use crate::text::{TOO_FEW, percentile, wrap};
 use analyze::zones::percent;
 use record::Figure;
@@ -9,13 +9,14 @@ use record::units::{count, format_bytes, format_nanos, grouped};
 use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};
 
 /// The most classes listed: a point may come from a file that anyone wrote.
-const LISTED: usize = 40;
+const LISTED: usize = 80;
 
-/// The tables of a workload's results; empty where there are none.
+/// The results of a workload; empty where there are none.
 pub(super) fn workload(result: &WorkloadResult) -> String {
     let mut out = String::new();
-    for (grouping, heading) in [(Grouping::Size, "size class"), (Grouping::Kind, "kind")] {
-        out.push_str(&classes(result.by(grouping), heading));
+    for table in tables(result) {
+        let note = table.note.clone();
+        out.push_str(&format!("\n{}{}", table.lines(1), wrap(&note, "  ", "  ")));
     }
     if let Some(replay) = &result.replay {
         out.push('\n');
@@ -24,14 +25,18 @@ pub(super) fn workload(result: &WorkloadResult) -> String {
     out
 }
 
-fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) -> String {
+/// The results by class.
+pub(crate) fn tables(result: &WorkloadResult) -> Vec<Table> {
+    let groupings = [(Grouping::Size, "size class"), (Grouping::Kind, "kind")];
+    groupings.into_iter().filter_map(|(grouping, heading)| classes(result.by(grouping), heading)).collect()
+}
+
+fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) -> Option<Table> {
     let classes: Vec<&ClassResult> = classes.collect();
     let all: u64 = classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests));
-    let header = [heading, "requests", "share", "asked", "failed", "bodies", "mean", "p50", "p90", "p99", "max"];
-    let mut table = Table::new(&header, 1);
-    for class in classes.iter().take(LISTED) {
-        let time = |figure: &Figure| figure.value.map(|us| format_nanos(us * 1e3)).unwrap_or_default();
-        table.row(vec![
+    let time = |figure: &Figure| figure.value.map(|us| format_nanos(us * 1e3)).unwrap_or_default();
+    let row = |class: &&ClassResult| {
+        vec![
             plain(&class.label, 40),
             grouped(class.requests as f64),
             if all == 0 { "-".into() } else { percent(class.requests as f64 / all as f64) },
@@ -43,13 +48,19 @@ fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) ->
             time(&class.response_p90_us),
             percentile(&class.response_p99_us, 0.99).unwrap_or_default(),
             time(&class.response_max_us),
-        ]);
-    }
-    let more = match classes.len().saturating_sub(LISTED) {
-        0 => String::new(),
-        more => format!("  {more} more\n"),
+            class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
+        ]
     };
-    if table.is_empty() { String::new() } else { format!("\n{}{more}", table.lines()) }
+    let more = classes.len().saturating_sub(LISTED);
+    let headings = [heading, "requests", "share", "asked", "failed", "bodies", "mean", "p50", "p90", "p99", "max", "n"];
+    let of_times = ["response", "response", "response", "response", "response", "responses"];
+    (!classes.is_empty()).then(|| Table {
+        title: "",
+        headings: headings.map(String::from).into(),
+        units: ["", "sent", "of requests", "by the mix", "requests", "received"].into_iter().chain(of_times).collect(),
+        rows: classes.iter().take(LISTED).map(row).collect(),
+        note: if more > 0 { format!("{more} more classes are in the run directory.") } else { String::new() },
+    })
 }
 
 /// A class in one line: `to 64.0 KiB: 1,200 requests, p50 1.20 ms, p99 5.00 ms`.

@@ -21,7 +21,6 @@ const MOST_IN_CHART: usize = 500;
 /// The most results that are listed at a scenario.
 const MOST_LISTED: usize = 60;
 
-/// The template's values.
 #[derive(Serialize)]
 struct Page {
     style: String,
@@ -38,7 +37,6 @@ struct Page {
     version: &'static str,
 }
 
-/// The runs of one scenario.
 #[derive(Serialize)]
 struct Trend {
     number: usize,

@@ -43,7 +43,6 @@ struct Value {
     interval: Option<(f64, f64)>,
 }
 
-/// A line of a chart.
 struct Line {
     title: &'static str,
     y_name: &'static str,

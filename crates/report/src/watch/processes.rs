@@ -77,7 +77,6 @@ fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
     short
 }
 
-/// A row's name.
 fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "of those that ended, and of no one's yet".into(),

@@ -11,7 +11,6 @@ use record::watch::counters::Row;
 use record::watch::{ConnectionTotals, Counter, CpuTotals, Mean, Mode, PhaseTotals, Reading};
 use std::fmt::Write;
 
-/// In place of a number.
 pub(super) const NOT_MEASURED: &str = "not measured";
 
 /// A reading on one line.
@@ -141,7 +140,6 @@ fn known(value: Option<u64>) -> String {
     value.map_or(NOT_MEASURED.to_string(), |value| value.to_string())
 }
 
-/// The counters of a row.
 fn counters(frame: &Screen<'_>, row: Row) -> Vec<String> {
     let words = |counter: Counter| {
         let (_, words) = counter.declaration().on_screen.filter(|(place, _)| *place == row)?;
@@ -219,7 +217,6 @@ pub(super) fn requests(out: &mut String, frame: &Screen<'_>, span: &str) {
     let _ = write!(out, "\nrequests {span} ({how})\n{}", table.lines());
 }
 
-/// Of the tables of phases.
 const PHASE_COLUMNS: &[&str] = &["parse", "process", "log", "parse cpu", "process cpu", "log cpu"];
 
 fn phase_cells(phases: &PhaseTotals) -> impl Iterator<Item = String> {

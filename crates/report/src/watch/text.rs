@@ -59,7 +59,6 @@ pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
     )
 }
 
-/// A table with its numbers as text.
 pub(super) fn titled(table: &Table) -> Titled {
     let row = |(label, cells): &(String, Vec<Cell>)| (label.clone(), cells.iter().map(super::cell_words).collect());
     Titled {

@@ -34,7 +34,6 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     search(drive, plan, &limits)
 }
 
-/// The request as typed, the plan of the search, and the limits of `--fail-if`.
 fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let options = args.find.over(std::mem::take(&mut drive.options.find));
@@ -119,7 +118,6 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
     })
 }
 
-/// The search.
 pub(super) struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
@@ -142,7 +140,6 @@ impl SearchPlan {
     }
 }
 
-/// The purpose of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The yield point; also layers.
@@ -186,7 +183,6 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
     said
 }
 
-/// The planners of the plan, one after another.
 fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     let (sweep, seed) = (&plan.sweep, search.seed());
     if plan.second.is_some() {

@@ -124,7 +124,6 @@ fn refuse_what_does_not_fit(args: &ProfileArgs) -> Result<()> {
     failure::refuse_typed(&typed, |option| format!("{option} is for samples: leave --accounting exact out"))
 }
 
-/// The frequency on the command line, if any.
 fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
     match args.frequency {
         Some(frequency) if !FREQUENCIES.contains(&frequency.0) => {
@@ -134,7 +133,6 @@ fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
     }
 }
 
-/// The exact profile, without samples.
 fn exactly(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<ExitCode> {
     let profile = exact::run(bursts, &|| stop.is_set())?;
     print_either(args.json, || &profile, || report::profile::exact::text(&profile))?;

@@ -144,7 +144,6 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     Ok(ExitCode::from(failure::DONE))
 }
 
-/// The report of two sides that were measured in turn.
 fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let pair = Pair::of(a, b, analyze::compare::THRESHOLD_RATIO);
     print(args, || pair.output(a, b).value(), || pair.text(a, b))?;
@@ -152,7 +151,6 @@ fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &Run
     reported(args, a, &report::page::html(a))
 }
 
-/// The report of a run that a tool made, which draws it.
 fn by_tool(args: &ReportArgs, tool: &str) -> Result<ExitCode> {
     if args.markdown.is_some() || !args.export.is_empty() {
         let tool = record::text::plain(tool, 40);
@@ -164,7 +162,6 @@ fn by_tool(args: &ReportArgs, tool: &str) -> Result<ExitCode> {
     Err(crate::tools::exec(tool, words))
 }
 
-/// The report of a recording of `watch`.
 fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let recording = Recording::open(&run.path)?;
     let findings = analyze::watch::find(&recording);

@@ -331,7 +331,6 @@ impl Session {
     }
 }
 
-/// Whether client and server get network namespaces.
 enum Isolation {
     None,
     IfPossible,

@@ -91,7 +91,6 @@ fn say(args: &WanArgs, line: &str) {
     }
 }
 
-/// Settings of both ends.
 fn prepare(pair: &Pair, mark: &str, command: &mut Command) {
     command.env(record::leftovers::MARK, mark);
     command.env("STRAINGAUGE_SERVER", pair.server_addr_v4().to_string());
@@ -100,11 +99,9 @@ fn prepare(pair: &Pair, mark: &str, command: &mut Command) {
     unsafe { command.pre_exec(Signals::release) };
 }
 
-/// The server at the other end.
 struct AtOtherEnd<'a> {
     line: &'a str,
     child: Child,
-    /// Whether its end was noticed.
     has_ended: bool,
     /// Without it, the next run cleans up after a kill.
     guardian: Option<Guardian>,
@@ -282,7 +279,6 @@ struct Signals {
     set: libc::sigset_t,
 }
 
-/// One signal.
 struct Signal {
     number: libc::c_int,
     is_from_terminal: bool,

@@ -126,7 +126,6 @@ fn watch_until_end(
     }
 }
 
-/// What is watched, and how.
 fn watching(watcher: &Watcher) -> Watching {
     let options = watcher.options();
     Watching {
@@ -187,7 +186,6 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
     })
 }
 
-/// Prints a line or a screen.
 fn emit(text: &str) -> Result<()> {
     print_while_read(text.as_bytes())
 }

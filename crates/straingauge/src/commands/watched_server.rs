@@ -57,7 +57,6 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
 
 /// What runs here for the driver.
 struct Here {
-    /// The server, if it was started here.
     server: Option<Server>,
     port: u16,
     netns_pid: Option<u32>,

@@ -9,7 +9,6 @@ use wan::{PathMeter, PathTally};
 /// The path between client and server.
 pub struct MeteredPath {
     meter: PathMeter,
-    /// The packets of the window that ended last.
     crossed: Option<PathTally>,
 }
 
@@ -21,7 +20,6 @@ impl MeteredPath {
 }
 
 impl Companion for MeteredPath {
-    /// Sets another delay of the path from now on.
     fn hold(&mut self, place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
         if place.axis != Axis::Delay {
             return Ok(false);

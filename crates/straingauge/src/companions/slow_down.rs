@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The programs at the server's places, and the spins of the window.
 pub struct SlowedServer {
     slow: SlowDown,
-    /// The place that is slowed down now.
     at: Option<SlowPlace>,
     before: Option<Spun>,
     during: Option<Spun>,

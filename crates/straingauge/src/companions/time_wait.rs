@@ -20,7 +20,6 @@ const NEAR: f64 = 0.98;
 pub struct TimeWait {
     maker: TimeWaitMaker,
     sockets: Sockets,
-    /// The sockets before the load in progress.
     seen: Option<Figures>,
 }
 
@@ -115,7 +114,6 @@ impl TimeWait {
         Ok(())
     }
 
-    /// How many there are, and their kernel memory.
     fn figures(&mut self) -> Figures {
         let mut figures = Figures::default();
         match self.sockets.count_and_bytes() {

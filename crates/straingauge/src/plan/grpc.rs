@@ -60,7 +60,6 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The type of a method's message.
 fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     let name = file.display().to_string().escape_debug().to_string();
     let pool =
@@ -91,7 +90,6 @@ fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     Ok(found.input())
 }
 
-/// The message in protobuf, from JSON.
 fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
     let json: &[u8] = if json.is_empty() { b"{}" } else { json };
     let name = of.full_name().to_string();

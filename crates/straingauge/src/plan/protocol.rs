@@ -163,7 +163,6 @@ fn keyspace_of(keys: &Keys) -> Keyspace {
     }
 }
 
-/// The words of a command.
 fn words(command: &str) -> Result<Vec<String>> {
     match shlex::split(command) {
         Some(words) if !words.is_empty() => Ok(words),
@@ -174,7 +173,6 @@ fn words(command: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The database in the URL's path.
 fn database(target: &Target) -> Result<u32> {
     let path = target.path.trim_matches('/');
     if path.is_empty() {

@@ -7,10 +7,8 @@ use wan::ServerCgroup;
 /// What tells how long a started server serves.
 #[derive(Debug, Clone)]
 pub struct Life {
-    /// The process that was started.
     pub(super) pid: u32,
     pub(super) port: u16,
-    /// Whether it is in a network namespace of its own.
     pub(super) is_isolated: bool,
     /// Its control group there, if there is one.
     pub(super) group: Option<ServerCgroup>,

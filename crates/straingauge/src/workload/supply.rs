@@ -162,7 +162,6 @@ impl From<TraceError> for NotDivided {
 }
 
 impl LogFile {
-    /// What a reader has counted so far.
     fn read_so_far(&self, lines: &Counts) -> ReplayResult {
         let name = self.path.display();
         let example = |line: &workload::trace::RejectedLine| format!("{name}: {line}");
@@ -294,7 +293,6 @@ impl<'a> LogSteps<'a> {
         })
     }
 
-    /// What was read in this round.
     fn read_so_far(&self) -> ReplayResult {
         let counts = self.plan.counts();
         ReplayResult {

@@ -51,7 +51,6 @@ pub(crate) struct LineCounts {
     pub lateness: Latency,
 }
 
-/// State that the thread and its owner share.
 #[derive(Debug, Default)]
 struct Shared {
     counts: Mutex<LineCounts>,
@@ -128,7 +127,6 @@ impl Drop for DelayLine {
 }
 
 impl LineMeter {
-    /// The counts since the last call.
     pub(crate) fn take(&self) -> LineCounts {
         // The new histogram is made before the lock is taken: the line waits for it.
         let fresh = LineCounts::default();
@@ -163,7 +161,6 @@ fn become_real_time() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority) == 0 }
 }
 
-/// One direction: from one device to the other.
 #[derive(Debug)]
 struct Direction {
     queue: PacketQueue,
@@ -251,7 +248,6 @@ impl Direction {
     }
 }
 
-/// The thread's state.
 #[derive(Debug)]
 struct Line {
     /// Client's, server's. Direction 0 leads from the first to the second.

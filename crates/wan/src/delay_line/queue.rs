@@ -86,13 +86,11 @@ impl PacketQueue {
         self.write_at += length;
     }
 
-    /// When the oldest packet is due, and its bytes.
     pub(crate) fn front(&self) -> Option<(u64, &[u8])> {
         let front = self.packets.front()?;
         Some((front.due_ns, &self.bytes[front.at..front.at + front.length]))
     }
 
-    /// Removes the oldest packet.
     pub(crate) fn pop(&mut self) {
         self.packets.pop_front();
     }

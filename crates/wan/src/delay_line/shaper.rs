@@ -5,7 +5,6 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::PathPlan;
 
-/// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Deliver at this time, nanoseconds of the caller's clock.

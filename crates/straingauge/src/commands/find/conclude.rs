@@ -106,7 +106,6 @@ impl Search<'_> {
     }
 }
 
-/// A limit, judged.
 struct Judged<'a> {
     /// Of two runs the one that is meant: `A: `.
     whose: &'static str,
@@ -114,7 +113,6 @@ struct Judged<'a> {
     check: Check,
 }
 
-/// Every limit by the findings of each run.
 fn judged<'a>(limits: &'a [Limit], runs: &'a [RunDir], names: [&'static str; 2]) -> Vec<Judged<'a>> {
     let names = if runs.len() == 1 { ["", ""] } else { names };
     let of_run = |(run, whose): (&'a RunDir, &'static str)| {

@@ -23,7 +23,6 @@ const HTML: &str = "text/html; charset=utf-8";
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
                        Cross-Origin-Resource-Policy: same-origin\r\n";
 
-/// The live page of a run.
 pub(super) struct Live {
     server: Server,
     site: Arc<Pages>,
@@ -32,7 +31,6 @@ pub(super) struct Live {
 }
 
 struct Pages {
-    /// The folder of the URL.
     token: String,
     around: String,
     policy: String,
@@ -41,13 +39,10 @@ struct Pages {
     is_wanted: AtomicBool,
 }
 
-/// What is served now.
 struct Now {
     report: Arc<str>,
     event: Arc<str>,
-    /// The number of the event.
     number: u64,
-    /// The number of the report.
     drawn: u64,
 }
 

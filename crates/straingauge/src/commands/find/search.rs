@@ -31,7 +31,6 @@ fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
     Some(AxisPlace { axis, value: 0.0, slowed: None })
 }
 
-/// How a search ended.
 pub(super) enum Ended {
     Complete,
     Interrupted,
@@ -57,7 +56,6 @@ impl Side {
     }
 }
 
-/// A search in progress.
 pub(super) struct Search<'a> {
     pub drive: &'a RunOptions,
     pub plan: &'a SearchPlan,
@@ -67,11 +65,9 @@ pub(super) struct Search<'a> {
     pub live: Option<Live>,
     /// The server that is measured now.
     now: usize,
-    /// Its process and its clients; `None` between two servers.
     session: Option<Session>,
     /// The metrics of all points, for other programs.
     metrics: Option<Loads>,
-    /// What runs beside the server now.
     beside: Option<Beside>,
     /// The highest value of the axis, as far as it is known.
     pub highest_value: f64,
@@ -157,7 +153,6 @@ impl<'a> Search<'a> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// The number of the server that is measured now.
     pub(super) fn side(&self) -> usize {
         self.now
     }
@@ -227,7 +222,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Starts a server and its watch.
     fn serve(&mut self, server: usize) -> Result<()> {
         let command = match &self.plan.second {
             Some(Second { command, settle: None, .. }) if server == 1 => command,
@@ -317,7 +311,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Measures the point that a planner asks for.
     fn trial(&mut self, trial: Trial) -> Result<Option<Ended>> {
         let arrival = self.plan.sweep.arrival;
         let open = match trial.load {

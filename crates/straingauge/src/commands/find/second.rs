@@ -20,7 +20,6 @@ pub(in crate::commands) struct Second {
     pub threshold_ratio: f64,
 }
 
-/// The option that asks for a second side.
 pub(super) fn option(options: &FindOptions) -> Option<&'static str> {
     match (&options.compare_with, &options.beside) {
         (Some(_), _) => Some("--compare-with"),
@@ -29,7 +28,6 @@ pub(super) fn option(options: &FindOptions) -> Option<&'static str> {
     }
 }
 
-/// The second side that the options ask for.
 pub(super) fn second(options: &FindOptions, drive: &RunOptions) -> Result<Option<Second>> {
     let threshold_ratio = plan::threshold_ratio(options.threshold)?;
     if options.settle.is_some() && options.beside.is_none() {

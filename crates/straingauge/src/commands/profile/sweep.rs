@@ -26,7 +26,6 @@ const SHORTEST_BUDGET: Duration = Duration::from_secs(1);
 /// The highest rate: a client sends less.
 const MOST_RATE: f64 = 1e7;
 
-/// Runs the command.
 pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     if !matches!(args.accounting, None | Some(Method::Sampled)) {
         return Err(wrong_usage("--axis measures by samples: leave --accounting out"));
