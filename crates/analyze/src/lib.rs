@@ -5,6 +5,7 @@
 //! [`watched`] (the server's side of points), [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and
 //! intervals are described in `docs/zones.md`.
 
+pub mod account;
 pub mod answer;
 pub mod axis;
 pub mod compare;

@@ -75,6 +75,22 @@ struct sock {
     int sk_err;
     __u16 sk_protocol;
 };
+struct socket {
+    struct sock *sk;
+};
+struct sockaddr_un {
+    unsigned short sun_family;
+    char sun_path[108];
+};
+struct unix_address {
+    int len;
+    struct sockaddr_un name[];
+};
+struct unix_sock {
+    struct sock sk;
+    struct unix_address *addr;
+    struct sock *peer;
+};
 struct inet_sock {
     struct sock sk;
     __be16 inet_sport;
@@ -119,6 +135,25 @@ struct sched_entity {
 struct task_io_accounting {
     __u64 read_bytes;
 };
+struct super_block {
+    __u32 s_dev;
+};
+struct inode {
+    unsigned short i_mode;
+    struct super_block *i_sb;
+    unsigned long i_ino;
+};
+struct file {
+    struct inode *f_inode;
+    void *private_data;
+};
+struct fdtable {
+    unsigned int max_fds;
+    struct file **fd;
+};
+struct files_struct {
+    struct fdtable *fdt;
+};
 struct signal_struct {
     __u64 sum_sched_runtime; /* CPU time of the threads that have ended */
 };
@@ -127,8 +162,12 @@ struct task_struct {
     struct sched_entity se;
     int pid;
     int tgid;
+    int exit_state;
     struct task_struct *group_leader;
+    __u64 start_time; /* CLOCK_MONOTONIC */
     __u64 start_boottime;
+    char comm[16];
+    struct files_struct *files;
     struct signal_struct *signal;
     struct task_io_accounting ioac;
 };
@@ -136,11 +175,13 @@ struct task_struct {
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
     unsigned long si;
+    unsigned long di;
     unsigned long orig_ax;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
     __u64 regs[31];
+    __u64 orig_x0;
     __s32 syscallno;
 };
 #else
@@ -160,5 +201,19 @@ struct bio {
     unsigned int bi_opf;
 };
 
+struct bpf_iter__task {
+    struct task_struct *task;
+};
+
 #pragma clang attribute pop
+
+#if defined(__TARGET_ARCH_x86)
+#define SYSCALL_NUMBER(regs) ((regs)->orig_ax)
+#define FIRST_ARGUMENT_OF(regs) ((regs)->di)
+#define SECOND_ARGUMENT(regs) ((regs)->si)
+#elif defined(__TARGET_ARCH_arm64)
+#define SYSCALL_NUMBER(regs) ((regs)->syscallno)
+#define FIRST_ARGUMENT_OF(regs) ((regs)->orig_x0)
+#define SECOND_ARGUMENT(regs) ((regs)->regs[1])
+#endif
 #endif

@@ -16,14 +16,6 @@ struct {
 
 struct look_count look_count SEC(".bss.looks");
 
-#if defined(__TARGET_ARCH_x86)
-#define SYSCALL_NUMBER(regs) ((regs)->orig_ax)
-#define SECOND_ARGUMENT(regs) ((regs)->si)
-#elif defined(__TARGET_ARCH_arm64)
-#define SYSCALL_NUMBER(regs) ((regs)->syscallno)
-#define SECOND_ARGUMENT(regs) ((regs)->regs[1])
-#endif
-
 #ifdef SYSCALL_NUMBER
 /* The buffer of the running system call; 0 where it is not known. */
 static __always_inline __u64 buffer_of_read(struct task_struct *t) {

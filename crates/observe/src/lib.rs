@@ -31,6 +31,7 @@
 //! `neighbours` (the results). A further source, such as a BPF program, is one more reader like `network`: read at both
 //! edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
 
+mod account;
 mod backends;
 mod bpf;
 mod capabilities;

@@ -1,5 +1,6 @@
 //! The observer: watches one server and the machine around it, in windows.
 
+use crate::account::Accountant;
 use crate::backends::Backends;
 use crate::cpu_clock;
 use crate::error::ObserveError;
@@ -16,6 +17,7 @@ use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Beside, Edge, MissingReasons, Window};
 use record::Outside;
+use record::account::{Account, WaitKind};
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -79,6 +81,8 @@ pub struct Observer {
     quota_folder: Option<PathBuf>,
     /// The processes that run beside the server on purpose.
     beside: Option<ServerGroup>,
+    /// Keeps the account of the server's threads, or why it is not kept.
+    account: Result<Accountant, String>,
 }
 
 impl Observer {
@@ -131,7 +135,11 @@ impl Observer {
             backends: Backends::default(),
             quota_folder: None,
             beside: None,
+            account: Err("it is not the server's machine".into()),
         };
+        if observer.target.group != Group::None {
+            observer.account = Accountant::start(observer.target.port).map_err(|refusal| refusal.to_string());
+        }
         observer.table.scan();
         observer.shared.group().admit(&observer.table);
         Ok(observer)
@@ -166,6 +174,11 @@ impl Observer {
             beside.admit(&self.table);
             edge.beside_at_ns = beside.read();
             edge.beside_cpu_ns = beside.counters().cpu_ns;
+        }
+        if let Ok(account) = &mut self.account
+            && let Err(refusal) = account.begin(&self.shared.group().processes())
+        {
+            self.account = Err(refusal.to_string());
         }
         self.read_own_side(&mut edge, own_before_ns);
         self.opened = Some(edge);
@@ -208,15 +221,24 @@ impl Observer {
         });
         end.clocks = self.table.cpu_clocks();
         drop(first);
+        let processes = self.shared.group().processes();
+        let account = match &mut self.account {
+            Ok(account) => account.end(&processes, &self.table).map_err(|refusal| refusal.to_string()),
+            Err(why) => Err(why.clone()),
+        };
         end.quota = self.quota_folder.as_deref().and_then(read_quota);
         self.read_own_side(&mut end, own_before_ns);
         if !members.is_empty() {
             self.missing.group = None;
         }
         let samples = self.shared.end_window();
-        for (file, count) in &samples.waits.stalls.by_file {
-            if self.waited_for.len() < MAX_WAITED_FILES || self.waited_for.contains_key(file) {
-                *self.waited_for.entry(file.clone()).or_default() += count;
+        let waited = match &account {
+            Ok(account) => waited_files(account),
+            Err(_) => samples.waits.stalls.by_file.clone(),
+        };
+        for (file, count) in waited {
+            if self.waited_for.len() < MAX_WAITED_FILES || self.waited_for.contains_key(&file) {
+                *self.waited_for.entry(file).or_default() += count;
             }
         }
         let outgoing = outgoing::read(&members, self.target.port);
@@ -242,6 +264,7 @@ impl Observer {
             anonymous_pages: anonymous_pages(&members),
             descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),
             backends,
+            account,
             members,
             server_cpus,
             client_pid: self.target.client_pid,
@@ -292,6 +315,25 @@ impl Drop for Observer {
             let _ = thread.join();
         }
     }
+}
+
+/// How long threads waited for files and pipes, by call and name.
+fn waited_files(account: &Account) -> BTreeMap<(&'static str, String), u64> {
+    let mut files = BTreeMap::new();
+    for wait in account.groups.iter().flat_map(|group| &group.waits) {
+        let name = match wait.kind {
+            WaitKind::File if !wait.object.is_empty() => wait.object.to_string(),
+            WaitKind::Pipe => "a pipe".into(),
+            _ => continue,
+        };
+        let call = match &*wait.call {
+            call if call.contains("sync") => "sync",
+            call if call.contains("read") => "read",
+            _ => "write",
+        };
+        *files.entry((call, name)).or_default() += wait.ns;
+    }
+    files
 }
 
 /// The processes that the group grows from, and why there are none.

@@ -21,6 +21,11 @@ const MAX_HELD: usize = 16;
 const SYSTEM_SOCKETS: [&str; 6] =
     ["/run/systemd/", "/var/run/systemd/", "/run/dbus/", "/var/run/dbus/", "/dev/log", "/run/nscd/"];
 
+/// Whether the machine's own services listen at this file.
+pub fn is_of_system(name: &str) -> bool {
+    SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start))
+}
+
 /// The connections that were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outgoing {
@@ -159,7 +164,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
     let mut found = UnixBackends::default();
     for (peer, at) in peers.iter().filter_map(|peer| Some((*peer, accepted.get(peer)?))) {
         let (name, file) = at;
-        if SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start)) {
+        if is_of_system(name) {
             continue;
         }
         let (held, count) = found.by_name.entry(format!("unix:{name}")).or_default();

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// of a CPU for each kind.
 const REST_AFTER_READING: u32 = 400;
 
-/// Looks at the threads come more often than other readings: the share of them that sleep is known no better than their
-/// number allows.
+/// Looks at the threads and the connections come more often than other readings: what share of them sleeps, or waits to
+/// be read, is known no better than the number of looks allows.
 const LOOKS_PER_READING: u32 = 10;
 
 /// What the thread gathered since the window began.
@@ -29,6 +29,8 @@ pub struct Samples {
     pub state_sums: [u64; STATES.len()],
     /// Readings of states.
     pub state_readings: u64,
+    /// Connections with bytes that the server had not read, summed over these readings.
+    pub unread_sum: u64,
     /// Longest accept queue seen.
     pub queue_max: u32,
     /// Its limit, 0 where unknown.
@@ -158,8 +160,8 @@ impl Sampler {
         keep_away_from(&self.avoid_cpus);
         let mut table = ProcessTable::default();
         let mut known_listeners = HashSet::new();
-        let [mut states, mut queues, mut group] = [(); 3].map(|()| Pace::new(self.interval));
-        let mut waits = Pace::new(self.interval / LOOKS_PER_READING);
+        let [mut queues, mut group] = [(); 2].map(|()| Pace::new(self.interval));
+        let [mut states, mut waits] = [(); 2].map(|()| Pace::new(self.interval / LOOKS_PER_READING));
         loop {
             let next = [&states, &queues, &group, &waits].map(|pace| pace.due).into_iter().min();
             let Some(is_first_of_window) = self.wait(shared, next.unwrap_or_else(Instant::now)) else { return };
@@ -243,6 +245,7 @@ impl Sampler {
             let samples = &mut control.samples;
             if scope == Scope::AllStates || matches!(reader, PortReader::Text(_)) {
                 samples.state_readings += 1;
+                samples.unread_sum += sockets.unread;
                 for (sum, count) in samples.state_sums.iter_mut().zip(sockets.by_state) {
                     *sum += count;
                 }

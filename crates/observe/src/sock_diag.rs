@@ -96,6 +96,8 @@ pub struct Connection {
 pub struct PortSockets {
     /// Number of sockets by state; indices as in [`STATES`].
     pub by_state: [u64; STATES.len()],
+    /// Established ones with bytes that the server has not read.
+    pub unread: u64,
     /// The listeners among them.
     pub listeners: Vec<Listener>,
     /// The sockets that are no more than a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At
@@ -141,6 +143,7 @@ impl PortSockets {
         {
             return false;
         }
+        self.unread += u64::from(state == ESTABLISHED && socket.queue > 0);
         self.by_state[index] += 1;
         true
     }

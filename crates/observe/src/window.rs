@@ -11,6 +11,7 @@ use crate::sampler::Samples;
 use crate::sock_diag::STATES;
 use neighbours::Neighbours;
 use record::Outside;
+use record::account::{Account, WaitKind};
 use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
 use record::names;
@@ -80,6 +81,8 @@ pub struct Window {
     pub(crate) size: GroupSize,
     /// Pages of the members that no file and no shared memory backs.
     pub(crate) anonymous_pages: u64,
+    /// What the server's threads did, or why that is not known.
+    pub(crate) account: Result<Account, String>,
     pub(crate) members: Vec<u32>,
     /// Established connections of the group to other servers, where they could be read.
     pub(crate) outgoing: Option<u64>,
@@ -104,6 +107,8 @@ pub struct Observation {
     pub figures: Figures,
     /// Mean number of sockets of the port in each TCP state.
     pub connection_states: BTreeMap<String, Figure>,
+    /// What the server's threads did, where that was seen.
+    pub account: Option<Account>,
     /// Reasons not to trust the figures.
     pub doubts: Vec<Doubt>,
 }
@@ -221,7 +226,8 @@ impl Window {
         }
         let mut doubts = doubts::of(self);
         doubts.extend(doubts::other_window(self, share));
-        Observation { figures, connection_states: self.connection_states(), doubts }
+        let account = self.account.as_ref().ok().cloned();
+        Observation { figures, connection_states: self.connection_states(), account, doubts }
     }
 
     fn beside_figures(&self, figures: &mut Figures) {
@@ -298,14 +304,31 @@ impl Window {
         set(names::SERVER_SELECT_WAITS, share(selects, seen), seen, Origin::Sampled, &none);
         let largest = (waits.largest_set > 0).then_some(waits.largest_set as f64);
         set(names::SERVER_SELECT_SET, largest, selects, Origin::Sampled, &none);
-        let stalls = &waits.stalls;
         let no_look = waits.error.as_deref().unwrap_or("the window was too short for a look at the threads");
-        for (name, count) in [
-            (names::SERVER_LOCK_WAITS, stalls.locks),
-            (names::SERVER_FILE_WAITS, stalls.files),
-            (names::SERVER_EVENT_WAITS, stalls.events),
+        let stalls = &waits.stalls;
+        let looked = |kinds: &[WaitKind]| match &self.account {
+            Ok(account) => {
+                let is_wanted = |kind| kinds.contains(&kind);
+                let ns = account.sum(|group| group.blocked_ns(is_wanted));
+                let times = account.groups.iter().flat_map(|group| &group.waits).map(|wait| wait.times).sum();
+                (Some(ns as f64 / account.threads_ns as f64), times, Origin::Timed)
+            }
+            Err(_) => {
+                let count = match kinds.first() {
+                    Some(WaitKind::Lock) => stalls.locks,
+                    Some(WaitKind::File) => stalls.files,
+                    _ => stalls.events,
+                };
+                (share(count, stalls.looks), stalls.looks, Origin::Sampled)
+            }
+        };
+        for (name, kinds) in [
+            (names::SERVER_LOCK_WAITS, &[WaitKind::Lock][..]),
+            (names::SERVER_FILE_WAITS, &[WaitKind::File, WaitKind::Pipe]),
+            (names::SERVER_EVENT_WAITS, &[WaitKind::Events, WaitKind::Work]),
         ] {
-            set(name, share(count, stalls.looks), stalls.looks, Origin::Sampled, no_look);
+            let (share, n, origin) = looked(kinds);
+            set(name, share.filter(|share| share.is_finite()), n, origin, no_look);
         }
         let unreadable = "/proc/PID/fd may be read by root or the server's own user only";
         let used = self.descriptors_used.map_or(0, |(used, _)| used);
@@ -428,6 +451,9 @@ impl Window {
         let no_speed = "no network device here says how fast it is";
         figures.found(names::NET_LINK_USED, self.busiest_link_ratio(), (links, Origin::Counted), no_speed);
         let Samples { queue_readings: readings, queue_limit, queue_max, .. } = self.samples;
+        let unread = self.samples.unread_sum as f64 / self.samples.state_readings as f64;
+        let seen = (self.samples.state_readings, Origin::Sampled);
+        figures.found(names::SERVER_UNREAD, Some(unread).filter(|mean| mean.is_finite()), seen, &self.why_no_sockets());
         let longest = (readings > 0).then_some(queue_max.into());
         figures.found(names::ACCEPT_QUEUE_MAX, longest, (readings, Origin::Sampled), &self.why_no_sockets());
         let limit = (queue_limit > 0).then_some(queue_limit.into());

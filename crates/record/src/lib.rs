@@ -14,6 +14,7 @@
 //!
 //! Read next: [`run`] (the directory), [`point`] (one load point), [`names`] (what every figure means).
 
+pub mod account;
 pub mod axis;
 pub mod boundaries;
 pub mod clients;

@@ -223,13 +223,14 @@ names! {
     SERVER_SELECT_WAITS = "server.select_or_poll_waits_ratio", "ratio";
     /// Largest set of descriptors that such a select or poll was over.
     SERVER_SELECT_SET = "server.select_set_descriptors", "descriptors";
-    /// Of the looks at threads of the group within the window: the share in which one slept for a lock (futex, flock).
+    /// Share of the threads' time in which they were blocked by a lock (futex, flock). Timed where the account of the
+    /// threads is kept, else the share of looks at them.
     SERVER_LOCK_WAITS = "server.lock_waits_ratio", "ratio";
-    /// Of the looks at threads of the group within the window: the share in which one slept in writing, reading or
-    /// syncing a file or pipe.
+    /// Share of the threads' time in which they were blocked in writing, reading or syncing a file, or in writing to a
+    /// pipe. Timed where the account of the threads is kept, else the share of looks at them.
     SERVER_FILE_WAITS = "server.file_waits_ratio", "ratio";
-    /// Of the looks at threads of the group within the window: the share in which one waited for events (select, poll,
-    /// epoll, io_uring).
+    /// Share of the threads' time in which they waited for events (select, poll, epoll, io_uring) or to be handed work.
+    /// Timed where the account of the threads is kept, else the share of looks at them.
     SERVER_EVENT_WAITS = "server.event_waits_ratio", "ratio";
     /// Open descriptors of the process of the group that is nearest to its limit, over that limit, at the end of the
     /// window.
@@ -332,6 +333,9 @@ names! {
     TIME_WAIT = "client.time_wait_sockets", "sockets";
     /// Kernel memory of the machine's TIME_WAIT sockets (slab), when the window begins.
     TIME_WAIT_MEMORY = "client.time_wait_kernel_bytes", "bytes";
+    /// Connections of the port with a request that the server has not read, those not accepted included: mean over the
+    /// window's readings.
+    SERVER_UNREAD = "server.unread_requests", "requests";
     /// Length of the listener's accept queue: largest reading of the window.
     ACCEPT_QUEUE_MAX = "tcp.accept_queue_max", "connections";
 

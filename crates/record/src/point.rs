@@ -1,6 +1,7 @@
 //! One load point: the offered load, its outcomes, and what was measured meanwhile. The content of
 //! `points/NNN/point.json`.
 
+use crate::account::Account;
 use crate::axis::AxisPlace;
 use crate::doubt::Doubt;
 use crate::figure::{Figure, Figures};
@@ -82,6 +83,9 @@ pub struct Point {
     /// Requests as seen from the server's side. Absent if the point was not watched that way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
+    /// What the server's threads did. Absent if that was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
     /// Reasons not to trust this point.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
@@ -125,6 +129,7 @@ impl Point {
             workload: WorkloadResult::default(),
             functions: Vec::new(),
             watched: None,
+            account: None,
             doubts: Vec::new(),
         }
     }

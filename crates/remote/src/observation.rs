@@ -27,6 +27,9 @@ pub struct WireWatch {
 pub struct WireObservation {
     pub figures: Figures,
     pub connection_states: BTreeMap<String, Figure>,
+    /// What the server's threads did, where that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<record::account::Account>,
     pub doubts: Vec<Doubt>,
     pub server_facts: BTreeMap<String, String>,
     /// When the window began and ended, on the watcher's clock.

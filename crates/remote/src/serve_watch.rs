@@ -221,6 +221,7 @@ impl Watched {
         let mut told = WireObservation {
             figures: seen.figures,
             connection_states: seen.connection_states,
+            account: seen.account,
             doubts: seen.doubts,
             server_facts: self.observer.server_facts(),
             edges_ns: Some(window.edges_ns()),

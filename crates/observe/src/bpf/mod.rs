@@ -25,6 +25,8 @@ macro_rules! compiled {
         &Compiled(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")))
     };
 }
+/// `bpf/account.bpf.c`.
+pub static ACCOUNT: &Compiled = compiled!("account");
 /// `bpf/watch.bpf.c`.
 pub static WATCH: &Compiled = compiled!("watch");
 /// `bpf/profile.bpf.c`.

@@ -5,6 +5,9 @@
 /// The types of libbpf-cargo's skeletons; loading is the same for all objects ([`super::load`]).
 #[allow(unused, nonstandard_style, clippy::all, clippy::undocumented_unsafe_blocks, rust_2018_idioms)]
 mod generated {
+    pub mod account {
+        include!(concat!(env!("OUT_DIR"), "/account.types.rs"));
+    }
     pub mod watch {
         include!(concat!(env!("OUT_DIR"), "/watch.types.rs"));
     }
@@ -14,6 +17,14 @@ mod generated {
     pub mod exact {
         include!(concat!(env!("OUT_DIR"), "/exact.types.rs"));
     }
+}
+
+/// `bpf/account.h`.
+pub mod account {
+    pub use super::generated::account::types::{
+        account_gate as Gate, account_sums as Sums, cpu_clock as CpuClock, outgoing as Outgoing, place as Place,
+        wait_sample as WaitSample, wait_stack as WaitStack, wait_use as Use,
+    };
 }
 
 /// `bpf/watch.h`.
@@ -57,6 +68,8 @@ macro_rules! shared {
 }
 
 shared! {
+    account::Gate, account::Sums, account::CpuClock, account::Outgoing, account::Place, account::Use,
+    account::WaitSample, account::WaitStack,
     watch::ClassRow, watch::Control, watch::LookRecord, watch::LookCount, watch::PhaseRow, watch::PortCounts,
     watch::RequestRecord, watch::RunRow, watch::Sweep, watch::ThreadRecord, watch::ProgramOptions,
     members::Member, members::MemberCounts,

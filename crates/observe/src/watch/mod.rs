@@ -51,6 +51,12 @@ pub use intervals::Intervals;
 pub use point_watch::PointWatch;
 pub use watcher::{WatchOptions, Watcher};
 
+/// Whether this kernel has an event for each send and receive on a socket (Linux 6.3).
+pub(crate) fn kernel_has_send_events() -> bool {
+    kernel::KernelHooks::detect()
+        .is_ok_and(|hooks| hooks.receive == kernel::ReceiveHook::Length && hooks.send == kernel::SendHook::Length)
+}
+
 /// Whether requests can be counted here: by which hooks, or why not. Loads and attaches the programs to find out.
 pub fn try_out() -> Result<String, WatchError> {
     programs::try_out()

@@ -258,6 +258,7 @@ mod tests {
             has_group: true,
             beside: None,
             backends: Default::default(),
+            account: Err("not kept".into()),
             missing: Default::default(),
             commands: BTreeMap::new(),
         }

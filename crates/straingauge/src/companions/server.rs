@@ -118,6 +118,7 @@ impl Elsewhere {
         let point = &mut measured.point;
         point.figures.extend(seen.figures);
         point.connection_states = seen.connection_states;
+        point.account = seen.account;
         point.doubts.extend(seen.doubts);
         point.watched = seen.watched;
         point.functions = seen.functions;
@@ -134,6 +135,7 @@ impl Here {
         let point = &mut measured.point;
         point.figures.extend(seen.figures);
         point.connection_states = seen.connection_states;
+        point.account = seen.account;
         point.doubts.extend(seen.doubts);
         Ok(())
     }

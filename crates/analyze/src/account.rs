@@ -1,0 +1,384 @@
+//! Where the requests and the server's threads are at each load, from the accounts of its points.
+//!
+//! Threads: each nanosecond of each thread is in one row, so the rows add up to the number of threads.
+//!
+//! Requests, by Little's law: the mean number of requests in a place is the time that a request spends there times the
+//! throughput. So no request is followed: places are counted or timed as a whole, and those of the client and of the
+//! server's own queues are what remains of the whole.
+
+use crate::zones::{SweepFindings, counted_at, reduced};
+use record::account::{Account, ThreadGroup, Wait, WaitKind};
+use record::text::plain;
+use record::{Point, RunDir, Sweep, names};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A thread that sleeps for less than this share of the requests serves none of them.
+const LEAST_SLEEPS: f64 = 0.02;
+/// Waits of fewer threads than this are summed up by kind.
+const LEAST_THREADS: f64 = 0.01;
+
+/// The account of one load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct AccountLevel {
+    /// The load: connections, or requests per second.
+    pub load: f64,
+    /// Points with an account, of those that count.
+    pub points: u64,
+    /// Time that was accounted for, seconds.
+    pub seconds: f64,
+    /// Mean number of threads.
+    pub threads: f64,
+    /// Threads by program and name; those with the most time at work first.
+    pub groups: Vec<GroupLevel>,
+    /// Where the requests were; absent where the client's side is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<RequestLevel>,
+    /// Other servers, by address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backends: Vec<BackendLevel>,
+    /// By how much the rows differ from the threads' lives, as a share of them: 0 = the account closes.
+    pub open_ratio: f64,
+    /// CPUs that keeping the account took.
+    pub cost_cpus: f64,
+}
+
+/// Threads of one name: mean numbers of threads in each state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct GroupLevel {
+    /// Program and name.
+    pub name: String,
+    /// Threads.
+    pub threads: f64,
+    /// On a CPU.
+    pub running: f64,
+    /// Runnable while another thread of the server had the CPU.
+    pub ready_own: f64,
+    /// Runnable while something else had the CPU.
+    pub ready_others: f64,
+    /// Runnable while the CPU was idle: stopped by a limit of CPU time, or about to run.
+    pub ready_stopped: f64,
+    /// Runnable before running on another CPU than before.
+    pub ready_moved: f64,
+    /// Blocked without work.
+    pub idle: f64,
+    /// Blocked with work, and without; the most first.
+    pub waits: Vec<WaitLevel>,
+    /// Its processes' share of their time not blocked without work, by process; the busiest first.
+    pub busy_ratios: Vec<(u32, f64)>,
+}
+
+/// Blocked threads at one place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct WaitLevel {
+    /// What for.
+    pub kind: WaitKind,
+    /// System call, and the object: file, other server, lock.
+    pub place: String,
+    /// Function of the program that waits, or that ended the waits, where sampled stacks have one.
+    pub function: String,
+    /// Mean number of threads.
+    pub threads: f64,
+    /// Waits a second.
+    pub times_per_sec: f64,
+    /// The longest wait, milliseconds.
+    pub longest_ms: f64,
+}
+
+/// Where the requests of a load were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RequestLevel {
+    /// Mean number of requests under way at the client.
+    pub in_flight: f64,
+    /// Mean response time, microseconds: the sum of the places' times.
+    pub response_us: f64,
+    /// From the client inwards.
+    pub places: Vec<RequestPlace>,
+}
+
+/// One place of requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct RequestPlace {
+    /// What it is.
+    pub kind: PlaceKind,
+    /// Its name: the kind's word, with the file, lock or server.
+    pub name: String,
+    /// Mean number of requests.
+    pub requests: f64,
+    /// A request's time there, microseconds.
+    pub us: f64,
+}
+
+record::worded! {
+    /// Kinds of places.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema
+    )]
+    #[serde(rename_all = "kebab-case")]
+    pub enum PlaceKind {
+        /// On the path and in the client.
+        Client = "client and path",
+        /// In the server's socket.
+        Unread = "arrived, not yet read",
+        /// On a CPU.
+        Running = "running",
+        /// Runnable without a CPU.
+        Ready = "ready, without a CPU",
+        /// Blocked for a lock.
+        Lock = "waiting for a lock",
+        /// Blocked by a file.
+        File = "in a file",
+        /// Blocked by a pipe.
+        Pipe = "in a full pipe",
+        /// Blocked until a time.
+        Sleep = "asleep until a time",
+        /// Blocked by the client's full receive buffer.
+        Send = "until the client reads",
+        /// Blocked for memory.
+        Memory = "for memory",
+        /// Another system call.
+        Other = "in another system call",
+        /// At another server.
+        Backend = "at",
+        /// In the program, and no thread is at it.
+        Queue = "in the server's own queues",
+        /// The client's part and the server's queues, where the server's requests were not timed.
+        Rest = "in the client, the path and the server's queues",
+    }
+}
+
+/// Connections to another server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct BackendLevel {
+    /// Its address.
+    pub address: String,
+    /// Connections that were used.
+    pub connections: f64,
+    /// Mean number of them with a call under way.
+    pub busy: f64,
+    /// Calls a second.
+    pub calls_per_sec: f64,
+    /// Mean time of a call, microseconds.
+    pub call_us: f64,
+}
+
+/// The accounts of a sweep, by ascending load; loads without one are left out.
+pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
+    let of_load = |load: f64| {
+        let points: Vec<&Point> =
+            run.points.iter().filter(|point| point.sweep == sweep.sweep && load_of(point) == load).collect();
+        level(load, &points)
+    };
+    sweep.levels.iter().filter_map(|level| of_load(level.load)).collect()
+}
+
+fn load_of(point: &Point) -> f64 {
+    match point.sweep {
+        Sweep::Rate => point.offered_per_sec().unwrap_or(0.0),
+        _ => point.connections as f64,
+    }
+}
+
+/// The account of one load's points.
+pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
+    let counted = counted_at(points);
+    let accounts: Vec<&Account> = counted.iter().filter_map(|point| point.account.as_ref()).collect();
+    let window_ns: u64 = accounts.iter().map(|account| account.window_ns).sum();
+    if window_ns == 0 {
+        return None;
+    }
+    let mean = |ns: u64| ns as f64 / window_ns as f64;
+    let mut merged: BTreeMap<(String, bool), Vec<&ThreadGroup>> = BTreeMap::new();
+    for group in accounts.iter().flat_map(|account| &account.groups) {
+        merged.entry((group_name(group), group.is_first)).or_default().push(group);
+    }
+    let is_alone = |name: &str| merged.keys().filter(|(of, _)| of == name).count() == 1;
+    let mut groups: Vec<GroupLevel> = merged
+        .iter()
+        .map(|((name, is_first), of)| {
+            let name = if *is_first && !is_alone(name) { format!("{name} (first thread)") } else { name.clone() };
+            group_level(name, of, window_ns)
+        })
+        .collect();
+    groups.sort_by(|a, b| (b.threads - b.idle).total_cmp(&(a.threads - a.idle)));
+    let lives: u64 = accounts.iter().map(|account| account.threads_ns).sum();
+    let rows: u64 = accounts.iter().map(|account| account.sum(ThreadGroup::total_ns)).sum();
+    let backends = backends(&accounts, window_ns);
+    let requests = requests(&counted, &groups, &backends);
+    Some(AccountLevel {
+        load,
+        points: accounts.len() as u64,
+        seconds: window_ns as f64 / 1e9,
+        threads: mean(lives),
+        requests,
+        groups,
+        backends,
+        open_ratio: rows as f64 / lives.max(1) as f64 - 1.0,
+        cost_cpus: mean(accounts.iter().map(|account| account.cost_ns).sum()),
+    })
+}
+
+/// The program, with the threads' name where that is another.
+fn group_name(group: &ThreadGroup) -> String {
+    let (program, name) = (plain(&group.program, 40), plain(&group.name, 20));
+    if program.starts_with(&name) || name.is_empty() { program } else { format!("{program}: {name}") }
+}
+
+fn group_level(name: String, of: &[&ThreadGroup], window_ns: u64) -> GroupLevel {
+    let sum = |ns: fn(&ThreadGroup) -> u64| of.iter().map(|group| ns(group)).sum::<u64>() as f64 / window_ns as f64;
+    let mut waits: BTreeMap<(WaitKind, String), Vec<&Wait>> = BTreeMap::new();
+    for wait in of.iter().flat_map(|group| &group.waits) {
+        waits.entry((wait.kind, place_words(wait))).or_default().push(wait);
+    }
+    let mut waits: Vec<WaitLevel> = waits
+        .into_iter()
+        .map(|((kind, place), waits)| WaitLevel {
+            kind,
+            place,
+            function: function(&waits),
+            threads: waits.iter().map(|wait| wait.ns).sum::<u64>() as f64 / window_ns as f64,
+            times_per_sec: waits.iter().map(|wait| wait.times).sum::<u64>() as f64 * 1e9 / window_ns as f64,
+            longest_ms: waits.iter().map(|wait| wait.longest_ns).max().unwrap_or(0) as f64 / 1e6,
+        })
+        .collect();
+    waits.sort_by(|a, b| b.threads.total_cmp(&a.threads));
+    let mut processes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for process in of.iter().flat_map(|group| &group.processes) {
+        let (idle, all) = processes.entry(process.pid).or_default();
+        *idle += process.idle_ns;
+        *all += process.ns;
+    }
+    let busy = |(idle, all): (u64, u64)| 1.0 - idle as f64 / all.max(1) as f64;
+    let mut busy_ratios: Vec<(u32, f64)> = processes.into_iter().map(|(pid, of)| (pid, busy(of))).collect();
+    busy_ratios.sort_by(|a, b| b.1.total_cmp(&a.1));
+    GroupLevel {
+        name,
+        threads: sum(ThreadGroup::total_ns),
+        running: sum(|group| group.running_ns),
+        ready_own: sum(|group| group.ready_own_ns),
+        ready_others: sum(|group| group.ready_others_ns),
+        ready_stopped: sum(|group| group.ready_stopped_ns),
+        ready_moved: sum(|group| group.ready_moved_ns),
+        idle: sum(|group| group.blocked_ns(WaitKind::is_idle)),
+        waits,
+        busy_ratios,
+    }
+}
+
+/// The call and its object: `fdatasync of /var/log/x`, `recvfrom from 127.0.0.1:5432`.
+fn place_words(wait: &Wait) -> String {
+    let (call, object) = (plain(&wait.call, 40), plain(&wait.object, 120));
+    match (call.is_empty(), object.is_empty()) {
+        (_, true) => call,
+        (true, false) => object,
+        (false, false) => format!("{call} {object}"),
+    }
+}
+
+/// The program's own function on the sampled stacks with the most time: of the thread that waits, or of the one that
+/// ended the wait.
+fn function(waits: &[&Wait]) -> String {
+    let mut stacks: Vec<_> = waits.iter().flat_map(|wait| &wait.stacks).collect();
+    stacks.sort_by_key(|stack| std::cmp::Reverse(stack.ns));
+    let own = |frames: &[record::profile::Frame]| {
+        let is_own = |frame: &&record::profile::Frame| {
+            let module = frame.module.as_deref().unwrap_or("");
+            !frame.is_kernel && !frame.function.starts_with('[') && !module.starts_with("libc") && !module.starts_with("ld-")
+        };
+        frames.iter().find(is_own).map(|frame| plain(&frame.function, 60))
+    };
+    let of_stack = |stack: &&record::account::WaitStack| own(&stack.frames).or_else(|| own(&stack.woken_by));
+    stacks.iter().find_map(of_stack).unwrap_or_default()
+}
+
+fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
+    let mut all: BTreeMap<&str, Vec<&record::account::BackendUse>> = BTreeMap::new();
+    for backend in accounts.iter().flat_map(|account| &account.backends) {
+        all.entry(&backend.address).or_default().push(backend);
+    }
+    let mut levels: Vec<BackendLevel> = all
+        .into_iter()
+        .map(|(address, of)| {
+            let busy_ns: u64 = of.iter().map(|one| one.busy_ns).sum();
+            let calls: u64 = of.iter().map(|one| one.calls).sum();
+            BackendLevel {
+                address: plain(address, 120),
+                connections: of.iter().map(|one| one.connections).sum::<u64>() as f64 / of.len() as f64,
+                busy: busy_ns as f64 / window_ns as f64,
+                calls_per_sec: calls as f64 * 1e9 / window_ns as f64,
+                call_us: busy_ns as f64 / 1e3 / calls.max(1) as f64,
+            }
+        })
+        .collect();
+    levels.sort_by(|a, b| b.busy.total_cmp(&a.busy));
+    levels
+}
+
+/// Where the requests were.
+fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel]) -> Option<RequestLevel> {
+    let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
+    let (per_sec, response_us) = (figure(names::THROUGHPUT)?, figure(names::RESPONSE_MEAN)?);
+    let in_flight = per_sec * response_us / 1e6;
+    if in_flight <= 0.0 {
+        return None;
+    }
+    let mut places: Vec<(PlaceKind, String, f64)> = Vec::new();
+    let unread = figure(names::SERVER_UNREAD).unwrap_or(0.0);
+    let sum = |of: fn(&GroupLevel) -> f64| groups.iter().map(of).sum::<f64>();
+    let ready = sum(|group| group.ready_own + group.ready_others + group.ready_stopped + group.ready_moved);
+    places.push((PlaceKind::Running, String::new(), sum(|group| group.running)));
+    places.push((PlaceKind::Ready, String::new(), ready));
+    let mut blocked: BTreeMap<(PlaceKind, String), f64> = BTreeMap::new();
+    for wait in groups.iter().flat_map(|group| &group.waits) {
+        let is_background = wait.kind == WaitKind::Sleep && wait.times_per_sec < LEAST_SLEEPS * per_sec;
+        let Some(kind) = place_kind(wait.kind).filter(|_| !is_background) else { continue };
+        // Connections are timed as a whole, whichever thread waits for them.
+        if kind == PlaceKind::Backend && !backends.is_empty() {
+            continue;
+        }
+        let name = if wait.threads >= LEAST_THREADS { wait.place.clone() } else { String::new() };
+        *blocked.entry((kind, name)).or_default() += wait.threads;
+    }
+    places.extend(blocked.into_iter().map(|((kind, name), threads)| (kind, name, threads)));
+    places.extend(backends.iter().map(|backend| (PlaceKind::Backend, backend.address.clone(), backend.busy)));
+    let at_work: f64 = places.iter().map(|(_, _, requests)| requests).sum();
+    let inside = figure(names::WATCH_ELAPSED).map(|us| us * per_sec / 1e6);
+    match inside {
+        Some(inside) => {
+            places.push((PlaceKind::Queue, String::new(), (inside - at_work).max(0.0)));
+            let client = (in_flight - unread - inside.max(at_work)).max(0.0);
+            places.insert(0, (PlaceKind::Client, String::new(), client));
+        }
+        None => places.push((PlaceKind::Rest, String::new(), (in_flight - unread - at_work).max(0.0))),
+    }
+    let at = usize::from(inside.is_some());
+    places.insert(at, (PlaceKind::Unread, String::new(), unread));
+    let place = |(kind, name, requests): (PlaceKind, String, f64)| RequestPlace {
+        kind,
+        name: if name.is_empty() { kind.word().to_string() } else { format!("{} {name}", kind.word()) },
+        requests,
+        us: requests / per_sec * 1e6,
+    };
+    Some(RequestLevel { in_flight, response_us, places: places.into_iter().map(place).collect() })
+}
+
+fn place_kind(kind: WaitKind) -> Option<PlaceKind> {
+    match kind {
+        WaitKind::Lock => Some(PlaceKind::Lock),
+        WaitKind::File => Some(PlaceKind::File),
+        WaitKind::Pipe => Some(PlaceKind::Pipe),
+        WaitKind::Sleep => Some(PlaceKind::Sleep),
+        WaitKind::Send => Some(PlaceKind::Send),
+        WaitKind::Memory => Some(PlaceKind::Memory),
+        WaitKind::Backend => Some(PlaceKind::Backend),
+        WaitKind::Other => Some(PlaceKind::Other),
+        _ => None,
+    }
+}
+
+impl RequestLevel {
+    /// By how much the places' sum differs from the requests under way, as a share of these.
+    pub fn open_ratio(&self) -> f64 {
+        self.places.iter().map(|place| place.requests).sum::<f64>() / self.in_flight - 1.0
+    }
+}

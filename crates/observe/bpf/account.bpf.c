@@ -1,0 +1,601 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where the time of the server's threads goes, exactly: each nanosecond of each thread is running, runnable or blocked
+ * at a place. A thread's place is read when it runs again, from the system call that it is still in, so that falling
+ * asleep costs no more than a clock read. The reader walks over all threads once when the window closes, which ends
+ * what is in progress and finds those that did not switch at all. */
+#include "kernel_types.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "account.h"
+#include "members.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define MAP_HASH 1
+#define MAP_PERCPU_ARRAY 6
+#define ONLY_NEW 1          /* BPF_NOEXIST */
+#define OF_USER (1ULL << 8) /* BPF_F_USER_STACK */
+#define DEAD 0xb0           /* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE */
+#define AF_UNIX_FAMILY 1
+#define SYSCALL_FUTEX_KNOWN 1 /* kinds of calls, in `calls` */
+#define SYSCALL_DESCRIPTOR 2
+
+#define AFTERWARDS_NS 50000000 /* a thread's last interval is ended by its next event for so long after the end */
+#define NEVER_NS (~0ULL >> 1)
+
+volatile struct account_gate gate SEC(".bss.gate");
+struct account_sums sums SEC(".bss.sums");
+struct cpu_clock clocks[ACCOUNT_CPUS] SEC(".bss.clocks");
+/* What the first argument of a system call is, by its number. */
+const volatile __u8 calls[SYSCALLS_KNOWN] SEC(".rodata.calls") = {};
+
+struct {
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 32768);
+    __type(key, __u32);
+    __type(value, struct doer);
+} doers SEC(".maps");
+struct {
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 32768);
+    __type(key, struct place);
+    __type(value, struct wait_use);
+} places SEC(".maps");
+struct {
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 8192);
+    __type(key, struct wait_sample);
+    __type(value, struct wait_use);
+} wait_samples SEC(".maps");
+struct {
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 4096);
+    __type(key, __u64);
+    __type(value, struct wait_stack);
+} wait_stacks SEC(".maps");
+struct {
+    __uint(type, MAP_HASH);
+    __uint(max_entries, 16384);
+    __type(key, __u64);
+    __type(value, struct outgoing);
+} outgoing SEC(".maps");
+/* Programs of one CPU may interrupt each other here only between two kinds, which have a buffer each. */
+struct {
+    __uint(type, MAP_PERCPU_ARRAY);
+    __uint(max_entries, 2);
+    __type(key, __u32);
+    __type(value, struct wait_stack);
+} stack_scratch SEC(".maps");
+struct {
+    __uint(type, MAP_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct outgoing);
+} outgoing_scratch SEC(".maps");
+
+static __always_inline struct cpu_clock *clock_of(__u32 cpu) {
+    return &clocks[cpu & (ACCOUNT_CPUS - 1)];
+}
+
+static __always_inline bool is_counted(__u64 now_ns) {
+    return now_ns < gate.closes_ns + AFTERWARDS_NS;
+}
+
+/* Measures every sixteenth event, and ends the window when the programs have cost as much as they may. */
+static __always_inline void charge_event(struct cpu_clock *c, __u64 count, __u64 began_ns) {
+    __u64 now_ns;
+
+    if (count & 15)
+        return;
+    now_ns = bpf_ktime_get_ns();
+    c->cost_ns += (now_ns - began_ns) << 4;
+    if (c->cost_ns > gate.budget_ns && now_ns < gate.closes_ns)
+        gate.closes_ns = now_ns;
+}
+
+static __always_inline bool is_member(const struct task_struct *t) {
+    __u32 tgid = t->tgid;
+    struct member *member = bpf_map_lookup_elem(&members, &tgid);
+
+    return member && member->start_ticks == start_ticks_of(t);
+}
+
+static __always_inline void add_use(struct wait_use *use, __u64 ns) {
+    __sync_fetch_and_add(&use->ns, ns);
+    __sync_fetch_and_add(&use->times, 1);
+    if (ns > use->longest_ns)
+        use->longest_ns = ns;
+}
+
+static __always_inline void add_place(const struct place *place, __u64 ns) {
+    struct wait_use *use = bpf_map_lookup_elem(&places, place);
+
+    if (!use) {
+        struct wait_use none = {};
+
+        bpf_map_update_elem(&places, place, &none, ONLY_NEW);
+        use = bpf_map_lookup_elem(&places, place);
+        if (!use) {
+            __sync_fetch_and_add(&sums.lost_places, 1);
+            return;
+        }
+    }
+    add_use(use, ns);
+}
+
+static __always_inline __u8 first_thread(const struct task_struct *t) {
+    return t->pid == t->tgid ? FIRST_THREAD : 0;
+}
+
+static __always_inline void begin_place(struct place *place, struct task_struct *t, enum doing doing) {
+    __builtin_memset(place, 0, sizeof(*place));
+    place->tgid = t->tgid;
+    place->call = -1;
+    place->doing = doing | first_thread(t);
+    bpf_core_read(place->name, sizeof(place->name), &t->comm);
+}
+
+static __always_inline void describe_socket(struct place *place, struct file *file) {
+    struct socket *socket = BPF_CORE_READ(file, private_data);
+    struct sock *sk = BPF_CORE_READ(socket, sk);
+    __u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+    place->device = family;
+    if (family == AF_INET6 && bpf_core_field_exists(((struct sock *)0)->__sk_common.skc_v6_daddr))
+        bpf_core_read(place->object, sizeof(place->object), &sk->__sk_common.skc_v6_daddr);
+    else if (family != AF_UNIX_FAMILY)
+        place->object[0] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+    if (family != AF_UNIX_FAMILY) {
+        place->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+        if (BPF_CORE_READ(sk, __sk_common.skc_num) == gate.port) {
+            /* Each client would have a place of its own. */
+            place->object[0] = place->object[1] = 0;
+            place->port = 0;
+            place->device |= SERVED;
+        }
+    }
+}
+
+static __always_inline void describe_descriptor(struct place *place, struct task_struct *t, __u32 number) {
+    struct files_struct *files = BPF_CORE_READ(t, files);
+    struct fdtable *table = BPF_CORE_READ(files, fdt);
+    struct file **entries = BPF_CORE_READ(table, fd), *file = 0;
+    struct inode *inode;
+
+    if (number >= BPF_CORE_READ(table, max_fds))
+        return;
+    bpf_probe_read_kernel(&file, sizeof(file), &entries[number]);
+    if (!file)
+        return;
+    inode = BPF_CORE_READ(file, f_inode);
+    place->file_type = BPF_CORE_READ(inode, i_mode) >> 12;
+    if (place->file_type == 0xc) {
+        describe_socket(place, file);
+        return;
+    }
+    place->object[0] = BPF_CORE_READ(inode, i_ino);
+    place->device = BPF_CORE_READ(inode, i_sb, s_dev);
+}
+
+/* Where a thread that does not run is blocked. */
+static __always_inline void describe_wait(struct place *place, struct task_struct *t) {
+#ifdef FIRST_ARGUMENT_OF
+    struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+    __s32 number;
+    __u8 kind;
+
+    if (!regs || !BPF_CORE_READ(t, files)) /* a thread of the kernel, or one that ends */
+        return;
+    number = (__s32)SYSCALL_NUMBER(regs);
+    if (number < 0)
+        return;
+    place->call = number;
+    if (number >= SYSCALLS_KNOWN)
+        return;
+    kind = calls[number];
+    if (kind == SYSCALL_FUTEX_KNOWN) {
+        place->object[0] = FIRST_ARGUMENT_OF(regs);
+        place->object[1] = SECOND_ARGUMENT(regs) & 0x7f;
+    } else if (kind == SYSCALL_DESCRIPTOR) {
+        describe_descriptor(place, t, FIRST_ARGUMENT_OF(regs));
+    }
+#endif
+}
+
+/* Advances the CPU's clocks to now, with what it ran until now. */
+static __always_inline void advance(struct cpu_clock *c, __u64 now_ns) {
+    if (now_ns <= c->since_ns)
+        return;
+    if (c->ran == 1)
+        c->own_ns += now_ns - c->since_ns;
+    else if (c->ran == 2)
+        c->others_ns += now_ns - c->since_ns;
+    c->since_ns = now_ns;
+}
+
+/* A CPU's clocks as they would stand now; another CPU may be at work on them, which costs some accuracy only. */
+static __always_inline void read_clock(__u32 cpu, __u64 now_ns, struct doer *d) {
+    struct cpu_clock *c = clock_of(cpu);
+    __u64 since_ns = c->since_ns, more = 0;
+
+    if (c->window == gate.window && now_ns > since_ns)
+        more = now_ns - since_ns;
+    d->cpu = cpu;
+    d->own_ns = c->own_ns + (c->ran == 1 ? more : 0);
+    d->others_ns = c->others_ns + (c->ran == 2 ? more : 0);
+}
+
+static __always_inline __u64 birth_or(const struct task_struct *t, __u64 opened_ns) {
+    return t->start_time > opened_ns ? t->start_time : opened_ns;
+}
+
+/* The thread's record in this window. Without one the thread has done the same since the window opened: it ran, or was
+ * blocked, or was runnable (`is_ready`) as no event has woken it. */
+static __always_inline struct doer *doer_of(struct task_struct *t, bool is_running, bool is_ready) {
+    __u32 pid = t->pid;
+    struct doer *d = bpf_map_lookup_elem(&doers, &pid);
+
+    if (!d) {
+        struct doer new = {};
+
+        bpf_map_update_elem(&doers, &pid, &new, ONLY_NEW);
+        d = bpf_map_lookup_elem(&doers, &pid);
+        if (!d) {
+            __sync_fetch_and_add(&sums.lost_threads, 1);
+            return 0;
+        }
+    }
+    if (d->window != gate.window || d->start_ns != t->start_time) {
+        __builtin_memset(d, 0, sizeof(*d));
+        d->window = gate.window;
+        d->start_ns = t->start_time;
+        d->since_ns = birth_or(t, gate.opened_ns);
+        d->is_running = is_running;
+        d->woken_ns = is_ready ? d->since_ns : 0;
+    }
+    return d;
+}
+
+static __always_inline __u64 passed(__u64 from_ns, __u64 to_ns) {
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+static __always_inline void add_running(struct task_struct *t, struct doer *d, __u64 now_ns) {
+    struct place place;
+
+    begin_place(&place, t, RUNNING);
+    add_place(&place, passed(d->since_ns, now_ns));
+}
+
+static __always_inline void add_sample(const struct place *place, const struct doer *d, __u64 ns) {
+    struct wait_sample key = {.place = *place,
+                              .kernel_stack = d->kernel_stack,
+                              .user_stack = d->user_stack,
+                              .waker_stack = d->waker_stack};
+    struct wait_use *use = bpf_map_lookup_elem(&wait_samples, &key);
+
+    if (!use) {
+        struct wait_use none = {};
+
+        bpf_map_update_elem(&wait_samples, &key, &none, ONLY_NEW);
+        use = bpf_map_lookup_elem(&wait_samples, &key);
+    }
+    if (use)
+        add_use(use, ns);
+    else
+        __sync_fetch_and_add(&sums.lost_stacks, 1);
+}
+
+/* The thread was off its CPU until now: blocked until it was woken, and runnable since then. */
+static __always_inline void add_waiting(struct task_struct *t, struct doer *d, __u64 now_ns, __u32 cpu, bool has_cpu) {
+    __u64 woken_ns = d->woken_ns ? d->woken_ns : now_ns, ready_ns;
+    struct place place;
+
+    if (woken_ns > d->since_ns) {
+        begin_place(&place, t, BLOCKED);
+        describe_wait(&place, t);
+        add_place(&place, passed(d->since_ns, woken_ns));
+        if (d->is_sampled)
+            add_sample(&place, d, passed(d->since_ns, woken_ns));
+    }
+    ready_ns = passed(woken_ns, now_ns);
+    if (!ready_ns)
+        return;
+    begin_place(&place, t, READY_MOVED);
+    if (has_cpu && d->cpu == cpu) {
+        struct cpu_clock *c = clock_of(cpu);
+        __u64 own_ns = passed(d->own_ns, c->own_ns), others_ns = passed(d->others_ns, c->others_ns);
+
+        own_ns = own_ns < ready_ns ? own_ns : ready_ns;
+        others_ns = others_ns < ready_ns - own_ns ? others_ns : ready_ns - own_ns;
+        ready_ns -= own_ns + others_ns;
+        place.doing = READY_OWN | first_thread(t);
+        if (own_ns)
+            add_place(&place, own_ns);
+        place.doing = READY_OTHERS | first_thread(t);
+        if (others_ns)
+            add_place(&place, others_ns);
+        place.doing = READY_STOPPED | first_thread(t);
+        if (!ready_ns)
+            return;
+    }
+    add_place(&place, ready_ns);
+}
+
+static __always_inline __u64 keep_stack(void *context, __u32 which, __u64 flags) {
+    struct wait_stack *stack = bpf_map_lookup_elem(&stack_scratch, &which);
+    __u64 hash = 0x9e3779b97f4a7c15ULL;
+    long bytes;
+
+    if (!stack)
+        return 0;
+    bytes = bpf_get_stack(context, stack->frames, sizeof(stack->frames), flags);
+    if (bytes <= 0)
+        return 0;
+    stack->count = bytes / 8;
+    for (__u32 i = 0; i < WAIT_FRAMES; i++) {
+        if (i >= stack->count)
+            break;
+        hash = (hash ^ stack->frames[i]) * 0xff51afd7ed558ccdULL;
+        hash ^= hash >> 32;
+    }
+    hash |= 1;
+    if (!bpf_map_lookup_elem(&wait_stacks, &hash) &&
+        bpf_map_update_elem(&wait_stacks, &hash, stack, ONLY_NEW) == -7 /* E2BIG */) {
+        __sync_fetch_and_add(&sums.lost_stacks, 1);
+        return 0;
+    }
+    return hash;
+}
+
+static __always_inline void switched(void *context, bool is_preempted, struct task_struct *prev,
+                                     struct task_struct *next, unsigned int state) {
+    __u32 cpu = bpf_get_smp_processor_id();
+    struct cpu_clock *c = clock_of(cpu);
+    bool from_server, to_server, is_last;
+    struct doer *d;
+    __u64 began_ns, now_ns;
+
+    if (!gate.is_open)
+        return;
+    began_ns = now_ns = bpf_ktime_get_ns();
+    if (!is_counted(now_ns))
+        return;
+    is_last = now_ns >= gate.closes_ns;
+    if (is_last)
+        now_ns = gate.closes_ns;
+    from_server = prev->pid && !(state & DEAD) && is_member(prev);
+    to_server = next->pid && is_member(next);
+    if (c->window != gate.window) {
+        c->ran = !prev->pid ? 0 : from_server ? 1 : 2;
+        c->own_ns = c->others_ns = c->cost_ns = c->switches = c->wakings = 0;
+        c->since_ns = gate.opened_ns;
+        c->window = gate.window;
+    }
+    advance(c, now_ns);
+    c->switches++;
+    if (from_server && (d = doer_of(prev, 1, 0)) && !d->is_closed) {
+        add_running(prev, d, now_ns);
+        d->is_closed = is_last;
+        d->is_running = 0;
+        d->since_ns = now_ns;
+        d->is_sampled = 0;
+        d->woken_ns = 0;
+        if (is_preempted || !state) {
+            d->woken_ns = now_ns;
+            read_clock(cpu, now_ns, d);
+        } else {
+            d->cpu = cpu;
+            if (now_ns - c->stack_at_ns > gate.stack_gap_ns) {
+                c->stack_at_ns = now_ns;
+                d->is_sampled = 1;
+                d->waker_stack = 0;
+                d->kernel_stack = keep_stack(context, 0, 0);
+                d->user_stack = keep_stack(context, 0, OF_USER);
+            }
+        }
+    }
+    if (to_server && (d = doer_of(next, 0, 1)) && !d->is_closed) {
+        if (!d->is_running)
+            add_waiting(next, d, now_ns, cpu, 1);
+        d->is_closed = is_last;
+        d->is_running = 1;
+        d->is_sampled = 0;
+        d->since_ns = now_ns;
+        d->woken_ns = 0;
+    }
+    c->ran = !next->pid ? 0 : to_server ? 1 : 2;
+    charge_event(c, c->switches, began_ns);
+}
+
+/* The state that the thread left with is the fourth argument; its own may have changed since (Linux 5.18). */
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(on_account_switch, bool is_preempted, struct task_struct *prev, struct task_struct *next,
+             unsigned int state) {
+    switched(ctx, is_preempted, prev, next, state);
+    return 0;
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(on_older_switch, bool is_preempted, struct task_struct *prev, struct task_struct *next) {
+    switched(ctx, is_preempted, prev, next, prev->__state);
+    return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *t) {
+    struct cpu_clock *c;
+    struct doer *d;
+    __u64 now_ns;
+
+    if (!gate.is_open)
+        return 0;
+    now_ns = bpf_ktime_get_ns();
+    if (now_ns >= gate.closes_ns)
+        return 0;
+    c = clock_of(bpf_get_smp_processor_id());
+    c->wakings++;
+    if (is_member(t) && (d = doer_of(t, 0, 0)) && !d->is_running && !d->woken_ns) {
+        read_clock(d->cpu, now_ns, d);
+        d->woken_ns = now_ns;
+        if (d->is_sampled && is_member(bpf_get_current_task_btf()))
+            d->waker_stack = keep_stack(ctx, 1, OF_USER);
+    }
+    charge_event(c, c->wakings, now_ns);
+    return 0;
+}
+
+/* What a thread does after its end is not seen. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *t) {
+    __u64 now_ns = bpf_ktime_get_ns();
+    __u32 pid = t->pid;
+    struct doer *d;
+
+    if (!gate.is_open || !is_member(t))
+        return 0;
+    if (now_ns > gate.closes_ns)
+        now_ns = gate.closes_ns;
+    if (t->start_time >= now_ns)
+        return 0;
+    d = doer_of(t, 1, 0);
+    if (d && !d->is_closed && d->is_running)
+        add_running(t, d, now_ns);
+    else if (d && !d->is_closed)
+        add_waiting(t, d, now_ns, 0, 0);
+    __sync_fetch_and_add(&sums.threads_ns, passed(birth_or(t, gate.opened_ns), now_ns));
+    bpf_map_delete_elem(&doers, &pid);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(process_ended, struct task_struct *t) {
+    __u32 pid = t->pid;
+
+    bpf_map_delete_elem(&doers, &pid);
+    forget_process(t);
+    return 0;
+}
+
+/* Run by the reader: the window begins and ends with a moment that the programs see at once. */
+SEC("syscall")
+int open_window(void *context) {
+    gate.closes_ns = NEVER_NS;
+    gate.opened_ns = bpf_ktime_get_ns();
+    gate.window++;
+    gate.is_open = 1;
+    return 0;
+}
+
+SEC("syscall")
+int close_window(void *context) {
+    __u64 now_ns = bpf_ktime_get_ns();
+
+    if (now_ns < gate.closes_ns)
+        gate.closes_ns = now_ns;
+    gate.ended_ns = now_ns;
+    return 0;
+}
+
+/* After the end of the window: adds what each thread was doing then, unless its next event has done so. */
+SEC("iter/task")
+int walk_threads(struct bpf_iter__task *context) {
+    struct task_struct *t = context->task;
+    struct doer *d;
+    __u64 now_ns;
+
+    if (!t || t->exit_state || !is_member(t))
+        return 0;
+    now_ns = gate.closes_ns;
+    d = t->start_time < now_ns ? doer_of(t, !t->__state, 0) : 0;
+    if (!d)
+        return 0;
+    sums.threads++;
+    sums.threads_ns += passed(birth_or(t, gate.opened_ns), now_ns);
+    if (d->is_closed)
+        return 0;
+    d->is_closed = 1;
+    if (d->is_running)
+        add_running(t, d, now_ns);
+    else
+        add_waiting(t, d, now_ns, 0, 0);
+    return 0;
+}
+
+static __always_inline struct outgoing *outgoing_of(struct sock *sk) {
+    struct task_struct *t = bpf_get_current_task_btf();
+    __u64 key = (__u64)sk;
+    struct outgoing *o = bpf_map_lookup_elem(&outgoing, &key), *new;
+    __u32 zero = 0;
+
+    if (o && o->window == gate.window)
+        return o;
+    if (!is_member(t))
+        return 0;
+    new = bpf_map_lookup_elem(&outgoing_scratch, &zero);
+    if (!new)
+        return 0;
+    __builtin_memset(new, 0, sizeof(*new));
+    new->window = gate.window;
+    new->tgid = t->tgid;
+    new->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+    new->protocol = BPF_CORE_READ(sk, sk_protocol);
+    if (new->family == AF_UNIX_FAMILY) {
+        struct unix_sock *own = (struct unix_sock *)sk;
+        struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(own, peer);
+        struct unix_address *name = BPF_CORE_READ(peer, addr);
+        /* An end with a name was accepted here. */
+        if (BPF_CORE_READ(own, addr) || !name)
+            return 0;
+        /* sockaddr_un: the family, then the path. */
+        new->path_bytes = BPF_CORE_READ(name, len) - 2;
+        bpf_core_read(new->path, sizeof(new->path), &name->name[0].sun_path);
+    } else if (new->family == AF_INET6 && bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
+        bpf_core_read(new->address, sizeof(new->address), &sk->__sk_common.skc_v6_daddr);
+    } else {
+        new->address[0] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+    }
+    if (new->family != AF_UNIX_FAMILY)
+        new->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+    if (bpf_map_update_elem(&outgoing, &key, new, 0)) {
+        __sync_fetch_and_add(&sums.lost_calls, 1);
+        return 0;
+    }
+    return bpf_map_lookup_elem(&outgoing, &key);
+}
+
+static __always_inline bool may_be_outgoing(const struct sock *sk) {
+    return gate.is_open && sk->__sk_common.skc_num != gate.port && bpf_ktime_get_ns() < gate.closes_ns;
+}
+
+SEC("?tp_btf/sock_send_length")
+int BPF_PROG(on_call, struct sock *sk, int bytes, int flags) {
+    struct outgoing *o;
+
+    if (bytes <= 0 || !may_be_outgoing(sk))
+        return 0;
+    o = outgoing_of(sk);
+    if (o && !o->busy_since_ns)
+        o->busy_since_ns = bpf_ktime_get_ns();
+    return 0;
+}
+
+SEC("?tp_btf/sock_recv_length")
+int BPF_PROG(on_answer, struct sock *sk, int bytes, int flags) {
+    __u64 key = (__u64)sk, ns;
+    struct outgoing *o;
+
+    if (bytes < 0 || flags & (MSG_PEEK | MSG_ERRQUEUE) || !may_be_outgoing(sk))
+        return 0;
+    o = bpf_map_lookup_elem(&outgoing, &key);
+    if (!o || o->window != gate.window || !o->busy_since_ns)
+        return 0;
+    ns = passed(o->busy_since_ns, bpf_ktime_get_ns());
+    o->busy_since_ns = 0;
+    o->busy_ns += ns;
+    o->calls++;
+    if (ns > o->longest_ns)
+        o->longest_ns = ns;
+    return 0;
+}

@@ -1,0 +1,157 @@
+//! What a blocked thread waits for, by its system call and the file that the call names.
+
+use record::account::WaitKind;
+
+/// What the first argument of a call is, as `bpf/account.bpf.c` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Argument {
+    /// Nothing that matters.
+    Other = 0,
+    /// The address of a futex.
+    Futex = 1,
+    /// A descriptor.
+    Descriptor = 2,
+}
+
+/// A system call that threads block in.
+#[derive(Debug)]
+pub struct Call {
+    /// Its number here.
+    pub number: i64,
+    /// Its name.
+    pub name: &'static str,
+    argument: Argument,
+    kind: Means,
+}
+
+/// What blocked time in a call means.
+#[derive(Debug, Clone, Copy)]
+enum Means {
+    This(WaitKind),
+    Reading,
+    Writing,
+}
+
+macro_rules! calls {
+    ($($argument:ident $means:expr => $($name:ident)+;)+) => {
+        &[$($(Call {
+            number: libc::$name,
+            name: stringify!($name),
+            argument: Argument::$argument,
+            kind: $means,
+        }),+),+]
+    };
+}
+
+use Means::{Reading, This, Writing};
+use WaitKind::{Backend, Children, Events, File, Input, Lock, Memory, Requests, Sleep};
+
+static CALLS: &[Call] = calls! {
+    Other This(Events) => SYS_epoll_pwait SYS_epoll_pwait2 SYS_ppoll SYS_pselect6 SYS_io_uring_enter;
+    Other This(Requests) => SYS_accept SYS_accept4;
+    Other This(Children) => SYS_wait4 SYS_waitid;
+    Other This(Input) => SYS_rt_sigtimedwait SYS_rt_sigsuspend;
+    Futex This(Lock) => SYS_futex;
+    Other This(Lock) => SYS_semop SYS_semtimedop;
+    Descriptor This(Lock) => SYS_flock SYS_fcntl;
+    Other This(Sleep) => SYS_nanosleep SYS_clock_nanosleep;
+    Descriptor This(Backend) => SYS_connect;
+    Descriptor Reading => SYS_read SYS_readv SYS_pread64 SYS_preadv SYS_preadv2 SYS_recvfrom SYS_recvmsg SYS_recvmmsg
+        SYS_splice;
+    Descriptor Writing => SYS_write SYS_writev SYS_pwrite64 SYS_pwritev SYS_pwritev2 SYS_sendto SYS_sendmsg SYS_sendmmsg
+        SYS_sendfile SYS_fsync SYS_fdatasync SYS_sync_file_range SYS_syncfs SYS_ftruncate SYS_fallocate SYS_fstat
+        SYS_getdents64;
+    Other This(File) => SYS_openat SYS_openat2 SYS_newfstatat SYS_statx SYS_unlinkat SYS_renameat2 SYS_mkdirat
+        SYS_close SYS_msync SYS_readlinkat SYS_faccessat SYS_linkat SYS_sync SYS_truncate;
+    Other This(Memory) => SYS_mmap SYS_munmap SYS_mprotect SYS_madvise SYS_brk SYS_mremap;
+};
+
+/// Calls that newer architectures do without.
+#[cfg(target_arch = "x86_64")]
+static OLDER_CALLS: &[Call] = calls! {
+    Other This(Events) => SYS_epoll_wait SYS_poll SYS_select;
+    Other This(Input) => SYS_pause;
+    Other This(File) => SYS_open SYS_stat SYS_lstat SYS_unlink SYS_rename SYS_mkdir SYS_access;
+};
+#[cfg(not(target_arch = "x86_64"))]
+static OLDER_CALLS: &[Call] = &[];
+
+fn all() -> impl Iterator<Item = &'static Call> {
+    CALLS.iter().chain(OLDER_CALLS)
+}
+
+/// The table that the programs read, by number.
+pub fn arguments<const LENGTH: usize>() -> [u8; LENGTH] {
+    let mut table = [0; LENGTH];
+    for call in all() {
+        if let Some(place) = usize::try_from(call.number).ok().and_then(|at| table.get_mut(at)) {
+            *place = call.argument as u8;
+        }
+    }
+    table
+}
+
+/// What the descriptor of a call is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// None that is known.
+    Nothing,
+    /// A file or folder, or a disk.
+    File,
+    /// A pipe.
+    Pipe,
+    /// A socket of the served port.
+    Served,
+    /// Another socket.
+    Socket,
+    /// A terminal, an eventfd, a timer.
+    Source,
+}
+
+/// What a thread waits for in this call, and the call's name; a number below 0 is no call.
+pub fn meaning(number: i32, names: Names) -> (WaitKind, String) {
+    if number < 0 {
+        return (Memory, String::new());
+    }
+    let Some(call) = all().find(|call| call.number == i64::from(number)) else {
+        return (WaitKind::Other, format!("system call {number}"));
+    };
+    let kind = match (call.kind, names) {
+        (This(Backend), Names::Served) => Requests,
+        (This(kind), _) => kind,
+        (Reading, Names::Served) => Requests,
+        (Writing, Names::Served) => WaitKind::Send,
+        (Reading | Writing, Names::Socket) => Backend,
+        (Reading | Writing, Names::File) => File,
+        (Writing, Names::Pipe) => WaitKind::Pipe,
+        (Reading, Names::Pipe | Names::Source) => Input,
+        (Reading | Writing, _) => WaitKind::Other,
+    };
+    (kind, call.name.trim_start_matches("SYS_").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_means_what_its_descriptor_makes_of_it() {
+        let of = |call: i64, names| meaning(call as i32, names).0;
+        assert_eq!(of(libc::SYS_read, Names::Served), Requests);
+        assert_eq!(of(libc::SYS_recvfrom, Names::Socket), Backend);
+        assert_eq!(of(libc::SYS_read, Names::Source), Input);
+        assert_eq!(of(libc::SYS_write, Names::Pipe), WaitKind::Pipe);
+        assert_eq!(of(libc::SYS_sendto, Names::Served), WaitKind::Send);
+        assert_eq!(meaning(libc::SYS_fdatasync as i32, Names::File), (File, "fdatasync".into()));
+        assert_eq!(meaning(-1, Names::Nothing), (Memory, String::new()));
+        assert_eq!(meaning(100_000, Names::Nothing), (WaitKind::Other, "system call 100000".into()));
+    }
+
+    #[test]
+    fn the_programs_know_which_calls_name_a_descriptor() {
+        let table = arguments::<512>();
+        let of = |call: i64| table[call as usize];
+        assert_eq!([of(libc::SYS_futex), of(libc::SYS_write), of(libc::SYS_ppoll)], [1, 2, 0]);
+        assert!(all().all(|call| (0..512).contains(&call.number)), "the programs know no higher number");
+    }
+}

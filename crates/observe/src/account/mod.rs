@@ -1,0 +1,222 @@
+//! The account of the server's threads: exact times by scheduler events in a window, and the other servers' by its own
+//! sends and receives. What it costs is measured while it runs; a window ends when it has cost as much as it may.
+
+mod calls;
+mod reading;
+
+use crate::bpf::members::{FOLLOWERS, Members};
+use crate::bpf::types::account::{Gate, Sums};
+use crate::bpf::types::{bytes_of, value_of};
+use crate::bpf::{self, Compiled, Refusal};
+use crate::namespace::needs_hosts_process_ids;
+use crate::processes::{Process, ProcessTable};
+use crate::profile::symbols::KernelSymbols;
+use crate::watch::kernel_has_send_events;
+use calls::arguments;
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ProgramInput};
+use record::account::Account;
+use std::io::Read;
+
+/// Numbers of system calls in the programs' table (`SYSCALLS_KNOWN`).
+const KNOWN_CALLS: usize = 512;
+/// What the programs may cost, as a share of the time of each CPU.
+const BUDGET: f64 = 0.008;
+/// The length of the first window that the budget is a share of.
+const FIRST_WINDOW_NS: u64 = 500_000_000;
+/// Between two sampled stacks on a CPU.
+const STACK_GAP_NS: u64 = 2_000_000;
+
+/// Keeps the account of a server in windows. Nothing is pinned: it ends with this process.
+pub struct Accountant {
+    links: Vec<Link>,
+    walk: Link,
+    object: Object,
+    members: Members,
+    symbols: KernelSymbols,
+    port: u16,
+    last_length_ns: u64,
+    why_no_backends: Option<String>,
+}
+
+impl std::fmt::Debug for Accountant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Accountant").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+fn load(switch: &'static str, object: &'static Compiled) -> Result<Object, Refusal> {
+    let has_calls = kernel_has_send_events();
+    bpf::load(object, |open| {
+        let table: [u8; KNOWN_CALLS] = arguments();
+        let mut map = open.maps_mut().find(|map| map.name() == ".rodata.calls");
+        let bytes = map.as_mut().and_then(|map| map.initial_value_mut());
+        if let Some(bytes) = bytes.filter(|bytes| bytes.len() == table.len()) {
+            bytes.copy_from_slice(&table);
+        }
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().to_string();
+            let is_wanted = match name.as_str() {
+                "on_account_switch" | "on_older_switch" => name == switch,
+                "on_call" | "on_answer" => has_calls,
+                _ => true,
+            };
+            program.set_autoload(is_wanted);
+        }
+        Ok(())
+    })
+}
+
+impl Accountant {
+    /// Loads and attaches; no window is open.
+    pub fn start(port: u16) -> Result<Accountant, Refusal> {
+        needs_hosts_process_ids()
+            .map_err(|error| Refusal::from(libbpf_rs::Error::from(std::io::Error::other(error))))?;
+        // The event has had its fourth argument since Linux 5.18; programs of older kernels may not read it.
+        let newer = load("on_account_switch", bpf::ACCOUNT).map(|object| ("on_account_switch", object));
+        let (switch, object) = match newer {
+            Ok(loaded) => loaded,
+            Err(refusal) if refusal.is_permission() => return Err(refusal),
+            Err(_) => ("on_older_switch", load("on_older_switch", bpf::ACCOUNT)?),
+        };
+        let mut links = Vec::new();
+        for name in FOLLOWERS.into_iter().chain([switch, "on_waking", "on_exit"]) {
+            links.push(bpf::attach(&object, name)?);
+        }
+        let mut why_no_backends = None;
+        if kernel_has_send_events() {
+            for name in ["on_call", "on_answer"] {
+                links.push(bpf::attach(&object, name)?);
+            }
+        } else {
+            why_no_backends = Some("this kernel has no event for sends and receives (Linux 6.3)".to_string());
+        }
+        let walk = bpf::attach(&object, "walk_threads")?;
+        let symbols = KernelSymbols::read().unwrap_or_default();
+        Ok(Accountant {
+            links,
+            walk,
+            object,
+            members: Members::default(),
+            symbols,
+            port,
+            last_length_ns: FIRST_WINDOW_NS,
+            why_no_backends,
+        })
+    }
+
+    fn set_gate(&self, gate: &Gate) -> Result<(), Refusal> {
+        Ok(bpf::map(&self.object, ".bss.gate")?.update(&0u32.to_ne_bytes(), bytes_of(gate), MapFlags::ANY)?)
+    }
+
+    fn gate(&self) -> Result<Gate, Refusal> {
+        let bytes = bpf::map(&self.object, ".bss.gate")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        Ok(bytes.and_then(|bytes| value_of(&bytes)).unwrap_or_default())
+    }
+
+    fn run(&self, program: &str) -> Result<(), Refusal> {
+        bpf::program(&self.object, program)?.test_run(ProgramInput::default())?;
+        Ok(())
+    }
+
+    /// Opens a window for these processes and what they start.
+    pub fn begin(&mut self, processes: &[Process]) -> Result<(), Refusal> {
+        self.members.update(&self.object, processes)?;
+        let sums = bytes_of(&Sums::default()).to_vec();
+        bpf::map(&self.object, ".bss.sums")?.update(&0u32.to_ne_bytes(), &sums, MapFlags::ANY)?;
+        for name in ["places", "wait_samples", "wait_stacks", "outgoing"] {
+            reading::clear(&self.object, name)?;
+        }
+        let before = self.gate()?;
+        self.set_gate(&Gate {
+            window: before.window,
+            port: self.port.into(),
+            stack_gap_ns: STACK_GAP_NS,
+            budget_ns: (BUDGET * self.last_length_ns as f64) as u64,
+            ..Gate::default()
+        })?;
+        self.run("open_window")
+    }
+
+    /// Ends the window and returns its account. `processes` are those of the server that live now.
+    pub fn end(&mut self, processes: &[Process], table: &ProcessTable) -> Result<Account, Refusal> {
+        self.run("close_window")?;
+        self.members.update(&self.object, processes)?;
+        let mut walk = Iter::new(&self.walk)?;
+        walk.read_to_end(&mut Vec::new()).map_err(libbpf_rs::Error::from)?;
+        let gate = self.gate()?;
+        self.set_gate(&Gate { is_open: 0, ..gate })?;
+        self.last_length_ns = gate.ended_ns.saturating_sub(gate.opened_ns).max(1);
+        let mut account = reading::read(&self.object, &gate, &self.symbols, table)?;
+        account.lost += self.members.lost(&self.object)?;
+        account.why_no_backends.clone_from(&self.why_no_backends);
+        Ok(account)
+    }
+}
+
+impl Drop for Accountant {
+    fn drop(&mut self) {
+        // Links refer to programs of the object.
+        self.links.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::ServerGroup;
+    use record::account::{ThreadGroup, WaitKind};
+    use std::time::Duration;
+
+    fn started(test: &str) -> Option<Accountant> {
+        match Accountant::start(1) {
+            Err(refusal) if refusal.is_permission() => {
+                println!("SKIPPED {test}: it needs root");
+                None
+            }
+            started => Some(started.unwrap_or_else(|refusal| panic!("{refusal}: {}", refusal.last_words(30)))),
+        }
+    }
+
+    /// The account of this process while `work` runs.
+    fn account_of(accountant: &mut Accountant, work: impl FnOnce()) -> Account {
+        let mut table = ProcessTable::default();
+        table.scan();
+        let mut group = ServerGroup::new([std::process::id()], None);
+        group.admit(&table);
+        accountant.begin(&group.processes()).unwrap();
+        work();
+        table.scan();
+        group.admit(&table);
+        accountant.end(&group.processes(), &table).unwrap()
+    }
+
+    #[test]
+    fn every_nanosecond_of_every_thread_is_somewhere_once() {
+        let Some(mut accountant) = started("every_nanosecond_of_every_thread_is_somewhere_once") else { return };
+        for _ in 0..2 {
+            let lock = std::sync::Mutex::new(());
+            let account = account_of(&mut accountant, || {
+                std::thread::scope(|scope| {
+                    let held = lock.lock();
+                    let name = |name: &str| std::thread::Builder::new().name(name.to_string());
+                    name("waits").spawn_scoped(scope, || drop(lock.lock())).unwrap();
+                    name("naps").spawn_scoped(scope, || std::thread::sleep(Duration::from_millis(300))).unwrap();
+                    std::thread::sleep(Duration::from_millis(200));
+                    drop(held);
+                });
+            });
+            assert!(account.open_ratio().abs() < 0.001, "{}: {account:?}", account.open_ratio());
+            let of = |name: &str, kind: WaitKind| {
+                let group: &ThreadGroup = account
+                    .groups
+                    .iter()
+                    .find(|group| *group.name == *name)
+                    .unwrap_or_else(|| panic!("{name}: {account:?}"));
+                group.blocked_ns(|one| one == kind)
+            };
+            assert!((150_000_000..account.window_ns).contains(&of("waits", WaitKind::Lock)), "{account:?}");
+            assert!((300_000_000..account.window_ns).contains(&of("naps", WaitKind::Sleep)), "{account:?}");
+            assert_eq!(account.lost, 0);
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Reads a window's counts from the programs' maps and gives them names.
+
+use super::calls::{Names as Descriptor, meaning};
+use crate::bpf::types::account::{CpuClock, Gate, Outgoing, Place, Sums, Use, WaitSample, WaitStack as StackRecord};
+use crate::bpf::types::value_of;
+use crate::bpf::{self, Refusal, Shared};
+use crate::processes::{ProcessTable, living_thread};
+use crate::profile::names::Names;
+use crate::profile::symbols::KernelSymbols;
+use libbpf_rs::{MapCore, MapFlags, Object};
+use record::Outside;
+use record::account::{Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
+use record::profile::Frame;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+
+/// `enum doing` of `bpf/account.h`.
+const RUNNING: u8 = 1;
+const READY_OWN: u8 = 2;
+const READY_OTHERS: u8 = 3;
+const READY_STOPPED: u8 = 4;
+const READY_MOVED: u8 = 5;
+/// Marks the thread that a process began with.
+const FIRST_THREAD: u8 = 0x80;
+/// Marks sockets of the served port.
+const SERVED: u32 = 0x8000_0000;
+
+/// Kept at most: groups, waits of each, stacks of each wait, processes of each group, backends.
+const MAX_GROUPS: usize = 24;
+const MAX_WAITS: usize = 12;
+const MAX_STACKS: usize = 3;
+const MAX_PROCESSES: usize = 32;
+const MAX_BACKENDS: usize = 16;
+/// Waits with less than this share of their group's time are summed by kind.
+const LEAST_SHARE: f64 = 0.002;
+/// Descriptors that are looked through for a file's name.
+const MAX_DESCRIPTORS: usize = 4096;
+
+/// Every key of a map with its value.
+fn entries<K: Shared, V: Shared>(object: &Object, name: &str) -> Result<Vec<(K, V)>, Refusal> {
+    let map = bpf::map(object, name)?;
+    let mut all = Vec::new();
+    for key in map.keys() {
+        let value = map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of(&bytes));
+        if let (Some(key), Some(value)) = (value_of(&key), value) {
+            all.push((key, value));
+        }
+    }
+    Ok(all)
+}
+
+/// Empties a map.
+pub fn clear(object: &Object, name: &str) -> Result<(), Refusal> {
+    let map = bpf::map(object, name)?;
+    // First the keys: a walk over a changing table may restart.
+    for key in map.keys().collect::<Vec<_>>() {
+        let _ = map.delete(&key);
+    }
+    Ok(())
+}
+
+/// The account of the window that has just ended.
+pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &ProcessTable) -> Result<Account, Refusal> {
+    let single = |name: &str| bpf::map(object, name)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(Refusal::from);
+    let sums: Sums = single(".bss.sums")?.and_then(|bytes| value_of(&bytes)).unwrap_or_default();
+    let clocks = single(".bss.clocks")?.unwrap_or_default();
+    let of_window = |clock: &CpuClock| clock.window == gate.window;
+    let clocks = clocks.chunks_exact(size_of::<CpuClock>()).filter_map(value_of::<CpuClock>).filter(of_window);
+    let places: Vec<(Place, Use)> = entries(object, "places")?;
+    let samples: Vec<(WaitSample, Use)> = entries(object, "wait_samples")?;
+    let stacks: Vec<(u64, StackRecord)> = {
+        let map = bpf::map(object, "wait_stacks")?;
+        let mut all = Vec::new();
+        for key in map.keys() {
+            let value = map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of::<StackRecord>(&bytes));
+            if let (Ok(hash), Some(value)) = (<[u8; 8]>::try_from(key.as_slice()), value) {
+                all.push((u64::from_ne_bytes(hash), value));
+            }
+        }
+        all
+    };
+    let mut naming = Naming {
+        names: Names::new(symbols),
+        table,
+        files: HashMap::new(),
+        stacks: stacks.into_iter().map(|(hash, stack)| (hash, frames(&stack))).collect(),
+        samples: HashMap::new(),
+    };
+    for (sample, used) in &samples {
+        naming.samples.entry(key_of(&sample.place)).or_default().push((*sample, *used));
+    }
+    naming.learn(&samples);
+    let mut account = Account {
+        window_ns: gate.closes_ns.saturating_sub(gate.opened_ns),
+        threads_ns: sums.threads_ns,
+        threads: sums.threads,
+        cost_ns: clocks.map(|clock| clock.cost_ns).sum(),
+        lost: sums.lost_places + sums.lost_threads + sums.lost_stacks + sums.lost_calls,
+        groups: groups(&places, &mut naming),
+        backends: backends(&entries_of_outgoing(object)?, gate),
+        why_no_backends: None,
+    };
+    account.groups.sort_by_key(|group| std::cmp::Reverse(group.total_ns() - group.blocked_ns(WaitKind::is_idle)));
+    account.groups.truncate(MAX_GROUPS);
+    Ok(account)
+}
+
+fn entries_of_outgoing(object: &Object) -> Result<Vec<Outgoing>, Refusal> {
+    let map = bpf::map(object, "outgoing")?;
+    let mut all = Vec::new();
+    for key in map.keys() {
+        all.extend(map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of::<Outgoing>(&bytes)));
+    }
+    Ok(all)
+}
+
+fn frames(stack: &StackRecord) -> Vec<u64> {
+    let count = usize::try_from(stack.count).unwrap_or(usize::MAX);
+    stack.frames.iter().take(count).copied().take_while(|frame| *frame != 0).collect()
+}
+
+/// A place as a key of this process.
+type Key = Vec<u8>;
+
+fn key_of(place: &Place) -> Key {
+    bpf::types::bytes_of(place).to_vec()
+}
+
+/// Names of objects and stacks.
+struct Naming<'s> {
+    names: Names<'s>,
+    table: &'s ProcessTable,
+    /// Paths of a process's open files, by device and inode; read once.
+    files: HashMap<u32, HashMap<(u64, u64), String>>,
+    stacks: HashMap<u64, Vec<u64>>,
+    samples: HashMap<Key, Vec<(WaitSample, Use)>>,
+}
+
+impl Naming<'_> {
+    /// Looks up the names of all sampled user stacks, while the processes live.
+    fn learn(&mut self, samples: &[(WaitSample, Use)]) {
+        let mut of_process: BTreeMap<u32, HashSet<u64>> = BTreeMap::new();
+        for (sample, _) in samples {
+            let stacks = of_process.entry(sample.place.tgid).or_default();
+            stacks.extend([sample.user_stack, sample.waker_stack].into_iter().filter(|hash| *hash != 0));
+        }
+        for (pid, hashes) in of_process {
+            let stacks: Vec<&Vec<u64>> = hashes.iter().filter_map(|hash| self.stacks.get(hash)).collect();
+            self.names.learn_user(pid, &stacks);
+        }
+    }
+
+    fn user_frames(&self, pid: u32, hash: u64) -> Vec<Frame> {
+        self.stacks.get(&hash).map_or_else(Vec::new, |stack| self.names.user_stack(pid, stack))
+    }
+
+    fn stacks_of(&mut self, place: &Place) -> Vec<WaitStack> {
+        let Some(mut samples) = self.samples.remove(&key_of(place)) else { return Vec::new() };
+        samples.sort_by_key(|(_, used)| std::cmp::Reverse(used.ns));
+        let mut stacks: Vec<WaitStack> = Vec::new();
+        for (sample, used) in samples {
+            let kernel = self.stacks.get(&sample.kernel_stack).cloned().unwrap_or_default();
+            let mut frames = self.names.kernel_stack(&kernel);
+            frames.retain(|frame| !is_scheduler(&frame.function));
+            frames.extend(self.user_frames(place.tgid, sample.user_stack));
+            let woken_by = self.user_frames(place.tgid, sample.waker_stack);
+            match stacks.iter_mut().find(|one| one.frames == frames && one.woken_by == woken_by) {
+                Some(one) => {
+                    one.ns += used.ns;
+                    one.samples += used.times;
+                }
+                None => stacks.push(WaitStack { frames, woken_by, ns: used.ns, samples: used.times }),
+            }
+        }
+        stacks.sort_by_key(|stack| std::cmp::Reverse(stack.ns));
+        stacks.truncate(MAX_STACKS);
+        stacks
+    }
+
+    fn program(&self, pid: u32) -> Outside {
+        self.table.get(pid).map_or_else(|| "ended processes".into(), |origin| origin.command.clone())
+    }
+
+    fn file(&mut self, place: &Place) -> String {
+        let files = self.files.entry(place.tgid).or_insert_with(|| open_files(place.tgid));
+        let device = device_number(place.device);
+        files.get(&(device, place.object[0])).cloned().unwrap_or_else(|| "a file that is closed".into())
+    }
+
+    /// Whether what ends the waits at this futex hands out work, as a condition variable or a semaphore does, and not a
+    /// lock: by the functions of the threads that woke it, or where none is known by the call: glibc waits for a lock
+    /// without a deadline (FUTEX_WAIT), for a condition with one (FUTEX_WAIT_BITSET).
+    fn is_handed_work(&self, place: &Place) -> bool {
+        const HANDS_OUT: [&str; 8] =
+            ["cond_signal", "cond_broadcast", "cnd_", "sem_post", "ondvar", "otify", "unpark", "signalWork"];
+        let samples = self.samples.get(&key_of(place)).map_or(&[][..], Vec::as_slice);
+        let (mut work, mut known) = (0, 0);
+        for (sample, used) in samples {
+            let woken_by = self.user_frames(place.tgid, sample.waker_stack);
+            let is_named = |frame: &Frame| !frame.function.starts_with('[');
+            if !woken_by.iter().any(is_named) {
+                continue;
+            }
+            known += used.times;
+            let hands_out = |frame: &Frame| HANDS_OUT.iter().any(|part| frame.function.contains(part));
+            work += if woken_by.iter().take(6).any(hands_out) { used.times } else { 0 };
+        }
+        if known > 0 { 2 * work > known } else { place.object[1] == libc::FUTEX_WAIT_BITSET as u64 }
+    }
+
+    /// What the thread waits for, the call and the object.
+    fn wait(&mut self, place: &Place) -> (WaitKind, String, String) {
+        let descriptor = match place.file_type {
+            0 if place.object[0] != 0 => Descriptor::Source,
+            0 => Descriptor::Nothing,
+            0x1 => Descriptor::Pipe,
+            0x2 => Descriptor::Source,
+            0xc if place.device & SERVED != 0 => Descriptor::Served,
+            0xc => Descriptor::Socket,
+            _ => Descriptor::File,
+        };
+        let (mut kind, call) = meaning(place.call, descriptor);
+        if kind == WaitKind::Lock && self.is_handed_work(place) {
+            kind = WaitKind::Work;
+        }
+        let object = match (kind, descriptor) {
+            (WaitKind::Lock | WaitKind::Work, Descriptor::Nothing | Descriptor::Source) if place.object[0] != 0 => {
+                format!("{:#x}", place.object[0])
+            }
+            (_, Descriptor::File) => self.file(place),
+            (WaitKind::Backend, Descriptor::Socket) => {
+                address(place.device as u16, &place.object, place.port).unwrap_or_else(|| "a Unix socket".into())
+            }
+            _ => String::new(),
+        };
+        (kind, call, object)
+    }
+}
+
+/// Functions on every stack of a thread that falls asleep.
+fn is_scheduler(function: &str) -> bool {
+    const OF_ALL: [&str; 12] = [
+        "__schedule",
+        "schedule",
+        "bpf_jit_code",
+        "__traceiter_sched_switch",
+        "__bpf_trace_sched_switch",
+        "do_syscall_64",
+        "entry_SYSCALL_64_after_hwframe",
+        "x64_sys_call",
+        "schedule_timeout",
+        "el0_svc",
+        "el0t_64_sync",
+        "el0t_64_sync_handler",
+    ];
+    OF_ALL.contains(&function)
+        || function.starts_with("bpf_prog_")
+        || function.starts_with("bpf_trampoline")
+        || function.starts_with("bpf_trace_run")
+}
+
+/// As `stat` has it: the kernel's number has 20 bits of the minor number (include/linux/kdev_t.h).
+fn device_number(device: u32) -> u64 {
+    let (major, minor) = (device >> 20, device & 0xf_ffff);
+    libc::makedev(major, minor)
+}
+
+fn open_files(pid: u32) -> HashMap<(u64, u64), String> {
+    let mut files = HashMap::new();
+    let Ok(folder) = std::fs::read_dir(format!("/proc/{}/fd", living_thread(pid))) else { return files };
+    for entry in folder.flatten().take(MAX_DESCRIPTORS) {
+        let Ok(path) = std::fs::read_link(entry.path()) else { continue };
+        if path.is_absolute()
+            && let Ok(file) = std::fs::metadata(entry.path())
+        {
+            files.insert((file.dev(), file.ino()), path.to_string_lossy().into_owned());
+        }
+    }
+    files
+}
+
+/// The address of an internet socket's other end; `None` of another family.
+fn address(family: u16, object: &[u64; 2], port: u16) -> Option<String> {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&object[0].to_ne_bytes());
+    bytes[8..].copy_from_slice(&object[1].to_ne_bytes());
+    let [a, b, c, d, ..] = bytes;
+    let ip = match i32::from(family) {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+        libc::AF_INET6 => IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port).to_string())
+}
+
+fn thread_name(place: &Place) -> Outside {
+    let bytes: Vec<u8> = place.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    Outside::of_bytes(&bytes, 16)
+}
+
+/// The name without its number: `worker-12` and `worker-3` do the same.
+fn common_name(name: &str) -> String {
+    let trimmed = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let trimmed = trimmed.trim_end_matches(['-', '_', '#', ':', '/', ' ']);
+    if trimmed.is_empty() { name.to_string() } else { trimmed.to_string() }
+}
+
+fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> {
+    let mut groups: BTreeMap<(Outside, String, bool), ThreadGroup> = BTreeMap::new();
+    for (place, used) in places {
+        let program = naming.program(place.tgid);
+        let name = common_name(&thread_name(place));
+        let is_first = place.doing & FIRST_THREAD != 0;
+        let group = groups.entry((program.clone(), name.clone(), is_first)).or_insert_with(|| ThreadGroup {
+            program,
+            name: name.as_str().into(),
+            is_first,
+            ..ThreadGroup::default()
+        });
+        let at = match group.processes.iter().position(|one| one.pid == place.tgid) {
+            Some(at) => at,
+            None => {
+                group.processes.push(ProcessUse { pid: place.tgid, running_ns: 0, idle_ns: 0, ns: 0 });
+                group.processes.len() - 1
+            }
+        };
+        group.processes[at].ns += used.ns;
+        match place.doing & !FIRST_THREAD {
+            RUNNING => {
+                group.running_ns += used.ns;
+                group.processes[at].running_ns += used.ns;
+            }
+            READY_OWN => group.ready_own_ns += used.ns,
+            READY_OTHERS => group.ready_others_ns += used.ns,
+            READY_STOPPED => group.ready_stopped_ns += used.ns,
+            READY_MOVED => group.ready_moved_ns += used.ns,
+            _ => {
+                let (kind, call, object) = naming.wait(place);
+                if kind.is_idle() {
+                    group.processes[at].idle_ns += used.ns;
+                }
+                let stacks = naming.stacks_of(place);
+                add_wait(&mut group.waits, kind, call, object, used, stacks);
+            }
+        }
+    }
+    let mut groups: Vec<ThreadGroup> = groups.into_values().collect();
+    groups.iter_mut().for_each(shorten);
+    groups
+}
+
+fn add_wait(waits: &mut Vec<Wait>, kind: WaitKind, call: String, object: String, used: &Use, stacks: Vec<WaitStack>) {
+    let (call, object) = (Outside::new(&call, 40), Outside::new(&object, 200));
+    let same = |one: &&mut Wait| one.kind == kind && one.call == call && one.object == object;
+    match waits.iter_mut().find(same) {
+        Some(one) => {
+            one.ns += used.ns;
+            one.times += used.times;
+            one.longest_ns = one.longest_ns.max(used.longest_ns);
+            one.stacks.extend(stacks);
+        }
+        None => {
+            waits.push(Wait { kind, call, object, ns: used.ns, times: used.times, longest_ns: used.longest_ns, stacks })
+        }
+    }
+}
+
+/// Sums up what is too small or too much to be shown.
+fn shorten(group: &mut ThreadGroup) {
+    let least = (LEAST_SHARE * group.total_ns() as f64) as u64;
+    let mut waits = std::mem::take(&mut group.waits);
+    waits.sort_by_key(|wait| std::cmp::Reverse(wait.ns));
+    for (place, wait) in waits.into_iter().enumerate() {
+        if place < MAX_WAITS && wait.ns >= least {
+            group.waits.push(wait);
+            continue;
+        }
+        let used = Use { ns: wait.ns, times: wait.times, longest_ns: wait.longest_ns };
+        add_wait(&mut group.waits, wait.kind, String::new(), String::new(), &used, Vec::new());
+    }
+    for wait in &mut group.waits {
+        wait.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.ns));
+        wait.stacks.truncate(MAX_STACKS);
+    }
+    group.processes.sort_by_key(|process| std::cmp::Reverse(process.running_ns));
+    group.processes.truncate(MAX_PROCESSES);
+}
+
+fn backends(connections: &[Outgoing], gate: &Gate) -> Vec<BackendUse> {
+    let mut backends: BTreeMap<String, BackendUse> = BTreeMap::new();
+    for one in connections.iter().filter(|one| one.window == gate.window) {
+        let open_ns = if one.busy_since_ns == 0 { 0 } else { gate.closes_ns.saturating_sub(one.busy_since_ns) };
+        let Some(name) = backend_name(one).filter(|_| one.calls > 0 || open_ns > 0) else { continue };
+        let entry = backends.entry(name.clone()).or_insert_with(|| BackendUse {
+            address: Outside::new(&name, 200),
+            connections: 0,
+            busy_ns: 0,
+            calls: 0,
+            longest_ns: 0,
+        });
+        entry.connections += 1;
+        entry.busy_ns += one.busy_ns + open_ns;
+        entry.calls += one.calls;
+        entry.longest_ns = entry.longest_ns.max(one.longest_ns).max(open_ns);
+    }
+    let mut backends: Vec<BackendUse> = backends.into_values().collect();
+    backends.sort_by_key(|backend| std::cmp::Reverse(backend.busy_ns));
+    backends.truncate(MAX_BACKENDS);
+    backends
+}
+
+fn backend_name(one: &Outgoing) -> Option<String> {
+    if i32::from(one.family) != libc::AF_UNIX {
+        return address(one.family, &one.address, one.port);
+    }
+    let length = (one.path_bytes as usize).min(one.path.len());
+    let bytes: Vec<u8> = one.path[..length].iter().map(|byte| *byte as u8).collect();
+    let name = String::from_utf8_lossy(&bytes);
+    let name = name.trim_end_matches('\0');
+    let name = name.strip_prefix('\0').map_or_else(|| name.to_string(), |rest| format!("@{rest}"));
+    (!name.is_empty() && !crate::outgoing::is_of_system(&name)).then(|| format!("unix:{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_differ_by_number_are_one_group() {
+        assert_eq!(common_name("pool-1-thread-12"), "pool-1-thread");
+        assert_eq!((common_name("worker"), common_name("7")), ("worker".into(), "7".into()));
+    }
+
+    #[test]
+    fn addresses_of_both_families_are_written_as_usual() {
+        let v4 = u64::from_ne_bytes([127, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(address(2, &[v4, 0], 5432).as_deref(), Some("127.0.0.1:5432"));
+        let mapped = [0, u64::from_ne_bytes([0, 0, 0xff, 0xff, 10, 0, 0, 7])];
+        assert_eq!(address(10, &mapped, 80).as_deref(), Some("10.0.0.7:80"));
+        assert_eq!(address(1, &[0, 0], 0), None);
+    }
+}
