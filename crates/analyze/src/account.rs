@@ -131,7 +131,7 @@ record::worded! {
         /// Blocked by a pipe.
         Pipe = "in a full pipe",
         /// Blocked until a time.
-        Sleep = "asleep until a time",
+        Sleep = "asleep",
         /// Blocked by the client's full receive buffer.
         Send = "until the client reads",
         /// Blocked for memory.
@@ -283,7 +283,10 @@ fn function(waits: &[&Wait]) -> String {
     let own = |frames: &[record::profile::Frame]| {
         let is_own = |frame: &&record::profile::Frame| {
             let module = frame.module.as_deref().unwrap_or("");
-            !frame.is_kernel && !frame.function.starts_with('[') && !module.starts_with("libc") && !module.starts_with("ld-")
+            !frame.is_kernel
+                && !frame.function.starts_with('[')
+                && !module.starts_with("libc")
+                && !module.starts_with("ld-")
         };
         frames.iter().find(is_own).map(|frame| plain(&frame.function, 60))
     };
@@ -355,7 +358,11 @@ fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel])
     places.insert(at, (PlaceKind::Unread, String::new(), unread));
     let place = |(kind, name, requests): (PlaceKind, String, f64)| RequestPlace {
         kind,
-        name: if name.is_empty() { kind.word().to_string() } else { format!("{} {name}", kind.word()) },
+        name: match (kind, name.is_empty()) {
+            (_, true) => kind.word().to_string(),
+            (PlaceKind::Backend, false) => format!("{} {name}", kind.word()),
+            (_, false) => format!("{}: {name}", kind.word()),
+        },
         requests,
         us: requests / per_sec * 1e6,
     };

@@ -10,6 +10,7 @@ mod judge;
 mod layout;
 mod one_at_a_time;
 pub mod rules;
+mod stage;
 mod sure;
 mod waits;
 
@@ -17,6 +18,7 @@ pub(crate) use doubts::ending;
 pub(crate) use evidence::strained_from;
 pub use growth::{UserGrowth, user_times};
 pub use layout::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy};
+pub use stage::Checked;
 
 use crate::answer::Answer;
 use crate::growth::Growth;
@@ -40,6 +42,9 @@ pub struct Verdict {
     /// The causes that the rules found, the one to fix first at the front; none for a server that is simply full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
+    /// The stages of the server, of its client and of its backends that could be the limit, and how full each was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checked: Vec<Checked>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
     pub doubts: Vec<Doubt>,
 }
@@ -161,6 +166,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         answer,
         sentences: said,
         causes,
+        checked: stage::checked(&evidence::Evidence { run, findings }),
         doubts: doubts::collect(run, findings),
     }
 }

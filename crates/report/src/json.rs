@@ -2,6 +2,7 @@
 //! holds. `straingauge --generate schema output` is made from these types and `docs/run-directory.md` describes them;
 //! additions keep the version, changes of meaning raise it.
 
+use analyze::account::AccountLevel;
 use analyze::answer::Answer;
 use analyze::compare::{Comparison, Price};
 use analyze::index::Index;
@@ -12,7 +13,7 @@ use analyze::watched::ServerSide;
 use analyze::zones::Findings;
 use record::path::PathPlan;
 use record::run::RunRecord;
-use record::{Point, RunDir};
+use record::{Point, RunDir, Sweep};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -71,6 +72,9 @@ pub struct Run<'a> {
     pub answer: Option<Answer>,
     /// What was found.
     pub findings: Findings,
+    /// Where the requests and the server's threads were, for each sweep with an account of its points.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub account: Vec<AccountOfSweep>,
     /// What the server's side saw, for each sweep whose points were watched.
     pub server_side: Vec<ServerSide>,
     /// What it means.
@@ -78,6 +82,15 @@ pub struct Run<'a> {
     /// Answers to the questions that were kept with the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_ifs: Option<Vec<WhatIfAnswer>>,
+}
+
+/// The account of a sweep, by load.
+#[derive(Debug, Serialize, schemars::JsonSchema)]
+pub struct AccountOfSweep {
+    /// The sweep.
+    pub sweep: Sweep,
+    /// Its loads, ascending; those without an account are left out.
+    pub levels: Vec<AccountLevel>,
 }
 
 impl<'a> Run<'a> {
@@ -88,6 +101,11 @@ impl<'a> Run<'a> {
             path: run.path.to_string_lossy().into_owned(),
             record: &run.record,
             points: &run.points,
+            account: findings
+                .sweeps()
+                .map(|sweep| AccountOfSweep { sweep: sweep.sweep, levels: analyze::account::levels(run, sweep) })
+                .filter(|account| !account.levels.is_empty())
+                .collect(),
             findings,
             server_side: analyze::watched::of_run(run),
             verdict,

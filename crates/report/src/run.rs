@@ -1,6 +1,7 @@
 //! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the
 //! tables of a point.
 
+pub(crate) mod account;
 mod answer;
 pub(crate) mod axis;
 pub(crate) mod layers;
@@ -56,9 +57,15 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     for sentence in causes.chain(verdict.without_causes().map(String::from)).chain(possible) {
         out.push_str(&wrap(&sentence, "- ", "  "));
     }
+    out.push_str(&wrap(&account::checked(verdict), "- ", "  "));
     for sweep in findings.sweeps() {
         out.push('\n');
         out.push_str(&sweep_table(sweep));
+        let account = account::text(run, sweep);
+        if !account.is_empty() {
+            out.push('\n');
+            out.push_str(&account);
+        }
     }
     if let Some(unloading) = &findings.unloading {
         out.push('\n');

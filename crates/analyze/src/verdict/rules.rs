@@ -6,7 +6,7 @@
 
 use super::evidence::Evidence;
 use super::judge::{self, Finding};
-use super::{growth, one_at_a_time, waits};
+use super::{growth, one_at_a_time, stage, waits};
 
 /// One rule.
 pub struct Rule {
@@ -169,7 +169,7 @@ pub const ONE_CPU_THREAD: f64 = 0.8;
 pub const ONE_CPU_OF: f64 = 1.5;
 
 /// All rules.
-pub const RULES: [Rule; 21] = [
+pub const RULES: [Rule; 25] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -275,7 +275,7 @@ pub const RULES: [Rule; 21] = [
         is_limit: true,
         is_counted: false,
         hidden_by: &["client"],
-        judge: judge::slow_file,
+        judge: |evidence| stage::or_looked(evidence, "slow-file", judge::slow_file),
     },
     Rule {
         id: "lock",
@@ -291,7 +291,7 @@ pub const RULES: [Rule; 21] = [
         is_limit: true,
         is_counted: false,
         hidden_by: &["client", "slow-file"],
-        judge: judge::lock,
+        judge: |evidence| stage::or_looked(evidence, "lock", judge::lock),
     },
     Rule {
         id: "one-at-a-time",
@@ -332,7 +332,7 @@ pub const RULES: [Rule; 21] = [
         is_limit: true,
         is_counted: false,
         hidden_by: &["client", "slow-file", "lock"],
-        judge: waits::worker_pool,
+        judge: |evidence| stage::or_looked(evidence, "worker-pool", waits::worker_pool),
     },
     Rule {
         id: "delayed-ack",
@@ -368,7 +368,63 @@ pub const RULES: [Rule; 21] = [
         is_limit: true,
         is_counted: false,
         hidden_by: &["client", "slow-file", "lock", "worker-pool", "server-errors"],
-        judge: waits::backend,
+        judge: |evidence| stage::or_looked(evidence, "backend", waits::backend),
+    },
+    Rule {
+        id: "backend-pool",
+        cause: "the pool of connections to a backend is exhausted",
+        evidence: "the account: connections that the server opened, the time from the first byte sent to the first \
+                   byte received, requests under way",
+        threshold: "70 % of the time or more each connection had a call under way, fewer connections than 70 % of the \
+                    requests, a call at most twice as long as at the lowest load",
+        refuted_by: "twice as many connections bring no more throughput",
+        remedy: "a larger pool in the server's configuration, or fewer calls a request",
+        source: "Little's law; utilisation law",
+        is_limit: true,
+        is_counted: false,
+        hidden_by: &["client"],
+        judge: |evidence| stage::found(evidence, "backend-pool"),
+    },
+    Rule {
+        id: "unequal-workers",
+        cause: "one of several processes is full and the others are not",
+        evidence: "the account: each process's time without work, at the highest load under strain",
+        threshold: "one process without idle time, the median one busy for 70 % of it or less",
+        refuted_by: "the full process is another one in each run",
+        remedy: "one queue for all processes, connections that do not stay with one, the same CPUs for each",
+        source: "Little's law; socket(7), SO_REUSEPORT: connections are spread by a hash, whatever the load of each",
+        is_limit: true,
+        is_counted: false,
+        hidden_by: &["client"],
+        judge: |evidence| stage::found(evidence, "unequal-workers"),
+    },
+    Rule {
+        id: "neighbour",
+        cause: "other work has the server's CPUs",
+        evidence: "the account: time in which threads of the server were runnable while something else ran on their CPU",
+        threshold: "threads without idle time that waited so for 40 % of it or more, and more than they ran or were \
+                    blocked",
+        refuted_by: "the server alone on the machine answers no more",
+        remedy: "stop it, CPUs for the server alone, `cpu.weight` of its control group",
+        source: "the kernel's documentation of cgroup v2, `cpu.weight`",
+        is_limit: true,
+        is_counted: true,
+        hidden_by: &["client", "cpu-quota"],
+        judge: |evidence| stage::found(evidence, "neighbour"),
+    },
+    Rule {
+        id: "affinity",
+        cause: "the server may run on some of the machine's CPUs only",
+        evidence: "`server.cpus`, the machine's CPUs, `server.cpu_busy_ratio`, `machine.cpu_idle_ratio`",
+        threshold: "fewer CPUs than the machine has, which straingauge did not choose, full of the server's own work, \
+                    while a quarter of a CPU or more is idle elsewhere",
+        refuted_by: "`taskset -pc PID` names all CPUs",
+        remedy: "`taskset -apc 0-N PID`; `worker_cpu_affinity`, `cpuset.cpus`, `CPUAffinity=` or `--cpuset-cpus`",
+        source: "sched_setaffinity(2), cpuset(7)",
+        is_limit: true,
+        is_counted: false,
+        hidden_by: &["client", "cpu-quota"],
+        judge: stage::affinity,
     },
     Rule {
         id: "slows-with-time",

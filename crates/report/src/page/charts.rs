@@ -26,6 +26,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings)
     let (criteria, unloaded) = (&findings.criteria, findings.unloading.as_ref());
     let points = of(run, sweep.sweep);
     let all = [
+        account(run, sweep),
         throughput(sweep, &points),
         unloading(run, sweep, unloaded),
         response(sweep, &points, criteria),
@@ -306,6 +307,47 @@ fn layers(sweep: &SweepFindings) -> Vec<Layer> {
 
 pub(super) fn loads(sweep: &SweepFindings) -> Vec<f64> {
     sweep.levels.iter().map(|level| level.load).collect()
+}
+
+/// A request's time by the place where it is spent, from the client inwards.
+fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
+    const CLASSES: [&str; 8] = ["n8", "n7", "n1", "n2", "n3", "n4", "n5", "n6"];
+    let levels = analyze::account::levels(run, sweep);
+    let mut names = crate::run::account::places(&levels);
+    let us_at = |load: f64, wanted: &dyn Fn(&str) -> bool| {
+        let requests = levels.iter().find(|level| level.load == load)?.requests.as_ref()?;
+        Some(requests.places.iter().filter(|place| wanted(&place.name)).map(|place| place.us).sum::<f64>())
+    };
+    let most = |name: &String| {
+        let us = sweep.levels.iter().filter_map(|level| us_at(level.load, &|of| of == name));
+        us.fold(0.0, f64::max)
+    };
+    // The largest keep their names; the others are summed up.
+    let mut by_size: Vec<(f64, String)> = names.iter().map(|name| (most(name), name.clone())).collect();
+    by_size.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let kept: Vec<String> = by_size.into_iter().take(CLASSES.len() - 1).map(|(_, name)| name).collect();
+    names.retain(|name| kept.contains(name));
+    let values = |wanted: &dyn Fn(&str) -> bool| sweep.levels.iter().map(|level| us_at(level.load, wanted)).collect();
+    let mut parts: Vec<(String, &'static str, Vec<Option<f64>>)> = Vec::new();
+    for (name, class) in names.iter().zip(CLASSES) {
+        parts.push((record::text::plain(name, 34), class, values(&|of: &str| of == name)));
+    }
+    parts.push(("other".into(), CLASSES[CLASSES.len() - 1], values(&|of: &str| !names.iter().any(|name| name == of))));
+    let layers = stacked(&loads(sweep), parts);
+    if layers.iter().all(|layer| layer.edges.is_empty()) {
+        return None;
+    }
+    let y = Scale::linear(tops(&layers), |us| format_nanos(us * 1e3));
+    let mut chart = frame(sweep, "Where a request's time goes", "mean time of a request", y);
+    (chart.layers, chart.unit, chart.origin) = (layers, "us/request", "timed; mean of points");
+    let last = levels.last()?;
+    let caption = format!(
+        "By Little's law: the mean number of requests in each place over the throughput; the sum is the mean response \
+         time. Threads are timed at each switch, unread requests sampled, and the rest is what remains. At the highest \
+         load the threads' rows differ from their lives by {}.",
+        analyze::zones::percent(last.open_ratio.abs())
+    );
+    Some(Figure { title: "Where a request's time goes", caption, chart })
 }
 
 /// The server's CPU time by layer of the network stack, where points were profiled.

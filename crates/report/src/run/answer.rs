@@ -24,7 +24,9 @@ pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer:
     let table = loads(findings).map_or(String::new(), |table| format!("\n{}", table.lines()));
     let room = |out: &str| MOST_LINES.saturating_sub([out, &table, &end].map(|part| part.lines().count()).iter().sum());
     let back = findings.unloading.as_ref().map(|unloading| wrap(&unloading.sentence(), "", ""));
-    let todo: Vec<String> = back.into_iter().chain(todo(verdict, answer)).collect();
+    let checked = cut(&wrap(&super::account::checked(verdict), "     ", "     "), LINES_OF_A_ROW);
+    let checked = Some(checked).filter(|_| !verdict.causes.is_empty());
+    let todo: Vec<String> = back.into_iter().chain(todo(verdict, answer)).chain(checked).collect();
     for paragraph in todo.iter().filter(|paragraph| !paragraph.is_empty()) {
         let gap = if out.ends_with("\n\n") || paragraph.starts_with("  ") { "" } else { "\n" };
         let lines = paragraph.lines().count() + gap.len();

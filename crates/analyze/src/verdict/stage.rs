@@ -1,0 +1,477 @@
+//! What is full, read from the account: the place where requests queue as load rises, and the stage behind it that has
+//! no idle time left. What that stage's time consists of is the cause; what others wait for is a consequence.
+
+use super::Certainty;
+use super::command::{quoted, server_pid};
+use super::evidence::{Evidence, typical};
+use super::judge::{Finding, finding};
+use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, WaitLevel, levels};
+use crate::zones::{load_words, percent};
+use record::account::WaitKind;
+use record::units::{format_nanos, format_si, grouped};
+use record::{Sweep, names};
+
+/// The part of the requests added by load that a queue took up, from which on it is the one before the limit.
+const QUEUE_GROWTH: f64 = 0.4;
+/// Requests added between the two loads, at least.
+const LEAST_ADDED: f64 = 1.0;
+/// The part of a stage's time that one thing takes up, from which on it is that thing.
+const MOST_OF_IT: f64 = 0.4;
+/// Time of a call to another server at the high load over that at the lowest: below the first it is as quick as alone,
+/// from the second on it is the one that is full.
+const CALL_GROWTH: (f64, f64) = (1.5, 2.0);
+/// Of several like processes the busiest is full, and the median is no busier than this.
+const OTHERS_BUSY: f64 = 0.7;
+
+/// What limits the server.
+struct Limit {
+    rule: &'static str,
+    finding: Finding,
+}
+
+/// A stage, and how full it is.
+struct Reading<'a> {
+    low: &'a AccountLevel,
+    high: &'a AccountLevel,
+    all: &'a [AccountLevel],
+    sweep: Sweep,
+    full: f64,
+    pid: String,
+}
+
+/// Whether the account is kept at the loads that matter.
+fn is_kept(evidence: &Evidence<'_>) -> bool {
+    evidence.strained().iter().any(|point| point.account.is_some())
+}
+
+/// What the account of the loads under strain says; `None` where the server's CPUs or the client are the limit, where
+/// it has none, or where it does not say.
+fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
+    let sweep = evidence.sweep()?;
+    let from = evidence.strained_from()?;
+    let all = levels(evidence.run, sweep);
+    let high = all.iter().rev().find(|level| level.load >= from && level.requests.is_some())?;
+    let before = all.iter().rev().find(|level| level.load < from && level.requests.is_some());
+    let low = before.or(all.iter().find(|level| level.requests.is_some()))?;
+    let reading = Reading {
+        low,
+        high,
+        all: &all,
+        sweep: sweep.sweep,
+        full: evidence.criteria().saturation_ratio,
+        pid: server_pid(evidence.run).to_string(),
+    };
+    let (kind, share) = reading.queue()?;
+    let found = match kind {
+        PlaceKind::Lock => reading.lock(),
+        PlaceKind::File | PlaceKind::Pipe => reading.file(),
+        PlaceKind::Backend => reading.backend(),
+        PlaceKind::Queue | PlaceKind::Unread | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Ready => {
+            reading.behind_queue()
+        }
+        _ => None,
+    }?;
+    let mut found = found;
+    if share < QUEUE_GROWTH {
+        found.finding.certainty = Certainty::Possibility;
+    }
+    Some(found)
+}
+
+/// The finding of a rule, if it is the limit.
+pub(super) fn found(evidence: &Evidence<'_>, rule: &str) -> Option<Finding> {
+    limit(evidence).filter(|limit| limit.rule == rule).map(|limit| limit.finding)
+}
+
+/// The same where the account is kept; else what looks at the threads say.
+pub(super) fn or_looked(
+    evidence: &Evidence<'_>,
+    rule: &str,
+    looked: fn(&Evidence<'_>) -> Option<Finding>,
+) -> Option<Finding> {
+    if is_kept(evidence) { found(evidence, rule) } else { looked(evidence) }
+}
+
+/// CPUs that the server could use and may not.
+pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
+    const IDLE_CPUS: f64 = 0.25;
+    let record = &evidence.run.record;
+    let machine = record.machine.cpus as f64;
+    if record.scenario.server().is_some_and(|server| !server.cpus.is_empty()) {
+        return None;
+    }
+    let points = evidence.strained();
+    let cpus = typical(&points, names::SERVER_CPUS)?;
+    let idle = typical(&points, names::MACHINE_IDLE)? * machine;
+    if cpus >= machine || idle < IDLE_CPUS || evidence.are_cpus_full(&points) != Some(true) {
+        return None;
+    }
+    let command = format!("taskset -apc 0-{} {}", machine - 1.0, server_pid(evidence.run));
+    finding(
+        format!(
+            "The server may run on {} of the machine's {} CPUs only, and fills {}, while {idle:.2} CPUs are idle.",
+            grouped(cpus),
+            grouped(machine),
+            if cpus == 1.0 { "it" } else { "them" }
+        ),
+        format!(
+            "To try: `{command}` gives it all; its configuration (`worker_cpu_affinity`, `cpuset.cpus`, \
+             `CPUAffinity=`, `--cpuset-cpus`) makes that last."
+        ),
+        std::slice::from_ref(&command),
+    )
+}
+
+impl Reading<'_> {
+    /// The kind of place that took up most of the requests added by load, and its part of them.
+    fn queue(&self) -> Option<(PlaceKind, f64)> {
+        let (low, high) = (self.low.requests.as_ref()?, self.high.requests.as_ref()?);
+        let added = high.in_flight - low.in_flight;
+        if added < LEAST_ADDED {
+            return None;
+        }
+        let sum = |level: &crate::account::RequestLevel, kind: PlaceKind| -> f64 {
+            level.places.iter().filter(|place| place.kind == kind).map(|place| place.requests).sum()
+        };
+        let grown = |kind: PlaceKind| (kind, (sum(high, kind) - sum(low, kind)) / added);
+        PlaceKind::ALL.into_iter().map(grown).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The first load from which on a condition holds, in words.
+    fn since(&self, holds: impl Fn(&AccountLevel) -> bool) -> String {
+        let from = self.all.iter().rev().take_while(|level| holds(level)).last();
+        load_words(from.map_or(self.high.load, |level| level.load), self.sweep)
+    }
+
+    /// The wait of a kind with the most threads.
+    fn wait(&self, kinds: &[WaitKind]) -> Option<(&GroupLevel, &WaitLevel)> {
+        let waits = self.high.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)));
+        let of_kind = waits.filter(|(_, wait)| kinds.contains(&wait.kind));
+        of_kind.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))
+    }
+
+    /// Threads that waited so at another level.
+    fn threads_at(level: &AccountLevel, kinds: &[WaitKind], place: &str) -> f64 {
+        let waits = level.groups.iter().flat_map(|group| &group.waits);
+        waits.filter(|wait| kinds.contains(&wait.kind) && wait.place == place).map(|wait| wait.threads).sum()
+    }
+
+    fn lock(&self) -> Option<Limit> {
+        let (group, wait) = self.wait(&[WaitKind::Lock])?;
+        let before = Self::threads_at(self.low, &[WaitKind::Lock], &wait.place);
+        let since = self.since(|level| Self::threads_at(level, &[WaitKind::Lock], &wait.place) >= 1.0);
+        let which = named(&wait.place, &wait.function);
+        let others = self.others(group, wait);
+        let because = format!(
+            "A lock is full from {since} on: at {} {:.1} of the {:.0} threads of {} waited for it at any time ({which}; \
+             {} waits/s, the longest {}), {before:.1} at {}.{others}",
+            load_words(self.high.load, self.sweep),
+            wait.threads,
+            group.threads,
+            group.name,
+            format_si(wait.times_per_sec),
+            format_nanos(wait.longest_ms * 1e6),
+            load_words(self.low.load, self.sweep),
+        );
+        let remedy = "To try: hold it for less (no sleep, file or call to another server inside it), or divide it; the \
+                      page has the stacks of those that waited and of those that released it.";
+        limit_of("lock", because, remedy.into(), &[])
+    }
+
+    /// What the threads did that did not wait: the holder is among them.
+    fn others(&self, group: &GroupLevel, wait: &WaitLevel) -> String {
+        let rest = group.waits.iter().filter(|one| one.place != wait.place && !one.kind.is_idle());
+        let held = rest.max_by(|a, b| a.threads.total_cmp(&b.threads)).filter(|one| one.threads >= 0.3);
+        let word = |one: &WaitLevel| format!("{:.1} were in {}", one.threads, one.place);
+        match (held, group.running) {
+            (Some(held), running) if held.threads > running => format!(" Meanwhile {}: look there first.", word(held)),
+            (_, running) => format!(" Meanwhile {running:.1} ran."),
+        }
+    }
+
+    fn file(&self) -> Option<Limit> {
+        let kinds = [WaitKind::File, WaitKind::Pipe];
+        let (group, wait) = self.wait(&kinds)?;
+        self.file_of(group, wait)
+    }
+
+    fn file_of(&self, group: &GroupLevel, wait: &WaitLevel) -> Option<Limit> {
+        let before = Self::threads_at(self.low, &[wait.kind], &wait.place);
+        let what = if wait.kind == WaitKind::Pipe { "the reader of a pipe" } else { "a file" };
+        let call = wait.place.split(' ').next().unwrap_or("");
+        let advice = match call {
+            _ if wait.kind == WaitKind::Pipe => "a reader that keeps up, or write it buffered",
+            call if call.contains("sync") => "one sync for several requests, or a faster device",
+            call if call.contains("read") => {
+                "more memory for the cache of files, a faster device, or more threads that read"
+            }
+            _ => "write it buffered (nginx `access_log FILE combined buffer=64k flush=1s`), or to another device",
+        };
+        let path = wait.place.split_once(' ').map_or("", |(_, path)| path);
+        let commands = if path.starts_with('/') { vec![format!("findmnt -T {}", quoted(path))] } else { Vec::new() };
+        let device =
+            commands.first().map_or(String::new(), |command| format!("; `{command}` says on which device it lies"));
+        let because = format!(
+            "The server waits for {what}: at {} {:.2} of {} were blocked in {} at any time ({} waits/s, {} each, the \
+             longest {}), {before:.2} at {}; {:.2} ran.",
+            load_words(self.high.load, self.sweep),
+            wait.threads,
+            threads_words(group),
+            wait.place,
+            format_si(wait.times_per_sec),
+            format_nanos(wait.threads / wait.times_per_sec.max(1e-9) * 1e9),
+            format_nanos(wait.longest_ms * 1e6),
+            load_words(self.low.load, self.sweep),
+            group.running,
+        );
+        limit_of("slow-file", because, format!("To try: {advice}{device}."), &commands)
+    }
+
+    /// The other server with the most calls under way, and the same at the lowest load.
+    fn busiest_backend(&self) -> Option<(&BackendLevel, Option<&BackendLevel>)> {
+        let high = self.high.backends.first()?;
+        let first = self.all.iter().find(|level| level.requests.is_some())?;
+        Some((high, first.backends.iter().find(|one| one.address == high.address)))
+    }
+
+    fn backend(&self) -> Option<Limit> {
+        let (high, low) = self.busiest_backend()?;
+        let growth = low.filter(|low| low.call_us > 0.0).map(|low| high.call_us / low.call_us);
+        self.backend_of(high, low, growth)
+    }
+
+    fn backend_of(&self, high: &BackendLevel, low: Option<&BackendLevel>, growth: Option<f64>) -> Option<Limit> {
+        let at = load_words(self.high.load, self.sweep);
+        let before =
+            low.map_or(String::new(), |low| format!(", {} at the lowest load", format_nanos(low.call_us * 1e3)));
+        let facts = format!(
+            "at {at} {:.1} of {:.0} connections to {} had a call under way at any time; a call took {}{before}, {} \
+             calls/s",
+            high.busy,
+            high.connections,
+            high.address,
+            format_nanos(high.call_us * 1e3),
+            format_si(high.calls_per_sec)
+        );
+        let is_full = growth.is_some_and(|growth| growth >= CALL_GROWTH.1);
+        let (because, advice) = if is_full {
+            (
+                format!("The backend {} is full: {facts}. Its answers take longer the more it is asked.", high.address),
+                "then more of it, or fewer and cheaper requests to it",
+            )
+        } else {
+            (
+                format!("The server waits for its backend {}: {facts}.", high.address),
+                "then a quicker answer, fewer requests to it, or an answer that is kept",
+            )
+        };
+        let unix = high.address.starts_with("unix:");
+        let command = if unix { "ss -xlp".into() } else { format!("straingauge find http://{}/", high.address) };
+        let alone = if unix { "shows how many connections wait for it (Recv-Q)" } else { "measures it alone" };
+        limit_of("backend", because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
+    }
+
+    /// Connections to another server that are all in use while requests queue in this one.
+    fn exhausted(&self) -> Option<Limit> {
+        let (high, low) = self.busiest_backend()?;
+        let in_flight = self.high.requests.as_ref()?.in_flight;
+        let is_used = high.busy >= OTHERS_BUSY * high.connections && high.connections < OTHERS_BUSY * in_flight;
+        if !is_used {
+            return None;
+        }
+        let growth = low.filter(|low| low.call_us > 0.0).map(|low| high.call_us / low.call_us);
+        if growth.is_some_and(|growth| growth >= CALL_GROWTH.1) {
+            return self.backend_of(high, low, growth);
+        }
+        let since = self.since(|level| {
+            level.backends.iter().any(|one| one.address == high.address && one.busy >= OTHERS_BUSY * one.connections)
+        });
+        let before =
+            low.map_or(String::new(), |low| format!(" ({} at the lowest load)", format_nanos(low.call_us * 1e3)));
+        let because = format!(
+            "The pool of connections to {} is exhausted from {since} on: at {} {:.1} of its {:.0} connections had a \
+             call under way at any time, while {:.1} requests were under way. The backend itself answers in {}{before}.",
+            high.address,
+            load_words(self.high.load, self.sweep),
+            high.busy,
+            high.connections,
+            in_flight,
+            format_nanos(high.call_us * 1e3),
+        );
+        let remedy = format!(
+            "To try: more connections in the pool (twice as many than {:.0}), or fewer calls a request; the backend is \
+             not the limit yet.",
+            high.connections
+        );
+        limit_of("backend-pool", because, remedy, &[])
+    }
+
+    /// The stage that should empty the queue.
+    fn behind_queue(&self) -> Option<Limit> {
+        self.exhausted().or_else(|| self.unequal()).or_else(|| self.full_threads())
+    }
+
+    /// One of several like processes is full, and the others are not.
+    fn unequal(&self) -> Option<Limit> {
+        let group = self.high.groups.iter().find(|group| {
+            let (most, median) = (group.busy_ratios.first(), group.busy_ratios.get(group.busy_ratios.len() / 2));
+            group.busy_ratios.len() > 1
+                && most.is_some_and(|(_, busy)| *busy >= self.full)
+                && median.is_some_and(|(_, busy)| *busy <= OTHERS_BUSY)
+        })?;
+        let full: Vec<&(u32, f64)> = group.busy_ratios.iter().filter(|(_, busy)| *busy >= self.full).collect();
+        let rest: Vec<f64> = group.busy_ratios.iter().skip(full.len()).map(|(_, busy)| *busy).collect();
+        let (least, most) = crate::statistics::range(&rest)?;
+        let pids: Vec<String> = full.iter().take(4).map(|(pid, _)| pid.to_string()).collect();
+        let range = if percent(least) == percent(most) {
+            percent(least)
+        } else {
+            format!("{} to {}", percent(least), percent(most))
+        };
+        let because = format!(
+            "The work is divided unequally: at {} process {} of {} was busy all the time, the other {} {range} of it. \
+             Requests queue at the full one while the others have room.",
+            load_words(self.high.load, self.sweep),
+            pids.join(", "),
+            group.name,
+            rest.len(),
+        );
+        let command = format!("ps -o pid,psr,pcpu,args -p {}", pids.join(","));
+        let remedy = format!(
+            "To try: compare its work and its CPU with the others' (`{command}`); connections that stay with one \
+             process (SO_REUSEPORT, accept in turn) are not moved when it is slow: let all accept from one queue, or \
+             close connections after some requests."
+        );
+        limit_of("unequal-workers", because, remedy, &[command])
+    }
+
+    /// Threads without idle time.
+    fn full_threads(&self) -> Option<Limit> {
+        let busy = |group: &GroupLevel| 1.0 - group.idle / group.threads.max(1e-9);
+        let group = self.high.groups.iter().find(|group| group.threads >= 0.5 && busy(group) >= self.full)?;
+        let work = group.threads - group.idle;
+        let ready = group.ready_own + group.ready_others + group.ready_stopped + group.ready_moved;
+        let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());
+        let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));
+        let most_threads = most.map_or(0.0, |wait| wait.threads);
+        if group.running >= MOST_OF_IT * work || group.running >= most_threads.max(ready) {
+            return None;
+        }
+        if ready > most_threads {
+            return (group.ready_others >= MOST_OF_IT * work).then(|| self.neighbour(group, work)).flatten();
+        }
+        let most = most?;
+        match most.kind {
+            WaitKind::File | WaitKind::Pipe => return self.file_of(group, most),
+            WaitKind::Backend => {
+                return self.exhausted().or_else(|| self.backend());
+            }
+            WaitKind::Lock => return self.lock(),
+            _ => {}
+        }
+        self.pool(group, most, work)
+    }
+
+    /// Threads that were runnable and had no CPU, because something else had it.
+    fn neighbour(&self, group: &GroupLevel, work: f64) -> Option<Limit> {
+        let because = format!(
+            "Other work has the server's CPUs: at {} {} had no idle time: {} of it ready to run while something else had \
+             the CPU, {} running.",
+            load_words(self.high.load, self.sweep),
+            threads_words(group),
+            percent(group.ready_others / work),
+            percent(group.running / work),
+        );
+        let command = format!("cat /proc/{}/cgroup", self.pid);
+        let remedy = format!(
+            "To try: stop that work (the doubts name the busiest), CPUs of its own for the server, or more weight for \
+             its control group (`{command}` names it; `cpu.weight`, `CPUWeight=` of systemd)."
+        );
+        limit_of("neighbour", because, remedy, &[command])
+    }
+
+    fn pool(&self, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<Limit> {
+        let busy = |group: &GroupLevel| 1.0 - group.idle / group.threads.max(1e-9);
+        let ready = group.ready_own + group.ready_others + group.ready_stopped + group.ready_moved;
+        let in_flight = self.high.requests.as_ref()?.in_flight;
+        let since = self.since(|level| {
+            let same = level.groups.iter().find(|one| one.name == group.name);
+            same.is_some_and(|same| busy(same) >= self.full)
+        });
+        let because = format!(
+            "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} requests \
+             were under way. Of that time {} was in {}{}, {} ready without a CPU, {} running.",
+            threads_words(group),
+            load_words(self.high.load, self.sweep),
+            in_flight,
+            percent(most.threads / work),
+            most.place,
+            if most.function.is_empty() { String::new() } else { format!(" ({})", most.function) },
+            percent(ready / work),
+            percent(group.running / work),
+        );
+        let command = format!("grep -H . /proc/{}/task/*/comm", self.pid);
+        let remedy = format!(
+            "To try: more workers (threads, processes) in its configuration, or shorter waits in {}; the page has the \
+             stacks. `{command}` names its threads.",
+            most.place
+        );
+        limit_of("worker-pool", because, remedy, &[command])
+    }
+}
+
+fn limit_of(rule: &'static str, because: String, remedy: String, commands: &[String]) -> Option<Limit> {
+    Some(Limit { rule, finding: finding(because, remedy, commands)? })
+}
+
+/// `1 thread of nginx`, `8 threads of java: worker`.
+fn threads_words(group: &GroupLevel) -> String {
+    let count = group.threads.round().max(1.0);
+    format!("{} thread{} of {}", grouped(count), if count == 1.0 { "" } else { "s" }, group.name)
+}
+
+/// A lock by the function that uses it, or by its address.
+fn named(place: &str, function: &str) -> String {
+    if function.is_empty() { place.into() } else { format!("{place}, in {function}") }
+}
+
+/// Every stage of the server, how full it was at the highest load under strain, and why it is not the limit.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub struct Checked {
+    /// The stage.
+    pub stage: String,
+    /// Its share of use, where it has one.
+    pub used_ratio: f64,
+    /// Whether it is full: at the criterion of saturation or above.
+    pub is_full: bool,
+}
+
+/// The stages that were looked at.
+pub(super) fn checked(evidence: &Evidence<'_>) -> Vec<Checked> {
+    let points = evidence.strained();
+    let full = evidence.criteria().saturation_ratio;
+    let mut all = Vec::new();
+    let mut add = |stage: String, used: Option<f64>| {
+        let used = used.filter(|used| used.is_finite());
+        all.extend(used.map(|used_ratio| Checked { stage, used_ratio, is_full: used_ratio >= full }));
+    };
+    let figure = |name: &str| typical(&points, name);
+    add("the server's CPUs".into(), figure(names::SERVER_CPU_BUSY));
+    add("its busiest thread".into(), figure(names::SERVER_BUSIEST_THREAD));
+    add("its limit of CPU time".into(), figure(names::SERVER_QUOTA_USED));
+    add("its descriptors".into(), figure(names::SERVER_DESCRIPTORS));
+    let queue = figure(names::ACCEPT_QUEUE_MAX).zip(figure(names::ACCEPT_QUEUE_LIMIT));
+    add("its accept queue".into(), queue.map(|(longest, limit)| longest / limit));
+    add("the network link".into(), figure(names::NET_LINK_USED));
+    add("the client's CPUs".into(), figure(names::CLIENT_UTILISATION));
+    let sweep = evidence.sweep();
+    let level = sweep.and_then(|sweep| levels(evidence.run, sweep).pop());
+    for group in level.iter().flat_map(|level| &level.groups).filter(|group| group.threads - group.idle >= 0.01) {
+        add(threads_words(group), Some(1.0 - group.idle / group.threads.max(1e-9)));
+    }
+    for backend in level.iter().flat_map(|level| &level.backends) {
+        let count = grouped(backend.connections.round());
+        add(format!("{count} connections to {}", backend.address), Some(backend.busy / backend.connections));
+    }
+    all
+}

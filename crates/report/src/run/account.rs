@@ -1,0 +1,151 @@
+//! The account of a sweep as text: where a request's time goes at each load, what the threads do at the highest load
+//! under strain, and which stages were looked at.
+
+use crate::text::table::Table;
+use crate::text::{number, wrap};
+use analyze::account::{AccountLevel, GroupLevel, RequestPlace, levels};
+use analyze::verdict::{Checked, Verdict};
+use analyze::zones::{SweepFindings, load_words, percent};
+use record::units::{format_nanos, format_si, grouped};
+use record::{RunDir, Sweep};
+
+/// Loads shown in the table of places, and places of which one is at least this share of a response time.
+const MOST_LOADS: usize = 6;
+const LEAST_SHARE: f64 = 0.005;
+/// Thread groups, and waits of each.
+const MOST_GROUPS: usize = 6;
+const MOST_WAITS: usize = 5;
+/// The least mean number of threads that a wait is shown for.
+const LEAST_THREADS: f64 = 0.005;
+
+/// Both tables of a sweep; empty where no point has an account.
+pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
+    let levels = levels(run, sweep);
+    let Some(last) = levels.last() else { return String::new() };
+    let shown: Vec<&AccountLevel> = some(&levels, MOST_LOADS);
+    let mut out = String::new();
+    let places = places(&levels);
+    if !places.is_empty() {
+        out += &wrap(&format!("a request's time by place, us of the response time ({})", unit(sweep.sweep)), "", "");
+        let loads = shown.iter().map(|level| load_cell(level.load, sweep.sweep));
+        let header: Vec<String> = std::iter::once("place".to_string()).chain(loads).collect();
+        let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        for name in places {
+            let at = |level: &&AccountLevel| place(level, &name).map_or("-".into(), |place| number(place.us));
+            table.row(std::iter::once(name.clone()).chain(shown.iter().map(at)).collect());
+        }
+        let sum = |level: &&AccountLevel| {
+            let requests = level.requests.as_ref();
+            requests.map_or("-".into(), |of| number(of.places.iter().map(|place| place.us).sum()))
+        };
+        let mean =
+            |level: &&AccountLevel| level.requests.as_ref().map_or("-".into(), |requests| number(requests.response_us));
+        table.row(std::iter::once("sum".into()).chain(shown.iter().map(sum)).collect());
+        table.row(std::iter::once("mean response time".into()).chain(shown.iter().map(mean)).collect());
+        out += &(table.lines() + "\n");
+    }
+    out + &threads(last, sweep.sweep)
+}
+
+/// The first, the last and some between.
+fn some(levels: &[AccountLevel], most: usize) -> Vec<&AccountLevel> {
+    let last = levels.len() - 1;
+    let wanted = levels.len().min(most);
+    let mut places: Vec<usize> = (0..wanted).map(|at| at * last / (wanted - 1).max(1)).collect();
+    places.dedup();
+    places.into_iter().map(|at| &levels[at]).collect()
+}
+
+fn unit(sweep: Sweep) -> &'static str {
+    if sweep == Sweep::Rate { "columns: requests offered per second" } else { "columns: connections" }
+}
+
+fn load_cell(load: f64, sweep: Sweep) -> String {
+    if sweep == Sweep::Rate { format_si(load) } else { grouped(load) }
+}
+
+fn place<'a>(level: &'a AccountLevel, name: &str) -> Option<&'a RequestPlace> {
+    level.requests.as_ref()?.places.iter().find(|place| place.name == name)
+}
+
+/// The places that matter at some load, from the client inwards.
+pub(crate) fn places(levels: &[AccountLevel]) -> Vec<String> {
+    let mut names: Vec<(analyze::account::PlaceKind, String)> = Vec::new();
+    for requests in levels.iter().filter_map(|level| level.requests.as_ref()) {
+        for place in &requests.places {
+            let is_known = names.iter().any(|(_, name)| *name == place.name);
+            if !is_known && place.us >= LEAST_SHARE * requests.response_us {
+                names.push((place.kind, place.name.clone()));
+            }
+        }
+    }
+    names.sort_by_key(|(kind, _)| *kind);
+    names.into_iter().map(|(_, name)| name).collect()
+}
+
+/// What the threads did at one load.
+fn threads(level: &AccountLevel, sweep: Sweep) -> String {
+    let mut table = Table::new(&["threads", "mean", "each wait", "longest"], 1);
+    let mut row = |name: String, threads: f64, each: String, longest: String| {
+        if threads >= LEAST_THREADS {
+            table.row(vec![name, format!("{threads:.2}"), each, longest]);
+        }
+    };
+    for group in level.groups.iter().take(MOST_GROUPS) {
+        row(group.name.clone(), group.threads, String::new(), String::new());
+        for (name, threads) in states(group) {
+            row(format!("  {name}"), threads, String::new(), String::new());
+        }
+        for wait in group.waits.iter().take(MOST_WAITS) {
+            let idle = if wait.kind.is_idle() { "idle" } else { "blocked" };
+            let place = if wait.place.is_empty() { wait.kind.word().to_string() } else { wait.place.clone() };
+            let function = if wait.function.is_empty() { String::new() } else { format!(" ({})", wait.function) };
+            let each = format_nanos(wait.threads / wait.times_per_sec.max(1e-9) * 1e9);
+            row(format!("  {idle}: {place}{function}"), wait.threads, each, format_nanos(wait.longest_ms * 1e6));
+        }
+    }
+    for backend in &level.backends {
+        let each = format_nanos(backend.call_us * 1e3);
+        row(
+            format!("at {}, of {:.0} connections", backend.address, backend.connections),
+            backend.busy,
+            each,
+            "".into(),
+        );
+    }
+    let title = format!(
+        "threads at {}, mean number in each state over {:.1} s (n = {} points; the rows differ from the threads' lives \
+         by {}; keeping the account took {:.3} CPUs)",
+        load_words(level.load, sweep),
+        level.seconds,
+        level.points,
+        percent(level.open_ratio.abs()),
+        level.cost_cpus
+    );
+    wrap(&title, "", "") + &table.lines()
+}
+
+fn states(group: &GroupLevel) -> [(&'static str, f64); 5] {
+    [
+        ("running", group.running),
+        ("ready: own threads have the CPU", group.ready_own),
+        ("ready: other work has the CPU", group.ready_others),
+        ("ready: the CPU is idle or stopped", group.ready_stopped),
+        ("ready: before another CPU", group.ready_moved),
+    ]
+}
+
+/// The stages that are full and those that are not, in a sentence; empty where none was looked at.
+pub(crate) fn checked(verdict: &Verdict) -> String {
+    let words = |wanted: bool| {
+        let of = verdict.checked.iter().filter(|checked| checked.is_full == wanted);
+        of.map(|Checked { stage, used_ratio, .. }| format!("{stage} {}", percent(*used_ratio))).collect::<Vec<_>>()
+    };
+    let (full, others) = (words(true), words(false));
+    match (full.is_empty(), others.is_empty()) {
+        (true, true) => String::new(),
+        (false, true) => format!("Full: {}.", full.join(", ")),
+        (true, false) => format!("Ruled out, as they had room: {}.", others.join(", ")),
+        (false, false) => format!("Full: {}. Ruled out, as they had room: {}.", full.join(", "), others.join(", ")),
+    }
+}
