@@ -1,5 +1,6 @@
 //! Tests of the whole room against synthetic servers, whose true yield and failure points are known.
 
+mod account;
 mod axis;
 mod calibration;
 mod claims;

@@ -1,0 +1,206 @@
+//! The account: its sums, and the limit that is read from it for each kind of stage, beside a server that has another.
+
+use crate::fixture;
+use crate::rules::{found, healthy, judged, set, waits};
+use analyze::account::{PlaceKind, level};
+use record::account::{Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind};
+use record::{Pace, Point, Sweep, names};
+
+const WINDOW_NS: u64 = 1_000_000_000;
+
+fn ns(threads: f64) -> u64 {
+    (threads * WINDOW_NS as f64) as u64
+}
+
+/// Threads of one name: how many ran, were ready beside other work, and were blocked.
+fn group(name: &str, running: f64, ready_others: f64, waits: &[(WaitKind, &str, &str, f64)]) -> ThreadGroup {
+    let wait = |(kind, call, object, threads): &(WaitKind, &str, &str, f64)| Wait {
+        kind: *kind,
+        call: (*call).into(),
+        object: (*object).into(),
+        ns: ns(*threads),
+        times: 1000,
+        longest_ns: 20_000_000,
+        stacks: Vec::new(),
+    };
+    ThreadGroup {
+        program: "app".into(),
+        name: name.into(),
+        running_ns: ns(running),
+        ready_others_ns: ns(ready_others),
+        waits: waits.iter().map(wait).collect(),
+        ..ThreadGroup::default()
+    }
+}
+
+/// A point's account, and the client's side of it.
+fn keep(point: &mut Point, groups: Vec<ThreadGroup>, backends: Vec<BackendUse>) {
+    let rate = point.value(names::THROUGHPUT).unwrap_or(1.0);
+    set(point, names::RESPONSE_MEAN, point.connections as f64 / rate * 1e6, 1000);
+    let threads_ns = groups.iter().map(ThreadGroup::total_ns).sum();
+    point.account = Some(Account { window_ns: WINDOW_NS, threads_ns, groups, backends, ..Account::default() });
+}
+
+fn backend(connections: u64, busy: f64, rate: f64) -> BackendUse {
+    BackendUse {
+        address: "10.0.0.9:5432".into(),
+        connections,
+        busy_ns: ns(busy),
+        calls: rate as u64,
+        longest_ns: 9_000_000,
+    }
+}
+
+/// The rules that hold where a server that waits for something has this account at each load.
+fn rules(account: impl Fn(&mut Point, f64, f64)) -> (Vec<String>, String) {
+    let verdict = judged(waits(), fixture::record(), |point| {
+        let (load, rate) = (point.connections as f64, point.value(names::THROUGHPUT).unwrap_or(1.0));
+        account(point, load, rate);
+    });
+    let because = verdict.causes.first().map(|cause| cause.because.clone()).unwrap_or_default();
+    (found(&verdict).into_iter().map(String::from).collect(), because)
+}
+
+use WaitKind::{Backend, Events, File, Lock, Sleep, Work};
+
+#[test]
+fn a_lock_is_named_by_the_requests_that_queue_for_it() {
+    let (found, because) = rules(|point, load, _| {
+        let at_lock = (load - 4.0).max(0.0);
+        let asleep = load.min(4.0) - 0.1;
+        let waits =
+            [(Lock, "futex", "0x7f00", at_lock), (Sleep, "clock_nanosleep", "", asleep), (Work, "futex", "0x8", 0.0)];
+        keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
+    });
+    assert_eq!(found, ["lock"], "{because}");
+    assert!(because.contains("124.0 of the 128 threads of app waited for it"), "{because}");
+    assert!(because.contains("Meanwhile 3.9 were in clock_nanosleep"), "{because}");
+}
+
+#[test]
+fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for_work() {
+    let of = |workers: f64| {
+        rules(move |point, load, _| {
+            let busy = load.min(workers) - 0.05;
+            let waits = [(Sleep, "clock_nanosleep", "", busy), (Work, "futex", "0x8", workers - busy - 0.05)];
+            let first = group("app", 0.02, 0.0, &[(Events, "epoll_wait", "", 0.98)]);
+            keep(point, vec![ThreadGroup { is_first: true, ..first }, group("app", 0.05, 0.0, &waits)], Vec::new());
+        })
+    };
+    let (found, because) = of(8.0);
+    assert_eq!(found, ["worker-pool"], "{because}");
+    assert!(because.contains("8 threads of app had no idle time at 128 connections"), "{because}");
+    assert_eq!(of(1000.0).0, [""; 0], "a pool with idle threads is no limit");
+}
+
+#[test]
+fn a_thread_in_a_file_is_named_with_the_file() {
+    let (found, because) = rules(|point, load, _| {
+        let full = if load > 1.0 { 1.0 } else { 0.5 };
+        let waits =
+            [(File, "fdatasync", "/var/log/app.log", 0.62 * full), (Events, "epoll_wait", "", 1.0 - 0.97 * full)];
+        keep(point, vec![group("app", 0.35 * full, 0.0, &waits)], Vec::new());
+    });
+    assert_eq!(found, ["slow-file"], "{because}");
+    assert!(because.contains("0.62 of 1 thread of app were blocked in fdatasync /var/log/app.log"), "{because}");
+}
+
+#[test]
+fn a_backend_that_is_full_is_told_from_a_pool_of_connections_that_is_exhausted_and_from_a_slow_one() {
+    let event_loop = || group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+    let (found, because) = rules(|point, load, rate| {
+        keep(point, vec![event_loop()], vec![backend(load as u64, load - 0.1, rate)]);
+    });
+    assert_eq!(found, ["backend"], "{because}");
+    assert!(because.starts_with("The backend 10.0.0.9:5432 is full"), "{because}");
+    let (found, because) = rules(|point, load, rate| {
+        keep(point, vec![event_loop()], vec![backend(4, load.min(4.0) * 0.97, rate)]);
+    });
+    assert_eq!(found, ["backend-pool"], "{because}");
+    assert!(because.contains("3.9 of its 4 connections had a call under way"), "{because}");
+    // Synchronous workers: each waits for its own connection.
+    let (found, because) = rules(|point, load, rate| {
+        let busy = load.min(8.0) * 0.97;
+        let waits = [(Backend, "recvfrom", "10.0.0.9:5432", busy), (Work, "futex", "0x8", 8.0 - busy - 0.05)];
+        keep(point, vec![group("app", 0.05, 0.0, &waits)], vec![backend(8, busy, rate)]);
+    });
+    assert_eq!(found, ["backend-pool"], "{because}");
+}
+
+#[test]
+fn the_full_one_of_unequal_processes_is_named_and_equal_ones_are_not() {
+    let workers = |busy: [f64; 4]| {
+        rules(move |point, load, _| {
+            let share = (load / 8.0).min(1.0);
+            let idle: f64 = busy.iter().map(|busy| 1.0 - busy * share).sum();
+            let mut of =
+                group("app", 0.5, 0.0, &[(Sleep, "nanosleep", "", 3.5 - idle), (Events, "epoll_wait", "", idle)]);
+            of.processes = (0..4)
+                .map(|at| ProcessUse {
+                    pid: 100 + at as u32,
+                    running_ns: ns(busy[at] * share),
+                    idle_ns: ns(1.0 - busy[at] * share),
+                    ns: WINDOW_NS,
+                })
+                .collect();
+            keep(point, vec![of], Vec::new());
+        })
+    };
+    let (found, because) = workers([1.0, 0.2, 0.25, 0.2]);
+    assert_eq!(found, ["unequal-workers"], "{because}");
+    assert!(because.contains("process 100 of app was busy all the time, the other 3 20 % to 25 % of it"), "{because}");
+    assert_ne!(workers([1.0, 0.98, 0.99, 0.97]).0, ["unequal-workers"]);
+}
+
+#[test]
+fn other_work_on_the_servers_cpu_is_named_whatever_else_is_disturbed() {
+    let (found, because) = rules(|point, load, _| {
+        let idle = if load > 1.0 { 0.01 } else { 0.8 };
+        keep(
+            point,
+            vec![group("app", 0.2 * (1.0 - idle), 0.8 * (1.0 - idle), &[(Events, "epoll_wait", "", idle)])],
+            vec![],
+        );
+    });
+    assert_eq!(found, ["neighbour"], "{because}");
+    assert!(because.contains("80 % of it ready to run while something else had the CPU"), "{because}");
+}
+
+#[test]
+fn a_server_whose_own_work_fills_its_cpu_has_no_cause_in_its_account() {
+    let verdict = judged(healthy(), fixture::record(), |point| {
+        let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(1.0).min(1.0);
+        keep(point, vec![group("app", busy, 0.0, &[(Events, "epoll_wait", "", 1.0 - busy)])], Vec::new());
+    });
+    assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
+    let full: Vec<&str> = verdict.checked.iter().filter(|one| one.is_full).map(|one| one.stage.as_str()).collect();
+    assert!(full.contains(&"1 thread of app"), "{:?}", verdict.checked);
+}
+
+#[test]
+fn the_places_of_a_request_add_up_to_its_response_time() {
+    let mut point = Point::of(Sweep::Connections, 0, 32, Pace::Closed);
+    point.duration_ns = WINDOW_NS;
+    set(&mut point, names::THROUGHPUT, 2000.0, 2000);
+    set(&mut point, names::SERVER_UNREAD, 3.0, 50);
+    set(&mut point, names::WATCH_ELAPSED, 10_000.0, 2000);
+    let waits = [
+        (Lock, "futex", "0x7f00", 12.0),
+        (Sleep, "clock_nanosleep", "", 2.0),
+        (Work, "futex", "0x8", 9.0),
+        (Backend, "recvfrom", "10.0.0.9:5432", 1.5),
+    ];
+    keep(&mut point, vec![group("app", 0.5, 0.25, &waits)], vec![backend(4, 1.5, 2000.0)]);
+    let account = level(32.0, &[&point]).expect("an account");
+    let requests = account.requests.expect("the client's side is known");
+    assert!((requests.open_ratio()).abs() < 1e-9 && (requests.in_flight - 32.0).abs() < 1e-9, "{requests:?}");
+    let of = |kind: PlaceKind| -> f64 {
+        requests.places.iter().filter(|place| place.kind == kind).map(|place| place.requests).sum()
+    };
+    // 20 are in the server by its own clock: 16.25 of them with threads and the other server, the rest in its queues.
+    assert_eq!((of(PlaceKind::Lock), of(PlaceKind::Backend), of(PlaceKind::Ready)), (12.0, 1.5, 0.25));
+    assert!((of(PlaceKind::Queue) - 3.75).abs() < 1e-6 && (of(PlaceKind::Client) - 9.0).abs() < 1e-6, "{requests:?}");
+    assert!(account.open_ratio.abs() < 1e-9);
+    let sum: f64 = requests.places.iter().map(|place| place.us).sum();
+    assert!((sum - requests.response_us).abs() < 1e-6);
+}
