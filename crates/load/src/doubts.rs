@@ -274,8 +274,10 @@ fn closed_unused(result: &LoadResult) -> Option<Doubt> {
         Doubt::new(
             DoubtKind::SilentConnections,
             if closed as f64 > connects as f64 * SILENT_RATIO { Severity::Warning } else { Severity::Note },
-            format!("the server closed {closed} connections before any request: does it limit connections, or the time that they may \
-                 be idle?"),
+            format!(
+                "the server closed {closed} connections before any request: does it limit connections, or the time \
+                 that they may be idle?"
+            ),
             "raise the server's limit of connections, or measure fewer (--connections, --open-connections)",
         )
     })

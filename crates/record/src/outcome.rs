@@ -100,8 +100,8 @@ impl Outcomes {
     }
 
     /// Whether a quantile of the measured response times is only a lower bound: it lies among requests without a
-    /// response, or those of connections without one. Such a connection waits with one request, where each of the others
-    /// had as many as it could.
+    /// response, or those of connections without one. Such a connection waits with one request, where each of the
+    /// others had as many as it could.
     pub fn is_lower_bound(&self, quantile: f64) -> bool {
         1.0 - quantile < self.censored_ratio().max(self.silent_ratio().unwrap_or(0.0))
     }

@@ -247,7 +247,10 @@ impl RunWriter {
         let probe = there.join(unfinished::name_of("writable"));
         let written = write_new(&probe, b"straingauge checks whether it can write here\n");
         let removed = fs::remove_file(&probe).map_err(|error| write_error(&probe, error));
-        written.and(removed)
+        written.and(removed).map_err(|error| match error {
+            RunError::Write { source, .. } => write_error(folder, source),
+            other => other,
+        })
     }
 
     /// The run's directory.

@@ -47,7 +47,7 @@ fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// Options of wrk, wrk2, ab, hey, oha and k6, and the options here that do the same.
-const HABITS: [(&[&str], &str); 11] = [
+const HABITS: [(&[&str], &str); 14] = [
     (&["-n", "--requests", "--iterations"], "a load has a length instead: -d 10s"),
     (&["-R", "--rps", "--qps"], "the rate of the open loop is -r"),
     (&["-z", "-D", "--duration-seconds"], "the length is -d 10s"),
@@ -55,7 +55,10 @@ const HABITS: [(&[&str], &str); 11] = [
     (&["--disable-keepalive"], "--requests-per-connection 1"),
     (&["-L", "--latency", "-U"], "percentiles are always printed"),
     (&["-s", "--script"], "there are no scripts; --urls, --mix and --trace say what to send"),
-    (&["-u", "--vus"], "connections are -c"),
+    (&["-u", "--vus", "--users", "--clients"], "connections are -c"),
+    (&["--cores", "--workers"], "threads are -t, and --cpus pins them"),
+    (&["--stages", "--ramp-up"], "a load has one rate; find goes through them, --rate-series follows a series"),
+    (&["-o", "--output", "--format"], "figures as JSON are --json, and --out DIR keeps the run"),
     (&["-m"], "the method is -X"),
     (&["--data", "-p", "-T"], "the body is --body TEXT or --body @FILE, its type -H 'Content-Type: ...'"),
     (&["--h2"], "HTTP/2 is --http2"),
@@ -108,6 +111,30 @@ fn habit(error: &clap::Error) -> Option<String> {
     Some(format!("there is no {typed}: {hint}"))
 }
 
+/// A hint for `-q 100` of hey and oha, and for the command of a server without `--` before it.
+fn misplaced(error: &clap::Error) -> Option<String> {
+    use clap::CommandFactory;
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let at = words.iter().skip(1).position(|word| word == typed)? + 1;
+    if words[at - 1] == "-q" && typed.parse::<f64>().is_ok() {
+        return Some(format!("-q is --quiet here; the rate of the open loop is -r {typed}"));
+    }
+    let command = crate::cli::Cli::command();
+    let takes_server = command.find_subcommand(&words[0])?.get_arguments().any(clap::Arg::is_last_set);
+    if typed.starts_with('-') || !takes_server {
+        return None;
+    }
+    words.insert(at, "--".into());
+    let line = record::shell::joined(words.iter().map(String::as_str));
+    Some(format!("'{typed}' is one word too many; the command of a server stands after --: straingauge {line}"))
+}
+
 /// The sentence about a first word that is neither a command nor an installed tool.
 fn unknown_command(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue};
@@ -134,7 +161,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
-    if let Some(sentence) = habit(&error).or_else(|| unknown_command(&error)) {
+    if let Some(sentence) = habit(&error).or_else(|| misplaced(&error)).or_else(|| unknown_command(&error)) {
         eprintln!("straingauge: {}; see --help", Outside::new(&sentence, MOST_CHARS));
         return ExitCode::from(USAGE);
     }

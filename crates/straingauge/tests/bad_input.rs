@@ -372,8 +372,22 @@ fn options_of_other_tools_get_a_hint() {
         (&["load", "http://127.0.0.1:1/", "-R2000"], "-r"),
         (&["load", "http://127.0.0.1:1/", "--vus=5"], "-c"),
         (&["find", "--latency"], "always printed"),
+        (&["load", "http://127.0.0.1:1/", "--users", "9"], "-c"),
+        (&["load", "http://127.0.0.1:1/", "--cores", "2"], "--cpus"),
+        (&["load", "http://127.0.0.1:1/", "--stages", "1m:9"], "find"),
+        (&["load", "http://127.0.0.1:1/", "-o", "csv"], "--json"),
     ] {
         run(&mut straingauge(typed)).exits_with(2).complains_of(&["there is no -", hint]);
+    }
+    run(&mut straingauge(["load", "http://127.0.0.1:1/", "-q", "100"])).exits_with(2).complains_of(&["-q", "-r 100"]);
+}
+
+#[test]
+fn the_command_of_a_server_without_dashes_before_it_is_shown_with_them() {
+    for command in ["load", "find"] {
+        let typed = [command, "http://127.0.0.1:1/", "./server", "--port", "8080", "a b"];
+        let line = format!("straingauge {command} http://127.0.0.1:1/ -- ./server --port 8080 'a b'");
+        run(&mut straingauge(typed)).exits_with(2).complains_of(&["after --", &line]);
     }
 }
 

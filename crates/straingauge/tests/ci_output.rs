@@ -51,6 +51,11 @@ fn standard_output_has_the_summary_alone() {
     let said = said.exits_with(0);
     assert!(said.out.starts_with("### straingauge find: http") && said.out.contains("| connections |"), "{}", said.out);
     assert!(page.is_file(), "the page is drawn as always");
+    // Markdown was asked for, and no page.
+    let page = nginx.path().join("report.html");
+    let _ = std::fs::remove_file(&page);
+    run(straingauge(["report", "--markdown", "-"]).arg(nginx.path())).exits_with(0);
+    assert!(!page.exists());
     // So has the page.
     for command in [
         &mut straingauge(["compare"]).arg(nginx.path()).arg(nginx.path()),

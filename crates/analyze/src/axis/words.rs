@@ -46,6 +46,9 @@ pub fn slowed_words(place: SlowPlace) -> &'static str {
     }
 }
 
+/// No larger gain or loss is no effect. The whole of a request's time would give 1.25 times the throughput.
+const SMALL_GAIN: f64 = 0.1;
+
 /// `the throughput would be 1.21 times (1.15 to 1.28)`, or why not.
 pub fn effect_words(effect: Option<&Effect>) -> String {
     let Some(effect) = effect else { return "not measured: requests reach it too seldom".into() };
@@ -58,9 +61,12 @@ pub fn effect_words(effect: Option<&Effect>) -> String {
     let Some((low, high)) = gain.low.zip(gain.high) else {
         return "not measured: too few repeats for an interval".into();
     };
-    match effect.is_shown() {
-        false => format!("no measurable effect ({low:.2} to {high:.2})"),
-        true => format!("{:.2} times the throughput ({low:.2} to {high:.2})", gain.value),
+    if effect.is_shown() {
+        format!("{:.2} times the throughput ({low:.2} to {high:.2})", gain.value)
+    } else if (1.0 - low).max(high - 1.0) <= SMALL_GAIN {
+        format!("no measurable effect ({low:.2} to {high:.2})")
+    } else {
+        format!("it could not be told ({low:.2} to {high:.2} times the throughput)")
     }
 }
 

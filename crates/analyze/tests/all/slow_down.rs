@@ -122,6 +122,18 @@ fn what_limits_the_server_has_a_slope_of_one_and_the_rest_none() {
 }
 
 #[test]
+fn an_interval_that_holds_a_large_effect_is_not_told_as_none() {
+    let found = found(&measured(&[], &[SlowPlace::Receive]));
+    let mut effect = effect(&found, SlowPlace::Receive).clone();
+    let gain = |low, high| Some(record::Estimate { low: Some(low), high: Some(high), ..effect.gain_ratio.unwrap() });
+    let gains = [(gain(0.97, 1.06), "no measurable effect"), (gain(0.71, 1.71), "it could not be told (0.71 to 1.71")];
+    for (gain, words) in gains {
+        effect.gain_ratio = gain;
+        assert!(effect_words(Some(&effect)).starts_with(words), "{}", effect_words(Some(&effect)));
+    }
+}
+
+#[test]
 fn an_answer_that_is_not_linear_is_doubted() {
     let found = found(&measured(&[2e3, 5e3, 10e3], &[SlowPlace::FileRead]));
     assert_eq!(effect(&found, SlowPlace::FileRead).is_linear, Some(false));

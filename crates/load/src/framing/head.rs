@@ -33,7 +33,7 @@ pub struct Head {
     pub body: BodyKind,
     /// Whether the connection stays open after the body.
     pub is_keep_alive: bool,
-    /// The end of the body could be read in two ways, so that the connection is closed after it. The server may keep it.
+    /// The end of the body could be read in two ways, so that the client closes the connection after it.
     pub is_ambiguous: bool,
     /// What the parts of the body are.
     pub parts: Parts,

@@ -145,9 +145,9 @@ pub(crate) fn words(error: &rustls::Error) -> String {
 const OTHER_VERSION: &str =
     "it offers another version of HTTP only (ALPN): HTTP/2 is asked for with --http2, HTTP/1.1 without it";
 
-const NOTHING_IN_COMMON: &str = "it has no version of TLS, cipher or kind of key in common with straingauge, which speaks \
-                                 TLS 1.2 and 1.3 and knows the keys RSA, ECDSA on P-256 and P-384 (not P-521), and \
-                                 Ed25519: let it offer them";
+const NOTHING_IN_COMMON: &str = "it has no version of TLS, cipher or kind of key in common with straingauge, which \
+                                 speaks TLS 1.2 and 1.3 and knows the keys RSA, ECDSA on P-256 and P-384 (not \
+                                 P-521), and Ed25519: let it offer them";
 
 fn is_of_old_version(bad: &rustls::CertificateError) -> bool {
     matches!(bad, rustls::CertificateError::Other(other)

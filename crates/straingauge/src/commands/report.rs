@@ -169,14 +169,17 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     reported(args, run, &report::watch::page::html(run, &recording, &findings))
 }
 
-/// Writes the page, and says where it is. The figures of a run that may not be written can be had without a page.
+/// Writes the page, unless only Markdown was asked for, and says where it is. The figures of a run that may not be written can be had without a page.
 fn reported(args: &ReportArgs, run: &RunDir, html: &str) -> Result<ExitCode> {
+    if args.page.is_none() && args.markdown.is_some() {
+        return Ok(ExitCode::from(failure::DONE));
+    }
     let page = args.page.clone().unwrap_or_else(|| default_page(run));
     match write_to(&page, html) {
         Ok(()) => eprintln!("report: {}", page.display()),
         Err(error) if args.page.is_none() => {
             let sentence = format!("{}; name another file with --page", failure::sentence(&error));
-            if !args.json && args.markdown.is_none() {
+            if !args.json {
                 bail!(sentence);
             }
             eprintln!("straingauge: {sentence}");

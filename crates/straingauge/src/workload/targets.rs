@@ -28,6 +28,7 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
     let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES, option)?)
         .map_err(|_| wrong_usage(format!("{} is not text: {option} takes one path or URL a line", path.display())))?;
     let mut found = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
