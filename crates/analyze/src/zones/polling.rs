@@ -1,5 +1,6 @@
 //! A server that polls keeps a CPU busy at any load (Seastar, DPDK, a spinning queue): how busy it is says nothing
-//! about what is left of it.
+//! about what is left of it. A server that looks at all its connections each time it wakes up (select, poll) is as busy
+//! from some load on, and its requests are as much cheaper at a higher load, but below that load it sleeps.
 
 use crate::disturbance::quiet_first;
 use crate::point::{cpu_us, good_per_sec, is_crowded};
@@ -12,6 +13,8 @@ use std::borrow::Cow;
 const COST_RATIO: f64 = 3.0;
 /// And at that other load it answers so many times as many.
 const THROUGHPUT_RATIO: f64 = 3.0;
+/// A server that is less busy than this share of full at any load sleeps when it has nothing to do.
+const SLEEPS_RATIO: f64 = 0.75;
 
 const BUSY: [&str; 2] = [names::SERVER_BUSIEST_THREAD, names::SERVER_CPU_BUSY];
 /// Why a figure is not used.
@@ -19,12 +22,12 @@ const WHY: &str = "the server polls: it is as busy at the lowest load";
 
 /// The points, without how busy the server's CPUs and threads were where they are as busy at the lowest load.
 pub(crate) fn told_apart<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
-    let polling: Vec<&str> = BUSY
-        .into_iter()
-        .filter(|name| {
-            [Sweep::Connections, Sweep::Rate].iter().any(|sweep| is_always_full(points, *sweep, name, criteria))
-        })
-        .collect();
+    let sweeps = [Sweep::Connections, Sweep::Rate].map(|sweep| super::levels::group(points, sweep));
+    let polls = |name: &&str| {
+        let is_full = sweeps.iter().any(|groups| is_full_at_the_lowest(groups, name, criteria));
+        is_full && !sweeps.iter().flatten().any(|(_, points)| sleeps(points, name, criteria))
+    };
+    let polling: Vec<&str> = BUSY.into_iter().filter(polls).collect();
     if polling.is_empty() {
         return Cow::Borrowed(points);
     }
@@ -49,19 +52,26 @@ pub(crate) fn polls(point: &Point) -> bool {
     BUSY.iter().any(|name| why(name) == Some(WHY))
 }
 
-fn is_always_full(points: &[Point], sweep: Sweep, name: &str, criteria: &Criteria) -> bool {
-    let groups = super::levels::group(points, sweep);
-    let typical = |points: &[&Point], of: &dyn Fn(&Point) -> Option<f64>| {
-        median(&quiet_first(points).into_iter().filter_map(of).collect::<Vec<_>>())
-    };
+fn typical(points: &[&Point], of: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+    median(&quiet_first(points).into_iter().filter_map(of).collect::<Vec<_>>())
+}
+
+fn sleeps(points: &[&Point], name: &str, criteria: &Criteria) -> bool {
+    let is_low = |busy| busy < SLEEPS_RATIO * criteria.saturation_ratio;
+    let answers = typical(points, good_per_sec).is_some_and(|rate| rate > 0.0);
+    let is_alone = !points.iter().any(|point| is_crowded(point));
+    answers && is_alone && typical(points, |point| point.value(name)).is_some_and(is_low)
+}
+
+fn is_full_at_the_lowest(groups: &[(f64, Vec<&Point>)], name: &str, criteria: &Criteria) -> bool {
     let Some((_, lowest)) = groups.first() else { return false };
-    let is_full = typical(lowest, &|point| point.value(name)).is_some_and(|busy| busy >= criteria.saturation_ratio);
+    let is_full = typical(lowest, |point| point.value(name)).is_some_and(|busy| busy >= criteria.saturation_ratio);
     if !is_full || lowest.iter().any(|point| is_crowded(point)) {
         return false;
     }
-    let (Some(dear), Some(few)) = (typical(lowest, &cpu_us), typical(lowest, &good_per_sec)) else { return false };
+    let (Some(dear), Some(few)) = (typical(lowest, cpu_us), typical(lowest, good_per_sec)) else { return false };
     groups.iter().any(|(_, points)| {
-        typical(points, &cpu_us).is_some_and(|us| us * COST_RATIO <= dear)
-            && typical(points, &good_per_sec).is_some_and(|rate| rate >= THROUGHPUT_RATIO * few)
+        typical(points, cpu_us).is_some_and(|us| us * COST_RATIO <= dear)
+            && typical(points, good_per_sec).is_some_and(|rate| rate >= THROUGHPUT_RATIO * few)
     })
 }

@@ -5,7 +5,7 @@ use crate::rules::{eight_at_once, found, healthy, judged, judged_points, refuses
 use crate::server::{Bench, Server, plan};
 use analyze::verdict::Certainty;
 use analyze::zones;
-use record::{Point, names};
+use record::{Point, Sweep, names};
 
 #[test]
 fn errors_are_no_cheap_requests() {
@@ -143,6 +143,61 @@ fn a_thread_that_polls_is_not_what_is_full() {
     let busy = Server { demand: 5e-3, path: 50e-6, noise: 0.02, drift: 0.02, ..Server::default() };
     let said = judged(busy, fixture::record(), |_| ()).sentences.join(" ");
     assert!(said.contains("saturated first"), "{said}");
+}
+
+/// A select server over 2,000 cold connections: each wake-up looks at all of them, however many requests it finds. So
+/// its thread is full with one connection, and a request is cheaper with many; at a low rate it sleeps.
+#[test]
+fn a_server_that_looks_at_many_connections_does_not_poll() {
+    let of_select = |is_idle_at_low_rates: bool| {
+        let mut bench = Bench::new(waits(), 5);
+        for repeat in 0..4 {
+            for load in [1, 2, 4, 8, 16, 32, 64, 128] {
+                bench.closed(load, repeat, 1_000_000_000);
+            }
+            for rate in [98.0, 2000.0, 8000.0] {
+                bench.open(rate, repeat, 1_000_000_000);
+            }
+        }
+        for point in &mut bench.points {
+            let rate = point.value(names::THROUGHPUT).unwrap();
+            let busy = if is_idle_at_low_rates { (rate / 1500.0).min(1.0) } else { 1.0 };
+            set(point, names::SERVER_BUSIEST_THREAD, busy, 10);
+            set(point, names::SERVER_CPU_BUSY, 0.5 * busy + 0.02, 100);
+            set(point, names::SERVER_CPU, busy * 1e6 / rate, 1000);
+            set(point, names::SERVER_SELECT_WAITS, 1.0, 10);
+            set(point, names::SERVER_SELECT_SET, 2000.0, 10);
+            set(point, names::COLD, 2000.0, 1);
+        }
+        judged_points(fixture::record(), &bench.points)
+    };
+    let verdict = of_select(true);
+    let said = verdict.sentences.join(" ");
+    assert!(!said.contains("polls") && found(&verdict) == ["scalable-select"], "{:?} {said}", found(&verdict));
+    let said = of_select(false).sentences.join(" ");
+    assert!(said.contains("the server polls"), "{said}");
+    // With all its connections open at each rate it is full at the lowest; with one connection it is not.
+    let mut bench = Bench::new(Server { doubles_at: 60.0, ..healthy() }, 5);
+    for repeat in 0..4 {
+        for load in [1, 2, 4, 8, 16, 32, 64, 128] {
+            bench.closed(load, repeat, 1_000_000_000);
+        }
+        for rate in [2000.0, 8000.0] {
+            bench.open(rate, repeat, 1_000_000_000);
+        }
+    }
+    for point in &mut bench.points {
+        set(point, names::SERVER_SELECT_WAITS, 1.0, 10);
+        set(point, names::SERVER_SELECT_SET, 128.0, 10);
+        if point.sweep == Sweep::Rate {
+            let rate = point.value(names::THROUGHPUT).unwrap();
+            set(point, names::SERVER_BUSIEST_THREAD, 1.0, 10);
+            set(point, names::SERVER_CPU, 1e6 / rate, 1000);
+        }
+    }
+    let verdict = judged_points(fixture::record(), &bench.points);
+    let said = verdict.sentences.join(" ");
+    assert!(!said.contains("polls") && found(&verdict) == ["scalable-select"], "{:?} {said}", found(&verdict));
 }
 
 #[test]

@@ -112,6 +112,12 @@ pub enum NotChecked {
          it there"
     )]
     NoCpu,
+    /// The cost of a request only falls.
+    #[error(
+        "a request costs least CPU time with the most connections ({0:.0}): no cost grows with connections that a \
+         cache could explain, so neither loop nor slab is worth it"
+    )]
+    NoGrowth(f64),
     /// Too few ticks.
     #[error("the server's CPU time is too short to be divided into user and system: run find with a longer --duration")]
     TooShort,
@@ -129,10 +135,11 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
         return Err(NotChecked::Kind(run.record.scenario.kind.command().to_string()));
     }
     let findings = zones::of_run(run);
-    if findings.connections.is_none() {
-        return Err(NotChecked::NoSweep);
+    let cpu = findings.connections.as_ref().ok_or(NotChecked::NoSweep)?.cpu.as_ref().ok_or(NotChecked::NoCpu)?;
+    if cpu.highest_load <= cpu.lowest_load {
+        return Err(NotChecked::NoGrowth(cpu.lowest_load));
     }
-    let times = user_times(run, &findings).ok_or(NotChecked::NoCpu)?;
+    let times = user_times(run, &findings).ok_or(NotChecked::TooShort)?;
     if times.is_high_at_most {
         return Err(NotChecked::TooShort);
     }
@@ -210,6 +217,32 @@ mod tests {
         let report =
             format!(r#"{{"program": {{"cache_line_bytes": 64}}, "stages": [{{"name": "SEND", "state": {state}}}]}}"#);
         Memwalk::parse(report.as_bytes()).expect("a report")
+    }
+
+    /// A server of 128 connections at most, whose requests have this cost in microseconds.
+    fn of_costs(cost_us: impl Fn(f64) -> Option<f64>) -> Result<Check, NotChecked> {
+        let mut bench = Bench::new(Server { path: 500e-6, noise: 0.02, drift: 0.05, ..Server::default() }, 5);
+        for repeat in 0..4 {
+            for load in [1, 2, 4, 8, 16, 32, 64, 128] {
+                bench.closed(load, repeat, 1_000_000_000);
+            }
+        }
+        for point in &mut bench.points {
+            match cost_us(point.connections as f64) {
+                Some(us) => point.figures.set(names::SERVER_CPU, Figure::new(us, "us", 1000, Origin::Sampled)),
+                None => point.figures.not_measured(names::SERVER_CPU, "the server is not watched"),
+            }
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        of_run(&fixture::write(folder.path(), fixture::record(), &bench.points), None)
+    }
+
+    #[test]
+    fn a_run_without_an_answer_says_what_it_lacks() {
+        // One call of select for each request, or for many.
+        let falls = of_costs(|connections| Some(10.0 + 1000.0 / connections));
+        assert_eq!(falls, Err(NotChecked::NoGrowth(128.0)));
+        assert_eq!(of_costs(|_| None), Err(NotChecked::NoCpu));
     }
 
     #[test]
