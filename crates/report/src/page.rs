@@ -25,6 +25,7 @@ use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, estimate_number, interval};
 pub use charts::Figure;
+pub(crate) use charts::area;
 use frame::Frame;
 use record::owner::{ELSEWHERE, Life};
 use record::units::{count, format_si};

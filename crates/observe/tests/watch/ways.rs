@@ -1,5 +1,5 @@
 //! The watch against its client, the kernel's counters and a scan, over ways to accept, read, write and close
-//! (`testbed/ways.py`).
+//! (`crates/observe/tests/watch/ways.py`).
 
 use crate::rig::{root, settle, watch};
 use observe::Group;
@@ -18,7 +18,7 @@ const WRITES: [&str; 8] = ["send", "write", "writev", "more", "sendfile", "splic
 const CLOSES: [&str; 6] = ["client", "server", "shutdown", "linger0", "unread", "reset"];
 const HANDS: [&str; 5] = ["same", "thread", "fork", "fork_unwaited", "scm"];
 
-/// A role of `testbed/ways.py`.
+/// A role of `crates/observe/tests/watch/ways.py`.
 struct Role {
     child: Child,
     orders: ChildStdin,
@@ -28,7 +28,11 @@ struct Role {
 impl Role {
     fn start(words: &[&str]) -> Self {
         let mut command = Command::new("python3");
-        command.arg(root().join("testbed/ways.py")).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(root().join("crates/observe/tests/watch/ways.py"))
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("python3 runs");
         let (orders, said) = (child.stdin.take().expect("piped"), BufReader::new(child.stdout.take().expect("piped")));
         Role { child, orders, said }

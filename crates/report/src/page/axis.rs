@@ -11,16 +11,8 @@ use analyze::zones::percent;
 use record::units::{format_nanos, format_si};
 use record::{Axis, Estimate, Point, RunDir, Sweep, names};
 
-struct Line<'a> {
-    name: &'static str,
-    class: &'static str,
-    /// CSS class of the interval's area.
-    area: &'static str,
-    level: fn(&AxisLevel) -> Option<Estimate>,
-    /// The figure that the dots rest on.
-    figure: &'static str,
-    dots: &'a dyn Fn(&Point) -> Option<f64>,
-}
+/// A line of medians, and the figure of the dots; its name, class and level.
+type Line = (&'static str, &'static str, fn(&AxisLevel) -> Option<Estimate>, &'static str);
 
 pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) -> Section {
     let profiled = axis.layers.as_ref();
@@ -106,7 +98,10 @@ pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     }
 }
 
-fn dots(run: &RunDir, axis: Axis, name: &str, value: &dyn Fn(&Point) -> Option<f64>) -> Vec<Mark> {
+fn dots(run: &RunDir, axis: Axis, name: &str) -> Vec<Mark> {
+    let value = |point: &Point| {
+        if name == names::SERVER_CPU { analyze::zones::cpu_us(point) } else { point.value(name) }
+    };
     run.points
         .iter()
         .filter(|point| point.sweep == Sweep::Axis)
@@ -127,19 +122,18 @@ fn chart(
     what: &str,
     y_name: &str,
     words: Option<fn(f64) -> String>,
-    lines: &[Line<'_>],
+    lines: &[Line],
 ) -> Option<Chart> {
     let mut layers = Vec::new();
     let mut series = Vec::new();
-    for line in lines {
-        let found: Vec<(f64, Estimate)> =
-            axis.levels.iter().filter_map(|level| Some((level.value, (line.level)(level)?))).collect();
+    for (name, class, level, figure) in lines {
+        let found: Vec<(f64, Estimate)> = axis.levels.iter().filter_map(|at| Some((at.value, level(at)?))).collect();
         if found.is_empty() {
             continue;
         }
-        let (layer, shown) = with_intervals(&found, line.name, line.class, line.area);
+        let (layer, shown) = with_intervals(&found, name, class);
         layers.extend(layer);
-        series.push(Series { dots: dots(run, axis.axis, line.figure, line.dots), ..shown });
+        series.push(Series { dots: dots(run, axis.axis, figure), ..shown });
     }
     if series.is_empty() {
         return None;
@@ -153,16 +147,11 @@ fn chart(
 }
 
 /// The line of medians, and the area of their intervals where all have one.
-pub(super) fn with_intervals(
-    found: &[(f64, Estimate)],
-    name: &str,
-    class: &'static str,
-    area: &'static str,
-) -> (Option<Layer>, Series) {
+pub(super) fn with_intervals(found: &[(f64, Estimate)], name: &str, class: &'static str) -> (Option<Layer>, Series) {
     let edges: Vec<(f64, f64, f64)> =
         found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();
     let is_whole = edges.len() == found.len() && !edges.is_empty();
-    let layer = is_whole.then(|| Layer { name: String::new(), class: area, edges, gaps: Vec::new() });
+    let layer = is_whole.then(|| Layer { name: String::new(), class: charts::area(class), edges, gaps: Vec::new() });
     let line = found.iter().map(|(value, estimate)| mark(*value, estimate)).collect();
     (layer, Series { name: name.into(), class, line, ..Series::default() })
 }
@@ -188,29 +177,11 @@ fn figure(title: &'static str, more: &str, chart: Chart) -> Figure {
 }
 
 fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let line = Line {
-        name: "",
-        class: "s1",
-        area: "spread1",
-        level: |level| level.goodput_per_sec,
-        figure: names::GOODPUT,
-        dots: &|point| point.value(names::GOODPUT),
-    };
+    let line: Line = ("", "s1", |level| level.goodput_per_sec, names::GOODPUT);
     let mut chart = chart(run, axis, "Goodput", "good responses per second", Some(format_si), &[line])?;
     let mut more = "";
     if axis.axis == Axis::Rate {
-        let top = chart
-            .series
-            .iter()
-            .flat_map(|series| &series.line)
-            .map(|mark| mark.x.min(mark.y * 1.05))
-            .fold(0.0, f64::max);
-        let all = Series {
-            class: "offered",
-            line: vec![(0.0, 0.0).into(), (top, top).into()],
-            is_reference: true,
-            ..Series::default()
-        };
+        let all = charts::all_offered(chart.series.iter().flat_map(|series| &series.line));
         chart.series.push(all);
         more = " Dashed: all that is offered is answered.";
     }
@@ -218,50 +189,22 @@ fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
 }
 
 fn cpu(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let line = Line {
-        name: "",
-        class: "s2",
-        area: "spread2",
-        level: |level| level.cpu_us_per_request,
-        figure: names::SERVER_CPU,
-        dots: &analyze::zones::cpu_us,
-    };
+    let line: Line = ("", "s2", |level| level.cpu_us_per_request, names::SERVER_CPU);
     let chart = chart(run, axis, "CPU per request", "server CPU, us per request", Some(number), &[line])?;
     Some(figure("CPU time per request", " The server group's CPU and the softirq time of its CPUs.", chart))
 }
 
 fn response(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let lines = [
-        Line {
-            name: "p50",
-            class: "s3",
-            area: "spread3",
-            level: |level| level.response_p50_us,
-            figure: names::RESPONSE_P50,
-            dots: &|point| point.value(names::RESPONSE_P50),
-        },
-        Line {
-            name: "p99",
-            class: "s4",
-            area: "spread4",
-            level: |level| level.response_p99_us,
-            figure: names::RESPONSE_P99,
-            dots: &|point| point.value(names::RESPONSE_P99),
-        },
+    let lines: [Line; 2] = [
+        ("p50", "s3", |level| level.response_p50_us, names::RESPONSE_P50),
+        ("p99", "s4", |level| level.response_p99_us, names::RESPONSE_P99),
     ];
     let chart = chart(run, axis, "Response time", "response time, logarithmic scale", None, &lines)?;
     Some(figure("Response time", "", chart))
 }
 
 fn conforming(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
-    let line = Line {
-        name: "",
-        class: "s3",
-        area: "spread3",
-        level: |level| level.conforming_ratio,
-        figure: names::CONFORMING,
-        dots: &|point| point.value(names::CONFORMING),
-    };
+    let line: Line = ("", "s3", |level| level.conforming_ratio, names::CONFORMING);
     let chart = chart(run, axis, "Conforming connections", "share of connections", Some(percent), &[line])?;
     Some(figure("Conforming connections", " A connection conforms when it got the bandwidth demanded.", chart))
 }

@@ -37,6 +37,23 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings)
     all.into_iter().flatten().collect()
 }
 
+/// The line of as many answers as were offered.
+pub(super) fn all_offered<'m>(marks: impl Iterator<Item = &'m Mark>) -> Series {
+    let top = marks.map(|mark| mark.x.min(mark.y * 1.05)).fold(0.0, f64::max);
+    let line = vec![(0.0, 0.0).into(), (top, top).into()];
+    Series { class: "offered", line, is_reference: true, ..Series::default() }
+}
+
+/// The class of the area of a line's intervals.
+pub(crate) fn area(class: &str) -> &'static str {
+    match class {
+        "s1" => "spread1",
+        "s2" => "spread2",
+        "s3" => "spread3",
+        _ => "spread4",
+    }
+}
+
 pub(super) fn of(run: &RunDir, sweep: Sweep) -> Vec<&Point> {
     run.points.iter().filter(|point| point.sweep == sweep).collect()
 }
@@ -151,13 +168,7 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     let mut chart = frame(sweep, "Throughput", "good answers per second", y);
     chart.unit = "1/s";
     if sweep.sweep == Sweep::Rate {
-        let top = measured.iter().map(|mark| mark.x.min(mark.y * 1.05)).fold(0.0, f64::max);
-        chart.series.push(Series {
-            class: "offered",
-            line: vec![(0.0, 0.0).into(), (top, top).into()],
-            is_reference: true,
-            ..Series::default()
-        });
+        chart.series.push(all_offered(measured.iter()));
     }
     chart.series.push(Series {
         class: "s1",

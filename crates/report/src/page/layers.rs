@@ -15,12 +15,7 @@ use record::units::format_si;
 const STACK: [(&str, &str); 5] =
     [("System Call", "n2"), ("TCP", "n3"), ("IP", "n4"), ("Ethernet", "n5"), ("Driver", "n6")];
 /// Lines with intervals.
-const LINES: [(&str, &str, &str); 4] = [
-    (OVERALL, "s1", "spread1"),
-    ("TCP", "s2", "spread2"),
-    ("System Call", "s3", "spread3"),
-    ("Driver", "s4", "spread4"),
-];
+const LINES: [(&str, &str); 4] = [(OVERALL, "s1"), ("TCP", "s2"), ("System Call", "s3"), ("Driver", "s4")];
 
 pub(super) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
     let (headings, rows) = layers::rows(axis, found);
@@ -115,10 +110,10 @@ fn lines(
     read: &dyn Fn(&LayerCost) -> Option<Estimate>,
 ) -> Option<Figure> {
     let (mut layers, mut series) = (Vec::new(), Vec::new());
-    for (name, class, area) in LINES {
+    for (name, class) in LINES {
         let points: Vec<(f64, Estimate)> =
             found.levels.iter().filter_map(|level| Some((level.value, read(level.cost(name)?)?))).collect();
-        let (layer, line) = with_intervals(&points, name, class, area);
+        let (layer, line) = with_intervals(&points, name, class);
         layers.extend(layer);
         series.push(Series { is_dotted: true, ..line });
     }

@@ -2,7 +2,7 @@
 
 use super::shown;
 use crate::chart::{Chart, Layer, Mark, Marker, Scale, Series};
-use crate::page::Figure;
+use crate::page::{Figure, area};
 use crate::text::number;
 use analyze::index::Row;
 use record::units::{format_nanos, format_si};
@@ -48,7 +48,6 @@ struct Line {
     y_name: &'static str,
     unit: &'static str,
     class: &'static str,
-    area: &'static str,
     of: fn(&Row) -> Option<Value>,
     words: fn(f64) -> String,
 }
@@ -61,7 +60,6 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "requests per second",
             unit: "1/s",
             class: "s1",
-            area: "spread1",
             of: |row| {
                 let plan = row.answer.as_ref()?.plan_per_sec?;
                 Some(Value { value: plan.value, interval: plan.interval() })
@@ -73,7 +71,6 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "requests per second",
             unit: "1/s",
             class: "s2",
-            area: "spread2",
             of: |row| row.peak.map(|peak| Value { value: peak.per_sec, interval: peak.low.zip(peak.high) }),
             words: format_si,
         },
@@ -82,7 +79,6 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "at the yield point, or at the peak without one",
             unit: "us",
             class: "s4",
-            area: "spread3",
             of: |row| row.response_p99_us.map(|value| Value { value, interval: None }),
             words: |us| format_nanos(us * 1e3),
         },
@@ -91,7 +87,6 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "server CPU at the same load, us per request",
             unit: "us",
             class: "s3",
-            area: "spread3",
             of: |row| row.cpu_us_per_request.map(|value| Value { value, interval: None }),
             words: number,
         },
@@ -119,7 +114,7 @@ fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
     let mut chart = Chart::empty(&format!("{} over time", line.title), &x_name, line.y_name, x, y);
     chart.description = description(runs, line);
     chart.markers = markers(runs, time);
-    let layer = Layer { name: String::new(), class: line.area, edges, gaps: Vec::new() };
+    let layer = Layer { name: String::new(), class: area(line.class), edges, gaps: Vec::new() };
     chart.layers = if is_whole { vec![layer] } else { Vec::new() };
     chart.series = vec![Series { class: line.class, line: marks, is_dotted: true, ..Series::default() }];
     (chart.unit, chart.interval_name) = (line.unit, "interval");

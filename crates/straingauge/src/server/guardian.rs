@@ -6,7 +6,7 @@
 //! without one that straingauge was killed. A command that runs beside the server has one, too.
 
 use record::leftovers::{self, Kind, MARK};
-use record::owner::{Life, Owner};
+use record::owner::{Life, Owner, start_ticks};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -145,37 +145,16 @@ fn has_ended(owner: &Owner) -> bool {
 
 /// The living processes of a session, and those with this value of [`MARK`].
 pub fn members_of(session: u32, mark: &str) -> Vec<libc::pid_t> {
+    let is_alive = |pid: libc::pid_t| start_ticks(pid as u32).is_some();
     let has_mark = |pid: libc::pid_t| leftovers::mark_of(pid as u32).as_deref() == Some(mark);
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<libc::pid_t>().ok())
         .filter(|pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            is_living(&stat, |in_session| in_session == session || has_mark(*pid))
+            // SAFETY: getsid takes and returns numbers.
+            let its_session = unsafe { libc::getsid(*pid) };
+            is_alive(*pid) && (u32::try_from(its_session) == Ok(session) || has_mark(*pid))
         })
         .collect()
-}
-
-/// Reads a line of /proc/PID/stat: state, parent, group and session follow the name, which may contain anything. Asks
-/// `is_member` about the session of a process that lives.
-fn is_living(stat: &str, is_member: impl Fn(u32) -> bool) -> bool {
-    let Some((_, fields)) = stat.rsplit_once(')') else { return false };
-    let mut fields = fields.split_ascii_whitespace();
-    let is_alive = fields.next().is_some_and(|state| !matches!(state, "Z" | "X"));
-    is_alive && fields.nth(2).and_then(|id| id.parse().ok()).is_some_and(is_member)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn members_are_told_by_their_session_whatever_their_name() {
-        let is_living_member = |stat: &str, wanted: u32| is_living(stat, |session| session == wanted);
-        assert!(is_living_member("7 (a) S 1 2) S 1 5 40 0 -1", 40));
-        assert!(!is_living_member("7 (nginx) S 1 40 5 0 -1", 40), "a group is not a session");
-        assert!(!is_living_member("7 (nginx) Z 1 5 40 0 -1", 40), "a zombie has ended");
-        assert!(!is_living_member("nonsense", 40));
-    }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A server with many ways to accept, read, write and close, and a client that counts.
 
-usage: testbed/ways.py server | handler PATH | client
+usage: ways.py server | handler PATH | client
 
 Each line of standard input is a case, an object in JSON; each is answered with a line. A request is two numbers of four bytes, the
 lengths of the answer and of an upload, and the upload. The server ends a connection after `requests` of them in the way `close`.
