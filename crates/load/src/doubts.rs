@@ -31,6 +31,8 @@ const STOOD_RATIO: f64 = 0.01;
 const STOOD_NS: u64 = 100_000_000;
 /// Fewer failed requests are shown and not doubted.
 const ERROR_RATIO: f64 = 0.01;
+/// A slot without a port rests, so that a few such requests are many that were never made.
+const NO_ROOM_RATIO: f64 = 0.001;
 /// Different statuses of errors that are named.
 const MAX_STATUSES: usize = 4;
 const SAMPLES_FOR_P50: u64 = 20;
@@ -360,7 +362,7 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
 fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     let outcomes = &result.counts.outcomes;
     let failed = outcomes.local_limit;
-    (failed > 0 && failed as f64 >= outcomes.requests() as f64 * ERROR_RATIO).then(|| {
+    (failed > 0 && failed as f64 >= outcomes.requests() as f64 * NO_ROOM_RATIO).then(|| {
         DoubtKind::ClientSaturated.warning(
             format!("the client had no local port or descriptor left for {failed} requests"),
             "look at the errors for which. Ports: measure from more addresses (--source-address, --client; ::1 is a \
@@ -505,6 +507,9 @@ mod tests {
         (outcomes.sent, outcomes.ok, outcomes.local_limit) = (1_000, 100, 900);
         assert_eq!(server_errors(&result, &Protocol::Http), None);
         assert!(out_of_room(&result).is_some_and(|doubt| doubt.what.contains("900 requests")));
+        (result.counts.outcomes.ok, result.counts.outcomes.local_limit) = (992, 8);
+        assert!(out_of_room(&result).is_some(), "throughput is halved by so few");
+        (result.counts.outcomes.ok, result.counts.outcomes.local_limit) = (100, 900);
         result.counts.outcomes.reset = 20;
         assert!(server_errors(&result, &Protocol::Http).is_some_and(|doubt| doubt.what.contains("(20 reset)")));
     }

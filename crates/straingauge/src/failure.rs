@@ -111,9 +111,8 @@ fn habit(error: &clap::Error) -> Option<String> {
     Some(format!("there is no {typed}: {hint}"))
 }
 
-/// A hint for `-q 100` of hey and oha, and for the command of a server without `--` before it.
+/// A hint for `-q 100` of hey and oha, and for a command without `--` before it.
 fn misplaced(error: &clap::Error) -> Option<String> {
-    use clap::CommandFactory;
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
@@ -125,14 +124,12 @@ fn misplaced(error: &clap::Error) -> Option<String> {
     if words[at - 1] == "-q" && typed.parse::<f64>().is_ok() {
         return Some(format!("-q is --quiet here; the rate of the open loop is -r {typed}"));
     }
-    let command = crate::cli::Cli::command();
-    let takes_server = command.find_subcommand(&words[0])?.get_arguments().any(clap::Arg::is_last_set);
-    if typed.starts_with('-') || !takes_server {
+    if typed.starts_with('-') || !matches!(words[0].as_str(), "load" | "find" | "wan") {
         return None;
     }
     words.insert(at, "--".into());
     let line = record::shell::joined(words.iter().map(String::as_str));
-    Some(format!("'{typed}' is one word too many; the command of a server stands after --: straingauge {line}"))
+    Some(format!("'{typed}' is one word too many; a command stands after --: straingauge {line}"))
 }
 
 /// The sentence about a first word that is neither a command nor an installed tool.
