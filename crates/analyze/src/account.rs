@@ -64,8 +64,29 @@ pub struct GroupLevel {
     pub idle: f64,
     /// Blocked with work, and without; the most first.
     pub waits: Vec<WaitLevel>,
-    /// Its processes' share of their time not blocked without work, by process; the busiest first.
-    pub busy_ratios: Vec<(u32, f64)>,
+    /// Its processes; the busiest first.
+    pub processes: Vec<ProcessLevel>,
+}
+
+/// One process of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ProcessLevel {
+    /// Its number.
+    pub pid: u32,
+    /// The share of its threads' time in which they were not blocked without work; of the loads' points the largest.
+    pub busy_ratio: f64,
+    /// Mean number of its threads that were not blocked without work.
+    pub busy: f64,
+    /// Requests that it finished, a second; absent where requests were not counted by process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_sec: Option<f64>,
+}
+
+impl ProcessLevel {
+    /// Time of its threads for a request, microseconds: on a CPU, ready and blocked with work.
+    pub fn us_per_request(&self) -> Option<f64> {
+        self.requests_per_sec.filter(|rate| *rate > 0.0).map(|rate| self.busy / rate * 1e6)
+    }
 }
 
 /// Blocked threads at one place.
@@ -192,12 +213,13 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     for group in accounts.iter().flat_map(|account| &account.groups) {
         merged.entry((group_name(group), group.is_first)).or_default().push(group);
     }
+    let rates = request_rates(&counted);
     let is_alone = |name: &str| merged.keys().filter(|(of, _)| of == name).count() == 1;
     let mut groups: Vec<GroupLevel> = merged
         .iter()
         .map(|((name, is_first), of)| {
             let name = if *is_first && !is_alone(name) { format!("{name} (first thread)") } else { name.clone() };
-            group_level(name, of, window_ns)
+            group_level(name, of, window_ns, &rates)
         })
         .collect();
     groups.sort_by(|a, b| (b.threads - b.idle).total_cmp(&(a.threads - a.idle)));
@@ -218,13 +240,24 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     })
 }
 
+/// Requests a second of each process: the mean over the points that counted them.
+fn request_rates(points: &[&Point]) -> BTreeMap<u32, f64> {
+    let watched: Vec<_> = points.iter().filter_map(|point| point.watched.as_ref()).collect();
+    let counted = watched.iter().filter(|watched| !watched.processes.is_empty()).count();
+    let mut rates = BTreeMap::new();
+    for process in watched.iter().flat_map(|watched| &watched.processes) {
+        *rates.entry(process.pid).or_default() += process.per_sec / counted as f64;
+    }
+    rates
+}
+
 /// The program, with the threads' name where that is another.
 fn group_name(group: &ThreadGroup) -> String {
     let (program, name) = (plain(&group.program, 40), plain(&group.name, 20));
     if program.starts_with(&name) || name.is_empty() { program } else { format!("{program}: {name}") }
 }
 
-fn group_level(name: String, of: &[&ThreadGroup], window_ns: u64) -> GroupLevel {
+fn group_level(name: String, of: &[&ThreadGroup], window_ns: u64, rates: &BTreeMap<u32, f64>) -> GroupLevel {
     let sum = |ns: fn(&ThreadGroup) -> u64| of.iter().map(|group| ns(group)).sum::<u64>() as f64 / window_ns as f64;
     let mut waits: BTreeMap<(WaitKind, String), Vec<&Wait>> = BTreeMap::new();
     for wait in of.iter().flat_map(|group| &group.waits) {
@@ -242,15 +275,17 @@ fn group_level(name: String, of: &[&ThreadGroup], window_ns: u64) -> GroupLevel 
         })
         .collect();
     waits.sort_by(|a, b| b.threads.total_cmp(&a.threads));
-    let mut processes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    let mut processes: BTreeMap<u32, ProcessLevel> = BTreeMap::new();
     for process in of.iter().flat_map(|group| &group.processes) {
-        let (idle, all) = processes.entry(process.pid).or_default();
-        *idle += process.idle_ns;
-        *all += process.ns;
+        let none = ProcessLevel { pid: process.pid, busy_ratio: 0.0, busy: 0.0, requests_per_sec: None };
+        let level = processes.entry(process.pid).or_insert(none);
+        let busy_ns = process.ns.saturating_sub(process.idle_ns);
+        level.busy_ratio = level.busy_ratio.max(busy_ns as f64 / process.ns.max(1) as f64);
+        level.busy += busy_ns as f64 / window_ns as f64;
+        level.requests_per_sec = rates.get(&process.pid).copied();
     }
-    let busy = |(idle, all): (u64, u64)| 1.0 - idle as f64 / all.max(1) as f64;
-    let mut busy_ratios: Vec<(u32, f64)> = processes.into_iter().map(|(pid, of)| (pid, busy(of))).collect();
-    busy_ratios.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let mut processes: Vec<ProcessLevel> = processes.into_values().collect();
+    processes.sort_by(|a, b| b.busy.total_cmp(&a.busy));
     GroupLevel {
         name,
         threads: sum(ThreadGroup::total_ns),
@@ -261,7 +296,7 @@ fn group_level(name: String, of: &[&ThreadGroup], window_ns: u64) -> GroupLevel 
         ready_moved: sum(|group| group.ready_moved_ns),
         idle: sum(|group| group.blocked_ns(WaitKind::is_idle)),
         waits,
-        busy_ratios,
+        processes,
     }
 }
 

@@ -68,6 +68,6 @@ pub use scenario::{Arrival, Criteria, LoadPlan, LoadRun, Pace, RunKind, Scenario
 pub use sentence::sentence;
 pub use share::Share;
 pub use text::Outside;
-pub use watched::{ClientSide, Watched, WatchedClass};
+pub use watched::{ClientSide, Watched, WatchedClass, WatchedProcess};
 pub use what_if::WhatIf;
 pub use workload::{Workload, WorkloadResult};

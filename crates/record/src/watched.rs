@@ -20,9 +20,23 @@ pub struct Watched {
     /// Sockets of the port by TCP state, from transitions: means over the readings within the window.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub states: BTreeMap<String, Figure>,
+    /// Requests by process, where several processes answered some; the most first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<WatchedProcess>,
     /// Why requests were not counted, or not in the whole window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
+}
+
+/// Requests of one process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct WatchedProcess {
+    /// Its number.
+    pub pid: u32,
+    /// Requests that it finished.
+    pub requests: u64,
+    /// The same a second.
+    pub per_sec: f64,
 }
 
 /// Requests of one size class.

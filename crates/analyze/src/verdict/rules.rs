@@ -387,9 +387,11 @@ pub const RULES: [Rule; 25] = [
     },
     Rule {
         id: "unequal-workers",
-        cause: "one of several processes is full and the others are not",
-        evidence: "the account: each process's time without work, at the highest load under strain",
-        threshold: "one process without idle time, the median one busy for 70 % of it or less",
+        cause: "one of several processes is slower than the others, or full alone",
+        evidence: "the account: each process's time with and without work, at the highest load under strain; requests \
+                   by process",
+        threshold: "twice the time of the median process for a request, busy for 70 % of the time or more; or one \
+                    process without idle time, the median one busy for 70 % of it or less",
         refuted_by: "the full process is another one in each run",
         remedy: "one queue for all processes, connections that do not stay with one, the same CPUs for each",
         source: "Little's law; socket(7), SO_REUSEPORT: connections are spread by a hash, whatever the load of each",

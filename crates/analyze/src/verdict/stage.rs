@@ -5,7 +5,7 @@ use super::Certainty;
 use super::command::{quoted, server_pid};
 use super::evidence::{Evidence, typical};
 use super::judge::{Finding, finding};
-use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, WaitLevel, levels};
+use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel, levels};
 use crate::zones::{load_words, percent};
 use record::account::WaitKind;
 use record::units::{format_nanos, format_si, grouped};
@@ -20,6 +20,8 @@ const MOST_OF_IT: f64 = 0.4;
 /// Time of a call to another server at the high load over that at the lowest: below the first it is as quick as alone,
 /// from the second on it is the one that is full.
 const CALL_GROWTH: (f64, f64) = (1.5, 2.0);
+/// Time for a request of the slowest of several like processes over that of the median one.
+const SLOWER: f64 = 2.0;
 /// Of several like processes the busiest is full, and the median is no busier than this.
 const OTHERS_BUSY: f64 = 0.7;
 
@@ -275,8 +277,10 @@ impl Reading<'_> {
     fn exhausted(&self) -> Option<Limit> {
         let (high, low) = self.busiest_backend()?;
         let in_flight = self.high.requests.as_ref()?.in_flight;
-        let is_used = high.busy >= OTHERS_BUSY * high.connections && high.connections < OTHERS_BUSY * in_flight;
-        if !is_used {
+        let is_used = |one: &BackendLevel, in_flight: f64| {
+            one.busy >= OTHERS_BUSY * one.connections && one.connections < OTHERS_BUSY * in_flight
+        };
+        if !is_used(high, in_flight) {
             return None;
         }
         let growth = low.filter(|low| low.call_us > 0.0).map(|low| high.call_us / low.call_us);
@@ -284,7 +288,8 @@ impl Reading<'_> {
             return self.backend_of(high, low, growth);
         }
         let since = self.since(|level| {
-            level.backends.iter().any(|one| one.address == high.address && one.busy >= OTHERS_BUSY * one.connections)
+            let in_flight = level.requests.as_ref().map_or(0.0, |requests| requests.in_flight);
+            level.backends.iter().any(|one| one.address == high.address && is_used(one, in_flight))
         });
         let before =
             low.map_or(String::new(), |low| format!(" ({} at the lowest load)", format_nanos(low.call_us * 1e3)));
@@ -299,8 +304,8 @@ impl Reading<'_> {
             format_nanos(high.call_us * 1e3),
         );
         let remedy = format!(
-            "To try: more connections in the pool (twice as many than {:.0}), or fewer calls a request; the backend is \
-             not the limit yet.",
+            "To try: more than {:.0} connections in the pool, or fewer calls a request; the backend is not the limit \
+             yet.",
             high.connections
         );
         limit_of("backend-pool", because, remedy, &[])
@@ -311,23 +316,54 @@ impl Reading<'_> {
         self.exhausted().or_else(|| self.unequal()).or_else(|| self.full_threads())
     }
 
-    /// One of several like processes is full, and the others are not.
+    /// One of several like processes is slower than the others, or full while they are not.
     fn unequal(&self) -> Option<Limit> {
-        let group = self.high.groups.iter().find(|group| {
-            let (most, median) = (group.busy_ratios.first(), group.busy_ratios.get(group.busy_ratios.len() / 2));
-            group.busy_ratios.len() > 1
-                && most.is_some_and(|(_, busy)| *busy >= self.full)
-                && median.is_some_and(|(_, busy)| *busy <= OTHERS_BUSY)
-        })?;
-        let full: Vec<&(u32, f64)> = group.busy_ratios.iter().filter(|(_, busy)| *busy >= self.full).collect();
-        let rest: Vec<f64> = group.busy_ratios.iter().skip(full.len()).map(|(_, busy)| *busy).collect();
+        let groups = || self.high.groups.iter().filter(|group| group.processes.len() > 1);
+        groups().find_map(|group| self.slow_one(group)).or_else(|| groups().find_map(|group| self.full_one(group)))
+    }
+
+    /// A process that takes several times as long for a request as the median one, and has little idle time.
+    fn slow_one(&self, group: &GroupLevel) -> Option<Limit> {
+        let at_work = group.processes.iter().filter(|one| one.us_per_request().is_some());
+        let mut by_time: Vec<(f64, &ProcessLevel)> =
+            at_work.map(|one| (one.us_per_request().unwrap_or(0.0), one)).collect();
+        by_time.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let (slowest_us, slowest) = *by_time.first()?;
+        let others: Vec<f64> = by_time.iter().skip(1).map(|(us, _)| *us).collect();
+        let typical_us = crate::statistics::median(&others)?;
+        if slowest_us < SLOWER * typical_us || slowest.busy_ratio < OTHERS_BUSY {
+            return None;
+        }
+        let because = format!(
+            "One process is slower than the others: at {} process {} of {} took {} of its threads' time for a request \
+             ({}/s), the other {} {} (median). Connections that stay with it wait for it.",
+            load_words(self.high.load, self.sweep),
+            slowest.pid,
+            group.name,
+            format_nanos(slowest_us * 1e3),
+            format_si(slowest.requests_per_sec.unwrap_or(0.0)),
+            others.len(),
+            format_nanos(typical_us * 1e3),
+        );
+        self.compare_processes(because, &[slowest.pid])
+    }
+
+    fn full_one(&self, group: &GroupLevel) -> Option<Limit> {
+        let mut busy: Vec<(u32, f64)> = group.processes.iter().map(|one| (one.pid, one.busy_ratio)).collect();
+        busy.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let full: Vec<u32> = busy.iter().take_while(|(_, busy)| *busy >= self.full).map(|(pid, _)| *pid).collect();
+        let rest: Vec<f64> = busy.iter().skip(full.len()).map(|(_, busy)| *busy).collect();
         let (least, most) = crate::statistics::range(&rest)?;
-        let pids: Vec<String> = full.iter().take(4).map(|(pid, _)| pid.to_string()).collect();
-        let range = if percent(least) == percent(most) {
-            percent(least)
-        } else {
-            format!("{} to {}", percent(least), percent(most))
+        // A process that only starts and awaits the others is none of them.
+        let others = rest.iter().filter(|busy| **busy > 0.01).count();
+        if full.is_empty() || others == 0 || busy.get(busy.len() / 2).is_none_or(|(_, busy)| *busy > OTHERS_BUSY) {
+            return None;
+        }
+        let range = match (percent(least), percent(most)) {
+            (least, most) if least == most => least,
+            (least, most) => format!("{least} to {most}"),
         };
+        let pids: Vec<String> = full.iter().take(4).map(u32::to_string).collect();
         let because = format!(
             "The work is divided unequally: at {} process {} of {} was busy all the time, the other {} {range} of it. \
              Requests queue at the full one while the others have room.",
@@ -336,6 +372,11 @@ impl Reading<'_> {
             group.name,
             rest.len(),
         );
+        self.compare_processes(because, &full)
+    }
+
+    fn compare_processes(&self, because: String, pids: &[u32]) -> Option<Limit> {
+        let pids: Vec<String> = pids.iter().take(4).map(u32::to_string).collect();
         let command = format!("ps -o pid,psr,pcpu,args -p {}", pids.join(","));
         let remedy = format!(
             "To try: compare its work and its CPU with the others' (`{command}`); connections that stay with one \

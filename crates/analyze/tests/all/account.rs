@@ -4,7 +4,7 @@ use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
 use analyze::account::{PlaceKind, level};
 use record::account::{Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind};
-use record::{Pace, Point, Sweep, names};
+use record::{Pace, Point, Sweep, Watched, WatchedProcess, names};
 
 const WINDOW_NS: u64 = 1_000_000_000;
 
@@ -150,6 +150,28 @@ fn the_full_one_of_unequal_processes_is_named_and_equal_ones_are_not() {
     assert_eq!(found, ["unequal-workers"], "{because}");
     assert!(because.contains("process 100 of app was busy all the time, the other 3 20 % to 25 % of it"), "{because}");
     assert_ne!(workers([1.0, 0.98, 0.99, 0.97]).0, ["unequal-workers"]);
+}
+
+#[test]
+fn a_slow_one_of_several_full_processes_is_named_by_its_time_for_a_request() {
+    let workers = |slow: f64| {
+        rules(move |point, load, rate| {
+            let share = (load / 4.0).min(1.0) * 0.98;
+            let waits = [(Sleep, "clock_nanosleep", "", 3.6 * share), (Events, "epoll_wait", "", 4.0 * (1.0 - share))];
+            let mut of = group("app", 0.4 * share, 0.0, &waits);
+            let process =
+                |at: u32| ProcessUse { pid: at, running_ns: ns(0.1), idle_ns: ns(1.0 - share), ns: WINDOW_NS };
+            of.processes = (1..=4).map(process).collect();
+            let shares = [slow, 1.0, 1.0, 1.0].map(|part| part / (3.0 + slow) * rate);
+            let processes = (1..=4).zip(shares).map(|(pid, per_sec)| WatchedProcess { pid, requests: 1000, per_sec });
+            point.watched = Some(Watched { processes: processes.collect(), ..Watched::default() });
+            keep(point, vec![of], Vec::new());
+        })
+    };
+    let (found, because) = workers(0.2);
+    assert_eq!(found, ["unequal-workers"], "{because}");
+    assert!(because.contains("process 1 of app took") && because.contains("the other 3 "), "{because}");
+    assert_eq!(workers(1.0).0, ["worker-pool"], "four equal ones that sleep are a pool");
 }
 
 #[test]

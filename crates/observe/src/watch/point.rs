@@ -10,7 +10,7 @@ use super::shares::Shares;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
 use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
-use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, names};
+use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, WatchedProcess, names};
 use std::collections::BTreeMap;
 
 /// What a point keeps of a watch.
@@ -116,6 +116,7 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     seen.figures.measured(names::WATCH_LOST, lost as f64, lost, Origin::Counted);
     seen.figures.measured(names::WATCH_UNANSWERED, unanswered as f64, unanswered, Origin::Counted);
     seen.watched.classes = by_class(&classes, readings, sizes, span_ns, user);
+    seen.watched.processes = by_process(begin, counted, span_ns);
     if counted_ratio < 0.98 {
         seen.watched.why_not = Some(
             "requests were counted in the first part of the window only: all of it would exceed the budget of the watch"
@@ -123,6 +124,22 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
         );
     }
     doubts(&mut seen.doubts, readings, &all, lost);
+}
+
+/// Requests of each process between two readings, where there are several.
+fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProcess> {
+    let requests = |reading: &Reading, pid: u32| {
+        let process = reading.processes.iter().find(|process| process.pid == pid);
+        process.and_then(|process| process.counted).map_or(0, |counted| counted.requests)
+    };
+    let pids = end.processes.iter().map(|process| process.pid).filter(|pid| *pid != 0);
+    let of = |pid: u32| {
+        let requests = requests(end, pid).saturating_sub(requests(begin, pid));
+        WatchedProcess { pid, requests, per_sec: requests as f64 * 1e9 / span_ns as f64 }
+    };
+    let mut all: Vec<WatchedProcess> = pids.map(of).filter(|process| process.requests > 0).collect();
+    all.sort_by_key(|process| std::cmp::Reverse(process.requests));
+    if all.len() > 1 { all } else { Vec::new() }
 }
 
 /// Why nothing is divided by the CPU time of the server: the kernel's clock ticks a hundred to a thousand times a
