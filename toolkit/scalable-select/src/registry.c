@@ -22,12 +22,17 @@
 #define GRAIN (SP_WORD * SP_WORD)     /* capacities are multiples of this: whole words of stale_summary */
 #define RETRY_NS UINT64_C(1000000000) /* after a failure to get an epoll instance */
 
+/* The limit on descriptors is the program's. A few epoll instances are always taken; more of them are at most a quarter
+ * of it, and leave an eighth free. */
+enum { FEW_INSTANCES = 16, INSTANCES_PART = 4, FREE_PART = 8 };
+
 struct registry {
     int is_made;
     pthread_mutex_t lock;
     _Atomic(struct sp_thread *) slot[SP_THREADS_MAX]; /* set once; stays after the thread, for the next one */
     struct sp_counts ended;                           /* of threads that have ended */
     uint64_t failed_ns;
+    _Atomic int instances;     /* epoll instances that are open */
     _Atomic int table_size;    /* the kernel's table has at least this many numbers */
     _Atomic int kick;          /* number of the descriptor that wakes sleepers, + 1 */
     uint64_t slots_memory[64]; /* lowest_free of SP_THREADS_MAX numbers */
@@ -191,8 +196,14 @@ static int move_high(long fd) {
     return (int)fd;
 }
 
-static int open_epoll(void) {
+/* The lowest free number says how many the program has, as most of ours lie above. */
+static int open_epoll(int others) {
     long fd = sp_real.syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+    int limit = sp_descriptor_limit();
+    if (fd >= 0 && others >= FEW_INSTANCES && fd + others > limit - limit / FREE_PART) {
+        sp_real.syscall(SYS_close, fd);
+        fd = -1;
+    }
     return fd < 0 ? -1 : move_high(fd);
 }
 
@@ -228,7 +239,13 @@ int sp_epoll_ready(struct sp_thread *t) {
     uint64_t failed = __atomic_load_n(&registry->failed_ns, __ATOMIC_RELAXED);
     if (failed != 0 && now - failed < RETRY_NS)
         return -1;
-    int fd = open_epoll();
+    int others = atomic_fetch_add(&registry->instances, 1);
+    bool is_allowed = others < FEW_INSTANCES || others < sp_descriptor_limit() / INSTANCES_PART;
+    int fd = is_allowed ? open_epoll(others) : -1;
+    if (fd < 0)
+        atomic_fetch_sub(&registry->instances, 1);
+    if (!is_allowed)
+        return -1;
     if (fd < 0) {
         __atomic_store_n(&registry->failed_ns, now, __ATOMIC_RELAXED);
         return -1;
@@ -241,6 +258,8 @@ int sp_epoll_ready(struct sp_thread *t) {
 
 void sp_drop_epoll(struct sp_thread *t) {
     int fd = atomic_exchange(&t->epfd, -1);
+    if (fd >= 0)
+        atomic_fetch_sub(&registry->instances, 1);
     atomic_store(&inherited[t->slot], 0);
     for (int i = 0; i < t->fd_end; i++)
         atomic_store_explicit(&t->interested[i], 0, memory_order_relaxed);
