@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -66,12 +67,28 @@ SP_EXPORT pid_t _Fork(void) {
     return child;
 }
 
+/* Where the handler of the report is installed, the program finds none. */
+SP_EXPORT int sigaction(int number, const struct sigaction *act, struct sigaction *old) {
+    SP_STARTED();
+    int result = sp_real.sigaction(number, act, old);
+    if (result == 0 && old != NULL && (old->sa_flags & SA_SIGINFO) == 0 && sp_is_our_handler(old->sa_handler))
+        *old = (struct sigaction){.sa_handler = SIG_DFL};
+    return result;
+}
+
+SP_EXPORT void (*signal(int number, void (*handler)(int)))(int) {
+    SP_STARTED();
+    void (*old)(int) = sp_real.signal(number, handler);
+    return sp_is_our_handler(old) ? SIG_DFL : old;
+}
+
 /* A filter may kill for a call that the program never makes and this library does. From here on the library makes none,
  * not even at exit. */
 static void enter_sandbox(void) {
     if (sp_is_other_process())
         return;
     int saved = errno;
+    sp_stats_leave_signals();
     sp_stats_report();
     errno = saved;
     atomic_store(&sp_is_sandboxed, 1);

@@ -9,6 +9,8 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 
+typedef void (*sp_handler)(int);
+
 #define SP_REAL_FUNCTIONS(X)                                                                        \
     X(int, select, (int, fd_set *, fd_set *, fd_set *, struct timeval *))                           \
     X(int, pselect, (int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *)) \
@@ -57,6 +59,8 @@
     X(int, prlimit64, (int, __rlimit_resource_t, const struct rlimit64 *, struct rlimit64 *))       \
     X(int, prctl, (int, ...))                                                                       \
     X(int, unshare, (int))                                                                          \
+    X(int, sigaction, (int, const struct sigaction *, struct sigaction *))                          \
+    X(sp_handler, signal, (int, sp_handler))                                                        \
     X(int, setsockopt, (int, int, int, const void *, socklen_t))                                    \
     X(long, syscall, (long, ...))
 

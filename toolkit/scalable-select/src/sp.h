@@ -287,6 +287,8 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
 /* --- stats.c */
 void sp_stats_start(void);
 void sp_stats_report(void); /* once in a process */
+void sp_stats_leave_signals(void);
+bool sp_is_our_handler(void (*handler)(int));
 struct sp_counts sp_stats_sum(void);
 extern bool sp_has_report; /* someone wants to know what was passed on */
 int sp_count_small(void);

@@ -1,6 +1,6 @@
-/* At exit, or before the process installs a seccomp filter, writes the library's counts as one line of JSON.
- * SCALABLE_SELECT_STATS names the place: "stderr", "fd:N" (a descriptor the process was started with), or the absolute
- * path of a file to append to. */
+/* At exit, when a signal ends the process, or before it installs a seccomp filter, writes the library's counts as one
+ * line of JSON. SCALABLE_SELECT_STATS names the place: "stderr", "fd:N" (a descriptor the process was started with), or
+ * the absolute path of a file to append to. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,19 +97,21 @@ static int open_file(void) {
     return -1;
 }
 
+/* Integers alone: it may run in a signal handler. */
 static int describe(char *text, size_t size) {
     struct sp_counts c = sp_stats_sum();
-    double calls = c.calls != 0 ? (double)c.calls : 1;
+    uint64_t calls = c.calls != 0 ? c.calls : 1;
+    uint64_t tenths = (10 * c.selecting + calls / 2) / calls, hundredths = (100 * c.examined + calls / 2) / calls;
     return snprintf(text, size,
                     "{\"pid\":%d,\"calls\":%" PRIu64 ",\"passed_small\":%" PRIu64 ",\"passed_hot\":%" PRIu64
-                    ",\"passed_other\":%" PRIu64 ",\"mean_set\":%.1f,\"mean_examined\":%.2f,\"hints\":%" PRIu64
-                    ",\"spurious\":%" PRIu64 ",\"added\":%" PRIu64 ",\"modified\":%" PRIu64 ",\"removed\":%" PRIu64
-                    ",\"unwatchable\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"missed_closes\":%" PRIu64
-                    ",\"conflicts\":%" PRIu64 ",\"zombies\":%" PRIu64 ",\"rebuilds\":%" PRIu64
-                    ",\"watchdog_runs\":%" PRIu64 "}\n",
-                    (int)getpid(), c.calls, c.passed_small, c.passed_hot, c.passed_other, (double)c.selecting / calls,
-                    (double)c.examined / calls, c.hints, c.spurious, c.added, c.modified, c.removed, c.unwatchable,
-                    c.lost, c.missed_closes, c.conflicts, c.zombies, c.rebuilds, c.watchdog_runs);
+                    ",\"passed_other\":%" PRIu64 ",\"mean_set\":%" PRIu64 ".%" PRIu64 ",\"mean_examined\":%" PRIu64
+                    ".%02" PRIu64 ",\"hints\":%" PRIu64 ",\"spurious\":%" PRIu64 ",\"added\":%" PRIu64
+                    ",\"modified\":%" PRIu64 ",\"removed\":%" PRIu64 ",\"unwatchable\":%" PRIu64 ",\"lost\":%" PRIu64
+                    ",\"missed_closes\":%" PRIu64 ",\"conflicts\":%" PRIu64 ",\"zombies\":%" PRIu64
+                    ",\"rebuilds\":%" PRIu64 ",\"watchdog_runs\":%" PRIu64 "}\n",
+                    (int)getpid(), c.calls, c.passed_small, c.passed_hot, c.passed_other, tenths / 10, tenths % 10,
+                    hundredths / 100, hundredths % 100, c.hints, c.spurious, c.added, c.modified, c.removed,
+                    c.unwatchable, c.lost, c.missed_closes, c.conflicts, c.zombies, c.rebuilds, c.watchdog_runs);
 }
 
 __attribute__((destructor)) void sp_stats_report(void) {
@@ -130,6 +133,36 @@ __attribute__((destructor)) void sp_stats_report(void) {
         sp_real.syscall(SYS_close, fd);
 }
 
+/* Signals by which servers are ended. The program does not see the handler: interpose_process.c says that there is
+ * none, and it is gone when the process dies of the signal. */
+static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+
+static void report_and_die(int by) {
+    if (!sp_is_other_process())
+        sp_stats_report();
+    sp_real.syscall(SYS_tgkill, getpid(), sp_real.syscall(SYS_gettid), by);
+}
+
+bool sp_is_our_handler(void (*handler)(int)) {
+    return handler == report_and_die;
+}
+
+static void replace_handlers(bool (*is_replaced)(void (*)(int)), const struct sigaction *by) {
+    struct sigaction now;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (sp_real.sigaction(ends[i], NULL, &now) == 0 && is_replaced(now.sa_handler))
+            sp_real.sigaction(ends[i], by, NULL);
+}
+
+static bool is_default(void (*handler)(int)) {
+    return handler == SIG_DFL;
+}
+
+void sp_stats_leave_signals(void) {
+    if (sp_has_report)
+        replace_handlers(sp_is_our_handler, &(struct sigaction){.sa_handler = SIG_DFL});
+}
+
 void sp_stats_start(void) {
     const char *where = secure_getenv("SCALABLE_SELECT_STATS");
     if (where == NULL || *where == '\0')
@@ -147,4 +180,7 @@ void sp_stats_start(void) {
         number = -1;
     reporter = getpid();
     sp_has_report = number >= 0 || path[0] != '\0';
+    if (sp_has_report && reporter != 1) /* the first process of a container does not die of these */
+        replace_handlers(is_default,
+                         &(struct sigaction){.sa_handler = report_and_die, .sa_flags = SA_RESETHAND | SA_NODEFER});
 }

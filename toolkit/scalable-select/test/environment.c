@@ -263,6 +263,18 @@ static int in_parent_and_child(void) {
     return result != 0 ? result : status;
 }
 
+/* It has not asked for these signals, and finds no handler of anybody else's. */
+static int ended_by(int number) {
+    int result = select_and_poll_are_right();
+    struct sigaction found;
+    if (sigaction(number, NULL, &found) != 0 || found.sa_handler != SIG_DFL || found.sa_flags != 0)
+        return 95;
+    if (signal(SIGHUP, SIG_IGN) != SIG_DFL || signal(SIGHUP, SIG_DFL) != SIG_IGN)
+        return 96;
+    kill(getpid(), number);
+    return result != 0 ? result : 97;
+}
+
 static int low_limit(void) {
     struct rlimit limit = {2 * PIPES + 5, 2 * PIPES + 5};
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -419,6 +431,8 @@ int main(int argc, char **argv) {
         return in_parent_and_child();
     if (argc > 1 && strcmp(argv[1], "--exhausted") == 0)
         return descriptors_exhausted();
+    if (argc > 2 && strcmp(argv[1], "--ended-by") == 0)
+        return ended_by(atoi(argv[2]));
     if (argc > 1 && strcmp(argv[1], "--vfork") == 0)
         return after_a_child_of_vfork();
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -24,8 +24,9 @@ const STATS: &str = "SCALABLE_SELECT_STATS";
 #[derive(Debug, Parser)]
 #[command(bin_name = "straingauge scale", version, max_term_width = 100)]
 struct Options {
-    /// Let the library print its statistics when the server exits
+    /// Let the library print its statistics when the server ends
     ///
+    /// At exit, or when SIGTERM, SIGINT or SIGHUP ends it.
     /// Calls, set sizes, descriptors examined, hints, lost hints.
     #[arg(long)]
     stats: bool,
