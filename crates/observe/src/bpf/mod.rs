@@ -79,7 +79,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The first Linux on which every program loads (docs/kernels.md).
+/// The first Linux on which every program loads (docs/install.md).
 const OLDEST: (u32, u32) = (5, 15);
 
 /// What is said of a kernel that is too old, by its release.
