@@ -8,7 +8,7 @@ mod charts;
 pub mod compare;
 pub(crate) mod frame;
 mod latency;
-mod layers;
+pub(crate) mod layers;
 mod loads;
 pub(crate) mod plain;
 pub(crate) mod predicted;

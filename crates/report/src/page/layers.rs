@@ -17,7 +17,7 @@ const STACK: [(&str, &str); 5] =
 /// Lines with intervals.
 const LINES: [(&str, &str); 4] = [(OVERALL, "s1"), ("TCP", "s2"), ("System Call", "s3"), ("Driver", "s4")];
 
-pub(super) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
+pub(crate) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
     let (headings, rows) = layers::rows(axis, found);
     let missing = layers::missing(found);
     let note = format!(

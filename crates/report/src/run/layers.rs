@@ -1,7 +1,6 @@
 //! Layers per packet along an axis, laid out like Kim and Rixner's Table 1 (2005): a group of rows for each value, a
 //! column for each layer.
 
-use crate::text::table::Table;
 use crate::text::wrap;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
 use analyze::axis::{AxisFindings, value_words};
@@ -119,15 +118,12 @@ pub(super) fn table(findings: &AxisFindings, layers: &AxisLayers) -> String {
             repeats => format!("medians of {repeats} repeats"),
         }
     );
-    let draw = |(headings, rows): (Vec<String>, Vec<Vec<String>>), left: usize| {
-        let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>(), left);
-        rows.into_iter().for_each(|row| table.row(row));
-        table.lines()
-    };
-    let mut out = wrap(&title, "", "") + &draw(rows(findings, layers), 2);
+    let mut tables = crate::page::layers::tables(findings, layers).into_iter();
+    let mut next = |left: usize| tables.next().map_or(String::new(), |table| table.lines(left));
+    let mut out = wrap(&title, "", "") + &next(2);
     out.push('\n');
     out += "what it rests on: packets of the port's connections, packets received for each sent, segments a packet\n";
-    out += &draw(basis(findings, layers), 1);
+    out += &next(1);
     let missing = missing(layers);
     if !missing.is_empty() {
         out.push('\n');
