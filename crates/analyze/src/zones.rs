@@ -153,6 +153,12 @@ pub struct Level {
     pub response_p50_us: Option<Spread>,
     /// 99th percentile of the response time, microseconds.
     pub response_p99_us: Option<Spread>,
+    /// Both percentiles are lower bounds in most of the points that count: requests without a response take longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub response_p50_at_least: bool,
+    /// The 99th percentile is a lower bound in most of the points that count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub response_p99_at_least: bool,
     /// Median reap delay, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_p50_us: Option<Spread>,

@@ -20,7 +20,7 @@ pub(crate) use workload::{replay_facts, tables as class_tables};
 
 use crate::doubt;
 use crate::text::table::Table;
-use crate::text::wrap;
+use crate::text::{at_least, wrap};
 use analyze::compare::{CompareError, Comparison};
 use analyze::verdict::{Cause, Certainty, Verdict};
 use analyze::zones::unloading::Unloading;
@@ -180,8 +180,8 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
         level.zone.word().into(),
         cell(level.throughput_per_sec, &format_si),
         range.unwrap_or_default(),
-        cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
-        cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        cell(level.response_p50_us, &|us| at_least(level.response_p50_at_least, format_nanos(us * 1e3))),
+        cell(level.response_p99_us, &|us| at_least(level.response_p99_at_least, format_nanos(us * 1e3))),
         level.reap_of_p99_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
         part(level.cpu_us_per_request),
         part(level.cpu_user_us_per_request),

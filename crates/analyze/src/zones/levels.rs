@@ -53,6 +53,8 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
     let named = |name: &'static str| move |point: &Point| point.value(name);
     let failed = |point: &&Point| fails(point, criteria);
     let speaks = points.iter().filter(|point| failed(point)).max_by_key(|point| (point.duration_ns, point.index));
+    let is_lower_bound =
+        |quantile: f64| 2 * best.iter().filter(|point| point.outcomes.is_lower_bound(quantile)).count() > best.len();
     let limited = best.iter().filter(|point| client_limited(point, criteria)).count();
     Level {
         load,
@@ -66,6 +68,8 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         throughput_per_sec: spread(&best, good_per_sec),
         response_p50_us: spread(&best, named(names::RESPONSE_P50)),
         response_p99_us: spread(&best, named(names::RESPONSE_P99)),
+        response_p50_at_least: is_lower_bound(0.5),
+        response_p99_at_least: is_lower_bound(0.99),
         reap_p50_us: spread(&best, named(names::REAP_P50)),
         reap_p99_us: spread(&best, named(names::REAP_P99)),
         reap_of_p99_ratio: spread(&best, reap_of_p99),

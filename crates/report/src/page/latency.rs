@@ -2,7 +2,7 @@
 
 use super::charts::Figure;
 use crate::chart::{Chart, Mark, Scale, Series};
-use analyze::zones::{SweepFindings, load_words};
+use analyze::zones::{SweepFindings, load_words, percent};
 use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Latency, Point, RunDir, Sweep};
 
@@ -89,8 +89,12 @@ pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>)
             Some((name.to_string(), quantiles(latency)))
         })
         .collect();
-    let caption = "Of every request of the window, from the point's histograms; without the reap delay: of a sample.";
-    chart(lines, "Distribution of times", caption.into())
+    let answered = match point.outcomes.censored_ratio() {
+        0.0 => "every request of the window".to_string(),
+        censored => format!("the {} of the window's requests that had a response", percent(1.0 - censored)),
+    };
+    let caption = format!("Of {answered}, from the point's histograms; without the reap delay: of a sample.");
+    chart(lines, "Distribution of times", caption)
 }
 
 /// A point's histograms; what cannot be read becomes a doubt of the report.
@@ -114,7 +118,7 @@ fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>
         }
     }
     let caption = format!(
-        "Every request of one point of each load (points {}; n = {} or more each), drawn as far as samples go.",
+        "Every answered request of one point of each load (points {}; n = {} or more each), drawn as far as samples go.",
         from.join(", "),
         record::units::grouped(fewest as f64)
     );

@@ -52,8 +52,8 @@ fn level_row(level: &Level, is_rate: bool) -> Value {
             .filter(|spread| spread.n > 1)
             .map(|spread| format!("{}\u{2013}{}", format_si(spread.min), format_si(spread.max)))
             .unwrap_or_default(),
-        "p50": cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
-        "p99": cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        "p50": cell(level.response_p50_us, &|us| at_least(level.response_p50_at_least, format_nanos(us * 1e3))),
+        "p99": cell(level.response_p99_us, &|us| at_least(level.response_p99_at_least, format_nanos(us * 1e3))),
         "reap": cell(level.reap_p99_us, &|us| format_nanos(us * 1e3)),
         "cpu": cell(level.cpu_us_per_request, &us),
         "user": cell(level.cpu_user_us_per_request, &us),

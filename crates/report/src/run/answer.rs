@@ -2,7 +2,7 @@
 
 use crate::page::KeyNumber;
 use crate::text::table::Table;
-use crate::text::wrap;
+use crate::text::{at_least, wrap};
 use analyze::answer::{Answer, interval_words};
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, load_words, percent};
@@ -177,8 +177,8 @@ fn row(level: &Level, is_rate: bool, mark: &str) -> Vec<String> {
     vec![
         if is_rate { format_si(level.load) } else { grouped(level.load) },
         words(level.throughput_per_sec, &format_si),
-        words(level.response_p50_us, &|us| format_nanos(us * 1e3)),
-        words(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        words(level.response_p50_us, &|us| at_least(level.response_p50_at_least, format_nanos(us * 1e3))),
+        words(level.response_p99_us, &|us| at_least(level.response_p99_at_least, format_nanos(us * 1e3))),
         words(level.cpus_busy_ratio, &percent),
         level.zone.word().into(),
         mark.into(),
