@@ -31,6 +31,9 @@ struct Stage {
 struct State {
     bytes: u64,
     lines: u64,
+    /// With each object that has bounds at its smallest.
+    least_bytes: Option<u64>,
+    least_lines: Option<u64>,
     is_bound: bool,
 }
 
@@ -39,16 +42,16 @@ struct State {
 pub struct Largest {
     /// Its name: text from outside.
     pub stage: String,
-    /// Bytes of one request.
-    pub bytes: u64,
+    /// Bytes of one request: the least and the most.
+    pub bytes: (u64, u64),
     /// Cache lines of one request.
-    pub lines: u64,
+    pub lines: (u64, u64),
     /// Bytes of these lines.
-    pub lines_bytes: f64,
+    pub lines_bytes: (f64, f64),
     /// Whether it can be no more.
     pub is_bound: bool,
-    /// Requests whose lines fit in half of the cache.
-    pub fit: f64,
+    /// Requests whose lines fit in half of the cache, if each holds the most, and the least.
+    pub fit: (f64, f64),
 }
 
 impl Memwalk {
@@ -65,10 +68,18 @@ impl Memwalk {
 
     fn largest(&self, cache_bytes: u64) -> Option<Largest> {
         let Stage { name, state } = self.stages.iter().max_by_key(|stage| stage.state.lines)?;
-        let lines_bytes = state.lines as f64 * f64::from(self.program.cache_line_bytes);
-        let fit = (SLAB_SHARE * cache_bytes as f64 / lines_bytes.max(1.0)).floor();
-        let (bytes, lines, is_bound) = (state.bytes, state.lines, state.is_bound);
-        Some(Largest { stage: name.clone(), bytes, lines, lines_bytes, is_bound, fit })
+        let bytes = (state.least_bytes.unwrap_or(state.bytes), state.bytes);
+        let lines = (state.least_lines.unwrap_or(state.lines), state.lines);
+        let lines_bytes = |lines: u64| lines as f64 * f64::from(self.program.cache_line_bytes);
+        let fit = |lines: u64| (SLAB_SHARE * cache_bytes as f64 / lines_bytes(lines).max(1.0)).floor();
+        Some(Largest {
+            stage: name.clone(),
+            bytes,
+            lines,
+            lines_bytes: (lines_bytes(lines.0), lines_bytes(lines.1)),
+            is_bound: state.is_bound,
+            fit: (fit(lines.1), fit(lines.0)),
+        })
     }
 }
 
@@ -149,7 +160,9 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
     // The most connections at the expensive end, at which most is held.
     let held = times.high.iter().map(|point| point.connections).max().unwrap_or(0) as f64;
     let largest = memwalk.and_then(|report| report.largest(cache_bytes.unwrap_or(USUAL_CACHE_BYTES)));
-    let lines_bytes = largest.as_ref().map(|largest| largest.lines_bytes * held);
+    let remedy_of = |lines_bytes: Option<f64>| remedy(won, grown, lines_bytes.map(|bytes| bytes * held), cache_bytes);
+    let found = remedy_of(largest.as_ref().map(|largest| largest.lines_bytes.1));
+    let is_found = remedy_of(largest.as_ref().map(|largest| largest.lines_bytes.0)) == found;
     let mut not_measured = vec![
         "Savings in the kernel (fewer calls of epoll_wait, edge-triggered events): they add to these \
          bounds.".to_string(),
@@ -161,6 +174,13 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
         not_measured.push(
             "The lines that a stage holds for a request (--memwalk). Memory that the server allocated at \
                            its start does not show as growth."
+                .into(),
+        );
+    }
+    if !is_found {
+        not_measured.push(
+            "Which size the objects have that have bounds: at the smallest another answer follows than at the largest. \
+             Say what is usual (typical_bytes in stingy.toml), and run memwalk again."
                 .into(),
         );
     }
@@ -176,7 +196,7 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
         user_ratio: 1.0 - 1.0 / won.amdahl,
         n: times.high.len(),
         won,
-        remedy: remedy(won, grown, lines_bytes, cache_bytes),
+        remedy: found.filter(|_| is_found),
         memory_per_connection: grown.map(|bytes| bytes / (held - times.loads.0).max(1.0)),
         largest,
         cache_bytes,
@@ -212,8 +232,9 @@ mod tests {
         of_run(&fixture::write(folder.path(), fixture::record(), &bench.points), report)
     }
 
-    fn memwalk(lines: u64) -> Memwalk {
-        let state = format!(r#"{{"bytes": {}, "lines": {lines}, "is_bound": true}}"#, lines * 60);
+    fn memwalk(lines: u64, least_lines: Option<u64>) -> Memwalk {
+        let least = least_lines.map_or(String::new(), |lines| format!(r#""least_lines": {lines}, "#));
+        let state = format!(r#"{{"bytes": {}, "lines": {lines}, {least}"is_bound": true}}"#, lines * 60);
         let report =
             format!(r#"{{"program": {{"cache_line_bytes": 64}}, "stages": [{{"name": "SEND", "state": {state}}}]}}"#);
         Memwalk::parse(report.as_bytes()).expect("a report")
@@ -255,9 +276,13 @@ mod tests {
         assert!((per_connection / 65536.0 - 1.0).abs() < 0.5, "{per_connection}");
         let kernel = checked(0.0, 65536.0, None).expect("a check");
         assert_eq!((kernel.remedy, kernel.won.at_least), (Some(Remedy::Neither), 1.0), "{kernel:?}");
-        let dense = checked(0.9, 65536.0, Some(&memwalk(4))).expect("a check");
+        let dense = checked(0.9, 65536.0, Some(&memwalk(4, None))).expect("a check");
         assert_eq!(dense.remedy, Some(Remedy::Slab), "{dense:?}");
-        let large = checked(0.9, 65536.0, Some(&memwalk(1000))).expect("a check");
-        assert_eq!((large.remedy, large.largest.map(|largest| largest.fit)), (Some(Remedy::Loop), Some(16.0)));
+        let large = checked(0.9, 65536.0, Some(&memwalk(1000, None))).expect("a check");
+        assert_eq!((large.remedy, large.largest.map(|largest| largest.fit)), (Some(Remedy::Loop), Some((16.0, 16.0))));
+        // One optional string of 64 KiB: what is held lies between the two.
+        let between = checked(0.9, 65536.0, Some(&memwalk(1000, Some(4)))).expect("a check");
+        assert_eq!((between.remedy, between.largest.map(|largest| largest.fit)), (None, Some((16.0, 4096.0))));
+        assert!(between.not_measured.iter().any(|what| what.contains("typical_bytes")), "{:?}", between.not_measured);
     }
 }

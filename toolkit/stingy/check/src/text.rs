@@ -46,13 +46,18 @@ pub fn text(check: &Check) -> String {
         format!(
             "memwalk: most at stage {}: {} bytes, {} lines for each request{}; {} requests fit in half of the cache",
             plain(&largest.stage, 100),
-            largest.bytes,
-            largest.lines,
+            range(largest.bytes.0 as f64, largest.bytes.1 as f64),
+            range(largest.lines.0 as f64, largest.lines.1 as f64),
             if largest.is_bound { "" } else { " or more" },
-            grouped(largest.fit)
+            range(largest.fit.0, largest.fit.1)
         )
     }));
     out.push_str(&list("rests on", &rests));
     out.push_str(&list("not measured", &check.not_measured));
     out
+}
+
+/// `225 to 65,760`, or one number.
+fn range(least: f64, most: f64) -> String {
+    if least == most { grouped(most) } else { format!("{} to {}", grouped(least), grouped(most)) }
 }

@@ -34,7 +34,7 @@ fn a_recorded_run_of_nginx_is_not_worth_it() {
     }
     let example = repository().join("toolkit/stingy/schema/example.json");
     let (_, said) = check(&nginx.path(), &["--memwalk", example.to_str().expect("text")]);
-    assert!(said.contains("memwalk: most at stage SEND_BODY: 4872 bytes, 77 lines"), "{said}");
+    assert!(said.contains("memwalk: most at stage SEND_BODY: 4,872 bytes, 77 lines"), "{said}");
 }
 
 #[test]
