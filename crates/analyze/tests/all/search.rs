@@ -9,7 +9,7 @@ use record::{Axis, Criteria, DoubtKind, names};
 
 /// Seeds of each server.
 fn seeds() -> u64 {
-    if crate::long_run() { 60 } else { 6 }
+    if crate::long_run() { 60 } else { 4 }
 }
 
 fn closed(server: &Server, seed: u64, budget_s: u64) -> (Findings, String) {
