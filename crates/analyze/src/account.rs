@@ -204,6 +204,18 @@ fn load_of(point: &Point) -> f64 {
 pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     let counted = counted_at(points);
     let accounts: Vec<&Account> = counted.iter().filter_map(|point| point.account.as_ref()).collect();
+    let mut level = of_accounts(load, &accounts, &request_rates(&counted))?;
+    level.requests = requests(&counted, &level.groups, &level.backends);
+    Some(level)
+}
+
+/// What one account says, without a client's side.
+pub fn of_one(account: &Account) -> Option<AccountLevel> {
+    of_accounts(0.0, &[account], &BTreeMap::new())
+}
+
+/// Accounts as one; `rates` are the requests a second of each process.
+fn of_accounts(load: f64, accounts: &[&Account], rates: &BTreeMap<u32, f64>) -> Option<AccountLevel> {
     let window_ns: u64 = accounts.iter().map(|account| account.window_ns).sum();
     if window_ns == 0 {
         return None;
@@ -213,28 +225,25 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     for group in accounts.iter().flat_map(|account| &account.groups) {
         merged.entry((group_name(group), group.is_first)).or_default().push(group);
     }
-    let rates = request_rates(&counted);
     let is_alone = |name: &str| merged.keys().filter(|(of, _)| of == name).count() == 1;
     let mut groups: Vec<GroupLevel> = merged
         .iter()
         .map(|((name, is_first), of)| {
             let name = if *is_first && !is_alone(name) { format!("{name} (first thread)") } else { name.clone() };
-            group_level(name, of, window_ns, &rates)
+            group_level(name, of, window_ns, rates)
         })
         .collect();
     groups.sort_by(|a, b| (b.threads - b.idle).total_cmp(&(a.threads - a.idle)));
     let lives: u64 = accounts.iter().map(|account| account.threads_ns).sum();
     let rows: u64 = accounts.iter().map(|account| account.sum(ThreadGroup::total_ns)).sum();
-    let backends = backends(&accounts, window_ns);
-    let requests = requests(&counted, &groups, &backends);
     Some(AccountLevel {
         load,
         points: accounts.len() as u64,
         seconds: window_ns as f64 / 1e9,
         threads: mean(lives),
-        requests,
+        requests: None,
         groups,
-        backends,
+        backends: backends(accounts, window_ns),
         open_ratio: rows as f64 / lives.max(1) as f64 - 1.0,
         cost_cpus: mean(accounts.iter().map(|account| account.cost_ns).sum()),
     })

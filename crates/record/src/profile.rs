@@ -11,6 +11,7 @@ pub use stacks::{Frame, Ran, SampledProcess, Stack, Stacks};
 
 use crate::Doubt;
 use crate::Outside;
+use crate::account::Account;
 use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -68,6 +69,9 @@ pub struct Profile {
     pub events: Vec<EventRow>,
     /// Lost samples.
     pub losses: Losses,
+    /// What the server's threads did, on a CPU and off it; absent where that could not be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
     /// The stacks of the server's work, without their CPU time ([`weighed_stacks`](Self::weighed_stacks)).

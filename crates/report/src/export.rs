@@ -7,7 +7,8 @@ mod speedscope;
 
 use analyze::axis::value_words;
 use analyze::zones::{Findings, Zone, load_words};
-use record::profile::{Folded, Profile, Stack, Stacks};
+use record::account::Account;
+use record::profile::{Folded, Frame, Profile, Stack, Stacks};
 use record::{Doubt, DoubtKind, Outside, Point, RunDir, RunKind, Sweep};
 use std::cmp::Ordering;
 
@@ -28,6 +29,8 @@ record::worded! {
         Folded = "folded",
         /// Folded stacks with the layer as the frame after the program.
         FoldedLayers = "folded-layers",
+        /// Folded stacks of the threads' whole time, in microseconds: on a CPU, ready, blocked by place.
+        FoldedWaits = "folded-waits",
     }
 }
 
@@ -45,6 +48,8 @@ pub struct Recording {
     pub title: Outside,
     /// In the order in which they were measured; there is at least one sample.
     windows: Vec<Window>,
+    /// What the threads did, by load.
+    accounts: Vec<(Option<Load>, Account)>,
     /// What could not be read.
     pub doubts: Vec<Doubt>,
 }
@@ -95,12 +100,14 @@ impl Recording {
     /// A profile's.
     pub fn of_profile(profile: &Profile) -> Result<Recording, NotMeasured> {
         let stacks = profile.weighed_stacks();
-        if stacks.samples() == 0 {
+        let accounts: Vec<_> = profile.account.iter().map(|account| (None, account.clone())).collect();
+        if stacks.samples() == 0 && accounts.is_empty() {
             let why = "no sample fell on the server's work: put load on it while it is profiled, or profile for longer";
             return Err(NotMeasured(why.into()));
         }
         let title = Outside::from(format!("{} on port {}", profile.command, profile.port).as_str());
-        Ok(Recording { title, windows: vec![Window { stacks, load: None }], doubts: Vec::new() })
+        let windows = Vec::from_iter((stacks.samples() > 0).then_some(Window { stacks, load: None }));
+        Ok(Recording { title, windows, accounts, doubts: Vec::new() })
     }
 
     /// The points' of a run directory.
@@ -110,9 +117,15 @@ impl Recording {
             return Err(NotMeasured(format!("{command} takes no samples of stacks; profile and find do")));
         }
         let findings = analyze::zones::of_run(run);
-        let mut recording =
-            Recording { title: Outside::from(&*run.record.scenario.url()), windows: Vec::new(), doubts: Vec::new() };
+        let mut recording = Recording {
+            title: Outside::from(&*run.record.scenario.url()),
+            windows: Vec::new(),
+            accounts: Vec::new(),
+            doubts: Vec::new(),
+        };
         for point in &run.points {
+            let account = point.account.clone().map(|account| (Some(load_of(point, &findings)), account));
+            recording.accounts.extend(account);
             match run.stacks(point.index) {
                 Ok(Some(stacks)) if stacks.samples() > 0 => {
                     recording.windows.push(Window { stacks, load: Some(load_of(point, &findings)) });
@@ -126,7 +139,7 @@ impl Recording {
                 )),
             }
         }
-        if recording.windows.is_empty() {
+        if recording.windows.is_empty() && recording.accounts.is_empty() {
             let unreadable = recording.doubts.first().map(|doubt| doubt.what.clone());
             return Err(NotMeasured(unreadable.unwrap_or_else(|| analyze::profile::why_no_stacks(run))));
         }
@@ -135,14 +148,66 @@ impl Recording {
     }
 
     /// The file's content.
-    pub fn export(&self, format: Format) -> Vec<u8> {
+    pub fn export(&self, format: Format) -> Result<Vec<u8>, NotMeasured> {
         match format {
+            Format::FoldedWaits if self.accounts.is_empty() => {
+                return Err(NotMeasured("the account of the server's threads needs root and BPF".into()));
+            }
+            Format::FoldedWaits => {}
+            _ if self.windows.is_empty() => {
+                return Err(NotMeasured("no stack was sampled; folded-waits has what the threads did".into()));
+            }
+            _ => {}
+        }
+        Ok(match format {
             Format::Pprof => pprof::bytes(self),
             Format::Firefox => firefox::json(self),
             Format::Speedscope => speedscope::json(self),
             Format::Folded => self.folded(false).into_bytes(),
             Format::FoldedLayers => self.folded(true).into_bytes(),
+            Format::FoldedWaits => self.folded_waits().into_bytes(),
+        })
+    }
+
+    /// Each thread group's time, in microseconds. A place whose stacks were sampled has its time divided by them.
+    fn folded_waits(&self) -> String {
+        let mut folded = Folded::default();
+        for (load, account) in &self.accounts {
+            for group in &account.groups {
+                let root: Vec<String> = load
+                    .as_ref()
+                    .map(Load::with_zone)
+                    .into_iter()
+                    .chain([group.program.to_string(), group.name.to_string()])
+                    .collect();
+                let mut add = |words: Vec<String>, ns: f64| {
+                    folded.add(root.iter().cloned().chain(words), (ns / 1e3).round() as u64);
+                };
+                add(vec!["running".into()], group.running_ns as f64);
+                add(vec!["ready: own threads have the CPU".into()], group.ready_own_ns as f64);
+                add(vec!["ready: other work has the CPU".into()], group.ready_others_ns as f64);
+                add(vec!["ready".into()], (group.ready_stopped_ns + group.ready_moved_ns) as f64);
+                for wait in &group.waits {
+                    let state = if wait.kind.is_idle() { "idle" } else { "blocked" };
+                    let place = format!("{state}: {} {} {}", wait.kind.word(), wait.call, wait.object);
+                    let sampled: u64 = wait.stacks.iter().map(|stack| stack.ns).sum();
+                    if sampled == 0 {
+                        add(vec![place], wait.ns as f64);
+                        continue;
+                    }
+                    for stack in &wait.stacks {
+                        let mark = |frame: &Frame| {
+                            let mark = if frame.is_kernel { record::profile::folded::KERNEL_MARK } else { "" };
+                            format!("{}{mark}", frame.function)
+                        };
+                        let frames = stack.frames.iter().rev().map(mark);
+                        let words = std::iter::once(place.clone()).chain(frames).collect();
+                        add(words, wait.ns as f64 * stack.ns as f64 / sampled as f64);
+                    }
+                }
+            }
         }
+        folded.to_text()
     }
 
     /// A run's stacks begin with their load, so that `grep '^64 connections'` picks one.

@@ -42,6 +42,10 @@ pub fn text(profile: &Profile) -> String {
         groups(&mut out, profile);
     }
     events(&mut out, profile);
+    if let Some(account) = &profile.account {
+        out.push('\n');
+        out.push_str(&crate::run::account::of_profile(account));
+    }
     out + &doubt::text(&profile.doubts)
 }
 

@@ -16,6 +16,7 @@ use calls::arguments;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ProgramInput};
 use record::account::Account;
 use std::io::Read;
+use std::time::Duration;
 
 /// Numbers of system calls in the programs' table (`SYSCALLS_KNOWN`).
 const KNOWN_CALLS: usize = 512;
@@ -104,6 +105,11 @@ impl Accountant {
         })
     }
 
+    /// The next window will be so long: what it may cost is a share of that.
+    pub fn expect(&mut self, length: Duration) {
+        self.last_length_ns = length.as_nanos() as u64;
+    }
+
     fn set_gate(&self, gate: &Gate) -> Result<(), Refusal> {
         Ok(bpf::map(&self.object, ".bss.gate")?.update(&0u32.to_ne_bytes(), bytes_of(gate), MapFlags::ANY)?)
     }
@@ -165,7 +171,6 @@ mod tests {
     use super::*;
     use crate::group::ServerGroup;
     use record::account::{ThreadGroup, WaitKind};
-    use std::time::Duration;
 
     fn started(test: &str) -> Option<Accountant> {
         match Accountant::start(1) {

@@ -10,6 +10,7 @@ use super::result::{self, Denominators};
 use super::sampler::{Sampler, SamplerOptions};
 use super::samples::{BLOCKS, Interrupts};
 use super::symbols::KernelSymbols;
+use crate::account::Accountant;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
 use crate::machine::{CpuUse, MachineReader, MachineReading};
@@ -242,6 +243,7 @@ impl Profiler {
             coverage: coverage(stacks.iter().filter(|stack| stack.event == 0), rule),
             events,
             losses: raw.losses,
+            account: None,
             doubts: Vec::new(),
             samples,
             stacks: Stacks {
@@ -303,16 +305,27 @@ fn denominators(edges: &[PacketCounts], requests: Option<u64>) -> (Denominators,
     (by, whole)
 }
 
-/// Profiles for the whole window, or until `is_stopped`; then with the samples so far.
+/// Profiles for the whole window, or until `is_stopped`; then with the samples so far. The account of the server's
+/// threads is kept meanwhile.
 pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Profile, ProfileError> {
+    let mut accountant = Accountant::start(options.port).ok();
     let mut profiler = Profiler::attach(options)?;
     profiler.begin()?;
+    let begins = |accountant: &mut Accountant| {
+        accountant.expect(profiler.options.duration);
+        accountant.begin(&profiler.group.processes())
+    };
+    if accountant.as_mut().is_some_and(|accountant| begins(accountant).is_err()) {
+        accountant = None;
+    }
     let step = (profiler.options.duration / BLOCKS).min(Duration::from_millis(20));
     while !profiler.is_due() && !is_stopped() {
         std::thread::sleep(step);
         profiler.tick()?;
     }
-    profiler.end(None)
+    let processes = profiler.group.processes();
+    let account = accountant.and_then(|mut accountant| accountant.end(&processes, &profiler.table).ok());
+    Ok(Profile { account, ..profiler.end(None)? })
 }
 
 /// A pattern for the kernel that no function matches is a mistake that can be reported at once.

@@ -88,7 +88,7 @@ fn a_recording() -> impl Strategy<Value = Recording> {
                 point: index as u32,
             }),
         });
-        Recording { title: "nginx".into(), windows: windows.collect(), doubts: Vec::new() }
+        Recording { title: "nginx".into(), windows: windows.collect(), accounts: Vec::new(), doubts: Vec::new() }
     })
 }
 
@@ -108,7 +108,9 @@ fn add(sums: &mut Sums, word: &str, value: u64) {
 
 fn in_pprof(recording: &Recording, column: usize, key: &str) -> Sums {
     let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(&*recording.export(Format::Pprof)).read_to_end(&mut bytes).expect("gzip");
+    flate2::read::GzDecoder::new(&*recording.export(Format::Pprof).expect("samples"))
+        .read_to_end(&mut bytes)
+        .expect("gzip");
     let profile = pprof::Profile::decode(&*bytes).expect("a profile");
     let text = |place: i64| profile.string_table[place as usize].as_str();
     assert_eq!(text(0), "");
@@ -125,7 +127,7 @@ fn in_pprof(recording: &Recording, column: usize, key: &str) -> Sums {
 }
 
 fn json(recording: &Recording, format: Format) -> Value {
-    serde_json::from_slice(&recording.export(format)).expect("JSON")
+    serde_json::from_slice(&recording.export(format).expect("samples")).expect("JSON")
 }
 
 fn in_speedscope(recording: &Recording) -> Sums {
@@ -169,7 +171,7 @@ fn in_firefox(recording: &Recording) -> Sums {
 fn in_folded(recording: &Recording) -> Sums {
     let mut sums = Sums::new();
     let layer_at = if recording.windows[0].load.is_some() { 2 } else { 1 };
-    let text = String::from_utf8(recording.export(Format::FoldedLayers)).expect("text");
+    let text = String::from_utf8(recording.export(Format::FoldedLayers).expect("samples")).expect("text");
     for line in text.lines() {
         let (stack, count) = line.rsplit_once(' ').expect("a count");
         add(&mut sums, stack.split(';').nth(layer_at).expect("a layer"), count.parse().expect("a number"));
@@ -194,10 +196,10 @@ proptest! {
 
     #[test]
     fn no_name_reaches_a_file_as_more_than_a_name(recording in a_recording()) {
-        for format in Format::ALL.into_iter().filter(|format| *format != Format::Pprof) {
-            prop_assert!(!recording.export(format).contains(&0x1b));
+        for format in [Format::Firefox, Format::Speedscope, Format::Folded, Format::FoldedLayers] {
+            prop_assert!(recording.export(format).is_ok_and(|bytes| !bytes.contains(&0x1b)));
         }
-        let folded = String::from_utf8(recording.export(Format::Folded)).expect("text");
+        let folded = String::from_utf8(recording.export(Format::Folded).expect("samples")).expect("text");
         for line in folded.lines() {
             let (stack, count) = line.rsplit_once(' ').expect("a count");
             prop_assert!(count.parse::<u64>().is_ok(), "{}", line);
@@ -252,7 +254,7 @@ fn the_points_of_a_run_have_their_loads_and_zones() {
         "{zones:?}"
     );
     assert_eq!(in_pprof(&recording, 0, "point"), BTreeMap::from([("000".into(), 1), ("001".into(), 2)]));
-    let folded = String::from_utf8(recording.export(Format::Folded)).expect("text");
+    let folded = String::from_utf8(recording.export(Format::Folded).expect("samples")).expect("text");
     assert!(loads.keys().all(|load| folded.contains(load.as_str())), "{folded}");
 }
 
@@ -286,4 +288,43 @@ fn damaged_stacks_are_left_out_and_named() {
     std::fs::write(folder.path().join("points/001/stacks.json"), "{").expect("our own folder");
     let why = Recording::of_run(&run).expect_err("no stacks").to_string();
     assert!(why.contains("stacks.json"), "{why}");
+}
+
+#[test]
+fn the_threads_whole_time_is_in_their_folded_stacks() {
+    let wait = |kind, call: &str, ns, stacks| record::account::Wait {
+        kind,
+        call: call.into(),
+        object: Outside::default(),
+        ns,
+        times: 3,
+        longest_ns: ns,
+        stacks,
+    };
+    let stack = |name: &str, ns| record::account::WaitStack {
+        frames: vec![Frame { function: name.into(), module: None, is_kernel: true }],
+        woken_by: Vec::new(),
+        ns,
+        samples: 1,
+    };
+    let group = record::account::ThreadGroup {
+        program: "app".into(),
+        name: "worker".into(),
+        running_ns: 5_000,
+        ready_others_ns: 2_000,
+        waits: vec![
+            wait(record::account::WaitKind::Lock, "futex", 9_000, vec![stack("slow", 200), stack("slower", 100)]),
+            wait(record::account::WaitKind::Events, "epoll_wait", 4_000, Vec::new()),
+        ],
+        ..record::account::ThreadGroup::default()
+    };
+    let account = Account { window_ns: 20_000, threads_ns: 20_000, groups: vec![group], ..Account::default() };
+    let recording =
+        Recording { title: "app".into(), windows: Vec::new(), accounts: vec![(None, account)], doubts: Vec::new() };
+    let text = String::from_utf8(recording.export(Format::FoldedWaits).expect("an account")).expect("text");
+    assert_eq!(Folded::parse(text.as_bytes()).expect("folded").total(), 20, "{text}");
+    assert!(text.contains("app;worker;blocked: a lock futex;slow_[k] 6\n"), "{text}");
+    assert!(text.contains("app;worker;idle: events epoll_wait 4\n"), "{text}");
+    let why = recording.export(Format::Pprof).expect_err("nothing was sampled").to_string();
+    assert!(why.contains("no stack was sampled"), "{why}");
 }

@@ -6,6 +6,7 @@ use crate::text::{number, wrap};
 use analyze::account::{AccountLevel, GroupLevel, RequestPlace, levels};
 use analyze::verdict::{Checked, Verdict};
 use analyze::zones::{SweepFindings, load_words, percent};
+use record::account::Account;
 use record::units::{format_nanos, format_si, grouped};
 use record::{RunDir, Sweep};
 
@@ -44,7 +45,19 @@ pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
         table.row(std::iter::once("mean response time".into()).chain(shown.iter().map(mean)).collect());
         out += &(table.lines() + "\n");
     }
-    out + &threads(last, sweep.sweep)
+    let at = format!(
+        "threads at {}, mean number in each state over {:.1} s (n = {} points",
+        load_words(last.load, sweep.sweep),
+        last.seconds,
+        last.points
+    );
+    out + &threads(last, &at)
+}
+
+/// What the threads of a profile's server did.
+pub(crate) fn of_profile(account: &Account) -> String {
+    let Some(level) = analyze::account::of_one(account) else { return String::new() };
+    threads(&level, &format!("threads, mean number in each state over {:.1} s (", level.seconds))
 }
 
 /// The first, the last and some between.
@@ -84,7 +97,7 @@ pub(crate) fn places(levels: &[AccountLevel]) -> Vec<String> {
 }
 
 /// What the threads did at one load.
-fn threads(level: &AccountLevel, sweep: Sweep) -> String {
+fn threads(level: &AccountLevel, title: &str) -> String {
     let mut table = Table::new(&["threads", "mean", "each wait", "longest"], 1);
     let mut row = |name: String, threads: f64, each: String, longest: String| {
         if threads >= LEAST_THREADS {
@@ -113,12 +126,9 @@ fn threads(level: &AccountLevel, sweep: Sweep) -> String {
             "".into(),
         );
     }
+    let gap = if title.ends_with('(') { "" } else { "; " };
     let title = format!(
-        "threads at {}, mean number in each state over {:.1} s (n = {} points; the rows differ from the threads' lives \
-         by {}; keeping the account took {:.3} CPUs)",
-        load_words(level.load, sweep),
-        level.seconds,
-        level.points,
+        "{title}{gap}the rows differ from the threads' lives by {}; keeping the account took {:.3} CPUs)",
         percent(level.open_ratio.abs()),
         level.cost_cpus
     );

@@ -45,8 +45,9 @@ pub struct ProfileArgs {
     pub group: Vec<String>,
     /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable)
     ///
-    /// pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers), or
-    /// folded-layers (the same with the layer after the program).
+    /// pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers),
+    /// folded-layers (with the layer after the program), or folded-waits (all of the threads' time in microseconds:
+    /// running, ready, blocked by place).
     #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, help_heading = "Output")]
     pub export: Vec<Export>,
     /// Draw the stacks, coloured by layer; with --against or --diff by what grew

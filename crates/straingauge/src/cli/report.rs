@@ -15,8 +15,8 @@ pub struct ReportArgs {
     /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable); nothing else is written then
     ///
     /// Of all points that were sampled, with their loads and zones. pprof, firefox (Firefox Profiler), speedscope,
-    /// folded (stacks, one a line, for flame graph viewers), or folded-layers (the same with the layer after the
-    /// program).
+    /// folded (stacks, one a line, for flame graph viewers), folded-layers (with the layer after the
+    /// program), or folded-waits (all of the threads' time in microseconds: running, ready, blocked by place).
     #[arg(
         long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"],
         help_heading = "Output"

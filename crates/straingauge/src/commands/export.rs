@@ -12,5 +12,5 @@ pub fn files(exports: &[Export]) -> Named<'_> {
 
 /// Writes the files.
 pub fn write(exports: &[Export], recording: &Recording) -> Result<()> {
-    exports.iter().try_for_each(|export| output::write(&export.file, &recording.export(export.format)))
+    exports.iter().try_for_each(|export| output::write(&export.file, &recording.export(export.format)?))
 }
