@@ -118,7 +118,7 @@ fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>
         }
     }
     let caption = format!(
-        "Every answered request of one point of each load (points {}; n = {} or more each), drawn as far as samples go.",
+        "Every answered request of one point of each load (points {}; n = {} or more each), as far as samples go.",
         from.join(", "),
         record::units::grouped(fewest as f64)
     );
