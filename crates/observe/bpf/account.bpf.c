@@ -269,10 +269,8 @@ static __always_inline void add_running(struct task_struct *t, struct doer *d, _
 }
 
 static __always_inline void add_sample(const struct place *place, const struct doer *d, __u64 ns) {
-    struct wait_sample key = {.place = *place,
-                              .kernel_stack = d->kernel_stack,
-                              .user_stack = d->user_stack,
-                              .waker_stack = d->waker_stack};
+    struct wait_sample key = {
+        .place = *place, .kernel_stack = d->kernel_stack, .user_stack = d->user_stack, .waker_stack = d->waker_stack};
     struct wait_use *use = bpf_map_lookup_elem(&wait_samples, &key);
 
     if (!use) {

@@ -6,9 +6,9 @@
 
 #define ACCOUNT_CPUS 1024 /* a power of two; CPUs beyond share rows */
 #define SYSCALLS_KNOWN 512
-#define NAME_BYTES 16   /* of a thread, TASK_COMM_LEN */
-#define SUN_PATH 108    /* of a Unix socket's name */
-#define WAIT_FRAMES 24  /* innermost first */
+#define NAME_BYTES 16  /* of a thread, TASK_COMM_LEN */
+#define SUN_PATH 108   /* of a Unix socket's name */
+#define WAIT_FRAMES 24 /* innermost first */
 
 enum doing {
     RUNNING = 1,
@@ -25,12 +25,13 @@ enum doing {
 /* What threads of one name in one process did. */
 struct place {
     __u32 tgid;
-    __s32 call;      /* number of the system call; -1 = none */
-    __u8 doing;      /* enum doing; with FIRST_THREAD of the thread that the process began with */
-    __u8 file_type;  /* of the descriptor that the call names, as in stat's mode >> 12; 0 = it names none */
-    __u16 port;      /* of a socket's other end */
-    __u32 device;    /* of a file; of a socket: its family, and SERVED for one of the served port */
-    __u64 object[2]; /* of a file: its inode; of a socket: the other end's address; of futex: the address and the call */
+    __s32 call;     /* number of the system call; -1 = none */
+    __u8 doing;     /* enum doing; with FIRST_THREAD of the thread that the process began with */
+    __u8 file_type; /* of the descriptor that the call names, as in stat's mode >> 12; 0 = it names none */
+    __u16 port;     /* of a socket's other end */
+    __u32 device;   /* of a file; of a socket: its family, and SERVED for one of the served port */
+    __u64
+        object[2]; /* of a file: its inode; of a socket: the other end's address; of futex: the address and the call */
     char name[NAME_BYTES];
 };
 #define SERVED 0x80000000u
@@ -43,10 +44,10 @@ struct wait_use {
 /* One thread. */
 struct doer {
     __u64 since_ns;
-    __u64 woken_ns; /* 0 = not yet */
-    __u64 own_ns, others_ns; /* its CPU's clocks when it became runnable */
+    __u64 woken_ns;                              /* 0 = not yet */
+    __u64 own_ns, others_ns;                     /* its CPU's clocks when it became runnable */
     __u64 kernel_stack, user_stack, waker_stack; /* hashes; 0 = not sampled */
-    __u64 start_ns; /* of the thread: its number may be another one's before */
+    __u64 start_ns;                              /* of the thread: its number may be another one's before */
     __u32 window;
     __u32 cpu;
     __u8 is_running, is_sampled, is_closed;
@@ -57,9 +58,9 @@ struct doer {
 struct cpu_clock {
     __u64 own_ns, others_ns, since_ns;
     __u64 switches, wakings; /* events seen while a window was open */
-    __u64 cost_ns;                  /* of the programs on this CPU in this window, by every sixteenth event */
-    __u64 stack_at_ns;              /* when the last stack was taken */
-    __u32 ran;                      /* 0 = idle, 1 = the server, 2 = something else */
+    __u64 cost_ns;           /* of the programs on this CPU in this window, by every sixteenth event */
+    __u64 stack_at_ns;       /* when the last stack was taken */
+    __u32 ran;               /* 0 = idle, 1 = the server, 2 = something else */
     __u32 window;
 } __attribute__((aligned(64)));
 
@@ -90,8 +91,8 @@ struct outgoing {
 
 struct account_gate {
     __u64 opened_ns;
-    __u64 closes_ns; /* what comes later does not count; the programs set it when they have cost too much */
-    __u64 budget_ns; /* what they may cost on a CPU in this window */
+    __u64 closes_ns;    /* what comes later does not count; the programs set it when they have cost too much */
+    __u64 budget_ns;    /* what they may cost on a CPU in this window */
     __u64 ended_ns;     /* when the reader asked for the end */
     __u64 stack_gap_ns; /* between two stacks on a CPU */
     __u32 window;       /* number of the last one */
