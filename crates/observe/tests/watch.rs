@@ -2,6 +2,8 @@
 //! the exact profile, which shares a guest with it. Needs root or CAP_BPF and CAP_PERFMON; reports where it does not
 //! run.
 
+#[path = "watch/account.rs"]
+mod account;
 #[path = "../../../testbed/guest/boot.rs"]
 mod boot;
 #[path = "watch/churn.rs"]

@@ -188,25 +188,53 @@ impl Naming<'_> {
         files.get(&(device, place.object[0])).cloned().unwrap_or_else(|| "a file that is closed".into())
     }
 
-    /// Whether what ends the waits at this futex hands out work, as a condition variable or a semaphore does, and not a
-    /// lock: by the functions of the threads that woke it, or where none is known by the call: glibc waits for a lock
-    /// without a deadline (FUTEX_WAIT), for a condition with one (FUTEX_WAIT_BITSET).
+    /// Whether the threads at this futex wait to be handed work, and not for a lock: by the functions of those that wait
+    /// and of those that woke them; where none of them is known by the call, as glibc waits for a lock without a
+    /// deadline (FUTEX_WAIT) and for a condition with one (FUTEX_WAIT_BITSET).
     fn is_handed_work(&self, place: &Place) -> bool {
-        const HANDS_OUT: [&str; 8] =
-            ["cond_signal", "cond_broadcast", "cnd_", "sem_post", "ondvar", "otify", "unpark", "signalWork"];
+        const LOCKS: [&str; 8] = [
+            "mutex_lock",
+            "mutex_unlock",
+            "lll_lock",
+            "rwlock",
+            "lock_contended",
+            "runtime.lock",
+            "semacquire",
+            "onitor",
+        ];
+        const HANDS_OUT: [&str; 16] = [
+            "cond_wait",
+            "cond_timedwait",
+            "cond_clockwait",
+            "cond_signal",
+            "cond_broadcast",
+            "cnd_",
+            "sem_wait",
+            "sem_timedwait",
+            "sem_post",
+            "ondvar",
+            "otify",
+            "park",
+            "runtime.stopm",
+            "runtime.startm",
+            "runtime.wakep",
+            "runtime.note",
+        ];
         let samples = self.samples.get(&key_of(place)).map_or(&[][..], Vec::as_slice);
-        let (mut work, mut known) = (0, 0);
+        let (mut work, mut locks) = (0, 0);
         for (sample, used) in samples {
-            let woken_by = self.user_frames(place.tgid, sample.waker_stack);
-            let is_named = |frame: &Frame| !frame.function.starts_with('[');
-            if !woken_by.iter().any(is_named) {
-                continue;
+            let frames = [sample.user_stack, sample.waker_stack].map(|stack| self.user_frames(place.tgid, stack));
+            let has = |parts: &[&str]| {
+                let is_one = |frame: &Frame| parts.iter().any(|part| frame.function.contains(part));
+                frames.iter().any(|frames| frames.iter().take(6).any(is_one))
+            };
+            match (has(&LOCKS), has(&HANDS_OUT)) {
+                (true, _) => locks += used.times,
+                (false, true) => work += used.times,
+                (false, false) => {}
             }
-            known += used.times;
-            let hands_out = |frame: &Frame| HANDS_OUT.iter().any(|part| frame.function.contains(part));
-            work += if woken_by.iter().take(6).any(hands_out) { used.times } else { 0 };
         }
-        if known > 0 { 2 * work > known } else { place.object[1] == libc::FUTEX_WAIT_BITSET as u64 }
+        if work + locks > 0 { work > locks } else { place.object[1] == libc::FUTEX_WAIT_BITSET as u64 }
     }
 
     /// What the thread waits for, the call and the object.

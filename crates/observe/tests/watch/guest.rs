@@ -2,7 +2,7 @@
 //! permits hooks in its functions, as the exact profile needs them. One boot for both.
 
 use crate::boot::{DONE, Guest, INSIDE, LONG, run};
-use crate::{exact, older_kernel, slow_places};
+use crate::{account, exact, older_kernel, slow_places};
 use libbpf_rs::query::ProgInfoIter;
 use record::watch::Mode;
 use std::collections::BTreeMap;
@@ -99,6 +99,7 @@ fn inside() {
         !is_long
             || holds("requests, bytes and states are counted", || older_kernel::counts_every_request(Mode::Counts)),
         holds("every request has its phases", || older_kernel::counts_every_request(Mode::Exact)),
+        holds("every nanosecond of a thread has its place", account::closes),
         holds("layers by samples and by hooks agree", exact::inside::charges_every_layer),
         !is_long
             || holds("time can be added at every place", || assert!(slow_places::adds_time_at_every_place().is_none())),
