@@ -32,7 +32,7 @@ def test_types_hold_under_mypy_strict() -> None:
 
 def test_the_example_of_the_page_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)
-    done = doctest.testfile(str(REPOSITORY / "docs" / "python.md"), module_relative=False)
+    done = doctest.testfile(str(REPOSITORY / "python" / "README.md"), module_relative=False)
     assert done.attempted == 3 and done.failed == 0
 
 
