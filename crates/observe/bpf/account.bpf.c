@@ -394,7 +394,7 @@ static __always_inline void switched(void *context, bool is_preempted, struct ta
             }
         }
     }
-    if (to_server && (d = doer_of(next, 0, 1)) && !d->is_closed) {
+    if (to_server && (d = doer_of(next, 0, !is_last)) && !d->is_closed) {
         if (!d->is_running)
             add_waiting(next, d, now_ns, cpu, 1);
         d->is_closed = is_last;
@@ -421,7 +421,7 @@ int BPF_PROG(on_older_switch, bool is_preempted, struct task_struct *prev, struc
     return 0;
 }
 
-SEC("tp_btf/sched_waking")
+SEC("?tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *t) {
     struct cpu_clock *c;
     struct doer *d;
@@ -444,26 +444,23 @@ int BPF_PROG(on_waking, struct task_struct *t) {
     return 0;
 }
 
-/* What a thread does after its end is not seen. */
-SEC("tp_btf/sched_process_exit")
+/* What a thread does after this, while it gives back what it holds, is not seen. */
+SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *t) {
     __u64 now_ns = bpf_ktime_get_ns();
-    __u32 pid = t->pid;
     struct doer *d;
 
     if (!gate.is_open || !is_member(t))
         return 0;
     if (now_ns > gate.closes_ns)
         now_ns = gate.closes_ns;
-    if (t->start_time >= now_ns)
+    d = t->start_time < now_ns ? doer_of(t, 1, 0) : 0;
+    if (!d || d->has_ended)
         return 0;
-    d = doer_of(t, 1, 0);
-    if (d && !d->is_closed && d->is_running)
+    if (!d->is_closed)
         add_running(t, d, now_ns);
-    else if (d && !d->is_closed)
-        add_waiting(t, d, now_ns, 0, 0);
+    d->is_closed = d->has_ended = 1;
     __sync_fetch_and_add(&sums.threads_ns, passed(birth_or(t, gate.opened_ns), now_ns));
-    bpf_map_delete_elem(&doers, &pid);
     return 0;
 }
 
@@ -506,8 +503,9 @@ int walk_threads(struct bpf_iter__task *context) {
     if (!t || t->exit_state || !is_member(t))
         return 0;
     now_ns = gate.closes_ns;
-    d = t->start_time < now_ns ? doer_of(t, !t->__state, 0) : 0;
-    if (!d)
+    /* One without a record did not switch: it ran or waited for a CPU all the time, or was blocked. */
+    d = t->start_time < now_ns ? doer_of(t, t->on_cpu, !t->__state) : 0;
+    if (!d || d->has_ended)
         return 0;
     sums.threads++;
     sums.threads_ns += passed(birth_or(t, gate.opened_ns), now_ns);

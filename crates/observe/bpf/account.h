@@ -50,8 +50,10 @@ struct doer {
     __u64 start_ns;                              /* of the thread: its number may be another one's before */
     __u32 window;
     __u32 cpu;
-    __u8 is_running, is_sampled, is_closed;
-    __u8 reserved[5];
+    __u8 is_running, is_sampled;
+    __u8 is_closed; /* counted up to the end of the window */
+    __u8 has_ended; /* and its life as well */
+    __u8 reserved[4];
 };
 
 /* What one CPU did: time that it ran the server, and other tasks, up to `since_ns`. */

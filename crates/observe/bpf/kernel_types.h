@@ -159,6 +159,7 @@ struct signal_struct {
 };
 struct task_struct {
     unsigned int __state;
+    int on_cpu;
     struct sched_entity se;
     int pid;
     int tgid;
