@@ -22,6 +22,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define SYSCALL_DESCRIPTOR 2
 
 #define AFTERWARDS_NS 50000000 /* a thread's last interval is ended by its next event for so long after the end */
+#define LONGEST_EVENT_NS 20000
 #define NEVER_NS (~0ULL >> 1)
 
 volatile struct account_gate gate SEC(".bss.gate");
@@ -84,12 +85,14 @@ static __always_inline bool is_counted(__u64 now_ns) {
 
 /* Measures every sixteenth event, and ends the window when the programs have cost as much as they may. */
 static __always_inline void charge_event(struct cpu_clock *c, __u64 count, __u64 began_ns) {
-    __u64 now_ns;
+    __u64 now_ns, spent_ns;
 
     if (count & 15)
         return;
     now_ns = bpf_ktime_get_ns();
-    c->cost_ns += (now_ns - began_ns) << 4;
+    /* One that takes longer was interrupted. */
+    spent_ns = now_ns - began_ns < LONGEST_EVENT_NS ? now_ns - began_ns : LONGEST_EVENT_NS;
+    c->cost_ns += spent_ns << 4;
     if (c->cost_ns > gate.budget_ns && now_ns < gate.closes_ns)
         gate.closes_ns = now_ns;
 }

@@ -24,15 +24,21 @@ const KNOWN_CALLS: usize = 512;
 const BUDGET: f64 = 0.008;
 /// The length of the first window that the budget is a share of.
 const FIRST_WINDOW_NS: u64 = 500_000_000;
+/// Windows until a server that was seen to call no other is asked again.
+const WINDOWS_BETWEEN_LOOKS_FOR_CALLS: u64 = 4;
 /// Between two sampled stacks on a CPU.
 const STACK_GAP_NS: u64 = 2_000_000;
 
 /// Keeps the account of a server in windows. Nothing is pinned: it ends with this process.
 pub struct Accountant {
     links: Vec<Link>,
+    switch: &'static str,
     /// Programs that run in windows only: each event that they see costs, whosever it is.
-    of_windows: Vec<&'static str>,
     in_window: Vec<Link>,
+    windows: u64,
+    /// Whether calls to other servers were seen in the last window that looked for them.
+    has_backends: bool,
+    looks_for_calls: bool,
     walk: Link,
     object: Object,
     members: Members,
@@ -83,19 +89,17 @@ impl Accountant {
             Err(_) => ("on_older_switch", load("on_older_switch", bpf::ACCOUNT)?),
         };
         let links = FOLLOWERS.into_iter().map(|name| bpf::attach(&object, name)).collect::<Result<_, _>>()?;
-        let mut of_windows = vec![switch, "on_waking", "on_exit"];
-        let mut why_no_backends = None;
-        if kernel_has_send_events() {
-            of_windows.extend(["on_call", "on_answer"]);
-        } else {
-            why_no_backends = Some("this kernel has no event for sends and receives (Linux 6.3)".to_string());
-        }
+        let why_no_backends = (!kernel_has_send_events())
+            .then(|| "this kernel has no event for sends and receives (Linux 6.3)".to_string());
         let walk = bpf::attach(&object, "walk_threads")?;
         let symbols = KernelSymbols::read().unwrap_or_default();
         Ok(Accountant {
             links,
-            of_windows,
+            switch,
             in_window: Vec::new(),
+            windows: 0,
+            has_backends: false,
+            looks_for_calls: false,
             walk,
             object,
             members: Members::default(),
@@ -141,8 +145,15 @@ impl Accountant {
             budget_ns: (BUDGET * self.last_length_ns as f64) as u64,
             ..Gate::default()
         })?;
-        self.in_window =
-            self.of_windows.iter().map(|name| bpf::attach(&self.object, name)).collect::<Result<_, _>>()?;
+        let mut names = vec![self.switch, "on_waking", "on_exit"];
+        // Each send and receive of the machine costs: a server without calls to others is asked again now and then.
+        self.looks_for_calls = self.why_no_backends.is_none()
+            && (self.has_backends || self.windows.is_multiple_of(WINDOWS_BETWEEN_LOOKS_FOR_CALLS));
+        if self.looks_for_calls {
+            names.extend(["on_call", "on_answer"]);
+        }
+        self.windows += 1;
+        self.in_window = names.into_iter().map(|name| bpf::attach(&self.object, name)).collect::<Result<_, _>>()?;
         self.run("open_window")
     }
 
@@ -159,6 +170,9 @@ impl Accountant {
         std::thread::spawn(move || drop(ended));
         self.last_length_ns = gate.ended_ns.saturating_sub(gate.opened_ns).max(1);
         let mut account = reading::read(&self.object, &gate, &self.symbols, table)?;
+        if self.looks_for_calls {
+            self.has_backends = !account.backends.is_empty();
+        }
         account.lost += self.members.lost(&self.object)?;
         account.why_no_backends.clone_from(&self.why_no_backends);
         Ok(account)
