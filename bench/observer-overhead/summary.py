@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Summary of a run of bench/observer-overhead, in Markdown: medians of the rounds' differences, with a bootstrapped 95 %
-interval. `default` is computed: counting always, phases one second in five. `away` is a watch of another port: its program is called
+interval. `budgeted` is computed: counting always, phases one second in five. `away` is a watch of another port: its program is called
 for each read, looks at the port and returns, so no watch by reads can cost less. `counts - away` is what counting itself adds."""
 import collections
 import csv
@@ -39,7 +39,7 @@ def main(out):
             print(f"| {name} | {len(seen)} | not measured: too few rounds | | | |")
             continue
         base = statistics.median((arms["off"] + arms["off2"]) / 2 for arms in seen) / 1e3
-        for arm in ("off2", "away", "counts", "counts - away", "exact", "default"):
+        for arm in ("off2", "away", "counts", "counts - away", "exact", "budgeted"):
             pairs = []
             for arms in seen:
                 off = arms["off"] if arm == "off2" else (arms["off"] + arms["off2"]) / 2
@@ -49,7 +49,7 @@ def main(out):
                         base_ns, on = (arms["away"], arms["counts"]) if arm != "away" else (off, arms["away"])
                         pairs.append((on - base_ns, 1 + (on - base_ns) / off))
                     continue
-                on = arms["counts"] * 0.8 + arms["exact"] * 0.2 if arm == "default" else arms[arm]
+                on = arms["counts"] * 0.8 + arms["exact"] * 0.2 if arm == "budgeted" else arms[arm]
                 pairs.append((on - off, on / off))
             if not pairs:
                 continue

@@ -48,7 +48,7 @@ pub struct AccountLevel {
 pub struct GroupLevel {
     /// Program and name.
     pub name: String,
-    /// Threads.
+    /// Mean number of threads.
     pub threads: f64,
     /// On a CPU.
     pub running: f64,
@@ -64,14 +64,14 @@ pub struct GroupLevel {
     pub idle: f64,
     /// Blocked with work, and without; the most first.
     pub waits: Vec<WaitLevel>,
-    /// Its processes; the busiest first.
+    /// Processes of the group, the busiest first.
     pub processes: Vec<ProcessLevel>,
 }
 
 /// One process of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessLevel {
-    /// Its number.
+    /// Number of the process.
     pub pid: u32,
     /// The share of its threads' time in which they were not blocked without work; of the loads' points the largest.
     pub busy_ratio: f64,
@@ -92,7 +92,7 @@ impl ProcessLevel {
 /// Blocked threads at one place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WaitLevel {
-    /// What for.
+    /// Purpose of the wait: a lock, a file, another server, new work.
     pub kind: WaitKind,
     /// System call, and the object: file, other server, lock.
     pub place: String,
@@ -122,7 +122,7 @@ pub struct RequestLevel {
 pub struct RequestPlace {
     /// What it is.
     pub kind: PlaceKind,
-    /// Its name: the kind's word, with the file, lock or server.
+    /// Name of the place: the kind's word, with the file, lock or server.
     pub name: String,
     /// Mean number of requests.
     pub requests: f64,
@@ -171,7 +171,7 @@ record::worded! {
 /// Connections to another server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct BackendLevel {
-    /// Its address.
+    /// Address of the other server.
     pub address: String,
     /// Connections that were used.
     pub connections: f64,

@@ -23,7 +23,7 @@ record::worded! {
         Low = "low",
         /// Some points were disturbed, or an interval is wide.
         Fair = "fair",
-        /// Neither.
+        /// Undisturbed points, repeats that agree, and narrow intervals.
         High = "high",
     }
 }
@@ -34,7 +34,7 @@ const DISTURBED_RATIOS: (f64, f64) = (0.2, 0.5);
 /// held.
 const WIDTH_RATIOS: (f64, f64) = (1.25, 2.0);
 
-/// The answer.
+/// Answer of a run in one sentence, and the numbers in it.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Answer {
     /// The first line of every output.

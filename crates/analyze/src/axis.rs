@@ -26,13 +26,13 @@ const SEED: u64 = 0x4158;
 pub struct AxisLevel {
     /// The nominal value, in the axis's unit.
     pub value: f64,
-    /// Points measured.
+    /// Number of measured points.
     pub points: u64,
     /// Points in which the client was saturated.
     pub client_limited: u64,
     /// Complete responses per second.
     pub throughput_per_sec: Option<Estimate>,
-    /// Those with status 2xx or 3xx.
+    /// Complete responses with status 2xx or 3xx per second.
     pub goodput_per_sec: Option<Estimate>,
     /// Median response time, microseconds.
     pub response_p50_us: Option<Estimate>,
@@ -43,11 +43,11 @@ pub struct AxisLevel {
     pub reap_p99_us: Option<Estimate>,
     /// Server CPU per request with the softirq time of its CPUs, microseconds.
     pub cpu_us_per_request: Option<Estimate>,
-    /// User part.
+    /// User part of the server's CPU time per request, microseconds.
     pub cpu_user_us_per_request: Option<Estimate>,
-    /// System part.
+    /// System part of the server's CPU time per request, microseconds.
     pub cpu_system_us_per_request: Option<Estimate>,
-    /// Softirq part.
+    /// Softirq part of the server's CPU time per request, microseconds.
     pub softirq_us_per_request: Option<Estimate>,
     /// Failed requests as a share of those finished.
     pub failed_ratio: Option<Estimate>,
@@ -66,7 +66,7 @@ pub struct AxisLevel {
 pub struct Change {
     /// At the lowest value: median over repeats.
     pub from: f64,
-    /// At the highest.
+    /// At the highest value: median over repeats.
     pub to: f64,
     /// Median over repeats of (highest / lowest) within the repeat.
     pub ratio: Estimate,

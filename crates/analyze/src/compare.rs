@@ -77,9 +77,9 @@ pub struct Difference {
     pub word: &'static str,
     /// Which way is better.
     pub better: Better,
-    /// Geometric mean of A over loads and repeats, in the figure's unit.
+    /// Geometric mean of the figure in run A.
     pub a: f64,
-    /// The same of B.
+    /// Geometric mean of the figure in run B.
     pub b: f64,
     /// B / A; its interval decides. n: repeats, or rounds.
     pub ratio: Estimate,
@@ -93,7 +93,7 @@ pub struct Difference {
     /// Whether the comparison is open while this figure is: what a request costs, and how many are answered. A time
     /// that nobody can tell leaves it decided.
     pub is_main: bool,
-    /// The result.
+    /// Outcome for this figure.
     pub outcome: Outcome,
     /// Each load, ascending.
     pub loads: Vec<AtLoad>,
@@ -106,9 +106,9 @@ pub struct AtLoad {
     pub sweep: Sweep,
     /// Connections, or offered requests per second.
     pub load: f64,
-    /// Geometric mean of A.
+    /// Geometric mean of the figure in run A.
     pub a: f64,
-    /// The same of B.
+    /// Geometric mean of the figure in run B.
     pub b: f64,
     /// B / A, with an interval for this load alone.
     pub ratio: Estimate,
@@ -137,11 +137,11 @@ pub struct Comparison {
     pub confidence_ratio: f64,
     /// Whether the runs were measured in turn, and points of one round are pairs.
     pub is_paired: bool,
-    /// The result.
+    /// Conclusion over all figures.
     pub conclusion: Conclusion,
     /// The figures over all loads.
     pub figures: Vec<Difference>,
-    /// The loads that they are over, ascending.
+    /// Loads that both runs measured, ascending.
     pub loads: Vec<f64>,
     /// Repeats (rounds) of the run that has fewer.
     pub repeats: u64,
@@ -149,7 +149,7 @@ pub struct Comparison {
     pub budget_s: Option<f64>,
     /// Loads that only one of the runs measured.
     pub unmatched: usize,
-    /// Reasons not to trust it.
+    /// Reasons not to trust the comparison.
     pub doubts: Vec<String>,
 }
 

@@ -22,10 +22,10 @@ fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
 /// A folder's runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Index {
-    /// The folder.
+    /// Path of the folder.
     #[serde(serialize_with = "shown")]
     pub folder: PathBuf,
-    /// The newest first.
+    /// Runs, newest first.
     pub runs: Vec<Row>,
     /// Runs that could not be read, and what was not looked at.
     pub unreadable: Vec<Unreadable>,
@@ -33,7 +33,7 @@ pub struct Index {
     pub filtered_out: usize,
 }
 
-/// A run.
+/// One run of the folder.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// The run directory.
@@ -58,7 +58,7 @@ pub struct Row {
     pub versions: Vec<(&'static str, String)>,
     /// What was asked of the server: `GET /1k.bin`, `webstone`.
     pub request: String,
-    /// The same number for runs of the same scenario; the newest run has scenario 1.
+    /// Number of the scenario, equal for runs with equal scenarios; the newest run has scenario 1.
     pub scenario: usize,
     /// The sweep that the figures are of.
     pub sweep: Option<Sweep>,
@@ -98,7 +98,7 @@ pub struct Before {
 /// A run that could not be read.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Unreadable {
-    /// Its folder.
+    /// Path of the run directory.
     #[serde(serialize_with = "shown")]
     pub path: PathBuf,
     /// Why, in a sentence. From outside, made safe.

@@ -54,15 +54,15 @@ pub struct Prediction {
     pub checks: Vec<check::Check>,
     /// The predictions of a fit up to half the yield point for the rest.
     pub extrapolation: Option<check::Extrapolation>,
-    /// The same on the yield and failure points of both loops; absent where nothing could be fitted or nothing lies
-    /// beyond.
+    /// Test of the fit against points and findings beyond half the yield point; absent if no model could be fitted or
+    /// no load lies beyond.
     pub validation: Option<validate::Validation>,
     /// The run's open-loop points, each with the model's prediction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open_points: Vec<validate::Checked>,
     /// Number of bootstrap resamples for the intervals.
     pub resamples: usize,
-    /// The answer.
+    /// Answer to the question on the command line.
     pub answer: question::Answer,
     /// Questions kept with the scenario, each with its answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]

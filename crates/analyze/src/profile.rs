@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub struct Change {
     /// The function, with the kernel's mark.
     pub function: String,
-    /// Its share before.
+    /// Share of the samples before.
     pub before_ratio: f64,
-    /// Its share after.
+    /// Share of the samples after.
     pub after_ratio: f64,
     /// Half width of the 95 % interval of the difference, from the numbers of samples.
     pub plus_minus_ratio: f64,

@@ -14,9 +14,9 @@ pub const DRAWS: usize = 400;
 /// An interval from a bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Interval {
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
     /// Confidence as a share (0.95 = 95 %).
     pub confidence: f64,

@@ -71,9 +71,9 @@ pub struct Cause {
     pub is_limit: bool,
     /// How sure it is.
     pub certainty: Certainty,
-    /// The observation.
+    /// Observation that the cause rests on.
     pub because: String,
-    /// The remedy.
+    /// Change that removes the cause.
     pub remedy: String,
     /// The commands in the remedy.
     pub commands: Vec<String>,

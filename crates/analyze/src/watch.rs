@@ -29,7 +29,7 @@ pub struct WatchFindings {
     pub seconds: f64,
     /// Readings that could be read.
     pub readings: u64,
-    /// Unreadable lines.
+    /// Number of lines that could not be read.
     pub unreadable_lines: u64,
     /// The first unreadable line with its number and reason.
     pub first_unreadable: Option<String>,
@@ -42,7 +42,7 @@ pub struct WatchFindings {
     pub lines: Result<Lines, String>,
     /// Stalls of the request rate.
     pub stalls: Result<Stalls, String>,
-    /// Tables.
+    /// Tables of classes, connections and losses.
     pub tables: Tables,
 }
 

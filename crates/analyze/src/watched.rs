@@ -88,7 +88,7 @@ pub struct Row {
 /// The server's side of one sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ServerSide {
-    /// The sweep.
+    /// Sweep that the loads belong to.
     pub sweep: Sweep,
     /// By load, ascending.
     pub loads: Vec<Row>,

@@ -71,7 +71,7 @@ pub enum Place {
 /// A yield, efficiency or failure point, or the reason why none was found.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PointFinding {
-    /// Its place among the measured loads.
+    /// Whether the point lies within, below or above the measured loads.
     pub place: Place,
     /// The load (connections, or requests per second); absent where there is none.
     pub estimate: Option<f64>,
@@ -119,9 +119,9 @@ impl PointFinding {
 pub struct Spread {
     /// Median over the points.
     pub median: f64,
-    /// Smallest.
+    /// Smallest value of a point.
     pub min: f64,
-    /// Largest.
+    /// Largest value of a point.
     pub max: f64,
     /// Number of points.
     pub n: u64,
@@ -132,15 +132,15 @@ pub struct Spread {
 pub struct Level {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
-    /// The zone.
+    /// Zone of this load: elastic, plastic or failure.
     pub zone: Zone,
     /// Measured points, including the short ones of the first pass.
     pub points: u64,
-    /// Those whose figures count: of full length, and undisturbed where at least half are. Each figure is their median.
+    /// Points that the figures are medians of: those of full length, and only undisturbed ones if at least half are.
     pub counted: u64,
-    /// Those that other work on the machine disturbed.
+    /// Points that other work on the machine disturbed.
     pub disturbed: u64,
-    /// Those that crossed a criterion of failure.
+    /// Points that crossed a criterion of failure.
     pub failing: u64,
     /// The criteria crossed, in words, from the point with the longest window.
     pub crossed: Vec<String>,
@@ -171,9 +171,9 @@ pub struct Level {
     pub reap_of_p99_ratio: Option<Spread>,
     /// The server's CPU time for a request, microseconds: user, system and softirq where measured.
     pub cpu_us_per_request: Option<Spread>,
-    /// Its user part.
+    /// User part of the server's CPU time per request, microseconds.
     pub cpu_user_us_per_request: Option<Spread>,
-    /// Its system part.
+    /// System part of the server's CPU time per request, microseconds.
     pub cpu_system_us_per_request: Option<Spread>,
     /// Softirq time of the server's CPUs for a request that is not in the system part; the three parts make the whole.
     pub softirq_us_per_request: Option<Spread>,
@@ -201,13 +201,13 @@ impl Level {
 /// The highest throughput of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Peak {
-    /// Its load.
+    /// Load at which the throughput was highest: connections, or requests per second.
     pub load: f64,
     /// Good answers per second, median over repeats: the highest of the levels.
     pub per_sec: f64,
-    /// Interval over repeats; absent with fewer than two.
+    /// Lower end of the interval over repeats; absent with fewer than two.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the interval over repeats; absent with fewer than two.
     pub high: Option<f64>,
     /// Good answers per second at the highest load over those at this one, median of the repeats that have both; absent
     /// if none has.

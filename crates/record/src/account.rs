@@ -98,14 +98,14 @@ pub struct ThreadGroup {
     pub ready_moved_ns: u64,
     /// Blocked, by what for; the longest first.
     pub waits: Vec<Wait>,
-    /// Its processes; the one that ran most first.
+    /// Processes of the group, the one that ran most first.
     pub processes: Vec<ProcessUse>,
 }
 
 /// Blocked time at one place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Wait {
-    /// What for.
+    /// Purpose of the wait: a lock, a file, another server, new work.
     pub kind: WaitKind,
     /// System call; empty where there is none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -141,7 +141,7 @@ pub struct WaitStack {
 /// One process's part of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessUse {
-    /// Its number.
+    /// Number of the process.
     pub pid: u32,
     /// On a CPU, nanoseconds.
     pub running_ns: u64,
@@ -154,15 +154,15 @@ pub struct ProcessUse {
 /// Connections to one other server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct BackendUse {
-    /// Its address. Untrusted text.
+    /// Address of the other server. Untrusted text.
     pub address: Outside,
     /// Connections on which something was sent.
     pub connections: u64,
     /// Time from the first byte sent to the first byte received after it, summed over the connections, nanoseconds.
     pub busy_ns: u64,
-    /// Number of those times that ended.
+    /// Number of completed times in `busy_ns`.
     pub calls: u64,
-    /// The longest of them, nanoseconds.
+    /// Longest time in `busy_ns`, nanoseconds.
     pub longest_ns: u64,
 }
 

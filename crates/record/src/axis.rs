@@ -89,7 +89,7 @@ crate::worded! {
 pub struct AxisPlace {
     /// The varied quantity.
     pub axis: Axis,
-    /// Its nominal value, in [`Axis::unit`].
+    /// Nominal value on the axis, in [`Axis::unit`].
     pub value: f64,
     /// Where the server is slowed down; absent on other axes, and where nothing is added.
     #[serde(skip_serializing_if = "Option::is_none")]

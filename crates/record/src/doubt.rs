@@ -30,28 +30,28 @@ kinds! {
     ClientSaturated,
     /// Requests left later than their schedule by more than the limit.
     ScheduleLag,
-    /// Responses lay in the client's kernel for a good part of the response time before the client took them up.
+    /// Responses waited in the client's kernel for much of the response time before the client read them.
     ReapDelay,
     /// Requests waited for a free connection before they could leave.
     ConnectionWait,
     /// The machine's speed changed between repeats, as the yardstick shows.
     Drift,
-    /// CPU time was taken away: by a hypervisor, or because the client was stopped.
+    /// A hypervisor took CPU time, or the client was stopped.
     Steal,
     /// Other work used the CPUs under test.
     NoisyNeighbour,
-    /// Too few samples for the percentile or the interval that is quoted.
+    /// A percentile or an interval rests on too few samples.
     TooFewSamples,
-    /// Requests had no response when they timed out or the run ended: their times are longer than their age then, by an
-    /// unknown amount.
+    /// Requests had no response when they timed out or the run ended. Their response times are longer than measured, by
+    /// an unknown amount.
     Censored,
-    /// Events or samples were lost by a bounded buffer.
+    /// Events or samples were lost because a buffer was full.
     LostEvents,
-    /// Connections got no byte of a response in the whole window.
+    /// Connections received no byte of a response in the whole window.
     SilentConnections,
     /// Connections, throughput and mean response time contradict each other (Little's law).
     LittlesLaw,
-    /// A quantity could not be watched: privilege, kernel or hardware is missing.
+    /// A quantity could not be measured: privilege, kernel support or hardware is missing.
     NotWatched,
     /// Client and server share CPUs: each disturbs the other.
     SharedCpus,
@@ -63,19 +63,19 @@ kinds! {
     Interrupted,
     /// The server answered with errors, so the figures describe its error path.
     ServerErrors,
-    /// A client machine was lost while it sent load: its work after its last message is not in the figures.
+    /// A client machine was lost while it sent load. Requests after its last message are not in the figures.
     WorkerLost,
     /// The clocks of client machines could not be compared well enough for a common start.
     ClockOffset,
-    /// The parts of the client machines changed between points, as one of them could not keep up.
+    /// The client machines' shares of the load changed between points because one of them could not keep up.
     SharesMoved,
     /// Parts of a run directory could not be read and were left out.
     Unreadable,
-    /// The emulated path delivered late, or differs from what was asked for.
+    /// The emulated path delivered packets late, or differs from the requested one.
     PathInexact,
-    /// What was sent of a log differs from the log, or from the load that was asked for.
+    /// The requests sent differ from the log, or from the requested load.
     ReplayInexact,
-    /// The traffic has requests that cannot be separated from outside: the counts mean something else.
+    /// The traffic has requests that cannot be told apart from outside, so the counts are not numbers of requests.
     NotSplit,
 }
 
@@ -96,7 +96,7 @@ crate::worded! {
 /// One doubt: what was seen, with its size, and the remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Doubt {
-    /// Its kind.
+    /// Kind of the doubt.
     pub kind: DoubtKind,
     /// How much it matters.
     pub severity: Severity,

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// A number that was estimated from repeats, and how far it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
-    /// The value.
+    /// Value of the estimate.
     pub value: f64,
-    /// Lower end of the interval; absent where too little was measured for one.
+    /// Lower end of the interval; absent if too little was measured for one.
     pub low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of the interval; absent if too little was measured for one.
     pub high: Option<f64>,
     /// Confidence of the interval as a share (0.95 = 95 %).
     pub confidence: f64,

@@ -24,7 +24,7 @@ crate::worded! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Layer {
-        /// User mode.
+        /// CPU time in user mode.
         User = "User",
         /// System calls down to the protocol: entry, socket layer, event notification, files.
         SystemCall = "System Call",

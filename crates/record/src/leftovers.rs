@@ -33,11 +33,11 @@ pub struct Kind {
 /// One thing that is left.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 pub struct Leftover {
-    /// Its kind ([`Kind::name`]).
+    /// Kind of thing that was left ([`Kind::name`]).
     pub kind: &'static str,
-    /// Its path, or its process's number.
+    /// Path of the file or folder, or number of the process.
     pub name: String,
-    /// What it is in particular; untrusted text made safe.
+    /// Details, such as the command line; untrusted text made safe.
     pub detail: String,
     /// The process that made it and has ended.
     pub owner: Owner,

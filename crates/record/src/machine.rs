@@ -9,15 +9,15 @@ use std::net::{IpAddr, UdpSocket};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct MachineFacts {
-    /// `uname -r`.
+    /// Kernel release (`uname -r`).
     pub kernel: String,
     /// Distribution as /etc/os-release names it.
     pub distribution: String,
-    /// CPU model.
+    /// Model name of the CPU.
     pub cpu_model: String,
-    /// CPUs online.
+    /// Number of CPUs online.
     pub cpus: usize,
-    /// Memory in bytes.
+    /// Size of the memory, bytes.
     pub memory_bytes: u64,
     /// Size of CPU 0's second-level cache, if the kernel reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,7 +31,7 @@ pub struct MachineFacts {
     pub descriptor_limit: u64,
     /// Settings of the kernel that change results, by sysctl name.
     pub sysctls: BTreeMap<String, String>,
-    /// straingauge's version.
+    /// Version of straingauge.
     pub straingauge: String,
 }
 

@@ -49,7 +49,8 @@ pub struct Outcomes {
     pub connects_failed: u64,
     /// Connections that had a request under way in the window; in a closed loop all of them.
     pub connections_used: u64,
-    /// Those of them that got not one byte of a response from the beginning of the window to the end of the run.
+    /// Connections with a request in flight in the window that received no byte of a response from the window's start
+    /// to the end of the run.
     pub connections_silent: u64,
     /// Connections that the server closed before any request was sent on them, within a second of the attempt to
     /// connect.

@@ -10,12 +10,12 @@ use std::sync::LazyLock;
 /// A process: its number, when it started, and where that means anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Owner {
-    /// Its number.
+    /// Number of the process.
     pub pid: u32,
-    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat): tells it from a later process of the
-    /// same number.
+    /// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one
+    /// with the same number.
     pub start_ticks: u64,
-    /// The boot of the machine and the process-id namespace in which the two hold, as a hash.
+    /// Hash of the machine's boot and the PID namespace in which number and start time are valid.
     pub place: u32,
 }
 
@@ -92,7 +92,8 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
-/// When a process started, in clock ticks since boot; `None` when there is no such process, or it is a zombie.
+/// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one with
+/// the same number.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);

@@ -49,7 +49,7 @@ pub struct Point {
     pub sweep: Sweep,
     /// The repeat of the sweep that it belongs to, from 0. Points of one repeat are compared with each other.
     pub repeat: u32,
-    /// Its place on the axis of the run, if there is one.
+    /// Place on the axis of the run; absent without an axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlace>,
     /// Connections held or allowed.
@@ -94,7 +94,7 @@ pub struct Point {
 /// A function's CPU time, without its callees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FunctionCost {
-    /// Its name. Untrusted text.
+    /// Name of the function. Untrusted text.
     pub function: String,
     /// The kernel's module or the program's file. Untrusted text.
     #[serde(skip_serializing_if = "Option::is_none")]

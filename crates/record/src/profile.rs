@@ -37,7 +37,7 @@ pub struct Profile {
     pub duration_ns: u64,
     /// The server's port.
     pub port: u16,
-    /// Its first process.
+    /// Number of the server's first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
     pub command: Outside,
@@ -67,12 +67,12 @@ pub struct Profile {
     pub coverage: Coverage,
     /// Events other than the CPU clock.
     pub events: Vec<EventRow>,
-    /// Lost samples.
+    /// Samples that were lost, by reason.
     pub losses: Losses,
     /// What the server's threads did, on a CPU and off it; absent where that could not be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
-    /// Reasons not to trust it.
+    /// Reasons not to trust the profile.
     pub doubts: Vec<Doubt>,
     /// The stacks of the server's work, without their CPU time ([`weighed_stacks`](Self::weighed_stacks)).
     #[serde(skip)]
@@ -101,7 +101,7 @@ pub struct LayerRow {
     /// Part of the layer, empty for the layer's whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub part: String,
-    /// Samples.
+    /// Samples in the layer.
     pub samples: u64,
     /// CPU time, nanoseconds.
     pub cpu_ns: f64,
@@ -142,7 +142,7 @@ pub struct FunctionRow {
 pub struct GroupRow {
     /// The group; `None` = in no group.
     pub group: Option<String>,
-    /// Samples.
+    /// Samples in functions of the group.
     pub samples: u64,
     /// Share of the server's CPU time.
     pub share_ratio: Option<Estimate>,
@@ -163,9 +163,9 @@ pub struct SampleSums {
     pub peer_in_server: u64,
     /// Other packets in the server's time.
     pub others_in_server: u64,
-    /// The rest, busy.
+    /// Samples in other work, not idle.
     pub others: u64,
-    /// Idle.
+    /// Samples on idle CPUs without work of the server.
     pub idle: u64,
 }
 
@@ -235,7 +235,7 @@ impl Arrivals {
 /// An event other than the CPU clock.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct EventRow {
-    /// Name.
+    /// Name of the event.
     pub event: String,
     /// Events from sample to sample.
     pub period: u64,
@@ -243,7 +243,7 @@ pub struct EventRow {
     pub samples: u64,
     /// Share of the time in which the counter ran; below 1 the counters were shared by several events.
     pub counter_ran_ratio: f64,
-    /// Why there are none.
+    /// Reason why the event was not counted; absent if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
 }
@@ -253,9 +253,9 @@ pub struct EventRow {
 pub struct Coverage {
     /// Samples in the kernel.
     pub kernel_samples: u64,
-    /// Those whose stack names a layer.
+    /// Kernel samples whose stack names a layer.
     pub attributed: u64,
-    /// Those whose innermost function is in the table, as naming a layer or as a helper.
+    /// Kernel samples whose innermost function is in the table, as naming a layer or as a helper.
     pub classified: u64,
     /// Innermost functions that the table does not list, with their samples, most first.
     pub not_classified: Vec<(String, u64)>,
@@ -266,13 +266,13 @@ crate::worded! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {
-        /// User mode.
+        /// CPU in user mode.
         User = "user",
-        /// In the kernel for a process.
+        /// CPU in the kernel for a process.
         Kernel = "kernel",
-        /// In a software interrupt.
+        /// CPU in a software interrupt.
         Softirq = "softirq",
-        /// In an interrupt of a device or timer.
+        /// CPU in an interrupt of a device or timer.
         Interrupt = "interrupt",
     }
 }
@@ -282,11 +282,11 @@ crate::worded! {
 pub struct PacketCounts {
     /// Packets as an interface counts them.
     pub packets: [u64; 2],
-    /// Segments in them: several where segmentation is left to the interface (TSO, GRO).
+    /// TCP segments in the packets; more than packets with segmentation offload (TSO, GRO).
     pub segments: [u64; 2],
     /// Packets with payload.
     pub data_packets: [u64; 2],
-    /// Payload.
+    /// Payload bytes in the packets.
     pub payload_bytes: [u64; 2],
     /// Packets whose headers could not be read.
     pub unread: u64,
@@ -320,7 +320,7 @@ crate::grows!(Losses { stacks, samples, processes });
 /// A value and the half width of its 95 % interval, which covers both the sampling and the changes of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
-    /// The value.
+    /// Value of the estimate.
     pub value: f64,
     /// Half width; `None` if fewer than three tenths of the window have samples.
     pub plus_minus: Option<f64>,

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "name", rename_all = "lowercase")]
 pub enum Protocol {
-    /// HTTP/1.1.
+    /// HTTP/1.1, the default.
     #[default]
     Http,
-    /// HTTP/2.
+    /// HTTP/2, over TLS or with prior knowledge.
     Http2(Http2Plan),
     /// Calls of gRPC with one message, over HTTP/2. Method, target, header fields and body are those of the plan.
     Grpc(GrpcPlan),
@@ -103,9 +103,9 @@ pub struct MemcachedPlan {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TcpPlan {
-    /// The request.
+    /// Bytes of the request.
     pub send: Vec<u8>,
-    /// The end of the answer.
+    /// End of the answer.
     pub expect: Expect,
     /// Requests in flight on a connection; at least 1.
     pub pipeline: u32,

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrival {
-    /// Equal gaps.
+    /// Constant gaps between requests.
     Constant,
     /// Exponentially distributed gaps (a Poisson process): independent users.
     Poisson,
@@ -66,7 +66,7 @@ pub struct LoadPlan {
     pub addresses: Vec<SocketAddr>,
     /// The value of the Host header field (`name:port`, without the port where it is 80).
     pub host: String,
-    /// Request method.
+    /// Request method, such as `GET`.
     pub method: String,
     /// Targets, visited in turn (a URL list); with HTTP at least one.
     pub targets: Vec<RequestTarget>,
@@ -224,9 +224,9 @@ impl Default for Criteria {
 /// The ranges that `find` sweeps over and its time limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SweepPlan {
-    /// Smallest and largest number of connections of the closed-loop sweep.
+    /// Smallest number of connections of the closed-loop sweep.
     pub connections_min: u64,
-    /// See `connections_min`.
+    /// Largest number of connections of the closed-loop sweep.
     pub connections_max: u64,
     /// How often each point is repeated.
     pub repeats: u32,
@@ -241,7 +241,7 @@ pub struct SweepPlan {
     pub open_connections: u64,
     /// Arrival process of the open-loop search.
     pub arrival: Arrival,
-    /// Zone criteria.
+    /// Criteria of the zones.
     pub criteria: Criteria,
     /// Repeat until the intervals of the yield point and of the failing rate are at most this share of them (0.05 = 5
     /// %); `repeats` and `budget_ns` bound it.

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Share {
-    /// This part, from 0; less than `of`.
+    /// Number of the first part, from 0; less than `of`.
     pub index: u32,
     /// Number of parts, at least 1.
     pub of: u32,
-    /// How many of them these are, from `index` on.
+    /// Number of neighbouring parts, from `index` on.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub parts: u32,
 }

@@ -37,11 +37,11 @@ crate::worded! {
         Zero = "zero",
         /// Every request is counted with its bytes and CPU time; no phases.
         Counts = "counts",
-        /// Every request is counted while that stays within the limit of overhead, else those of windows; phases in
-        /// windows.
+        /// Requests are counted, all or in windows, and phases are timed in windows, as far as the overhead limit
+        /// allows.
         #[default]
-        Default = "default",
-        /// Phases of every request.
+        Budgeted = "budgeted",
+        /// Every request is counted and its phases are timed.
         Exact = "exact",
     }
 }
@@ -59,7 +59,7 @@ impl Mode {
 pub struct SizeClass {
     /// Name, shown in tables.
     pub name: String,
-    /// Smallest response.
+    /// Smallest response of the class, head and body, bytes.
     pub from_bytes: u64,
     /// First size that belongs to the next class; `None` for the last.
     pub below_bytes: Option<u64>,

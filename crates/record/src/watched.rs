@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Watched {
-    /// How closely: `zero`, `counts`, `default` or `exact` (docs/watching.md).
+    /// How closely: `zero`, `counts`, `budgeted` or `exact` (docs/watching.md).
     pub mode: String,
     /// By size class of the response, small to large. Empty where requests were not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -31,11 +31,11 @@ pub struct Watched {
 /// Requests of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WatchedProcess {
-    /// Its number.
+    /// Number of the process.
     pub pid: u32,
-    /// Requests that it finished.
+    /// Requests that the process finished.
     pub requests: u64,
-    /// The same a second.
+    /// Requests that the process finished per second.
     pub per_sec: f64,
 }
 
@@ -43,7 +43,7 @@ pub struct WatchedProcess {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct WatchedClass {
-    /// Its name. Untrusted text where it is read from a file.
+    /// Name of the class. Untrusted text if it is read from a file.
     pub name: String,
     /// Smallest response, head and body, bytes.
     pub from_bytes: u64,

@@ -57,7 +57,7 @@ impl Workload {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A file.
+    /// File with fixed contents.
     Static,
     /// Generated for each request.
     Dynamic,
@@ -96,7 +96,7 @@ pub struct SeriesSource {
 pub struct TraceSource {
     /// The file. Untrusted text.
     pub file: String,
-    /// Its format by name or format string.
+    /// Format of the log, by name or format string.
     pub format: String,
     /// How many times faster than in the log; absent: as fast as the server answers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,9 +174,9 @@ pub struct ClassResult {
     pub response_mean_us: Figure,
     /// Median response time.
     pub response_p50_us: Figure,
-    /// 90th percentile.
+    /// 90th percentile of response times.
     pub response_p90_us: Figure,
-    /// 99th percentile.
+    /// 99th percentile of response times.
     pub response_p99_us: Figure,
     /// Longest response time.
     pub response_max_us: Figure,
@@ -212,7 +212,7 @@ impl ClassResult {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ReplayResult {
-    /// The log.
+    /// Path of the log.
     pub file: String,
     /// The format in which it was read.
     pub format: String,
@@ -255,9 +255,9 @@ pub struct ReplayResult {
     pub expected_bytes: u64,
     /// Body bytes that the server sent for them.
     pub got_bytes: u64,
-    /// Those whose size equals the log's.
+    /// Responses whose size equals the one in the log.
     pub sizes_equal: u64,
-    /// Those whose size differs.
+    /// Responses whose size differs from the one in the log.
     pub sizes_different: u64,
     /// Answers with the log's status.
     pub statuses_equal: u64,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// How requests are to be watched.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WireWatch {
-    /// `zero`, `counts`, `default` or `exact`.
+    /// `zero`, `counts`, `budgeted` or `exact`.
     pub mode: String,
     /// Share of the server's CPU time that mode default may cost.
     pub overhead_ratio: f64,

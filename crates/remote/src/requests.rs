@@ -13,7 +13,7 @@ use record::{ClientSide, Outside};
 pub struct RequestWatchPlan {
     /// The mode of the watch.
     pub mode: Mode,
-    /// Share of the server's CPU time that [`Mode::Default`] may cost.
+    /// Share of the server's CPU time that [`Mode::Budgeted`] may cost.
     pub overhead_ratio: f64,
     /// Size classes by bytes of response.
     pub classes: SizeClasses,
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn what_another_machine_is_asked_comes_back_as_it_was_meant() {
         for mode in Mode::ALL {
-            let pack = matches!(mode, Mode::Counts | Mode::Default).then(|| Pack::open_with_text("nginx").unwrap());
+            let pack = matches!(mode, Mode::Counts | Mode::Budgeted).then(|| Pack::open_with_text("nginx").unwrap());
             let plan = RequestWatchPlan {
                 mode,
                 overhead_ratio: 0.02,

@@ -40,44 +40,45 @@ pub struct Output<'a> {
 pub enum Content<'a> {
     /// `find` and `report` of a run with points.
     Run(Box<Run<'a>>),
-    /// `load`.
+    /// Output of `load`: one point.
     Point(Loaded<'a>),
     /// `find --compare-with`, and `report` of such a run.
     SideBySide(Pair<'a>),
-    /// `compare`.
+    /// Output of `compare`: two runs compared.
     Comparison {
-        /// What was compared.
+        /// Comparison of the two runs.
         comparison: &'a Comparison,
     },
-    /// `predict`.
+    /// Output of `predict`: numbers with intervals.
     Prediction {
-        /// Units stand beside the numbers.
+        /// Prediction; each number has its unit beside it.
         prediction: &'a Prediction,
     },
-    /// `runs`.
+    /// Output of `runs`: the runs of a folder.
     Runs(&'a Index),
 }
 
 /// A whole run.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Run<'a> {
-    /// The run directory.
+    /// Path of the run directory.
     pub path: String,
-    /// As in `run.json`.
+    /// Contents of `run.json`.
     pub record: &'a RunRecord,
-    /// As in each `point.json`.
+    /// Contents of each `point.json`.
     pub points: &'a [Point],
-    /// The number to plan with, where the server breaks, what is full; of runs with a sweep over connections or rate.
+    /// Rate to plan with, rate at which the server breaks, and what is full; only for runs with a sweep over
+    /// connections or rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// What was found.
+    /// Zones, yield and failure points, and capacity of each sweep.
     pub findings: Findings,
-    /// Where the requests and the server's threads were, for each sweep with an account of its points.
+    /// Where requests and the server's threads spent their time, for each sweep whose threads were traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub account: Vec<AccountOfSweep>,
     /// What the server's side saw, for each sweep whose points were watched.
     pub server_side: Vec<ServerSide>,
-    /// What it means.
+    /// Causes that explain the findings, with evidence and remedy.
     pub verdict: Verdict,
     /// Answers to the questions that were kept with the run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,9 +88,9 @@ pub struct Run<'a> {
 /// The account of a sweep, by load.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct AccountOfSweep {
-    /// The sweep.
+    /// Sweep that these loads belong to.
     pub sweep: Sweep,
-    /// Its loads, ascending; those without an account are left out.
+    /// Loads of the sweep, ascending; loads whose threads were not traced are left out.
     pub levels: Vec<AccountLevel>,
 }
 
@@ -114,45 +115,45 @@ impl<'a> Run<'a> {
     }
 }
 
-/// One point.
+/// One measured point, with everything that `load` prints.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Loaded<'a> {
     /// As in `point.json`.
     pub point: &'a Point,
-    /// The emulated path, if there was one.
+    /// Emulated path; absent without one.
     pub path: Option<PathPlan>,
     /// Complete responses by status code; empty for protocols without such codes.
     pub status_counts: &'a BTreeMap<u16, u64>,
     /// Complete replies by kind, as `answer`, `miss` or `-MOVED`, of protocols other than HTTP.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reply_counts: &'a BTreeMap<String, u64>,
-    /// The first few errors, in words.
+    /// First few errors, in words.
     pub first_errors: &'a [String],
-    /// The limits of `--fail-if`.
+    /// Limits of `--fail-if`, each with its result.
     pub limits: Vec<CheckedLimit>,
 }
 
 /// A limit and whether it was crossed.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct CheckedLimit {
-    /// As typed.
+    /// Text of the limit, as typed after `--fail-if`.
     pub limit: String,
     /// Whether it was crossed.
     pub crossed: bool,
-    /// In words.
+    /// Measured value and limit, in words.
     pub detail: String,
 }
 
 /// Two runs that took turns.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Pair<'a> {
-    /// The first, an output of kind `run`.
+    /// First run, an output of kind `run`.
     pub a: Box<Output<'a>>,
-    /// The second.
+    /// Second run, an output of kind `run`.
     pub b: Box<Output<'a>>,
-    /// `null` where they have no load in common.
+    /// Comparison of the two runs; `null` if they have no load in common.
     pub comparison: Option<&'a Comparison>,
-    /// The price of the command that ran beside the second; of `find --beside` only.
+    /// Cost of the command that ran beside the server in run B; only for `find --beside`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<&'a Price>,
 }

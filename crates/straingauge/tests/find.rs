@@ -245,7 +245,7 @@ fn the_open_loop_holds_few_connections_unless_more_are_typed() {
         run(command.arg(&out).args(SMALL).args(more)).exits_with(0).json()
     };
     // Of 1,024 idle connections Apache serves none: those beyond its backlog hold all of its threads.
-    let said = rates("default", &[]);
+    let said = rates("budgeted", &[]);
     let points = said["points"].as_array().expect("points").iter().filter(|point| point["sweep"] == "rate");
     let points: Vec<_> =
         points.map(|point| (point["connections"].as_u64(), point["outcomes"]["ok"].as_u64())).collect();

@@ -94,6 +94,52 @@ fn the_pages_of_the_reference_name_everything_that_the_code_defines() {
     }
 }
 
+/// A description is shown without the ones next to it, so it may not lean on them.
+fn leans_on_another(text: &str) -> bool {
+    let text = text.split(" [").next().unwrap_or_default();
+    let first = text.split([' ', ',', '.', ':', ';']).next().unwrap_or_default();
+    text.starts_with("The same")
+        || ["Its", "It", "See", "Of", "And", "Their", "They", "Those", "That"].contains(&first)
+        || text.split_whitespace().count() < 3
+}
+
+/// Every description in a schema, with its path.
+fn described(value: &serde_json::Value, path: &str, found: &mut Vec<(String, String)>) {
+    let Some(members) = value.as_object() else {
+        let items = value.as_array().into_iter().flatten().enumerate();
+        return items.for_each(|(place, item)| described(item, &format!("{path}/{place}"), found));
+    };
+    found.extend(members.get("description").and_then(|text| Some((path.to_string(), text.as_str()?.to_string()))));
+    members.iter().for_each(|(name, member)| described(member, &format!("{path}/{name}"), found));
+}
+
+#[test]
+fn every_description_can_be_read_alone() {
+    let mut found = Vec::new();
+    for (name, _, meaning) in record::names::ALL.iter() {
+        found.push((name.to_string(), meaning.trim().to_string()));
+    }
+    for (kind, meaning) in record::DoubtKind::KNOWN {
+        found.push((format!("{kind:?}"), meaning.trim().to_string()));
+    }
+    for rule in &analyze::verdict::rules::RULES {
+        found.push((rule.id.to_string(), rule.cause.to_string()));
+    }
+    // An option's paragraphs after the first add to it.
+    for line in help(&["--generate", "reference-options"]).lines() {
+        let item = line.trim_start().strip_prefix("- `").and_then(|item| item.split_once("`: "));
+        found.extend(item.map(|(name, text)| (name.to_string(), text.to_string())));
+    }
+    let schemas = help(&["--generate", "schema"]);
+    for name in schemas.lines().filter_map(|line| line.split(' ').next()) {
+        let schema = run(&mut straingauge(["--generate", "schema", name])).exits_with(0).json();
+        described(&schema, name, &mut found);
+    }
+    assert!(found.len() > 1500, "only {} were found", found.len());
+    let wrong: Vec<_> = found.iter().filter(|(_, text)| leans_on_another(text)).collect();
+    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), found.len());
+}
+
 #[test]
 fn every_listed_schema_is_printed_and_a_wrong_name_gets_the_list() {
     let list = help(&["--generate", "schema"]);

@@ -117,7 +117,7 @@ fn a_pack_that_the_budget_has_no_room_for_is_said() {
         ("apache", &["--overhead", "90%"], "the server's program is nginx"),
     ] {
         let more: Vec<&str> = ["--pack", pack].iter().chain(more).copied().collect();
-        let Some(point) = load_point_however(Kind::Nginx, "default", &more) else { return };
+        let Some(point) = load_point_however(Kind::Nginx, "budgeted", &more) else { return };
         let why =
             point["figures"]["watch.pack_parse_us"]["not_measured"].as_str().or(point["watched"]["why_not"].as_str());
         assert!(why.is_some_and(|why| why.contains(words)), "{why:?}");
@@ -161,7 +161,7 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     for point in &measured {
         assert_eq!(why_not(point), None);
         assert_counts_agree(point);
-        assert_eq!(point["watched"]["mode"], "default");
+        assert_eq!(point["watched"]["mode"], "budgeted");
         let cost = &point["figures"]["watch.cost_ratio"];
         // On a machine that stands still a point may have a handful of requests.
         let has_no_tick = cost["not_measured"].as_str().is_some_and(|why| why.contains("counted no CPU time"));
@@ -223,7 +223,7 @@ fn watch_off_leaves_no_trace_and_a_missing_right_says_why() {
     assert!(point["watched"].is_null() && !point["figures"].to_string().contains("watch."), "{point:#}");
     skip_unless!(is_root(), "only root has capabilities to take away");
     skip_unless!(program("setpriv").is_some(), "setpriv (util-linux) is missing");
-    let point = load("refused", "default", &["setpriv", "--bounding-set", "-bpf,-perfmon,-sys_admin"]);
+    let point = load("refused", "budgeted", &["setpriv", "--bounding-set", "-bpf,-perfmon,-sys_admin"]);
     assert!(why_not(&point).is_some_and(|why| !why.is_empty()), "{}", point["figures"]["watch.requests"]);
     assert!(point["figures"]["watch.parse_us"]["value"].is_null());
     assert!(point["doubts"].to_string().contains("requests were not watched"), "{}", point["doubts"]);

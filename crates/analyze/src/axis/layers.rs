@@ -60,7 +60,7 @@ pub struct LayersAt {
 /// One layer at one value.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LayerCost {
-    /// Its word.
+    /// Name of the layer.
     pub layer: String,
     /// CPU time per packet sent, microseconds.
     pub us_per_packet: Option<Estimate>,
@@ -75,7 +75,7 @@ pub struct LayerCost {
 /// How a layer's CPU time per packet changed.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LayerChange {
-    /// Its word.
+    /// Name of the layer.
     pub layer: String,
     /// Microseconds at both ends, and their ratio within repeats.
     #[serde(flatten)]

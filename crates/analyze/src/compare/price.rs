@@ -17,7 +17,7 @@ pub struct Price {
     pub command: String,
     /// CPU time of the command's own processes, in CPUs: the mean over its windows, the interval by Student's t.
     pub own_cpus: Option<Estimate>,
-    /// Their memory (proportional set size), bytes.
+    /// Memory of the command's processes (proportional set size), bytes.
     pub own_memory_bytes: Option<Estimate>,
 }
 

@@ -34,25 +34,26 @@ const SEED: u64 = 0x5052;
 /// The errors of a model on points that it was not fitted to.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Check {
-    /// The model.
+    /// Model that was checked.
     pub form: Form,
-    /// Fitted parameters.
+    /// Number of fitted parameters.
     pub parameters: usize,
     /// Median over the levels of |predicted / measured - 1|, each level predicted from the others.
     pub median_error_ratio: Option<f64>,
-    /// The largest of them.
+    /// Largest error of a level's throughput, |predicted / measured - 1|.
     pub largest_error_ratio: Option<f64>,
     /// The level of the largest error.
     pub worst_load: Option<f64>,
-    /// The same median of the demands; absent for the law of throughput alone.
+    /// Median over the levels of the demand's error, |predicted / measured - 1|; absent for the law of throughput,
+    /// which has no demand.
     pub median_demand_error_ratio: Option<f64>,
-    /// Root of the mean square of both, which decides the choice.
+    /// Root mean square of the throughputs' and demands' errors; the model with the smallest one is chosen.
     pub rms_error_ratio: Option<f64>,
-    /// Root of the mean square of the throughputs alone.
+    /// Root mean square of the throughputs' errors.
     pub rms_throughput_error_ratio: Option<f64>,
-    /// Whether it passed.
+    /// Whether the model passed the check and may be used.
     pub is_offered: bool,
-    /// Why not.
+    /// Reason why the model did not pass; absent if it passed.
     pub refused: Option<String>,
 }
 

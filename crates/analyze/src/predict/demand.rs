@@ -21,7 +21,7 @@ pub struct Demand {
     pub demand_us: f64,
     /// Interval of the mean by Student's t; absent with one point.
     pub interval_us: Option<Interval>,
-    /// Points.
+    /// Number of points.
     pub n: usize,
 }
 

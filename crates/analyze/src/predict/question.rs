@@ -49,9 +49,9 @@ pub struct Question {
 /// A predicted number.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Predicted {
-    /// Its name.
+    /// Name of the number.
     pub name: &'static str,
-    /// Its unit: `1/s`, `s`, `ratio`, `connections`.
+    /// Unit of the number: `1/s`, `s`, `ratio`, `connections`.
     pub unit: &'static str,
     /// The number; absent with a reason.
     pub value: Option<f64>,
@@ -66,7 +66,7 @@ pub struct Predicted {
 pub struct Answer {
     /// The question in words.
     pub question: String,
-    /// Numbers.
+    /// Predicted numbers with intervals.
     pub numbers: Vec<Predicted>,
     /// The limit of the server in that situation.
     pub bottleneck: String,

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// A parameter with its standard error and interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Parameter {
-    /// Estimate.
+    /// Value of the estimate.
     pub value: f64,
     /// Standard error; absent if no degrees of freedom are left to estimate it.
     pub standard_error: Option<f64>,
@@ -44,9 +44,9 @@ pub struct Line {
     pub correlation: f64,
     /// The x at which the line crosses zero; absent for a level line.
     pub x_intercept: Option<f64>,
-    /// Its interval by Fieller's theorem; absent where the slope may be zero.
+    /// Interval of `x_intercept` by Fieller's theorem; absent if the slope may be zero.
     pub x_intercept_interval: Option<Interval>,
-    /// Points.
+    /// Number of points.
     pub n: usize,
 }
 

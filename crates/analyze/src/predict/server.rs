@@ -25,9 +25,9 @@ record::worded! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Form {
-        /// The same demand at every load, exponential service.
+        /// Constant demand at every load, exponential service times.
         Constant = "queue, constant demand",
-        /// The same demand, measured variance of service.
+        /// Constant demand at every load, measured variance of service times.
         Variance = "queue, fitted variance",
         /// Demand with a part for waking an idle CPU.
         Waking = "queue, idle wake-ups",
@@ -41,11 +41,12 @@ record::worded! {
         BackgroundGrowing = "queue, background and growth",
         /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
         WakingDoubling = "queue, wake-ups and doublings",
-        /// The same with work besides the requests instead of wake-ups.
+        /// Work besides the requests, and demand that grows by the same amount with each doubling of the connections.
         BackgroundDoubling = "queue, background and doublings",
         /// Wake-ups that cost more the longer the CPU was idle.
         Cooling = "queue, cooling while idle",
-        /// The same, and demand that grows with each doubling of the connections.
+        /// Wake-ups that cost more the longer the CPU was idle, and demand that grows with each doubling of the
+        /// connections.
         CoolingDoubling = "queue, cooling and doublings",
         /// The Universal Scalability Law on throughput alone.
         Usl = "Universal Scalability Law",
@@ -99,7 +100,7 @@ impl Form {
 /// A fitted server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Server {
-    /// Its form.
+    /// Model that was fitted.
     pub form: Form,
     /// CPU time of a request on a busy CPU with few connections, seconds.
     pub base_s: f64,

@@ -28,7 +28,7 @@ pub struct Checked {
     pub name: &'static str,
     /// `closed` or `open`.
     pub sweep: &'static str,
-    /// Its unit: `1/s`, `s`, `connections`.
+    /// Unit of the number: `1/s`, `s`, `connections`.
     pub unit: &'static str,
     /// Connections or offered rate, if it belongs to one load.
     pub load: Option<f64>,
@@ -54,7 +54,7 @@ impl Checked {
 pub struct Validation {
     /// Loads of the closed loop that were fitted, and the highest of them.
     pub fitted: (usize, f64),
-    /// Every number.
+    /// Every predicted number with its measured value.
     pub numbers: Vec<Checked>,
     /// Why numbers are off, as far as the points show it; never empty when one does not pass.
     pub doubts: Vec<String>,

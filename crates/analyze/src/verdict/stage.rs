@@ -479,9 +479,9 @@ fn named(place: &str, function: &str) -> String {
 /// Every stage of the server, how full it was at the highest load under strain, and why it is not the limit.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Checked {
-    /// The stage.
+    /// Name of the stage: a CPU, a pool of threads, a queue, a limit.
     pub stage: String,
-    /// Its share of use, where it has one.
+    /// Used share of the stage's capacity (1 = full).
     pub used_ratio: f64,
     /// Whether it is full: at the criterion of saturation or above.
     pub is_full: bool,

@@ -17,10 +17,10 @@ const FEWEST_WINDOWS: usize = 5;
 /// If rates differ by less than this (coefficient of variation) a line cannot be distinguished from noise.
 const LEAST_VARIATION: f64 = 0.05;
 
-/// One window.
+/// Time window with its rate and CPU use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Window {
-    /// Its begin, seconds since the watch began.
+    /// Start of the window, seconds since the watch began.
     pub at_s: f64,
     /// Requests per second.
     pub rate_per_sec: f64,
@@ -34,7 +34,7 @@ pub struct Window {
     pub kernel_cpus: f64,
 }
 
-/// The lines. CPUs against requests per second.
+/// Straight lines of CPUs used against requests per second.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Lines {
     /// The windows that they are fitted to.
@@ -43,13 +43,13 @@ pub struct Lines {
     pub window_s: f64,
     /// CPUs of the machine; 0 = the server's own account only.
     pub cpus: u64,
-    /// Idle.
+    /// Line of the machine's idle CPUs.
     pub idle: Option<Line>,
-    /// The server's processes.
+    /// Line of the CPUs that the server's processes used.
     pub server: Option<Line>,
-    /// User.
+    /// Line of the CPUs in user mode.
     pub user: Line,
-    /// Kernel.
+    /// Line of the CPUs in the kernel, interrupts included.
     pub kernel: Line,
 }
 

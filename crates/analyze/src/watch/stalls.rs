@@ -28,21 +28,21 @@ const SIGNIFICANCE: f64 = 0.01;
 const MOST_STALLS: usize = 2000;
 const TRIES: usize = 20_000;
 
-/// One silence.
+/// Period without requests or answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Stall {
-    /// Its begin, seconds since the watch began, to an interval's length.
+    /// Start of the stall, seconds since the watch began, accurate to an interval's length.
     pub at_s: f64,
-    /// Its length, seconds.
+    /// Length of the stall, seconds.
     pub length_s: f64,
 }
 
 /// Stalls that come regularly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Period {
-    /// Seconds from one begin to the next.
+    /// Seconds from the start of one stall to the next.
     pub period_s: f64,
-    /// Its interval; absent if no degrees of freedom are left.
+    /// Interval of `period_s`; absent if no degrees of freedom are left.
     pub interval: Option<Interval>,
     /// Length of the mean vector of the begins' phases, 0 to 1.
     pub concentration: f64,
@@ -56,10 +56,11 @@ pub struct Stalls {
     /// Begin of each interval (seconds) and requests per second in it.
     #[serde(skip)]
     pub rates: Vec<(f64, f64)>,
-    /// Seconds with less than a twentieth of the usual rate at the beginning of the recording and at its end: no
-    /// requests came, or they were not answered.
+    /// Seconds at the start of the recording with less than a twentieth of the usual rate: no requests arrived or none
+    /// were answered.
     pub silent_before_s: f64,
-    /// See `silent_before_s`.
+    /// Seconds at the end of the recording with less than a twentieth of the usual rate: no requests arrived or none
+    /// were answered.
     pub silent_after_s: f64,
     /// Median length of an interval, seconds.
     pub interval_s: f64,
@@ -67,9 +68,9 @@ pub struct Stalls {
     pub usual_per_sec: f64,
     /// Stalls, in order; at most 2,000.
     pub stalls: Vec<Stall>,
-    /// All of them together, as a share of the time from the first request to the last.
+    /// Stalled share of the time from the first request to the last.
     pub stalled_ratio: f64,
-    /// Their period, if they come regularly.
+    /// Period of the stalls; absent if they are irregular.
     pub period: Option<Period>,
 }
 

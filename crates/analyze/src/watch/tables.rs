@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// A number, perhaps with half of its 95 % interval; absent = not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cell {
-    /// Value.
+    /// Value of the cell; absent if it was not measured.
     pub value: Option<f64>,
     /// Half of the interval.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,10 +39,10 @@ impl Cell {
     }
 }
 
-/// A table.
+/// Table of figures, one row per class or period.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Table {
-    /// Its title.
+    /// Title of the table.
     pub title: &'static str,
     /// How its numbers were obtained.
     pub note: String,
@@ -61,12 +61,12 @@ pub struct CpuCheck {
     pub explained_ratio: f64,
 }
 
-/// All of them.
+/// Tables of a watch's report.
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Tables {
-    /// In the order in which they are shown.
+    /// Tables in the order in which they are shown.
     pub tables: Vec<Table>,
-    /// See [`CpuCheck`].
+    /// CPU time from two sources; see [`CpuCheck`].
     pub cpu_check: Option<CpuCheck>,
 }
 

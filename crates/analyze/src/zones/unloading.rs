@@ -39,11 +39,11 @@ const DISTURBED_RATIO: f64 = 0.2;
 /// One load on both ways.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct UnloadingLevel {
-    /// Connections.
+    /// Number of connections.
     pub load: f64,
     /// Good answers per second on the way up.
     pub loading_per_sec: Option<Estimate>,
-    /// The same on the way down.
+    /// Good answers per second on the way down.
     pub unloading_per_sec: Option<Estimate>,
     /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a
     /// server that never came back: from before it came down to ever since.

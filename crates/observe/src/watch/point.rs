@@ -359,7 +359,7 @@ mod tests {
             after: reading(3_500_000_000, 60 + requests),
             shares: Some(Shares { counted: 1.0, timed: 0.0 }),
             is_whole: counted_ns == 2_000_000_000,
-            mode: Some(Mode::Default),
+            mode: Some(Mode::Budgeted),
             ..PointReadings::default()
         };
         let charged = Some(ChargedCpu::default());

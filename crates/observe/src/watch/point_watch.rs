@@ -110,7 +110,7 @@ impl PointWatch {
             .spawn(move || {
                 keep_away_from(&avoid_cpus);
                 let mode = options.mode;
-                let first = if mode == Mode::Default { Mode::Counts } else { mode };
+                let first = if mode == Mode::Budgeted { Mode::Counts } else { mode };
                 // The thread that loads the programs owns them.
                 let options = WatchOptions {
                     mode: first,
@@ -277,7 +277,7 @@ impl Holder {
         self.acts.clear();
         self.is_in_window = false;
         self.now = PointReadings { mode: Some(self.mode), is_whole: true, ..PointReadings::default() };
-        let mode = if self.mode == Mode::Default { Mode::Counts } else { self.mode };
+        let mode = if self.mode == Mode::Budgeted { Mode::Counts } else { self.mode };
         if self.watcher.options().mode != mode {
             self.set_mode(mode);
         }
@@ -314,7 +314,7 @@ impl Holder {
         if self.watcher.options().pack.is_some() {
             self.now.why_no_pack = self.watcher.pack_note();
         }
-        if matches!(self.mode, Mode::Default | Mode::Counts) {
+        if matches!(self.mode, Mode::Budgeted | Mode::Counts) {
             self.plan(shares, pack, budget, planned_ns);
         }
     }
@@ -345,7 +345,7 @@ impl Holder {
             held.len()
         };
         let half = Shares { counted: shares.counted / 2.0, timed: shares.timed.min(shares.counted / 2.0) };
-        if self.mode == Mode::Default {
+        if self.mode == Mode::Budgeted {
             let most = affordable(self.cpus_used * planned_ns as f64, cpus, budget);
             hold(if pack > 0.0 { half } else { shares }, most, 0, Act::Open);
         }

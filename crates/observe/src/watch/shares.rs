@@ -36,7 +36,7 @@ impl Shares {
             Mode::Zero => Shares::NONE,
             Mode::Counts => Shares { counted: 1.0, timed: 0.0 },
             Mode::Exact => Shares { counted: 1.0, timed: 1.0 },
-            Mode::Default => Shares::within(prices, cpu_ns, AIM * budget),
+            Mode::Budgeted => Shares::within(prices, cpu_ns, AIM * budget),
         }
     }
 
@@ -64,7 +64,7 @@ impl Shares {
 pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> f64 {
     match (mode, prices.pack_request_ns) {
         (Mode::Counts, Some(_)) => MOST_TIMED,
-        (Mode::Default, Some(request_ns)) if request_ns > 0.0 => {
+        (Mode::Budgeted, Some(request_ns)) if request_ns > 0.0 => {
             cpu_ns.map_or(0.0, |cpu_ns| (AIM * budget * cpu_ns / request_ns).min(MOST_TIMED))
         }
         _ => 0.0,
@@ -126,19 +126,19 @@ mod tests {
 
     #[test]
     fn a_dear_request_is_counted_always_and_timed_a_fifth_of_the_time() {
-        let shares = Shares::of(Mode::Default, &PRICES, Some(50_000.0), 0.01);
+        let shares = Shares::of(Mode::Budgeted, &PRICES, Some(50_000.0), 0.01);
         assert_eq!(shares, Shares { counted: 1.0, timed: 0.2 });
     }
 
     #[test]
     fn no_request_is_so_cheap_that_the_budget_is_exceeded() {
         for cpu_ns in [500.0, 2_000.0, 4_000.0, 9_000.0, 11_000.0, 13_000.0, 17_000.0, 100_000.0] {
-            let shares = Shares::of(Mode::Default, &PRICES, Some(cpu_ns), 0.01);
+            let shares = Shares::of(Mode::Budgeted, &PRICES, Some(cpu_ns), 0.01);
             assert!(cost(shares, cpu_ns) <= 0.008 + 1e-9, "{cpu_ns} ns: {shares:?}");
             assert!(shares.timed <= shares.counted && shares.counted <= 1.0, "{shares:?}");
         }
-        assert_eq!(Shares::of(Mode::Default, &PRICES, Some(500.0), 0.01), Shares::NONE);
-        let partly = Shares::of(Mode::Default, &PRICES, Some(4_000.0), 0.01);
+        assert_eq!(Shares::of(Mode::Budgeted, &PRICES, Some(500.0), 0.01), Shares::NONE);
+        let partly = Shares::of(Mode::Budgeted, &PRICES, Some(4_000.0), 0.01);
         assert!(partly.counted < 1.0 && partly.timed > 0.0, "{partly:?}");
     }
 
@@ -146,11 +146,11 @@ mod tests {
     fn a_pack_takes_no_more_than_its_part_of_the_budget() {
         let prices = EventPrices { pack_request_ns: Some(5_000.0), ..PRICES };
         for cpu_ns in [4_000.0, 20_000.0, 100_000.0, 1_000_000.0, 100_000_000.0] {
-            let share = pack_share(Mode::Default, &prices, Some(cpu_ns), 0.005);
+            let share = pack_share(Mode::Budgeted, &prices, Some(cpu_ns), 0.005);
             assert!(share * 5_000.0 / cpu_ns <= 0.004 + 1e-12 && share <= MOST_TIMED, "{cpu_ns}: {share}");
         }
-        assert_eq!(pack_share(Mode::Default, &prices, None, 0.005), 0.0, "nothing is known of a request yet");
-        assert_eq!(pack_share(Mode::Default, &PRICES, Some(1e6), 0.005), 0.0, "no pack");
+        assert_eq!(pack_share(Mode::Budgeted, &prices, None, 0.005), 0.0, "nothing is known of a request yet");
+        assert_eq!(pack_share(Mode::Budgeted, &PRICES, Some(1e6), 0.005), 0.0, "no pack");
         assert_eq!(pack_share(Mode::Counts, &prices, None, 0.005), MOST_TIMED);
     }
 
@@ -159,7 +159,7 @@ mod tests {
         for (mode, counted, timed) in [(Mode::Zero, 0.0, 0.0), (Mode::Counts, 1.0, 0.0), (Mode::Exact, 1.0, 1.0)] {
             assert_eq!(Shares::of(mode, &PRICES, Some(1.0), 0.01), Shares { counted, timed });
         }
-        let unknown = Shares::of(Mode::Default, &PRICES, None, 0.01);
+        let unknown = Shares::of(Mode::Budgeted, &PRICES, None, 0.01);
         assert_eq!(unknown, Shares { counted: 1.0, timed: 0.0 }, "nothing is known of the cost yet");
     }
 

@@ -323,14 +323,14 @@ impl Tracer {
                 }
             };
         }
-        if self.mode != Mode::Default && (self.mode != Mode::Counts || self.pack.is_none()) {
+        if self.mode != Mode::Budgeted && (self.mode != Mode::Counts || self.pack.is_none()) {
             return None;
         }
         let length = |is_pack| if is_pack { PACK_WINDOW } else { WINDOW }.as_nanos() as u64;
         match self.stage {
             Stage::Idle => {
                 let pack_ns = self.pack.as_ref().and_then(ActivePack::next_ns);
-                let scheduled_ns = (self.mode == Mode::Default).then(|| self.schedule.next_ns()).flatten();
+                let scheduled_ns = (self.mode == Mode::Budgeted).then(|| self.schedule.next_ns()).flatten();
                 let opens_ns = [scheduled_ns, pack_ns].into_iter().flatten().min()?;
                 if now_ns < opens_ns {
                     return Some(opens_ns);
@@ -436,7 +436,7 @@ impl Tracer {
 
     /// Adapts the windows to the budget: they become rarer, then stop. Counting continues.
     pub fn keep_budget(&mut self, server_cpu_ns: u64, receives: u64, budget: f64) {
-        if self.mode == Mode::Default {
+        if self.mode == Mode::Budgeted {
             self.keep_duty(server_cpu_ns, receives, budget);
         }
         // Shares of a nearly idle server mean nothing.
@@ -449,7 +449,7 @@ impl Tracer {
             pack.adapt(monotonic_ns(), per_receive_cpu_ns, budget);
             budget *= 1.0 - PACK_SHARE;
         }
-        if self.mode != Mode::Default {
+        if self.mode != Mode::Budgeted {
             return;
         }
         let away_ns = self.away(receives) as f64 * self.costs.away_ns;
@@ -608,7 +608,7 @@ impl Tracer {
     pub fn windows_note(&self) -> Option<String> {
         match (&self.trouble, self.mode) {
             (Some(why), _) => Some(format!("phases are not timed: {why}")),
-            (None, Mode::Default) if self.schedule.period().is_none() => Some(
+            (None, Mode::Budgeted) if self.schedule.period().is_none() => Some(
                 "phases are not timed: windows would exceed the overhead budget (raise it with --overhead, or use \
                  --detail exact)"
                     .into(),

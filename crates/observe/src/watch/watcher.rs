@@ -80,7 +80,7 @@ impl WatchOptions {
             port,
             group: Group::ListeningOn(port),
             netns_pid: None,
-            mode: Mode::Default,
+            mode: Mode::Budgeted,
             overhead_ratio: 0.01,
             classes: SizeClasses::default(),
             splits: true,
@@ -462,7 +462,7 @@ impl Watcher {
             self.scan_error.as_ref().map(|why| format!("connections could not be scanned: {why}")),
             "see straingauge doctor",
         );
-        let added = self.last.cost.added.as_ref().filter(|_| self.options.mode == Mode::Default);
+        let added = self.last.cost.added.as_ref().filter(|_| self.options.mode == Mode::Budgeted);
         let over = added.filter(|added| added.added_ratio.is_some_and(|ratio| ratio > self.options.overhead_ratio));
         not_watched(
             Severity::Note,
@@ -497,7 +497,7 @@ impl Watcher {
                 let slots = tracer.slots();
                 doubts.push(DoubtKind::LostEvents.warning(
                     format!("{lost} requests were lost: the table has room for {slots} connections"),
-                    "give --room COUNT, or start the watch when the connections are there: it makes room for four \
+                    "give --table-size COUNT, or start the watch when the connections are there: it makes room for four \
                      times as many",
                 ));
             }

@@ -74,7 +74,7 @@ fn a_full_table_loses_requests_and_says_how_many() {
     let doubts = watcher.doubts();
     let said = doubts.iter().find(|doubt| doubt.kind == DoubtKind::LostEvents).expect("it is said");
     assert!(said.what.contains(&lost.to_string()) && said.what.contains("16 connections"), "{said:?}");
-    assert!(said.remedy.contains("--room"), "{said:?}");
+    assert!(said.remedy.contains("--table-size"), "{said:?}");
     // States are counted beside the table and stay exact.
     assert_eq!(reading.connections.states.get("established"), Some(&(CONNECTIONS as u64)));
     for (_, server) in &mut pairs {

@@ -14,9 +14,9 @@ pub struct ExactProfile {
     /// The server and the machine.
     #[serde(flatten)]
     pub machine: Machine,
-    /// Bursts.
+    /// Number of bursts.
     pub bursts: usize,
-    /// Their length together.
+    /// Length of all bursts together, nanoseconds.
     pub measured_ns: u64,
     /// Layers, then unattributed.
     pub layers: Vec<ExactRow>,
@@ -56,7 +56,7 @@ pub struct ExactRow {
     pub layer: Option<Layer>,
     /// The server's CPU time in it, nanoseconds, without the cost of the hooks.
     pub cpu_ns: f64,
-    /// The same with the part of the hooks' cost that lies in this layer.
+    /// Time in the layer, nanoseconds, with the part of the hooks' cost that lies in it.
     pub measured_ns: u64,
     /// How often the layer was entered at a boundary function.
     pub entries: u64,
@@ -73,7 +73,7 @@ pub struct ExactRow {
 pub struct Machine {
     /// The server's port.
     pub port: u16,
-    /// Its first process.
+    /// Process number of the server's first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
     pub command: Outside,
@@ -94,15 +94,15 @@ pub struct Machine {
 /// A boundary that could not be hooked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Unhooked {
-    /// The function.
+    /// Name of the function.
     pub function: String,
-    /// The reason.
+    /// Reason why the function could not be hooked.
     pub why: String,
-    /// Without it one layer's time is counted as another's.
+    /// Whether time of one layer is charged to another without this hook.
     pub is_needed: bool,
 }
 
-/// The same time from two sources.
+/// Time of the server's processes from two sources.
 #[derive(Debug, Clone, Copy, Default, Serialize, schemars::JsonSchema)]
 pub struct SumCheck {
     /// All places together, hooks included, nanoseconds.
@@ -155,13 +155,13 @@ pub struct Unpaired {
 /// program's own two time stamps is counted as measurement, and not here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct HookCosts {
-    /// Of an empty pair: the time charged to the function that it encloses, nanoseconds.
+    /// Cost of an empty pair of hooks that is charged to the enclosed function, nanoseconds.
     pub pair_inner_ns: f64,
-    /// Of an empty pair: the time charged to the caller.
+    /// Cost of an empty pair of hooks that is charged to the caller, nanoseconds.
     pub pair_outer_ns: f64,
-    /// Of an empty system call: the time charged to the caller's own code, which only entered and left the kernel.
+    /// Cost of the hooks on an empty system call that is charged to the caller's own code, nanoseconds.
     pub call_user_ns: f64,
-    /// Of an empty system call: the time charged to the call.
+    /// Cost of the hooks on an empty system call that is charged to the call, nanoseconds.
     pub call_kernel_ns: f64,
     /// An empty system call without any hook.
     pub bare_call_ns: f64,

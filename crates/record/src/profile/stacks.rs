@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 1024;
 pub struct Stacks {
     /// When the window began, Unix milliseconds.
     pub started_unix_ms: u64,
-    /// Its length.
+    /// Length of the window, nanoseconds.
     pub duration_ns: u64,
     /// The event that triggers a sample.
     pub clock: Outside,
@@ -36,7 +36,7 @@ pub struct Stacks {
 /// A process of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SampledProcess {
-    /// Its number.
+    /// Number of the process.
     pub pid: u32,
     /// The name of its program.
     pub name: Outside,
@@ -45,7 +45,7 @@ pub struct SampledProcess {
 /// A function of a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Frame {
-    /// Its name.
+    /// Name of the function.
     pub function: Outside,
     /// The kernel's loadable module, or the server's file.
     #[serde(skip_serializing_if = "Option::is_none")]

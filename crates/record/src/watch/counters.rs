@@ -84,44 +84,44 @@ use Row::{Connections, Lost, Segments};
 
 // Name in JSON, name in metrics, required hook, row and text of the screen, figure of a point.
 counters! {
-    /// Connections established.
+    /// Connections that were established.
     Accepted = "accepted", "connections_accepted", States,
         Some((Connections, "accepted {}")), Some("watch.accepted_per_sec");
-    /// Connections closed.
+    /// Connections that were closed.
     Closed = "closed", "connections_closed", States, Some((Connections, "closed {}")), None;
     /// Connections that the server closed first.
     ClosedByServer = "closed_by_server", "connections_closed_by_server", States,
         Some((Connections, "by the server first {}")), Some("watch.closed_by_server_per_sec");
-    /// Paths of connections by MPTCP among those established.
+    /// Established connections that are paths of an MPTCP connection.
     Multipath = "multipath", "connections_multipath", States, None, None;
     /// Connections ended by a reset or a timeout.
     Aborted = "aborted", "connections_aborted", States,
         Some((Connections, "aborted {}")), Some("watch.aborted_per_sec");
-    /// Segments retransmitted by the server.
+    /// TCP segments retransmitted by the server.
     Retransmits = "retransmits", "retransmits", Retransmissions,
         Some((Segments, "retransmits {}")), Some("watch.retransmits_per_sec");
-    /// Resets sent.
+    /// TCP resets sent by the server.
     ResetsSent = "resets_sent", "resets_sent", Resets,
         Some((Segments, "resets sent {}")), Some("watch.resets_sent_per_sec");
-    /// Resets received.
+    /// TCP resets received by the server.
     ResetsReceived = "resets_received", "resets_received", Resets,
         Some((Segments, "received {}")), Some("watch.resets_received_per_sec");
-    /// Bytes received on connections that closed, one more for the end of each.
+    /// Bytes received on closed connections, plus one for the FIN of each.
     ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes", States, None, None;
-    /// Bytes that clients acknowledged on connections that closed, at most one more for the end of each.
+    /// Bytes that clients acknowledged on closed connections, plus at most one for the FIN of each.
     ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes", States, None, None;
-    /// Segments with data received on connections that closed.
+    /// Data segments received on closed connections.
     ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments", States, None, None;
-    /// Segments with data sent on connections that closed.
+    /// Data segments sent on closed connections.
     ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments", States, None, None;
-    /// Requests lost by the bounded table.
+    /// Requests lost because the table of connections was full.
     DisplacedOpen = "displaced_open", "watch_lost_requests", Requests,
         Some((Lost, "{} requests (table full)")), None;
-    /// Requests closed early by the bounded table, after their answer.
+    /// Answered requests whose record was evicted early because the table of connections was full.
     DisplacedAnswered = "displaced_answered", "watch_displaced_requests", Requests, None, None;
-    /// Threads whose place in the bounded table was taken by others; their CPU time is in part that of no request.
+    /// Threads evicted from the full table of threads; part of their CPU time is charged to no request.
     DisplacedThreads = "displaced_threads", "watch_displaced_threads", Requests, None, None;
-    /// Bytes that the server took from its connections without reading them (splice).
+    /// Bytes that the server moved out of its connections without reading them (splice).
     UnreadBytes = "unread_bytes", "watch_unread_bytes", Requests, None, None;
     /// Requests whose connection ended before a byte of response was written.
     Unanswered = "unanswered", "unanswered_requests", Requests, Some((Lost, "unanswered {}")), None;

@@ -10,9 +10,9 @@ pub struct Demand {
     pub requests: u64,
     /// CPU microseconds. The mean is exact; the interval shows its variation between readings.
     pub cpu_us: Option<Mean>,
-    /// User part, as the kernel divides the whole group's time.
+    /// User part of the CPU time, microseconds, by the kernel's division of the whole group's time.
     pub cpu_user_us: Option<f64>,
-    /// System part.
+    /// System part of the CPU time, microseconds.
     pub cpu_system_us: Option<f64>,
     /// Bytes that the thread read from disks, measured in windows.
     pub disk_bytes: Option<Mean>,

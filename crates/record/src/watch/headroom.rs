@@ -35,9 +35,9 @@ impl LimitKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Range {
-    /// Lower end.
+    /// Lower end of the range.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the range; absent if it is not bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
@@ -45,18 +45,18 @@ pub struct Range {
 /// A limit whose distance is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limit {
-    /// What becomes full.
+    /// Resource that becomes full.
     pub kind: LimitKind,
     /// How much of it is in use now (of `most`): CPUs, threads, descriptors, connections.
     pub used: f64,
-    /// All of it.
+    /// Size of the limit, in the unit of `used`.
     pub most: f64,
     /// The load at which it is full, as a multiple of the load now.
     pub times: Range,
-    /// The same in requests per second, where its use was related to the rate.
+    /// Requests per second at which the limit is full; absent if its use was not related to the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_at_per_sec: Option<Range>,
-    /// The thread or process, where it is of one.
+    /// Thread or process that the limit belongs to; absent for limits of the whole server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<Outside>,
 }
@@ -64,7 +64,7 @@ pub struct Limit {
 /// A limit whose distance is not known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UnknownLimit {
-    /// What would become full.
+    /// Resource whose headroom is not known.
     pub kind: LimitKind,
     /// The reason, in words.
     pub why: Outside,
@@ -80,16 +80,16 @@ pub struct Headroom {
     pub highest_per_sec: f64,
     /// Readings in the window.
     pub readings: u64,
-    /// Its length, seconds.
+    /// Length of the window, seconds.
     pub window_s: f64,
     /// Requests per second that the server can serve, by all limits that were related to the rate; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_per_sec: Option<Range>,
     /// The limits, the nearest first.
     pub limits: Vec<Limit>,
-    /// Limits that are there and not known.
+    /// Limits whose distance is not known.
     pub unknown: Vec<UnknownLimit>,
-    /// Why the server may be full before: what its requests wait for is not seen, or not how its CPUs fill.
+    /// Reason why the server may be full earlier, such as waits that are not visible; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<Outside>,
 }

@@ -42,17 +42,17 @@ pub struct CpuQuota {
     pub used_ns: Option<u64>,
     /// Periods in which the group ran.
     pub periods: u64,
-    /// Of these, periods in which it was stopped because it had used its limit.
+    /// Periods in which the group was stopped because it had used its limit.
     pub throttled: u64,
 }
 
-/// A thread.
+/// Thread that used the most CPU time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct BusyThread {
-    /// Its process.
+    /// Number of the thread's process.
     pub pid: u32,
-    /// Its number.
+    /// Number of the thread.
     pub tid: u32,
     /// Name of the program.
     pub name: Outside,
@@ -64,9 +64,9 @@ pub struct BusyThread {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Descriptors {
-    /// The process.
+    /// Number of the process.
     pub pid: u32,
-    /// Open.
+    /// Number of open descriptors.
     pub open: u64,
     /// The most that it may open (RLIMIT_NOFILE).
     pub limit: u64,

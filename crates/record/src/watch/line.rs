@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Line {
     /// The first of a recording.
     Watch(Beginning),
-    /// One reading.
+    /// One reading of the watch's counters.
     Reading(Box<Taken>),
 }
 

@@ -18,9 +18,9 @@ pub struct ClassRates {
     pub cpu_us_per_request: Option<f64>,
     /// Elapsed microseconds per request, from the first read to the departure of the last segment.
     pub elapsed_us_per_request: Option<f64>,
-    /// Upper end of the bucket of the median of elapsed times, microseconds.
+    /// Upper bound of the histogram bucket that holds the median elapsed time, microseconds.
     pub elapsed_p50_at_most_us: Option<f64>,
-    /// The same of the 99th percentile.
+    /// Upper bound of the histogram bucket that holds the 99th percentile of the elapsed times, microseconds.
     pub elapsed_p99_at_most_us: Option<f64>,
 }
 
@@ -33,7 +33,7 @@ pub struct Rates {
     /// All requests, in the time in which they were counted; absent where there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<ClassRates>,
-    /// By class.
+    /// Rates of each size class.
     pub classes: Vec<ClassRates>,
     /// Connections established per second. Absent where not measured, as are the following figures.
     #[serde(skip_serializing_if = "Option::is_none")]

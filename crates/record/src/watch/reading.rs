@@ -27,7 +27,7 @@ pub struct ClassTotals {
     pub bytes_in: u64,
     /// Bytes of response, as written by the server (counted).
     pub bytes_out: u64,
-    /// Reads (counted).
+    /// Reads from the socket (counted).
     pub receives: u64,
     /// CPU time of the server's threads from the request's first read until they turned to another request (timed).
     pub cpu_ns: i64,
@@ -35,7 +35,7 @@ pub struct ClassTotals {
     pub elapsed_ns: u64,
     /// The number of requests in `elapsed_ns`.
     pub timed: u64,
-    /// Their distribution.
+    /// Distribution of the elapsed times in `elapsed_ns`.
     pub elapsed: Log2Histogram,
 }
 
@@ -96,7 +96,7 @@ pub struct ConnectionTotals {
     pub connects: Option<ConnectTotals>,
     /// Connections waiting to be accepted, at the listener whose queue is the fullest.
     pub accept_queue: Option<u64>,
-    /// That queue's limit.
+    /// Limit of the fullest listener's accept queue.
     pub accept_queue_limit: Option<u64>,
     /// Half-open connections at the last scan (the SYN backlog's length).
     pub syn_backlog: u64,
@@ -117,7 +117,7 @@ pub struct ConnectTotals {
     /// The sum of these times.
     #[serde(default)]
     pub connect_elapsed_ns: u64,
-    /// Their distribution.
+    /// Distribution of the times from establishment to the first read.
     #[serde(default)]
     pub connect_elapsed: Log2Histogram,
     /// CPU time of accepting, counted where the thread did nothing else since its last connection ended.
@@ -133,19 +133,19 @@ pub struct ConnectTotals {
 pub struct ProcessCounts {
     /// Requests it finished.
     pub requests: u64,
-    /// Bytes read.
+    /// Bytes of requests that the process read.
     #[serde(default)]
     pub bytes_in: u64,
-    /// Bytes written.
+    /// Bytes of responses that the process wrote.
     #[serde(default)]
     pub bytes_out: u64,
-    /// Requests it finished whose phases were timed.
+    /// Requests that the process finished and whose phases were timed.
     #[serde(default)]
     pub timed: u64,
-    /// Their mean elapsed nanoseconds: parse, process, log.
+    /// Mean elapsed nanoseconds of the timed requests: parse, process, log.
     #[serde(default)]
     pub elapsed_ns: [Option<f64>; PHASES],
-    /// Their mean CPU nanoseconds, as timed.
+    /// Mean CPU nanoseconds of the timed requests: parse, process, log.
     #[serde(default)]
     pub phase_cpu_ns: [Option<f64>; PHASES],
 }
@@ -207,21 +207,21 @@ pub struct CpuTotals {
     pub group_ns: u64,
     /// The part in user mode, as the kernel divides it.
     pub user_ratio: Option<f64>,
-    /// What it was spent on; absent where reads are not seen.
+    /// CPU time by purpose; absent if reads are not visible.
     #[serde(flatten)]
     pub charged: Option<ChargedCpu>,
     /// Context switches of the group: those of the threads that were seen.
     pub switches: u64,
-    /// The part of `group_ns` that these threads used; absent in older recordings.
+    /// Part of `group_ns` used by the threads in `switches`; absent in older recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounted_ns: Option<u64>,
     /// Major faults of the group.
     pub major_faults: u64,
-    /// Processes now.
+    /// Current number of processes.
     pub processes: u64,
-    /// Threads now.
+    /// Current number of threads.
     pub threads: u64,
-    /// Resident memory now.
+    /// Current resident memory, bytes.
     pub resident_bytes: u64,
 }
 
@@ -247,7 +247,7 @@ pub fn sees_all_threads(used_ns: u64, accounted_ns: u64) -> bool {
 pub struct ChargedCpu {
     /// Charged to requests, finished or in progress.
     pub requests_ns: i64,
-    /// Accepting connections.
+    /// CPU time of accepting connections, nanoseconds.
     #[serde(default)]
     pub connect_ns: i64,
     /// Closing connections, and other work of threads between the end of a connection and the next request.
@@ -263,16 +263,16 @@ pub struct ChargedCpu {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct PackTotals {
-    /// The pack's server.
+    /// Name of the server in the pack.
     pub server: String,
-    /// Windows held.
+    /// Number of timed windows.
     pub windows: u64,
-    /// Nanoseconds in them.
+    /// Length of all timed windows, nanoseconds.
     pub window_ns: u64,
     /// Cost of the most expensive probe at a function's call, measured on a function of straingauge that begins with
     /// the same kind of instruction.
     pub call_ns: f64,
-    /// The same of a probe at a function's return.
+    /// Cost of a probe at a function's return, nanoseconds.
     pub return_ns: f64,
     /// Cost of the probes for a request while a window is open.
     pub request_ns: f64,
@@ -311,18 +311,18 @@ pub struct AddedCost {
     /// Cost of one event that a program rejects.
     #[serde(default)]
     pub away_event_ns: f64,
-    /// The number of such events: on sockets of other ports; in windows also switches and system calls of all threads.
+    /// Number of events that the programs reject: on sockets of other ports; in windows also switches and system calls of all threads.
     #[serde(default)]
     pub away_events: u64,
-    /// Their part of `added_ns`, paid by the thread that caused the event.
+    /// Part of `added_ns` for rejected events, paid by the thread that caused the event.
     #[serde(default)]
     pub away_ns: f64,
     /// `added_ns` as a share of the server's CPU time since the watch began.
     pub added_ratio: Option<f64>,
-    /// Windows held.
+    /// Number of timed windows.
     #[serde(default)]
     pub windows: u64,
-    /// Nanoseconds in them.
+    /// Length of all timed windows, nanoseconds.
     #[serde(default)]
     pub window_ns: u64,
 }
@@ -331,11 +331,11 @@ pub struct AddedCost {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Reading {
-    /// CLOCK_MONOTONIC.
+    /// Time of the reading by CLOCK_MONOTONIC, nanoseconds.
     pub at_ns: u64,
     /// Wall clock, Unix milliseconds.
     pub unix_ms: u64,
-    /// Since the watch began.
+    /// Time since the watch began, nanoseconds.
     pub elapsed_ns: u64,
     /// The part of that time in which requests were counted; absent where it is all of it. `classes`, `processes`,
     /// `losses` and times to the first read are of this part.
@@ -348,7 +348,7 @@ pub struct Reading {
     /// Phases by the server's own functions; absent without a pack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PackTotals>,
-    /// Connections.
+    /// Connections of the port.
     pub connections: ConnectionTotals,
     /// The server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the
     /// group's.
@@ -409,9 +409,9 @@ pub struct Reconciliation {
     pub last_difference: u64,
     /// The largest such difference so far.
     pub largest_difference: u64,
-    /// Sockets in the last scan.
+    /// Number of sockets in the last scan.
     pub last_scan: u64,
-    /// Its cost, nanoseconds of this process's CPU time.
+    /// Cost of the last scan, nanoseconds of straingauge's CPU time.
     pub last_cost_ns: u64,
 }
 
@@ -419,7 +419,7 @@ pub struct Reconciliation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Traffic {
-    /// Reads examined; the following are parts of it.
+    /// Number of examined reads; the following are parts of it.
     pub looked_into: u64,
     /// One request of HTTP/1, or its beginning.
     pub http1: u64,
@@ -431,17 +431,17 @@ pub struct Traffic {
     pub pipelined: u64,
     /// Requests, commands and streams that began in all of these and in `http2`, by their first KiB.
     pub requests: u64,
-    /// Those of `http1` and `pipelined` with a body.
+    /// Reads in `http1` and `pipelined` whose request has a body.
     pub uploads: u64,
-    /// Those of `uploads` where the client waits for permission (`Expect: 100-continue`), so each counts twice.
+    /// Reads in `uploads` whose client waits for permission (`Expect: 100-continue`); each is counted as two requests.
     pub expecting: u64,
-    /// Those of `http1` that ask for a WebSocket.
+    /// Reads in `http1` whose request asks for a WebSocket.
     pub websockets: u64,
     /// HTTP/2: the preface, or frames.
     pub http2: u64,
     /// Records of TLS.
     pub tls: u64,
-    /// None of these.
+    /// Reads in no known protocol.
     pub other: u64,
     /// Reads whose buffer is not visible, as those of io_uring.
     pub hidden: u64,

@@ -31,19 +31,19 @@ pub const KINDS: usize = Kind::ALL.len();
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuModes {
-    /// User mode, nice included.
+    /// Time in user mode, nice included, milliseconds.
     pub user_ms: u64,
-    /// System mode.
+    /// Time in system mode, milliseconds.
     pub system_ms: u64,
-    /// Hard interrupts.
+    /// Time in hard interrupts, milliseconds.
     pub irq_ms: u64,
-    /// Soft interrupts.
+    /// Time in soft interrupts, milliseconds.
     pub softirq_ms: u64,
-    /// Idle.
+    /// Idle time, milliseconds.
     pub idle_ms: u64,
-    /// Idle while a disk request was outstanding.
+    /// Idle time with a disk request outstanding, milliseconds.
     pub iowait_ms: u64,
-    /// Taken by the hypervisor.
+    /// Time taken by the hypervisor, milliseconds.
     pub steal_ms: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct Paging {
     pub swapped_out: u64,
     /// Faults that had to wait for a disk.
     pub major_faults: u64,
-    /// All faults.
+    /// All page faults, minor and major.
     pub faults: u64,
 }
 
@@ -73,11 +73,11 @@ pub struct Memory {
     pub total_bytes: u64,
     /// What programs could get without swapping, by the kernel's estimate.
     pub available_bytes: u64,
-    /// Unused.
+    /// Unused memory, bytes.
     pub free_bytes: u64,
-    /// Files' pages.
+    /// Page cache, bytes.
     pub cached_bytes: u64,
-    /// Files' pages that must still be written.
+    /// Dirty pages of the page cache, bytes.
     pub dirty_bytes: u64,
 }
 
@@ -85,15 +85,15 @@ pub struct Memory {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct DiskCounts {
-    /// Devices.
+    /// Number of disk devices.
     pub devices: u64,
-    /// Reads completed.
+    /// Completed disk reads.
     pub reads: u64,
-    /// Bytes read.
+    /// Bytes read from disks.
     pub read_bytes: u64,
-    /// Writes completed.
+    /// Completed disk writes.
     pub writes: u64,
-    /// Bytes written.
+    /// Bytes written to disks.
     pub written_bytes: u64,
     /// Milliseconds in which a device had work, summed over devices. Divided by the elapsed time, this is the
     /// utilisation of a single disk.
@@ -108,9 +108,9 @@ pub struct GroupIo {
     pub read_bytes: u64,
     /// Bytes that are to be written to disks (also those that were overwritten in memory before).
     pub written_bytes: u64,
-    /// Read and write calls of every kind, sockets included.
+    /// Read calls of every kind, sockets included.
     pub reads: u64,
-    /// See `reads`.
+    /// Write calls of every kind, sockets included.
     pub writes: u64,
 }
 
@@ -120,23 +120,23 @@ pub struct GroupIo {
 pub struct ControlGroupTotals {
     /// CPU time, microseconds.
     pub cpu_us: Option<u64>,
-    /// In user mode.
+    /// CPU time in user mode, microseconds.
     pub user_us: Option<u64>,
-    /// In system mode.
+    /// CPU time in system mode, microseconds.
     pub system_us: Option<u64>,
     /// Periods in which it was throttled by its limit of CPU time.
     pub throttled: Option<u64>,
-    /// Memory now, files' pages included.
+    /// Current memory, page cache included, bytes.
     pub memory_bytes: Option<u64>,
-    /// Its memory limit; absent also when there is none.
+    /// Memory limit, bytes; absent without one.
     pub memory_limit_bytes: Option<u64>,
-    /// Major faults.
+    /// Major page faults.
     pub major_faults: Option<u64>,
     /// Bytes read from disks.
     pub read_bytes: Option<u64>,
-    /// Bytes written.
+    /// Bytes written to disks.
     pub written_bytes: Option<u64>,
-    /// Processes and threads now.
+    /// Current number of processes and threads.
     pub tasks: Option<u64>,
 }
 
@@ -148,17 +148,17 @@ pub struct SystemTotals {
     pub at_ns: u64,
     /// When each kind of counters was last read, by name; rates are taken between these times.
     pub read_at_ns: BTreeMap<Cow<'static, str>, u64>,
-    /// CPUs online.
+    /// Number of CPUs online.
     pub cpus: u64,
     /// CPU time by mode.
     pub cpu: Option<CpuModes>,
     /// Disks: whole devices, without partitions, devices in memory, and devices on top of others (device mapper, loop).
     pub disk: Option<DiskCounts>,
-    /// Paging.
+    /// Paging since boot.
     pub paging: Option<Paging>,
     /// Interrupts since boot.
     pub interrupts: Option<u64>,
-    /// By kind, the most frequent.
+    /// Interrupts since boot by kind, the most frequent ones.
     pub interrupts_by_kind: BTreeMap<String, u64>,
     /// Soft interrupts by kind.
     pub softirqs_by_kind: BTreeMap<String, u64>,
@@ -166,11 +166,11 @@ pub struct SystemTotals {
     pub context_switches: Option<u64>,
     /// Processes and threads started since boot.
     pub started: Option<u64>,
-    /// Threads that run or are ready to, now.
+    /// Threads that are running or runnable.
     pub running: Option<u64>,
-    /// Threads that wait for a disk, now.
+    /// Threads that are waiting for a disk.
     pub blocked: Option<u64>,
-    /// Memory.
+    /// Current use of memory.
     pub memory: Option<Memory>,
 }
 

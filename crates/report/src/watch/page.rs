@@ -178,7 +178,7 @@ mod tests {
     use record::RunRecord;
 
     const HEAD: &str = concat!(
-        r#"{"kind":"watch","schema":1,"port":80,"mode":"default","#,
+        r#"{"kind":"watch","schema":1,"port":80,"mode":"budgeted","#,
         r#""classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#
     );
     const PROCESSES: &str = r#"[{"pid":41,"name":"<b>nginx</b>","processes":1,"cpu_ns":3000000000,

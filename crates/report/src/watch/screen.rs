@@ -101,7 +101,7 @@ fn head(out: &mut String, frame: &Screen<'_>) {
     let added = match cost.added_ratio {
         Some(ratio) => {
             let limit = match watch.mode {
-                Mode::Default => format!("limit {:.3} %", watch.overhead_limit_ratio * 100.0),
+                Mode::Budgeted => format!("limit {:.3} %", watch.overhead_limit_ratio * 100.0),
                 mode => format!("--detail {} has no limit", mode.word()),
             };
             format!("{:.2} % of the server's CPU time ({limit})", ratio * 100.0)
@@ -130,7 +130,7 @@ pub(super) fn mode_words(mode: Mode, now: &Reading) -> String {
             return format!("requests counted in windows ({} of the time)", percent(share));
         }
         Mode::Counts => "every request counted",
-        Mode::Default => "every request counted, phases in windows",
+        Mode::Budgeted => "every request counted, phases in windows",
         Mode::Exact => "phases of every request",
     };
     words.into()

@@ -14,15 +14,15 @@ pub enum AxisWord {
     Rate,
     /// Requests in flight on each connection (HTTP/2, redis, memcached, tcp)
     InFlight,
-    /// Cold connections beside the load
+    /// Idle connections held open during the load
     Cold,
-    /// Connections of fixed bandwidth: how many conform
+    /// Connections of fixed bandwidth: how many get it
     Conforming,
     /// TIME_WAIT sockets on the server
     TimeWait,
     /// One-way delay of the path between client and server
     Delay,
-    /// What would help most: time added at places of the server's work (--places)
+    /// Time added at places of the server's work (--places), to see what would help most
     SlowDown,
 }
 

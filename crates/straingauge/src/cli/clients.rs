@@ -12,28 +12,32 @@ use std::str::FromStr;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Clients")]
 pub struct ClientOptions {
-    /// Each connection reads at most this many bytes per second, as over a slow link [default: no limit]
+    /// Read at most this many bytes per second on each connection [default: no limit]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub read_rate: Option<Bytes>,
-    /// Each connection has this fixed bandwidth, in bits per second, as in 400k (SPECweb99), and conforms when it gets
-    /// {demanded_share} of it [default: none]
+    /// Fixed bandwidth of each connection, in bits per second, as 400k [default: none]
+    ///
+    /// As in SPECweb99: a connection conforms if it gets {demanded_share} of it.
     #[arg(long, value_name = "BITS", allow_hyphen_values = true, conflicts_with = "read_rate")]
     pub asked_bandwidth: Option<Bits>,
     // In scenario files alone, as all that is skipped here: a connection conforms when it gets this bandwidth.
     #[arg(skip)]
     pub demanded_bandwidth: Option<Bits>,
-    /// Time the gaps between the parts of a response: events, lines of JSON, messages of gRPC
+    /// Time the gaps between the parts of a response
     ///
-    /// The type of the response says what a part is; where it does not, each read with bytes of the body is one. Events
-    /// that come in one read have no gap between them. The time to the first byte is measured in any case.
+    /// Parts are events, lines of JSON or messages of gRPC, by the type of the response; in other responses each read
+    /// with bytes of the body. Parts that arrive in one read have no gap between them. The time to the first byte is
+    /// always measured.
     #[arg(long)]
     pub parts: bool,
     // With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT: without it the
     // server, asked by 'Connection: close', or the client where the server does not.
     #[arg(skip)]
     pub close_first: Option<CloseWord>,
-    /// https: ca=FILE trusts the authorities in a PEM file, insecure takes any certificate, no-resumption begins every
-    /// connection with a full handshake (repeatable) [default: the system's authorities]
+    /// https: ca=FILE, insecure or no-resumption
+    ///
+    /// ca=FILE trusts the authorities in a PEM file. insecure accepts any certificate. no-resumption begins every
+    /// connection with a full handshake. Repeatable. [default: the system's authorities]
     #[arg(long, value_name = "WORD")]
     pub tls: Vec<TlsWord>,
 }
@@ -45,7 +49,7 @@ overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_fi
 pub enum CloseWord {
     /// The client, when the last response is complete
     Client,
-    /// The server; waited for as long as for a response
+    /// The server; the client waits as long as for a response
     Server,
 }
 

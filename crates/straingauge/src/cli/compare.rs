@@ -14,13 +14,15 @@ pub struct CompareArgs {
     /// Run directory that is compared with the reference (B)
     #[arg(value_name = "RUN_B")]
     pub b: PathBuf,
-    /// Up to this much worse is no regression [default: {threshold}]
+    /// Tolerate figures that are worse by up to this share [default: {threshold}]
     ///
-    /// Exit code 3: a figure is worse, and that by more than this is not excluded. 4: its interval holds both no change
-    /// and this, so nobody can tell. 0: neither.
+    /// Exit code 3: a figure is worse, and its interval reaches beyond this. 4: its interval includes both no change
+    /// and this. 0: neither.
     #[arg(long, value_name = "SHARE", help_heading = "Limits")]
     pub threshold: Option<Share>,
-    /// Write the page to this file: both curves with their zones, ratios, what changed, what grew
+    /// Write an HTML page to this file
+    ///
+    /// Both curves with their zones, ratios, what changed, what grew.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub page: Option<PathBuf>,
     /// Print JSON, not tables

@@ -14,17 +14,17 @@ use std::path::PathBuf;
 pub struct DriveArgs {
     /// Read options from a TOML file
     ///
-    /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The
-    /// command line wins. Section predict may stand there, too: find answers its questions. Some keys have no option,
-    /// and stand in a file or after --set; in section load: connect-timeout, connect-rate, precise, source-address;
-    /// workload: trace-format, dynamic-share, session-gap, logged-host; clients: close-first, demanded-bandwidth; fleet:
+    /// The command line wins. Sections: load, workload, protocol, clients, fleet, path, find, server, watching; keys
+    /// are the long options. find also answers the questions in section predict. Some keys have no option: give them in
+    /// the file or with --set. Section load: connect-timeout, connect-rate, precise, source-address; workload:
+    /// trace-format, dynamic-share, session-gap, logged-host; clients: close-first, demanded-bandwidth; fleet:
     /// on-worker-loss; path: path-by, quickack; find: min-connections, error-limit, goodput-limit, settle,
     /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share. docs/load.md describes them.
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
     /// Set one key of a scenario file, as find.settle=5s
     ///
-    /// SECTION.KEY=VALUE, over the file's. Repeatable.
+    /// SECTION.KEY=VALUE; wins over the file. Repeatable.
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Scenario")]
     pub set: Vec<String>,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct DriveArgs {
 pub struct ServerOptions {
     /// Run client and server in separate network namespaces, joined by veth [default: {isolate}]
     ///
-    /// With --server-with, always fails where a client shares the server's network stack, or where its processes get no
+    /// With --server-with, `always` fails if a client shares the server's network stack, or if the server gets no
     /// control group.
     #[arg(long, value_enum)]
     pub isolate: Option<IsolateWord>,
@@ -52,9 +52,9 @@ pub struct ServerOptions {
     /// Wait this long for the server to accept connections [default: {server_timeout}]
     #[arg(long, value_name = "TIME")]
     pub server_timeout: Option<Time>,
-    /// After --: the server to start and watch
+    /// Server to start and watch, after --
     ///
-    /// It is stopped at the end.
+    /// Stopped at the end.
     #[arg(last = true, value_name = "SERVER", help_heading = None)]
     pub command: Vec<String>,
 }
@@ -72,7 +72,7 @@ overlay!(ServerOptions; isolate, server_cpus, server_timeout, command);
 pub struct OutputOptions {
     /// Keep the run in this directory
     ///
-    /// It must not hold a run. [default: {out}]
+    /// The directory must not contain a run. [default: {out}]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Name of the run, part of its directory's name [default: from the URL]
@@ -81,15 +81,15 @@ pub struct OutputOptions {
     /// Print JSON, not tables
     #[arg(long)]
     pub json: bool,
-    /// No progress
+    /// Show no progress
     #[arg(long, short = 'q')]
     pub quiet: bool,
     #[command(flatten)]
     pub metrics: MetricsOptions,
-    /// Measure answers that are not 2xx too (redirects, errors)
+    /// Also measure answers that are not 2xx (redirects, errors)
     ///
-    /// Without it find does not start where the server answers so, and load ends with exit code 1 where all answers
-    /// were so.
+    /// By default find does not start if the server gives such answers, and load exits with code 1 if it gives no
+    /// others.
     #[arg(long)]
     pub any_status: bool,
     #[command(flatten)]
@@ -100,10 +100,10 @@ pub struct OutputOptions {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IsolateWord {
-    /// Where permitted
+    /// Separate if permitted
     #[default]
     Auto,
-    /// Fail if not permitted
+    /// Separate, and fail if not permitted
     Always,
     /// Share the machine's network
     Never,

@@ -13,20 +13,21 @@ pub struct FilesArgs {
     /// An access log, plain or gzip: its documents
     #[arg(long, value_name = "LOG", help_heading = "Workload")]
     pub trace: Option<PathBuf>,
-    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default:
-    /// {trace_format}]
+    /// Format of the log [default: {trace_format}]
+    ///
+    /// One of auto, common, combined, nginx, vhost, w3c, or the server's own format string.
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     pub trace_format: Option<String>,
-    /// Folder to make them in: absent, empty, or made by the same command
+    /// Folder to write to: absent, empty, or made by the same command
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub into: PathBuf,
-    /// Refuse to make more bytes than this [default: {limit}]
+    /// Refuse to write more bytes than this [default: {limit}]
     #[arg(long, value_name = "BYTES", help_heading = "Output")]
     pub limit: Option<Bytes>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// No progress
+    /// Show no progress
     #[arg(long, short = 'q', help_heading = "Output")]
     pub quiet: bool,
 }

@@ -14,22 +14,26 @@ use std::str::FromStr;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Other machines")]
 pub struct FleetOptions {
-    /// Send the load from this worker instead, as in 'ssh c1 straingauge load --worker' (repeatable: each sends a
-    /// part of the load, results are added up)
+    /// Send the load from this worker, as 'ssh c1 straingauge load --worker'
+    ///
+    /// Instead of from this machine. Repeatable: each worker sends a part of the load, and the results are added up.
     #[arg(long = "client", value_name = "COMMAND")]
     pub client: Vec<String>,
     // In scenario files alone: when a worker is lost, stop the others, or continue without it.
     #[arg(skip)]
     pub on_worker_loss: Option<WorkerLossWord>,
-    /// Host that may be loaded although it is on a public network (repeatable); several clients need it for every host
-    /// but loopback. A server that straingauge starts on this machine (-- SERVER) never needs it
+    /// Allow load on this public host
+    ///
+    /// With several clients also needed for private hosts. Never needed for loopback and for a server that straingauge
+    /// starts on this machine (-- SERVER). Repeatable.
     #[arg(long = "allow-target", value_name = "HOST")]
     pub allow_target: Vec<String>,
     /// Watch the server with this command, as in 'ssh server straingauge watch --worker :80'
     #[arg(long, value_name = "COMMAND")]
     pub watch_with: Option<String>,
-    /// Start, watch and stop SERVER on another machine: this command's last word, which is added, is for a shell there,
-    /// as in 'ssh server'
+    /// Start, watch and stop SERVER on another machine with this command, as 'ssh server'
+    ///
+    /// straingauge adds a shell command as its last word.
     #[arg(long, value_name = "COMMAND", conflicts_with = "watch_with")]
     pub server_with: Option<String>,
     /// Workers of a Ray cluster instead, of `straingauge fleet`.
@@ -56,9 +60,9 @@ pub struct FleetArgs {
 /// What a fleet can do.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
-    /// As straingauge find, with the load of every node
+    /// Run straingauge find with the load of every node
     Find(Box<FindArgs>),
-    /// As straingauge load, with the load of every node
+    /// Run straingauge load with the load of every node
     Load(Box<LoadArgs>),
 }
 
@@ -66,35 +70,47 @@ pub enum FleetCommand {
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Ray cluster")]
 pub struct RayOptions {
-    /// The Ray cluster, as HOST:6379 [default: $RAY_ADDRESS, or the one that this machine is a node of]
+    /// Address of the Ray cluster, as HOST:6379 [default: $RAY_ADDRESS]
+    ///
+    /// Without $RAY_ADDRESS: the cluster that this machine is a node of.
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
-    /// Workers, each on a different node; as 3..20, find begins with 3, asks Ray for 20, and takes in those that come
-    /// between points [default: one on every node, also on those that come]
+    /// Number of workers, one per node, as 3 or 3..20 [default: every node]
+    ///
+    /// With 3..20, find begins with 3, asks Ray for 20, and adds nodes that join between points. By default it adds all
+    /// nodes that join.
     #[arg(long, value_name = "N")]
     pub workers: Option<Workers>,
-    /// CPUs that Ray sets aside on each node for its worker [default: {worker_cpus}]
+    /// CPUs that Ray reserves for each worker [default: {worker_cpus}]
     #[arg(long, value_name = "N")]
     pub worker_cpus: Option<f64>,
-    /// Custom resource that Ray sets aside for each worker, as load=1: only nodes that have it get one (repeatable)
+    /// Custom resource that Ray reserves for each worker, as load=1
+    ///
+    /// Only nodes that have it get a worker. Repeatable.
     #[arg(long, value_name = "NAME=AMOUNT")]
     pub worker_resource: Vec<WorkerResource>,
-    /// Only nodes with this label get a worker, as zone=b (repeatable: with all of them)
+    /// Use only nodes with this label, as zone=b
+    ///
+    /// Repeatable: a node needs all of them.
     #[arg(long, value_name = "KEY=VALUE")]
     pub worker_label: Vec<WorkerLabel>,
-    /// Connect from every address of this interface, for more ports, on each node
+    /// Connect from every address of this interface, for more ports
     #[arg(long, value_name = "NAME")]
     pub source_interface: Option<String>,
-    /// Words to put before the worker's command, as 'numactl -N 0'; {number} is the worker's number, from 1
+    /// Command that runs the worker, as 'numactl -N 0'
+    ///
+    /// Put before the worker's own command. {number} is the worker's number, from 1.
     #[arg(long, value_name = "WORDS")]
     pub worker_prefix: Option<String>,
-    /// straingauge for the nodes, if they are another kind of machine than this one [default: this one]
+    /// Program straingauge for the nodes [default: this one]
+    ///
+    /// Needed if the nodes are another kind of machine.
     #[arg(long, value_name = "FILE")]
     pub worker_binary: Option<PathBuf>,
     /// Wait this long for nodes and their workers [default: {node_timeout}]
     #[arg(long, value_name = "TIME")]
     pub node_timeout: Option<Time>,
-    /// Python that has Ray and the package straingauge [default: {python}]
+    /// Python with Ray and the package straingauge [default: {python}]
     #[arg(long, value_name = "FILE")]
     pub python: Option<String>,
 }

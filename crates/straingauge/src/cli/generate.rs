@@ -4,6 +4,7 @@ use super::reference;
 use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use std::io::Write;
 
 /// The names of what [`text`] makes.
 pub const NAMES: [&str; 8] = [
@@ -55,6 +56,10 @@ fn manual(mut cli: Command) -> String {
         let section = rendered(|text| {
             page.render_description_section(text)?;
             page.render_synopsis_section(text)?;
+            if let Some(examples) = command.get_before_long_help() {
+                let examples = examples.to_string().replace('\\', "\\\\").replace('-', "\\-").replace('\'', "\\(aq");
+                writeln!(text, ".SH EXAMPLES\n.nf{}\n.fi", examples.trim_start_matches("Examples:"))?;
+            }
             page.render_options_section(text)?;
             page.render_extra_section(text)
         });

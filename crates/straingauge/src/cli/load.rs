@@ -10,21 +10,26 @@ use std::path::PathBuf;
 /// `straingauge load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Serve another straingauge on standard input and output: send the load that --client asks for;
-    /// --cpus, --threads and --source-address count for this worker
+    /// Serve another straingauge on standard input and output
+    ///
+    /// Sends the load that --client of the other asks for. --cpus, --threads and --source-address apply to this worker.
     #[arg(long, help_heading = "Other machines")]
     pub worker: bool,
-    /// Connect from every address of this interface, for more ports, with --worker
+    /// Connect from every address of this interface, for more ports
+    ///
+    /// Only with --worker.
     #[arg(long, value_name = "NAME", requires = "worker", help_heading = "Other machines")]
     pub source_interface: Option<String>,
-    /// Local address to connect from (repeatable) [default: the kernel's choice; on loopback more are added as needed]
+    /// Local address to connect from
+    ///
+    /// Repeatable. [default: the kernel's choice; on loopback more are added as needed]
     #[arg(long, value_name = "ADDRESS", help_heading = "Other machines")]
     pub source_address: Vec<std::net::IpAddr>,
     #[command(flatten)]
     pub drive: DriveArgs,
     /// Print everything: every figure with its origin
     ///
-    /// And all percentiles, classes, clients and doubts, where otherwise a summary of 15 lines is printed.
+    /// Also all percentiles, classes, clients and doubts. Default: a summary of 15 lines.
     #[arg(long, help_heading = "Output")]
     pub full: bool,
     /// Exit with code 3 if this holds, as 'p99 > 50ms'
@@ -39,48 +44,48 @@ pub struct LoadArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
-    /// Connections [default: {connections}; with --rate: {open_loop_connections}]
+    /// Number of connections [default: {connections}; with --rate: {open_loop_connections}]
     ///
-    /// Held open; each sends its next request when a response is complete (closed loop). With --rate: the most that may
-    /// be used.
+    /// Held open; each sends its next request when a response is complete (closed loop). With --rate: the largest
+    /// number that may be used.
     #[arg(long, short = 'c', value_name = "N", allow_hyphen_values = true)]
     pub connections: Option<Count>,
     /// Requests per second (open loop)
     ///
-    /// Sent by a schedule that does not wait for responses.
+    /// Sent on a schedule that does not wait for responses.
     #[arg(long, short = 'r', value_name = "RATE", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// Gaps of the open loop's schedule [default: {arrival}]
+    /// Gaps between the requests of the open loop [default: {arrival}]
     #[arg(long, value_enum)]
     pub arrival: Option<ArrivalWord>,
-    /// Length of the window [default: {duration}]
+    /// Measure for this long [default: {duration}]
     ///
     /// After the warm-up. A bare number is seconds.
     #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub duration: Option<Time>,
-    /// Load before the window [default: {warmup}]
+    /// Send load for this long before measuring [default: {warmup}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub warmup: Option<Time>,
-    /// Threads [default: one a CPU; loopback: half as many]
+    /// Threads to use [default: one a CPU; loopback: half]
     ///
-    /// Of the CPUs in --cpus, or of the client's half where a server is started. A client that is not pinned has one
-    /// for each CPU of the machine, or for half of them where the URL is on loopback.
+    /// Counts the CPUs in --cpus, or the client's half if straingauge starts the server. A client that is not pinned
+    /// gets one thread for each CPU of the machine, or for half of them if the URL is on loopback.
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
-    /// Cold connections beside the load [default: none]
+    /// Idle connections, held during the load [default: none]
     ///
-    /// They are established before it and send nothing, as most connections on the Internet do.
+    /// Opened before the load; they send nothing, like most connections on the Internet.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub cold: Option<Count>,
     /// Close a connection after N requests
     ///
-    /// And open another; 1 = no keep-alive; 0 = send none: connect, with the TLS handshake, and close at once.
-    /// [default: never]
+    /// Then open another. 1: no keep-alive. 0: send no request, but connect, do the TLS handshake, and close. [default:
+    /// never]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
-    /// Give a request up after this long [default: {timeout}]
+    /// Give up a request after this long [default: {timeout}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub timeout: Option<Time>,
@@ -91,20 +96,20 @@ pub struct LoadOptions {
     // Open at most this many connections per second.
     #[arg(skip)]
     pub connect_rate: Option<Rate>,
-    /// Request method [default: GET; with a body: POST]
+    /// HTTP method [default: GET; with a body: POST]
     #[arg(long, short = 'X', value_name = "METHOD")]
     pub method: Option<String>,
-    /// Extra header field, as 'Name: value'
+    /// Add a header field, as 'Name: value'
     ///
     /// Repeatable.
     #[arg(long = "header", short = 'H', value_name = "FIELD")]
     pub header: Vec<String>,
-    /// Request body; @FILE reads it from a file
+    /// Body of the requests; @FILE reads it from a file
     #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,
     /// Request the URLs of this file in turn
     ///
-    /// One a line, or paths; with a weight after any of them, in proportion to the weights.
+    /// One URL or path a line. With weights after them: in proportion to the weights.
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
     /// Pin the client to these CPUs, as 0 or 0,2-3 [default: with a server to start, half of them]
@@ -113,7 +118,7 @@ pub struct LoadOptions {
     // Local addresses to connect from; `load` takes them on the command line, too.
     #[arg(skip)]
     pub source_address: Vec<std::net::IpAddr>,
-    /// Seed of what is random: gaps, orders, losses [default: {seed}]
+    /// Seed of random choices: gaps, orders, losses [default: {seed}]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     // Poll instead of sleeping in the last microseconds before a send; needs a dedicated CPU.
@@ -127,7 +132,7 @@ overlay!(LoadOptions; connections, rate, arrival, duration, warmup, threads, col
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalWord {
-    /// Equal gaps
+    /// Equal gaps between requests
     Constant,
     /// Exponential gaps, as of many independent users
     #[default]

@@ -8,9 +8,10 @@ use std::str::FromStr;
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct MetricsOptions {
-    /// Serve metrics to Prometheus here, as 127.0.0.1:9100, or send them to a collector, as http://127.0.0.1:4318
+    /// Export metrics: 127.0.0.1:9100 serves Prometheus, a URL is an OTLP collector
     ///
-    /// To an OpenTelemetry collector by OTLP over HTTP, every 5 seconds and at the end. Repeatable: one of each.
+    /// A collector, as http://127.0.0.1:4318, gets OTLP over HTTP every 5 seconds and at the end. Repeatable: one of
+    /// each.
     #[arg(long, value_name = "WHERE")]
     pub metrics: Vec<MetricsPlace>,
 }

@@ -15,13 +15,13 @@ pub const PATH_HEADING: &str = "Wide-area path between client and server (needs 
 pub struct PathOptions {
     /// One-way delay of an emulated path
     ///
-    /// In each direction: a round trip takes twice this. [default: no delay]
+    /// In each direction: a round trip takes twice as long. [default: no delay]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub delay: Option<Time>,
-    /// Lose this share of the packets of each direction, as 0.1% [default: none]
+    /// Drop this share of the packets in each direction, as 0.1% [default: none]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub loss: Option<Share>,
-    /// Let this much through in each direction, bits per second as in 100Mbit [default: no limit]
+    /// Bandwidth in each direction, in bits per second, as 100Mbit [default: no limit]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub bandwidth: Option<Bandwidth>,
     // In scenario files, and typed for `wan`: acknowledge every segment at once, at both ends: no delayed ACKs.

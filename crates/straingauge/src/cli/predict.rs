@@ -17,8 +17,9 @@ pub struct PredictArgs {
     pub runs: Vec<PathBuf>,
     #[command(flatten)]
     pub question: WhatIfOptions,
-    /// Read options from a TOML file: the questions in its section predict; without it and without a question, those
-    /// kept with the run
+    /// Read options from a TOML file: the questions in section predict
+    ///
+    /// Without a file and a question: those kept with the run.
     #[arg(
         long, value_name = "FILE", help_heading = "What if",
         conflicts_with_all = [
@@ -114,30 +115,36 @@ read_as_typed!(MixWord);
 pub struct WhatIfOptions {
     #[arg(skip)]
     pub name: String,
-    /// Connections, in a closed loop
+    /// Number of connections, in a closed loop
     #[arg(long, short = 'c', value_name = "N", conflicts_with = "rate")]
     pub connections: Option<Count>,
-    /// Requests per second (open loop), or 2x for twice the run's highest throughput
+    /// Requests per second (open loop), or 2x for twice the measured maximum
     #[arg(long, short = 'r', value_name = "RATE")]
     pub rate: Option<RateWord>,
-    /// CPUs of the server
+    /// Number of CPUs that the server uses
     #[arg(long, value_name = "N")]
     pub cores: Option<Count>,
-    /// A path whose round trip takes this much longer
+    /// Round trip that takes this much longer
     #[arg(long, value_name = "TIME")]
     pub round_trip: Option<Time>,
-    /// Cold connections beside the load (needs runs with different numbers of them)
+    /// Idle connections, held during the load
+    ///
+    /// Needs runs with different numbers of them.
     #[arg(long, value_name = "N")]
     pub cold: Option<Count>,
-    /// With scalable select: nothing grows with cold connections (needs runs that show such growth)
+    /// Server under scalable select
+    ///
+    /// Nothing grows with idle connections. Needs runs that show such growth.
     #[arg(long)]
     pub scaled_select: bool,
-    /// Layers (user, system-call, tcp, ip, ethernet, driver, other) or functions that cost a request so much less, as
-    /// in tcp=20%
+    /// Share of its cost that a layer or function saves, as tcp=20%
+    ///
+    /// Layers: user, system-call, tcp, ip, ethernet, driver, other.
     #[arg(long, value_name = "NAME=SHARE,...")]
     pub cheaper: Option<CheaperWord>,
-    /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each
-    /// class, with different mixes)
+    /// Another mix of size classes, as '1=90%,2=9%,3=1%'
+    ///
+    /// Classes by label or number. Needs a run for each class, with different mixes.
     #[arg(long, value_name = "CLASS=SHARE,...")]
     pub class_shares: Option<MixWord>,
 }

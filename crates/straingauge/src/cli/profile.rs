@@ -10,9 +10,9 @@ use std::path::PathBuf;
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     #[default]
-    /// a timer interrupts every CPU and the stacks are counted
+    /// Interrupt every CPU by a timer and count the stacks
     Sampled,
-    /// hooks at the functions where one layer calls another account for all time, in ten bursts
+    /// Account for all time in ten bursts, with hooks at the functions where one layer calls another
     Exact,
 }
 
@@ -22,41 +22,52 @@ const OF_A_MEASUREMENT: [&str; 6] = ["port", "export", "duration", "frequency", 
 /// `straingauge profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
-    /// The server's port: :8080; with --axis and -- SERVER its URL
+    /// Port of the server, as :8080; with --axis and -- SERVER its URL
     pub port: Option<String>,
-    /// Length of the window [default: {profile_duration}; of exact {exact_duration}; of a point of --axis
-    /// {profile_point}]
+    /// Measure for this long [default: {profile_duration}]
+    ///
+    /// [default: of exact {exact_duration}; of a point of --axis {profile_point}]
     #[arg(
         long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds,
         help_heading = "Measurement"
     )]
     pub duration: Option<Time>,
-    /// How to measure; hooks slow the server down, so they are not used unless named [default: {accounting}]
+    /// How to measure: sampled, or exact with hooks [default: {accounting}]
+    ///
+    /// Hooks slow the server down.
     #[arg(long, value_enum, value_name = "HOW", conflicts_with = "diff", help_heading = "Measurement")]
     pub accounting: Option<Method>,
-    /// Samples a second on each CPU; 199 to 997 is usual [default: {frequency}]
+    /// Samples a second on each CPU [default: {frequency}]
+    ///
+    /// 199 to 997 is usual.
     #[arg(long, short = 'F', value_name = "N", allow_hyphen_values = true, help_heading = "Measurement")]
     pub frequency: Option<Count>,
-    /// Find the server in the network namespace of this process [default: in this one]
+    /// Find the server in the network namespace of this process [default: this one]
     #[arg(long, value_name = "PID", help_heading = "Measurement")]
     pub netns_of: Option<u32>,
-    /// Sum functions as a group, as in 'acks=tcp_ack*,tcp_send_ack' or 'parse=user:ngx_http_parse_*' (repeatable)
+    /// Sum functions as a group, as 'acks=tcp_ack*,tcp_send_ack'
+    ///
+    /// Functions of the server: 'parse=user:ngx_http_parse_*'. Repeatable.
     #[arg(long, value_name = "NAME=PATTERN", help_heading = "Output")]
     pub group: Vec<String>,
-    /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable)
+    /// Write the profile for another program, as pprof=nginx.pb.gz
     ///
-    /// pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers),
+    /// Formats: pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers),
     /// folded-layers (with the layer after the program), or folded-waits (all of the threads' time in microseconds:
-    /// running, ready, blocked by place).
+    /// running, ready, blocked by place). Repeatable.
     #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, help_heading = "Output")]
     pub export: Vec<Export>,
-    /// Draw the stacks, coloured by layer; with --against or --diff by what grew
+    /// Draw a flame graph, coloured by layer
+    ///
+    /// With --against or --diff coloured by what grew.
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub flame: Option<PathBuf>,
-    /// Show what grew since an earlier profile, kept with --export folded=FILE
+    /// Show what grew since an earlier profile
+    ///
+    /// FILE was kept with --export folded=FILE.
     #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
-    /// Compare two files of --export folded=FILE and measure nothing
+    /// Compare two files of --export folded=FILE, without measuring
     #[arg(
         long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = OF_A_MEASUREMENT,
         help_heading = "Comparison"
@@ -75,29 +86,34 @@ pub struct ProfileArgs {
 pub struct SweepArgs {
     /// Vary one thing, and profile one value after another
     ///
-    /// The server is started for it: give its URL and -- SERVER.
+    /// Needs the server's URL and -- SERVER, which is started for it.
     #[arg(
         long, value_name = "AXIS", value_parser = OF_THE_STACK,
         conflicts_with_all = ["diff", "export", "flame", "against", "group", "netns_of"]
     )]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 4,32,128 [default: connections: {profile_connections}; rate: shares of the capacity;
-    /// delay: {profile_delays}]
+    /// Values along the axis, as 4,32,128
+    ///
+    /// [default: connections: {profile_connections}; rate: shares of the capacity; delay: {profile_delays}]
     #[arg(long, value_name = "LIST", requires = "axis", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
-    /// Connections, beside another axis [default: {profile_held_connections}]
+    /// Number of connections, on another axis [default: {profile_held_connections}]
     #[arg(long, short = 'c', value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub connections: Option<Count>,
-    /// Requests per second (open loop), beside another axis [default: closed loop]
+    /// Requests per second (open loop), on another axis [default: closed loop]
     #[arg(long, short = 'r', value_name = "RATE", requires = "axis", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// One-way delay of an emulated path, beside another axis [default: no delay]
+    /// One-way delay of an emulated path, on another axis [default: none]
     #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
     pub delay: Option<Time>,
-    /// Repeats of every point, in a random order; at least 3 for an interval [default: {repeats}]
+    /// Repeats of every point [default: {repeats}]
+    ///
+    /// In a random order; at least 3 for an interval.
     #[arg(long, value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
-    /// Time for the whole run; no repeat is begun that does not fit [default: {profile_budget}]
+    /// Time for the whole run [default: {profile_budget}]
+    ///
+    /// A repeat that does not fit is not begun.
     #[arg(
         long, value_name = "TIME", requires = "axis", allow_hyphen_values = true,
         value_parser = crate::quantity::seconds
@@ -109,13 +125,15 @@ pub struct SweepArgs {
     /// Pin the client to these CPUs [default: half of them]
     #[arg(long, value_name = "LIST", requires = "axis")]
     pub cpus: Option<String>,
-    /// Keep the run in this directory, which must not hold one [default: {out}]
+    /// Keep the run in this directory [default: {out}]
+    ///
+    /// The directory must not contain a run.
     #[arg(long, value_name = "DIR", requires = "axis")]
     pub out: Option<PathBuf>,
-    /// No progress
+    /// Show no progress
     #[arg(long, short = 'q', requires = "axis")]
     pub quiet: bool,
-    /// Server to start, profile and stop: everything after --
+    /// Server to start, profile and stop, after --
     #[arg(last = true, value_name = "SERVER", requires = "axis")]
     pub command: Vec<String>,
 }

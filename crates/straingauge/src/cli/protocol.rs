@@ -14,19 +14,19 @@ use std::str::FromStr;
 pub struct ProtocolOptions {
     /// Speak HTTP/2 instead of HTTP/1.1
     ///
-    /// https: by ALPN. http: with prior knowledge, as no server answers otherwise.
+    /// https://: by ALPN. http://: prior knowledge (the h2c upgrade is not supported).
     #[arg(long)]
     pub http2: bool,
     /// Call this method of gRPC, as package.Service/Method
     ///
-    /// It takes one message and answers with one or a stream (--parts times its gaps). The message is --body: its
-    /// bytes, or with METHOD@FILE, where FILE describes its type, JSON (protoc --include_imports
-    /// --descriptor_set_out=FILE). [default: an empty message]
+    /// Sends one message and receives one or a stream (--parts times its gaps). --body is the message, as bytes. With
+    /// METHOD@FILE it is JSON; FILE describes the type, as made by 'protoc --include_imports
+    /// --descriptor_set_out=FILE'. [default: an empty message]
     #[arg(long, value_name = "METHOD")]
     pub grpc: Option<String>,
-    /// Requests in flight on a connection, each with its own times [default: {in_flight}]
+    /// Requests in flight on each connection [default: {in_flight}]
     ///
-    /// HTTP/2 and gRPC (streams, of which a server may allow fewer), redis, memcached, tcp.
+    /// Each has its own times. For HTTP/2 and gRPC (streams; a server may allow fewer), redis, memcached and tcp.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub in_flight: Option<Count>,
     /// redis: send this, as 'GET key:{key}'
@@ -36,7 +36,7 @@ pub struct ProtocolOptions {
     // "command" is the server's, after --.
     #[arg(id = "sent_command", long = "command", value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// redis, memcached: number of keys, and more after commas, as 1M,zipf=0.99,size=64,reads=50% [default: {keys}]
+    /// redis, memcached: number of keys, as 1M,zipf=0.99,size=64,reads=50% [default: {keys}]
     ///
     /// zipf: choose keys by Zipf's law with this exponent [all alike]. size: length of values [{value_size}]. reads:
     /// share of requests that read; the others write [{read_share}]. memcached: per-get: keys in each get
@@ -48,9 +48,9 @@ pub struct ProtocolOptions {
     /// \r, \n, \t, \0, \\ and \xNN stand for bytes.
     #[arg(long, value_name = "TEXT")]
     pub send: Option<String>,
-    /// tcp: where the answer ends: line, a number of bytes, u16be or u32be [default: {expect}]
+    /// tcp: end of the answer: line, a number of bytes, u16be or u32be [default: {expect}]
     ///
-    /// u16be and u32be: after as many bytes as its first two or four say.
+    /// u16be and u32be: the first two or four bytes are the number of bytes that follow.
     #[arg(long, value_name = "END")]
     pub expect: Option<String>,
 }

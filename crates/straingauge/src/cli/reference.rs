@@ -16,6 +16,9 @@ pub fn options(mut cli: Command) -> String {
         let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
         // Writing to a string cannot fail, here and below.
         let _ = write!(page, "\n## {name}\n\n{}\n\n```text\n{usage}\n```\n", escaped(&about));
+        if let Some(examples) = command.get_before_long_help() {
+            let _ = write!(page, "\n```text\n{examples}\n```\n");
+        }
         let mut heading = None;
         let of_heading = |argument: &Arg| argument.get_help_heading().unwrap_or("Options").to_string();
         let mut shown: Vec<&Arg> = command.get_arguments().filter(|argument| !argument.is_hide_set()).collect();

@@ -7,16 +7,17 @@ use std::path::PathBuf;
 /// `straingauge report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Run directory
+    /// Run directory to report on
     pub run: PathBuf,
-    /// Write the page to this file [default: report.html in the run directory]
+    /// Write an HTML page to this file [default: report.html in RUN]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub page: Option<PathBuf>,
-    /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable); nothing else is written then
+    /// Write the profile for another program, as pprof=nginx.pb.gz
     ///
-    /// Of all points that were sampled, with their loads and zones. pprof, firefox (Firefox Profiler), speedscope,
-    /// folded (stacks, one a line, for flame graph viewers), folded-layers (with the layer after the
-    /// program), or folded-waits (all of the threads' time in microseconds: running, ready, blocked by place).
+    /// Of all points that were sampled, with their loads and zones. Formats: pprof, firefox (Firefox Profiler),
+    /// speedscope, folded (stacks, one a line, for flame graph viewers), folded-layers (with the layer after the
+    /// program), or folded-waits (all of the threads' time in microseconds: running, ready, blocked by place). Nothing
+    /// else is written. Repeatable.
     #[arg(
         long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"],
         help_heading = "Output"
@@ -24,7 +25,7 @@ pub struct ReportArgs {
     pub export: Vec<Export>,
     /// Write a summary of one screen as Markdown
     ///
-    /// Of runs of find and load.
+    /// For runs of find and load.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub markdown: Option<PathBuf>,
     /// Print everything: all tables, sentences and doubts

@@ -6,21 +6,23 @@ use std::path::PathBuf;
 /// `straingauge runs`.
 #[derive(Debug, Args)]
 pub struct RunsArgs {
-    /// Folder with run directories, also in folders within it [default: {runs}]
+    /// Folder to search for run directories, with its subfolders [default: {runs}]
     #[arg(value_name = "DIR")]
     pub folder: Option<PathBuf>,
-    /// Only runs that have this word, as nginx, find or worse (repeatable)
+    /// Show only runs that have this word, as nginx, find or worse
     ///
-    /// In the command, the server, its version, the request, the URL, the name, the folder, or the result of the
-    /// comparison with the run before. With several words a run must have all of them.
+    /// Searches command, server, its version, request, URL, name, folder, and the result of the comparison with the run
+    /// before. Repeatable: a run must have all words.
     #[arg(long, value_name = "WORD", help_heading = "Which runs")]
     pub only: Vec<String>,
-    /// Only runs that began on this day or later, as 2026-11-01
+    /// Show only runs that began on this day or later, as 2026-11-01
     ///
     /// In UTC; with a time as 2026-11-01T14:30.
     #[arg(long, value_name = "DATE", value_parser = date, help_heading = "Which runs")]
     pub since: Option<u64>,
-    /// Write the page to this file: the table, a filter, and trends of runs of the same scenario
+    /// Write an HTML page to this file: table, filter and trends
+    ///
+    /// Trends are drawn for runs of the same scenario.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub page: Option<PathBuf>,
     /// Print JSON, not tables

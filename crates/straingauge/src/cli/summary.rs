@@ -9,12 +9,12 @@ use std::path::PathBuf;
 pub struct SummaryOptions {
     /// Write a summary of one screen as Markdown
     ///
-    /// As GitHub's job page shows it: --markdown "$GITHUB_STEP_SUMMARY".
+    /// For GitHub's job page: --markdown "$GITHUB_STEP_SUMMARY".
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
     /// Write every check and its result as JUnit XML
     ///
-    /// A test case for each --fail-if and for each compared figure. What could not be told is skipped, not failed.
+    /// A test case for each --fail-if and for each compared figure. A check without a result is skipped, not failed.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
 }

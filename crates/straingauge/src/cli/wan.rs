@@ -19,25 +19,29 @@ The exit code is COMMAND's, or 128 + N when signal N ended it.";
 pub struct WanArgs {
     #[command(flatten)]
     pub path: PathOptions,
-    /// Acknowledge every segment at once, at both ends: no delayed ACKs
+    /// Acknowledge every segment at once, at both ends (no delayed ACKs)
     #[arg(long, help_heading = PATH_HEADING)]
     pub quickack: bool,
-    /// What makes the path [default: netem where the kernel has it, else tun]
+    /// Mechanism of the path [default: netem if the kernel has it, else tun]
     #[arg(long, value_enum, help_heading = PATH_HEADING)]
     pub path_by: Option<PathWord>,
-    /// Seed of what is random: losses [default: {seed}]
+    /// Seed of random choices: losses [default: {seed}]
     #[arg(long, value_name = "N", help_heading = PATH_HEADING)]
     pub seed: Option<u64>,
-    /// Shell command that starts the server at the other end; COMMAND starts as soon as it listens
+    /// Shell command that starts the server at the other end
+    ///
+    /// COMMAND starts as soon as the server listens.
     #[arg(long, value_name = "SHELL COMMAND", help_heading = "Server at the other end")]
     pub server: Option<String>,
     /// Wait this long for the server to accept connections [default: {server_timeout}]
     #[arg(long, value_name = "TIME", help_heading = "Server at the other end")]
     pub server_timeout: Option<Time>,
-    /// Print JSON: path, self-test and counts, one line on standard error at the end
+    /// Print JSON: path, self-test and counts
+    ///
+    /// One line on standard error at the end.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// No progress: nothing about the path
+    /// Show no progress: nothing about the path
     #[arg(long, short = 'q', help_heading = "Output")]
     pub quiet: bool,
     /// Program to run, and its arguments: everything after --

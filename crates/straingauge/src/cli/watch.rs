@@ -12,7 +12,9 @@ pub struct WatchArgs {
     /// Port of the server, as :8080
     #[arg(value_name = "PORT")]
     pub port: String,
-    /// Serve another straingauge on standard input and output: watch when --watch-with asks
+    /// Serve another straingauge on standard input and output
+    ///
+    /// Watches when --watch-with of the other asks.
     #[arg(long, help_heading = "Other machines")]
     pub worker: bool,
     /// How closely to watch [default: {detail}]
@@ -26,7 +28,7 @@ pub struct WatchArgs {
     /// Time between readings [default: {interval}]
     #[arg(long, value_name = "TIME", help_heading = "Readings", value_parser = crate::quantity::seconds)]
     pub interval: Option<Time>,
-    /// Length of the window: of the watch [default: until Ctrl-C]
+    /// Measure for this long [default: until Ctrl-C]
     ///
     /// A bare number is seconds.
     #[arg(long, short = 'd', value_name = "TIME", value_parser = crate::quantity::seconds, help_heading = "Readings")]
@@ -34,35 +36,43 @@ pub struct WatchArgs {
     /// Boundaries of the size classes by bytes of response [default: {response_classes}]
     #[arg(long, value_name = "SIZES", help_heading = "How closely")]
     pub response_classes: Option<String>,
-    /// Process of the server, if another listens
+    /// Process of the server, if another one listens
     ///
-    /// Its first one.
+    /// The server's first process.
     #[arg(long, value_name = "PID", help_heading = "Server")]
     pub pid: Option<u32>,
-    /// The server is this control group
+    /// Control group of the server
     ///
-    /// Of version 2, as /sys/fs/cgroup/system.slice/nginx.service.
+    /// Version 2, as /sys/fs/cgroup/system.slice/nginx.service.
     #[arg(long, value_name = "DIR", conflicts_with = "pid", help_heading = "Server")]
     pub cgroup: Option<PathBuf>,
-    /// Time between readings of the machine's counters, for all or by kind, as 5s,disk=30s: cpu, interrupts, disk,
-    /// paging, memory, server (disk bytes of the server's processes, its control group) [default: {system_interval}]
+    /// Time between readings of the machine's counters [default: {system_interval}]
+    ///
+    /// For all, or by kind, as 5s,disk=30s: cpu, interrupts, disk, paging, memory, server (disk bytes of the server's
+    /// processes, its control group).
     #[arg(long, value_name = "TIMES", help_heading = "Readings")]
     pub system_interval: Option<String>,
-    /// Find the server in the network namespace of this process [default: in this one]
+    /// Find the server in the network namespace of this process [default: this one]
     #[arg(long, value_name = "PID", help_heading = "Server")]
     pub netns_of: Option<u32>,
-    /// Let the parse phase end at the first send only: some windows hook system calls, to end it where files are opened
-    #[arg(long, help_heading = "How closely")]
-    pub no_splits: bool,
-    /// Make room for this many connections [default: those at the start, and some thousands]
-    #[arg(long, value_name = "COUNT", help_heading = "How closely")]
-    pub room: Option<Count>,
-    /// Do not look into requests: otherwise the first KiB of a few reads a second is looked at, to detect the protocol
-    #[arg(long, help_heading = "How closely")]
-    pub no_looks: bool,
-    /// Time functions of the server, too: nginx, apache, or a file
+    /// Do not hook system calls that open files
     ///
-    /// In short windows, as phases of a request, where the server has symbols.
+    /// The hooks end the parse phase where a request opens its file. Without them it ends at the first send.
+    #[arg(long, help_heading = "How closely")]
+    pub no_file_hooks: bool,
+    /// Size the tables for this many connections
+    ///
+    /// [default: those at the start, and some thousands]
+    #[arg(long, value_name = "COUNT", help_heading = "How closely")]
+    pub table_size: Option<Count>,
+    /// Do not inspect request bytes
+    ///
+    /// By default the first KiB of a few reads a second is inspected to detect the protocol.
+    #[arg(long, help_heading = "How closely")]
+    pub no_protocol_detection: bool,
+    /// Also time functions of the server: nginx, apache, or a file
+    ///
+    /// In short windows, as phases of a request. The server needs symbols.
     #[arg(long, value_name = "PACK", help_heading = "How closely")]
     pub pack: Option<String>,
     /// Pin the server to these CPUs
@@ -81,7 +91,7 @@ pub struct WatchArgs {
     pub metrics: MetricsOptions,
     /// Keep the run in this directory: every reading
     ///
-    /// It must not hold a run.
+    /// The directory must not contain a run.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Print JSON: each reading is a line

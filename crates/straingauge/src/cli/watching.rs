@@ -12,19 +12,22 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Watching the requests of a server, on this machine or with --watch-with")]
 pub struct WatchingOptions {
-    /// How closely to watch, from the server's side, in every point [default: {detail}; load without -- SERVER or
-    /// --watch-with: off]
+    /// How closely to watch [default: {detail}]
+    ///
+    /// From the server's side, in every point. [default: load without -- SERVER or --watch-with: off]
     #[arg(long, value_enum)]
     pub detail: Option<WatchWord>,
-    /// Share of the server's CPU time that watching may cost, with --detail default in a point [default: {overhead}]
+    /// Share of the server's CPU time that watching may cost [default: {overhead}]
+    ///
+    /// With --detail budgeted.
     #[arg(long, value_name = "SHARE")]
     pub overhead: Option<Share>,
     /// Boundaries of the size classes by bytes of response [default: {response_classes}]
     #[arg(long, value_name = "SIZES")]
     pub response_classes: Option<String>,
-    /// Time functions of the server, too: nginx, apache, or a file
+    /// Also time functions of the server: nginx, apache, or a file
     ///
-    /// In short windows of each point within the budget.
+    /// In short windows of each point, within the budget.
     #[arg(long, value_name = "PACK")]
     pub pack: Option<String>,
 }
@@ -36,14 +39,14 @@ overlay!(WatchingOptions; detail, overhead, response_classes, pack);
 pub enum WatchWord {
     /// Not at all
     Off,
-    /// Connections only: nothing runs per request
+    /// Count connections only: nothing runs per request
     Zero,
-    /// Every request counted, whatever the cost: bytes, CPU and elapsed time by class
+    /// Count every request, whatever the cost: bytes, CPU and elapsed time by class
     Counts,
-    /// The same, and phases timed in windows, within the budget
+    /// Count requests and time phases in windows, as far as --overhead allows
     #[default]
-    Default,
-    /// Every request counted, its phases timed, whatever the cost
+    Budgeted,
+    /// Count every request and time its phases, whatever the cost
     Exact,
 }
 
@@ -56,4 +59,4 @@ impl WatchWord {
 
 /// What `watch` accepts: it always watches.
 pub const OF_A_WATCH: Words<WatchWord> =
-    Words(&[WatchWord::Zero, WatchWord::Counts, WatchWord::Default, WatchWord::Exact]);
+    Words(&[WatchWord::Zero, WatchWord::Counts, WatchWord::Budgeted, WatchWord::Exact]);

@@ -12,30 +12,36 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadOptions {
-    /// Documents of a size mix, by their popularity: webstone, surge, or fitted (to the log);
-    /// 'straingauge files' makes them
+    /// Documents of a size mix: webstone, surge, or fitted (to the log)
+    ///
+    /// Requested by their popularity. 'straingauge files' makes them.
     #[arg(long, value_name = "NAME")]
     pub mix: Option<String>,
-    /// Divide results into classes by size of document, with these largest sizes [default: with a mix or a log:
-    /// {classes}]
+    /// Divide results into classes by size of document
+    ///
+    /// The largest size of each class. [default: with a mix or a log: {classes}]
     #[arg(long, value_name = "SIZES")]
     pub classes: Option<String>,
     // In scenario files alone, as all that is skipped here: the share of the requests that goes to the dynamic URLs.
     #[arg(skip)]
     pub dynamic_share: Option<Share>,
-    /// Dynamic paths or URLs, one a line, with an optional weight after each: {dynamic_share} of the requests go there
+    /// Dynamic paths or URLs to request, from a file
+    ///
+    /// One a line, with an optional weight after each. {dynamic_share} of the requests go there.
     #[arg(long, value_name = "FILE")]
     pub dynamic_urls: Option<PathBuf>,
     /// An access log, plain or gzip: replay it
     ///
-    /// Its requests, clients, connections and times.
+    /// Requests, clients, connections and times of the log.
     #[arg(long, value_name = "LOG")]
     pub trace: Option<PathBuf>,
     // Format of the log, where it is not found out.
     #[arg(skip)]
     pub trace_format: Option<String>,
-    /// How many times faster than in the log or the rate series, or max: as fast as the server answers [default: as in
-    /// the log; with a rate series, the speed that plays the whole of it in the window]
+    /// Replay this many times faster, or max [default: as in the log]
+    ///
+    /// Than the log or the rate series; max: as fast as the server answers. [default: with a rate series, the speed
+    /// that plays the whole series in the window]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub speed: Option<Speed>,
     // Requests of one client share a connection while the gap between them in the log is at most this.
@@ -44,8 +50,9 @@ pub struct WorkloadOptions {
     // Send targets that were logged as whole URLs as they are, with the host in them.
     #[arg(skip)]
     pub logged_host: bool,
-    /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts
-    /// [default: none; its mean is --rate, or its own]
+    /// Let the rate follow a measured series
+    ///
+    /// Counts per second, one a line, or CSV of times and counts. [default: none; its mean is --rate, or its own]
     #[arg(long, value_name = "FILE")]
     pub rate_series: Option<PathBuf>,
 }

@@ -13,22 +13,22 @@ use std::process::ExitCode;
 /// The output of `--json`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Shown<'a> {
-    /// What is there, and what is missing.
+    /// Capabilities of this machine, available or missing.
     capabilities: &'a [Capability],
-    /// The machine.
+    /// Facts about this machine.
     machine: &'a MachineFacts,
 }
 
 /// The output of `--json` with `--leftovers` or `--clean`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Left {
-    /// What is there now.
+    /// Things that killed runs left and that still exist.
     leftovers: Vec<Leftover>,
-    /// What `--clean` removed.
+    /// Things that `--clean` removed.
     removed: Vec<Leftover>,
-    /// Why something could not be removed; a sentence each.
+    /// Reasons why something could not be removed, one sentence each.
     not_removed: Vec<String>,
-    /// What could not be looked at, and why; a sentence each.
+    /// Things that could not be checked, and why, one sentence each.
     not_seen: Vec<String>,
 }
 

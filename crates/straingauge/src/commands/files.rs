@@ -152,11 +152,11 @@ pub struct Files<'a> {
     targets_of_uncertain_size: u64,
     /// Targets that have no file.
     targets_without_file: u64,
-    /// The document root.
+    /// Path of the document root.
     root: &'a Path,
-    /// The manifest.
+    /// Path of the manifest, which lists every file.
     manifest: &'a Path,
-    /// Remarks.
+    /// Remarks about the workload, in sentences.
     notes: &'a [String],
 }
 

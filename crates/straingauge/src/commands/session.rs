@@ -79,7 +79,7 @@ impl Session {
             ));
         }
         let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || watcher.is_some() {
-            WatchWord::Default
+            WatchWord::Budgeted
         } else {
             WatchWord::Off
         };

@@ -172,14 +172,14 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         overhead_ratio,
         classes,
         // This hook costs every system call of the machine a detour, so it is used in windows only.
-        splits: !args.no_splits && mode != Mode::Exact,
+        splits: !args.no_file_hooks && mode != Mode::Exact,
         control_group: args.cgroup.clone(),
         system_intervals: match &args.system_interval {
             Some(text) => Intervals::parse(text).map_err(|error| wrong_usage(format!("--system-interval: {error}")))?,
             None => Intervals::default(),
         },
-        room: args.room.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
-        looks: !args.no_looks,
+        room: args.table_size.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
+        looks: !args.no_protocol_detection,
         pack: pack.map(|(pack, _)| pack),
         limits: true,
         reads_by_position: false,

@@ -37,7 +37,7 @@ pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
 /// A pack and its text, checked before anything is started.
 pub fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
     if matches!(mode, Mode::Zero | Mode::Exact) {
-        return Err(wrong_usage("--pack measures in separate windows: use it with --detail default or counts"));
+        return Err(wrong_usage("--pack measures in separate windows: use it with --detail budgeted or counts"));
     }
     Pack::open_with_text(word).map_err(|error| {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
