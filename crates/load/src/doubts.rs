@@ -89,7 +89,7 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
     (ratio > RUN_QUEUE_RATIO).then(|| {
         DoubtKind::SharedCpus.warning(
             format!(
-                "a client thread was ready to run but had no CPU for {} of the window: something else ran there",
+                "a client thread waited for a CPU for {} of the window because something else ran there",
                 percent(ratio)
             ),
             "pin the client to CPUs that nothing else uses (--cpus)",
@@ -109,7 +109,7 @@ fn stood(result: &LoadResult) -> Option<Doubt> {
                 format_nanos(stood_ns as f64),
                 percent(ratio)
             ),
-            "measure again; the throughput is too low by that, and what was under way took so much longer",
+            "measure again: the throughput is too low by this share, and requests in flight took that much longer",
         )
     })
 }
@@ -138,7 +138,7 @@ fn reaped_late(result: &LoadResult) -> Option<Doubt> {
         DoubtKind::ReapDelay,
         if largest_ns > WAKE_UP_NS { Severity::Warning } else { Severity::Note },
         format!(
-            "responses waited in the client's kernel until the client took them up: {}, n = {}, sampled in {} of the \
+            "responses waited in the client's kernel before the client read them: {}, n = {}, sampled in {} of the \
              time",
             words.join(" and "),
             format_si(times.sampled.len() as f64),
@@ -202,7 +202,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         } else {
             (
                 format!(
-                    "requests waited for a free one of {} connections: {wait_words} at the 99th percentile",
+                    "requests waited for one of {} connections to become free: {wait_words} at the 99th percentile",
                     plan.connections
                 ),
                 "more connections (--connections) if the server can serve them; else the offered rate is beyond the \
@@ -263,7 +263,7 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
             ratio if ratio > SILENT_RATIO => Severity::Warning,
             _ => Severity::Note,
         },
-        format!("{silent} of {used} connections got no byte of a response in the whole window: {rest}"),
+        format!("{silent} of {used} connections received no byte of a response in the whole window: {rest}"),
         "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure \
          fewer (--connections)",
     ))
@@ -290,8 +290,8 @@ fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.idle_timeouts;
     (count > 0).then(|| {
         DoubtKind::ConnectionWait.note(
-            format!("the server ended {count} connections without a request (status 408): its time limit was over"),
-            "nothing failed by that, but each was opened again: measure fewer connections (--connections), or raise \
+            format!("the server closed {count} connections that sent no request within its time limit (status 408)"),
+            "no request failed, but each connection was reopened: measure fewer connections (--connections), or raise \
              the server's time limit for a request",
         )
     })
@@ -336,7 +336,7 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let (what, remedy) = if busy > held * (1.0 + tolerance) {
         (
             format!(
-                "throughput times mean service time makes {} requests under way at a time, but there were {room} \
+                "throughput times mean service time is {} requests in flight, but there were {room} \
                  (Little's law): requests that lie partly outside the window weigh too much",
                 format_si(busy)
             ),
@@ -345,12 +345,12 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     } else if is_closed && under_way(mean_ns + opening_ns) < held * (1.0 - tolerance) {
         (
             format!(
-                "throughput times mean service time makes {} requests under way at a time, but there were {room} \
+                "throughput times mean service time is {} requests in flight, but there were {room} \
                  with answers (Little's law): the others waited without one, or were being opened{}",
                 format_si(busy),
                 if depth > 1.0 { ", or the server allows no more at once" } else { "" }
             ),
-            "look at the failures, the unfinished requests and the connect times",
+            "check the failures, the unfinished requests and the connect times",
         )
     } else {
         return None;
@@ -365,7 +365,7 @@ fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     (failed > 0 && failed as f64 >= outcomes.requests() as f64 * NO_ROOM_RATIO).then(|| {
         DoubtKind::ClientSaturated.warning(
             format!("the client had no local port or descriptor left for {failed} requests"),
-            "look at the errors for which. Ports: measure from more addresses (--source-address, --client; ::1 is a \
+            "the errors say which. Ports: measure from more addresses (--source-address, --client; ::1 is a \
              single one, unlike 127.0.0.1 and its neighbours), or let the server close first (--set \
              clients.close-first=server). Descriptors: raise ulimit -n",
         )
@@ -393,12 +393,12 @@ fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
     let failed = (ratio >= ERROR_RATIO)
         .then(|| format!("{} of the finished requests failed ({})", percent(ratio), kinds.join(", ")));
     let stray = (result.counts.stray_responses > 0)
-        .then(|| format!("bytes came {} times that no request asked for", result.counts.stray_responses));
+        .then(|| format!("the server sent unrequested bytes {} times", result.counts.stray_responses));
     Some(Doubt::new(
         DoubtKind::ServerErrors,
         if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
         [failed, stray].into_iter().flatten().collect::<Vec<_>>().join("; "),
-        "look at the server's error log; the figures describe its error path, too",
+        "check the server's error log; the figures include its error path",
     ))
 }
 
@@ -489,13 +489,13 @@ mod tests {
         result.counts.stray_responses = 7;
         (result.counts.outcomes.sent, result.counts.outcomes.ok) = (1_000, 1_000);
         let said = |result: &LoadResult| server_errors(result, &Protocol::Http).expect("a doubt").what;
-        assert_eq!(said(&result), "bytes came 7 times that no request asked for");
+        assert_eq!(said(&result), "the server sent unrequested bytes 7 times");
         let outcomes = &mut result.counts.outcomes;
         (outcomes.ok, outcomes.non_2xx, outcomes.reset) = (700, 280, 20);
         result.counts.status_counts = [(200, 700), (429, 270), (502, 10)].into();
         let said = said(&result);
         assert!(
-            said.contains("30 % of the finished requests failed (270 status 429, 10 status 502, 20 reset); bytes"),
+            said.contains("30 % of the finished requests failed (270 status 429, 10 status 502, 20 reset); the server"),
             "{said}"
         );
     }
@@ -517,7 +517,7 @@ mod tests {
     #[test]
     fn connections_throughput_and_mean_time_must_agree() {
         assert_eq!(balance(10_000, 10_000_000, |_, _| ()), None);
-        assert!(balance(10_000, 2_000_000, |_, _| ()).is_some_and(|what| what.contains("makes 20.0 requests")));
+        assert!(balance(10_000, 2_000_000, |_, _| ()).is_some_and(|what| what.contains("is 20.0 requests")));
         assert!(balance(10_000, 20_000_000, |_, _| ()).is_some_and(|what| what.contains("outside the window")));
         let open = |_: &mut LoadResult, plan: &mut LoadPlan| {
             plan.pace = Pace::Open { rate_per_sec: 10_000.0, arrival: record::Arrival::Poisson };

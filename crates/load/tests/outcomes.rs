@@ -532,5 +532,5 @@ fn a_server_that_ends_idle_connections_by_a_408_has_not_failed() {
     assert!(result.counts.idle_timeouts > 0, "{:?}", result.counts);
     assert_eq!((result.counts.stray_responses, result.counts.outcomes.closed_unused), (0, 0));
     let said = |words: &str| result.doubts.iter().any(|doubt| doubt.what.contains(words));
-    assert!(said("without a request (status 408)") && !said("limit connections"), "{:?}", result.doubts);
+    assert!(said("time limit (status 408)") && !said("limit connections"), "{:?}", result.doubts);
 }

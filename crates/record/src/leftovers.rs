@@ -187,7 +187,7 @@ fn command_line(pid: u32) -> String {
 
 /// Ends a marked process that [`Scene::processes`] found, if it still is that process.
 pub fn end_process(left: &Leftover) -> Result<(), String> {
-    let Ok(pid) = left.name.parse::<u32>() else { return Err(format!("'{}' is no process", left.name)) };
+    let Ok(pid) = left.name.parse::<u32>() else { return Err(format!("'{}' is not a process", left.name)) };
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         // The mark is read anew at every signal: the number may have been given to another process meanwhile.
@@ -220,7 +220,7 @@ pub fn refusal(folder: &Path) -> Option<String> {
     // SAFETY: geteuid takes no arguments and cannot fail.
     let own = unsafe { libc::geteuid() };
     match () {
-        _ if !facts.is_dir() => Some("it is no folder".into()),
+        _ if !facts.is_dir() => Some("it is not a folder".into()),
         _ if facts.uid() != own => Some("it belongs to another user".into()),
         _ if facts.mode() & 0o022 != 0 => Some("other users can write to it".into()),
         _ => None,

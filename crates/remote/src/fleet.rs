@@ -333,7 +333,7 @@ impl Fleet {
             } else if monotonic_ns() > give_up_ns {
                 let link = &self.links[*first];
                 return Err(unusable(format!(
-                    "{} holds {} of {} cold connections, and comes no nearer",
+                    "{} holds {} of {} cold connections, and makes no progress",
                     link.name(),
                     link.cold.counts.established,
                     link.cold_wanted

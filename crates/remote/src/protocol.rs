@@ -288,10 +288,10 @@ struct ResultMessage {
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     /// The limit keeps either end from filling the other's memory.
-    #[error("a line has more than {MAX_LINE_BYTES} bytes, so it is no message of the worker protocol")]
+    #[error("a line has more than {MAX_LINE_BYTES} bytes, so it is not a message of the worker protocol")]
     TooLong,
     /// Not JSON, or not one of the messages.
-    #[error("'{0}' is no message of the worker protocol ({1})")]
+    #[error("'{0}' is not a message of the worker protocol ({1})")]
     NotAMessage(Outside, Outside),
     /// The stream ended within a line.
     #[error("the stream ended in the middle of a message")]

@@ -291,11 +291,11 @@ fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) ->
     (begin.abs().max(end.abs()) > limit_ns).then(|| {
         DoubtKind::SourcesDisagree.warning(
             format!(
-                "the watcher's window began {} and ended {}: it stood still, or the network to it did",
+                "the watcher's window began {} and ended {}: the watcher or the network to it was stalled",
                 late(begin),
                 late(end)
             ),
-            "measure again: what the server used is that of another window than the load's",
+            "measure again: the server's figures are of another window than the load's",
         )
     })
 }

@@ -177,7 +177,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
 
 /// The reader of standard output closed it. Other broken pipes are ordinary errors.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody reads standard output any more")]
+#[error("standard output was closed by its reader")]
 struct ReaderGone;
 
 /// Prints the error as one line and picks the exit code. A closed reader (`| head`) is not an error.

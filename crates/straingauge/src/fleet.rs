@@ -58,8 +58,8 @@ pub fn connect(
         None if starts_server => {}
         Some(other) if starts_server => {
             return Err(wrong_usage(format!(
-                "-- SERVER starts a server on this machine, of which {} is no address: write the URL with one that the \
-                 clients reach",
+                "-- SERVER starts a server on this machine, but {} is not an address of this machine: write the URL \
+                 with one that the clients reach",
                 other.ip()
             )));
         }

@@ -94,8 +94,8 @@ impl Server {
         } else {
             if let Some(ip) = plan.asked.filter(|ip| !record::machine::has_address(*ip)) {
                 return Err(wrong_usage(format!(
-                    "-- SERVER starts a server on this machine, of which {ip} is no address: write the URL with one \
-                     that it has, as 127.0.0.1"
+                    "-- SERVER starts a server on this machine, but {ip} is not an address of this machine: write \
+                     the URL with one that it has, as 127.0.0.1"
                 )));
             }
             refuse_taken_port(plan.port)?;

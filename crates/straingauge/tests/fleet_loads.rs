@@ -338,7 +338,7 @@ fn two_fleets_on_the_same_machines_count_their_own_requests_and_each_is_doubted(
     let all = fleets.map(|fleet| fleet.wait().exits_with(0).json());
     for json in &all {
         let doubts = member(json, "doubts").to_string();
-        assert!(doubts.contains("client 1 ") && doubts.contains("was ready to run but had no CPU for"), "{json:#}");
+        assert!(doubts.contains("client 1 ") && doubts.contains("waited for a CPU for"), "{json:#}");
     }
     let sum = |name: &str| all.iter().map(|json| count(json, name)).sum::<u64>();
     let (ok, unfinished) = (sum("ok"), sum("unfinished"));

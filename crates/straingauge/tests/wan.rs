@@ -64,7 +64,7 @@ fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_en
     };
     let said = then("load http://198.18.0.1:8080/ --warmup 0s --duration 300ms --detail counts --json").exits_with(0);
     let json = said.json();
-    assert!(json.to_string().contains("198.18.0.1 is no address of this machine"), "{json:#}");
+    assert!(json.to_string().contains("198.18.0.1 is not an address of this machine"), "{json:#}");
     for figure in ["server.cpu_us_per_request", "server.cpus_used", "watch.requests"] {
         assert!(member(&json, "figures")[figure]["value"].is_null(), "{figure}: {json:#}");
     }

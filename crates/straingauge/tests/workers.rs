@@ -177,8 +177,8 @@ fn clients_are_refused_where_they_cannot_be_meant() {
         (1, vec!["http://127.0.0.1:9/", "--cpus", "0"], "--cpus"),
         (1, vec!["http://127.0.0.1:9/", "--isolate", "always", "--", "true"], "--isolate always"),
         (1, vec!["http://127.0.0.1:9/", "--delay", "9ms", "--", "true"], "a wide-area path"),
-        (1, vec!["http://192.0.2.1:9/", "--", "true"], "192.0.2.1 is no address"),
-        (0, vec!["http://192.0.2.1:9/", "--isolate", "never", "--", "true"], "192.0.2.1 is no address"),
+        (1, vec!["http://192.0.2.1:9/", "--", "true"], "192.0.2.1 is not an address"),
+        (0, vec!["http://192.0.2.1:9/", "--isolate", "never", "--", "true"], "192.0.2.1 is not an address"),
         (0, vec!["http://127.0.0.1:9/", "--set", "fleet.on-worker-loss=end"], "--client"),
         // Nothing is sent to a public address that was not allowed.
         (0, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),

@@ -230,10 +230,7 @@ fn acknowledged(reply: &[u8]) -> io::Result<()> {
         (Some(kind), Some(code)) if i32::from(kind) == libc::NLMSG_ERROR => {
             Err(io::Error::from_raw_os_error(code.checked_neg().unwrap_or(libc::EINVAL)))
         }
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "rtnetlink answered with something else than an acknowledgement",
-        )),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink did not answer with an acknowledgement")),
     }
 }
 

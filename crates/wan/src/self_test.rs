@@ -118,7 +118,7 @@ impl SelfTest {
                 None if chance_of_few(self.train_packets, self.plan.loss_ratio) >= LIKELY => {}
                 None => wrong.push("a train of packets over the path did not arrive".into()),
                 Some(seen) if (seen / asked - 1.0).abs() > BANDWIDTH_TOLERANCE => wrong.push(format!(
-                    "the path lets {} through instead of {}",
+                    "the path's bandwidth is {} instead of {}",
                     format_bits_per_sec(seen),
                     format_bits_per_sec(asked)
                 )),
@@ -368,7 +368,7 @@ mod tests {
     fn what_is_off_by_more_than_the_tolerance_is_a_doubt() {
         assert_eq!(seen(40.1, 99.0).doubts(), []);
         assert!(seen(41.5, 99.0).doubts()[0].what.contains("41.5 ms instead of 40.0 ms"));
-        assert!(seen(40.0, 90.0).doubts()[0].what.contains("90.0 Mbit/s through instead of 100 Mbit/s"));
+        assert!(seen(40.0, 90.0).doubts()[0].what.contains("bandwidth is 90.0 Mbit/s instead of 100 Mbit/s"));
         let silent = SelfTest { round_trips_ns: vec![], bits_per_sec: None, ..seen(1.0, 1.0) };
         assert_eq!(silent.doubts().len(), 2);
     }

@@ -846,7 +846,7 @@ fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load()
     let beside = |slope: f64| {
         move |point: &mut Point| {
             by_time(slope)(point);
-            let what = "the hypervisor took 12.0 % of the CPU time away";
+            let what = "the hypervisor took 12.0 % of the CPU time";
             point.doubts.push(DoubtKind::Steal.warning(what, "repeat it"));
         }
     };
@@ -890,7 +890,7 @@ fn memory_that_every_request_keeps_is_a_leak_and_memory_of_connections_is_none()
 #[test]
 fn disturbed_points_alone_prove_no_cause() {
     let disturb = |point: &mut Point| {
-        let what = "the hypervisor took 12.0 % of the CPU time away (12.0 % of the server's CPUs)";
+        let what = "the hypervisor took 12.0 % of the CPU time (12.0 % of the server's CPUs)";
         point.doubts.push(DoubtKind::Steal.warning(what, "repeat it"));
     };
     let locks = |point: &mut Point| {

@@ -34,7 +34,7 @@ const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPA
 const CUT_SHORT: Malformed = Malformed("a header field breaks the rules of HPACK (it is cut short)");
 const WRONG_NUMBER: Malformed = Malformed("a header field breaks the rules of HPACK (a number of more than 28 bits)");
 const WRONG_SIZE: Malformed = Malformed("a header field breaks the rules of HPACK (a larger table than was offered)");
-const WRONG_STATUS: Malformed = Malformed("the response has a status that is no number of three digits");
+const WRONG_STATUS: Malformed = Malformed("the response has a status that is not a number of three digits");
 
 /// A field whose value matters.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -46,7 +46,7 @@ impl Settings {
         let wrong = Err(Malformed("a SETTINGS frame of HTTP/2 has a value that is not allowed"));
         self.table_bytes = None;
         let (settings, []) = payload.as_chunks::<6>() else {
-            return Err(Malformed("a SETTINGS frame of HTTP/2 has a length that is no multiple of 6"));
+            return Err(Malformed("a SETTINGS frame of HTTP/2 has a length that is not a multiple of 6"));
         };
         for [a, b, value @ ..] in settings {
             let value = u32::from_be_bytes(*value);

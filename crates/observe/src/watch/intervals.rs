@@ -20,7 +20,7 @@ pub enum IntervalError {
     #[error("{0}")]
     NotATime(#[from] UnitError),
     /// A kind of counter that does not exist.
-    #[error("'{0}' is no kind of counter: cpu, interrupts, disk, paging, memory, server")]
+    #[error("'{0}' is not a kind of counter: cpu, interrupts, disk, paging, memory, server")]
     UnknownKind(Outside),
     /// A kind named twice.
     #[error("{0} has two intervals: give one")]
@@ -113,7 +113,7 @@ mod tests {
             ("", "duration"),
             ("disk", "duration"),
             ("disk=", "duration"),
-            ("disc=1s", "'disc' is no kind"),
+            ("disc=1s", "'disc' is not a kind"),
             ("disk=1s,disk=2s", "two intervals"),
             ("disk=1s,5s", "stands first"),
         ] {

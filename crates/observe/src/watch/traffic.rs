@@ -125,7 +125,7 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
         ),
         (
             if traffic.other * 2 > traffic.looked_into { traffic.other } else { 0 },
-            "what is spoken here is not known",
+            "the protocol is not known",
             "each change of direction counts as a request: take requests from the server's log",
         ),
     ];

@@ -58,7 +58,7 @@ fn steal(window: &Window) -> Option<Doubt> {
     (worst > STEAL_LIMIT_RATIO).then(|| {
         DoubtKind::Steal.warning(
             format!(
-                "the hypervisor took {} of the CPU time away ({} of the server's CPUs)",
+                "the hypervisor took {} of the CPU time ({} of the server's CPUs)",
                 percent(machine),
                 percent(server)
             ),
@@ -84,7 +84,7 @@ fn neighbours(window: &Window) -> Option<Doubt> {
         return Some(Doubt::new(
             DoubtKind::NoisyNeighbour,
             severity,
-            format!("the server, whose processes cannot be seen, and other work used {cpus:.2} CPUs during the window"),
+            format!("the server (its processes are not visible) and other work used {cpus:.2} CPUs in the window"),
             "run straingauge as root to tell them apart",
         ));
     }
@@ -118,14 +118,14 @@ fn not_watched(window: &Window, doubts: &mut Vec<Doubt>) {
         } else if !window.has_accounts() {
             doubts.push(DoubtKind::NotWatched.note(
                 "run-queue wait, context switches and the busiest thread were not watched: this kernel keeps no \
-                 accounts of threads",
+                 per-thread statistics",
                 "use a kernel with CONFIG_SCHED_INFO (CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)",
             ));
         }
         if window.missing.is_cut {
             doubts.push(DoubtKind::NotWatched.warning(
-                "some of the server's threads were not watched one by one: there are too many",
-                "its CPU time is whole; do not quote run-queue wait and context switches",
+                "some of the server's threads were not watched individually: there are too many",
+                "the server's CPU time is complete; do not quote run-queue wait and context switches",
             ));
         }
     }
@@ -152,7 +152,7 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
                 milliseconds(by_clocks),
                 milliseconds(by_ticks)
             ),
-            "trust the clocks; the split into user and system comes from the other and is as wrong as they differ",
+            "trust the scheduler; the split into user and system time is from /proc and may be off by the difference",
         ));
     }
     if let Some(by_cgroup) = window.by_cgroup_ns() {
@@ -165,7 +165,7 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
                     milliseconds(by_cgroup),
                     milliseconds(by_clocks)
                 ),
-                "nothing to do: the control group's account is used",
+                "no action needed: the control group's CPU time is used",
             ));
         } else if by_clocks > by_cgroup + tolerance {
             doubts.push(DoubtKind::SourcesDisagree.warning(
@@ -297,7 +297,7 @@ mod tests {
         window.members.clear();
         let what = |window: &Window| of(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour);
         let doubt = what(&window).unwrap();
-        assert!(doubt.what.starts_with("the server, whose processes cannot be seen"), "{doubt:?}");
+        assert!(doubt.what.starts_with("the server (its processes are not visible)"), "{doubt:?}");
         assert!(!doubt.remedy.contains("stop"), "{doubt:?}");
     }
 

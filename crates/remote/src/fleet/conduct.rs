@@ -213,7 +213,7 @@ impl Conduct<'_> {
         if let Some(names) = fleet.relieved.take() {
             doubts.push(DoubtKind::SharesMoved.note(
                 format!("from here on {names} gets a smaller part of the load: it could not keep up with its own"),
-                "compare with earlier points only what is the server's own",
+                "compare only the server's own figures with earlier points",
             ));
         }
         let has_part = |index: &mut usize| live.contains(index);
@@ -223,7 +223,7 @@ impl Conduct<'_> {
             let names = joined.join(", ");
             doubts.push(DoubtKind::SharesMoved.note(
                 format!("from here on {names} sends a part of the load, too: it joined the cluster meanwhile"),
-                "compare with earlier points only what is the server's own",
+                "compare only the server's own figures with earlier points",
             ));
         }
         let before = std::mem::replace(&mut fleet.took_part, live.to_vec());
@@ -235,7 +235,7 @@ impl Conduct<'_> {
             let names = lost.join(", ");
             doubts.push(DoubtKind::SharesMoved.note(
                 format!("from here on the others have the part of {names}: it was lost"),
-                "compare with earlier points only what is the server's own",
+                "compare only the server's own figures with earlier points",
             ));
         }
         let Results { sum, mut parts, mut late } = results;

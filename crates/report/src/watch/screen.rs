@@ -159,7 +159,7 @@ pub fn accept_queue(seen: &ConnectionTotals) -> String {
     match (seen.accept_queue, seen.accept_queue_limit) {
         (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
         (Some(queue), None) => format!("{queue}, of how many is not known"),
-        (None, _) => format!("{NOT_MEASURED}: nobody listens"),
+        (None, _) => format!("{NOT_MEASURED}: no listening socket"),
     }
 }
 

@@ -33,7 +33,7 @@ impl FromStr for MetricsPlace {
             return Ok(MetricsPlace::Sent(text.into()));
         }
         let address =
-            text.parse().map_err(|_| "it is no address as 127.0.0.1:9100, and no URL as http://127.0.0.1:4318")?;
+            text.parse().map_err(|_| "write an address, as 127.0.0.1:9100, or a URL, as http://127.0.0.1:4318")?;
         Ok(MetricsPlace::Served(address))
     }
 }

@@ -99,7 +99,7 @@ pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
         return Ok(());
     }
     let address = plan.addresses.first().map_or(String::new(), |address| address.ip().to_string());
-    Err(format!("{address} is no address of this machine"))
+    Err(format!("{address} is not an address of this machine"))
 }
 
 impl Elsewhere {

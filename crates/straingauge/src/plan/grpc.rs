@@ -21,7 +21,7 @@ pub(super) fn method(typed: &str) -> Result<(String, Option<&Path>)> {
     match method.split_once('/') {
         Some((service, name)) if is_word(service) && is_word(name) => Ok((method.into(), file)),
         _ => Err(wrong_usage(format!(
-            "--grpc '{}' is no method: write it as package.Service/Method",
+            "--grpc '{}' is not a method: write it as package.Service/Method",
             typed.escape_debug()
         ))),
     }
@@ -65,7 +65,7 @@ fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     let pool =
         DescriptorPool::decode(read_file(file, MAX_BODY_BYTES, "--grpc METHOD@FILE")?.as_slice()).map_err(|_| {
             wrong_usage(format!(
-                "--grpc METHOD@FILE: {name} is no set of descriptors: make it with protoc --include_imports \
+                "--grpc METHOD@FILE: {name} is not a set of descriptors: make it with protoc --include_imports \
              --descriptor_set_out={name}"
             ))
         })?;

@@ -167,7 +167,7 @@ fn words(command: &str) -> Result<Vec<String>> {
     match shlex::split(command) {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(wrong_usage(format!(
-            "--command '{}' is no command: write it as 'GET key:{{key}}', with every quote closed",
+            "--command '{}' is not a command: write it as 'GET key:{{key}}', with every quote closed",
             command.escape_debug()
         ))),
     }
@@ -179,7 +179,10 @@ fn database(target: &Target) -> Result<u32> {
         return Ok(0);
     }
     path.parse().map_err(|_| {
-        wrong_usage(format!("'{}' is no database of Redis: write the URL as redis://HOST:PORT/0", path.escape_debug()))
+        wrong_usage(format!(
+            "'{}' is not a database of Redis: write the URL as redis://HOST:PORT/0",
+            path.escape_debug()
+        ))
     })
 }
 
@@ -227,7 +230,7 @@ fn end(text: &str) -> Result<Expect> {
             Ok(Count(count @ 1..)) => Expect::Bytes(count),
             _ => {
                 return Err(wrong_usage(format!(
-                    "--expect '{}' is no end of an answer: give line, a number of bytes, u16be or u32be",
+                    "--expect '{}' is not the end of an answer: give line, a number of bytes, u16be or u32be",
                     number.escape_debug()
                 )));
             }

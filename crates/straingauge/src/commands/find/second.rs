@@ -55,7 +55,7 @@ fn words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     match shlex::split(typed) {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(wrong_usage(format!(
-            "{option} '{}' is no command: give {wanted} as for a shell",
+            "{option} '{}' is not a command: give {wanted} as for a shell",
             Outside::new(typed, 120)
         ))),
     }
@@ -73,9 +73,7 @@ pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Resul
             applies(first)?;
             let own = std::env::current_exe().context("cannot find this program's own file")?;
             program = own.into_os_string().into_string().map_err(|_| {
-                wrong_usage(
-                    "this program lies in a folder whose name is no text: put it elsewhere for --compare-with scale",
-                )
+                wrong_usage("the name of this program's folder is not UTF-8: move the program for --compare-with scale")
             })?;
         }
         return Ok([program, "scale".into(), "--".into()].into_iter().chain(first.iter().cloned()).collect());
