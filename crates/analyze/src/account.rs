@@ -98,6 +98,9 @@ pub struct WaitLevel {
     pub place: String,
     /// Function of the program that waits, or that ended the waits, where sampled stacks have one.
     pub function: String,
+    /// The sampled stack with the most time, innermost function first, and after "woken by" the functions that ended
+    /// the wait; empty where none was sampled.
+    pub stack: String,
     /// Mean number of threads.
     pub threads: f64,
     /// Waits a second.
@@ -278,6 +281,7 @@ fn group_level(name: String, of: &[&ThreadGroup], window_ns: u64, rates: &BTreeM
             kind,
             place,
             function: function(&waits),
+            stack: stack(&waits),
             threads: waits.iter().map(|wait| wait.ns).sum::<u64>() as f64 / window_ns as f64,
             times_per_sec: waits.iter().map(|wait| wait.times).sum::<u64>() as f64 * 1e9 / window_ns as f64,
             longest_ms: waits.iter().map(|wait| wait.longest_ns).max().unwrap_or(0) as f64 / 1e6,
@@ -336,6 +340,21 @@ fn function(waits: &[&Wait]) -> String {
     };
     let of_stack = |stack: &&record::account::WaitStack| own(&stack.frames).or_else(|| own(&stack.woken_by));
     stacks.iter().find_map(of_stack).unwrap_or_default()
+}
+
+/// The sampled stack with the most time, in words.
+fn stack(waits: &[&Wait]) -> String {
+    const FRAMES: usize = 12;
+    let most = waits.iter().flat_map(|wait| &wait.stacks).max_by_key(|stack| stack.ns);
+    let words = |frames: &[record::profile::Frame]| {
+        let names: Vec<String> = frames.iter().take(FRAMES).map(|frame| plain(&frame.function, 60)).collect();
+        names.join(" < ")
+    };
+    most.map_or(String::new(), |stack| {
+        let woken_by = words(&stack.woken_by);
+        let end = if woken_by.is_empty() { String::new() } else { format!("; woken by {woken_by}") };
+        words(&stack.frames) + &end
+    })
 }
 
 fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {

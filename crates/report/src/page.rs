@@ -202,7 +202,10 @@ fn section(
         figures: draw(figures, counter),
         levels: tables::levels(sweep),
         load_name: if is_rate { "offered/s" } else { "connections" },
-        tables: watched::tables(run, sweep.sweep),
+        tables: crate::run::account::page_table(run, sweep)
+            .into_iter()
+            .chain(watched::tables(run, sweep.sweep))
+            .collect(),
         loads: loads::of_sweep(
             run,
             sweep.sweep,

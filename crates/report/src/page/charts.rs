@@ -341,7 +341,7 @@ fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
     let values = |wanted: &dyn Fn(&str) -> bool| sweep.levels.iter().map(|level| us_at(level.load, wanted)).collect();
     let mut parts: Vec<(String, &'static str, Vec<Option<f64>>)> = Vec::new();
     for (name, class) in names.iter().zip(CLASSES) {
-        parts.push((record::text::plain(name, 34), class, values(&|of: &str| of == name)));
+        parts.push((record::text::plain(name, 24), class, values(&|of: &str| of == name)));
     }
     parts.push(("other".into(), CLASSES[CLASSES.len() - 1], values(&|of: &str| !names.iter().any(|name| name == of))));
     let layers = stacked(&loads(sweep), parts);

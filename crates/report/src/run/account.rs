@@ -96,35 +96,60 @@ pub(crate) fn places(levels: &[AccountLevel]) -> Vec<String> {
     names.into_iter().map(|(_, name)| name).collect()
 }
 
-/// What the threads did at one load.
-fn threads(level: &AccountLevel, title: &str) -> String {
-    let mut table = Table::new(&["threads", "mean", "each wait", "longest"], 1);
-    let mut row = |name: String, threads: f64, each: String, longest: String| {
+/// What the threads did at one load, a row each: state, mean number of threads, time of a wait, the longest, stack.
+fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut row = |name: String, threads: f64, each: String, longest: String, stack: &str| {
         if threads >= LEAST_THREADS {
-            table.row(vec![name, format!("{threads:.2}"), each, longest]);
+            rows.push(vec![name, format!("{threads:.2}"), each, longest, stack.to_string()]);
         }
     };
     for group in level.groups.iter().take(MOST_GROUPS) {
-        row(group.name.clone(), group.threads, String::new(), String::new());
+        row(group.name.clone(), group.threads, String::new(), String::new(), "");
         for (name, threads) in states(group) {
-            row(format!("  {name}"), threads, String::new(), String::new());
+            row(format!("  {name}"), threads, String::new(), String::new(), "");
         }
         for wait in group.waits.iter().take(MOST_WAITS) {
             let idle = if wait.kind.is_idle() { "idle" } else { "blocked" };
             let place = if wait.place.is_empty() { wait.kind.word().to_string() } else { wait.place.clone() };
             let function = if wait.function.is_empty() { String::new() } else { format!(" ({})", wait.function) };
             let each = format_nanos(wait.threads / wait.times_per_sec.max(1e-9) * 1e9);
-            row(format!("  {idle}: {place}{function}"), wait.threads, each, format_nanos(wait.longest_ms * 1e6));
+            let longest = format_nanos(wait.longest_ms * 1e6);
+            row(format!("  {idle}: {place}{function}"), wait.threads, each, longest, &wait.stack);
         }
     }
     for backend in &level.backends {
         let each = format_nanos(backend.call_us * 1e3);
-        row(
-            format!("at {}, of {:.0} connections", backend.address, backend.connections),
-            backend.busy,
-            each,
-            "".into(),
-        );
+        let name = format!("at {}, of {:.0} connections", backend.address, backend.connections);
+        row(name, backend.busy, each, String::new(), "");
+    }
+    rows
+}
+
+/// The threads at the highest load, as a table of the page.
+pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<crate::page::tables::Table> {
+    let level = levels(run, sweep).pop()?;
+    let headings = ["threads", "mean number", "each wait", "longest", "stack with the most time, innermost first"];
+    Some(crate::page::tables::Table {
+        title: "What the server's threads did",
+        headings: headings.map(String::from).to_vec(),
+        units: Vec::new(),
+        rows: thread_rows(&level),
+        note: format!(
+            "At {}, over {:.1} s in {}.",
+            load_words(level.load, sweep.sweep),
+            level.seconds,
+            record::units::count(level.points as usize, "point")
+        ),
+    })
+}
+
+/// What the threads did at one load.
+fn threads(level: &AccountLevel, title: &str) -> String {
+    let mut table = Table::new(&["threads", "mean", "each wait", "longest"], 1);
+    for mut row in thread_rows(level) {
+        row.truncate(4);
+        table.row(row);
     }
     let gap = if title.ends_with('(') { "" } else { "; " };
     let title = format!(
