@@ -52,6 +52,10 @@ pub struct GroupLevel {
     pub threads: f64,
     /// On a CPU.
     pub running: f64,
+    /// CPU time between two waits of a thread, milliseconds: the mean.
+    pub work_ms: f64,
+    /// CPU time between two waits of a thread, milliseconds: the longest.
+    pub longest_work_ms: f64,
     /// Runnable while another thread of the server had the CPU.
     pub ready_own: f64,
     /// Runnable while something else had the CPU.
@@ -165,9 +169,9 @@ record::worded! {
         /// At another server.
         Backend = "at",
         /// In the program, and no thread is at it.
-        Queue = "in the server's own queues",
+        Queue = "in the server's queues",
         /// The client's part and the server's queues, where the server's requests were not timed.
-        Rest = "in the client, the path and the server's queues",
+        Rest = "client, path and queues",
     }
 }
 
@@ -303,6 +307,10 @@ fn group_level(name: String, of: &[&ThreadGroup], window_ns: u64, rates: &BTreeM
         name,
         threads: sum(ThreadGroup::total_ns),
         running: sum(|group| group.running_ns),
+        work_ms: of.iter().map(|group| group.running_ns).sum::<u64>() as f64
+            / of.iter().map(|group| group.works).sum::<u64>().max(1) as f64
+            / 1e6,
+        longest_work_ms: of.iter().map(|group| group.longest_work_ns).max().unwrap_or(0) as f64 / 1e6,
         ready_own: sum(|group| group.ready_own_ns),
         ready_others: sum(|group| group.ready_others_ns),
         ready_stopped: sum(|group| group.ready_stopped_ns),

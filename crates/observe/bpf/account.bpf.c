@@ -111,20 +111,23 @@ static __always_inline void add_use(struct wait_use *use, __u64 ns) {
         use->longest_ns = ns;
 }
 
+static __always_inline struct wait_use *use_of(const struct place *place) {
+    struct wait_use *use = bpf_map_lookup_elem(&places, place), none = {};
+
+    if (use)
+        return use;
+    bpf_map_update_elem(&places, place, &none, ONLY_NEW);
+    use = bpf_map_lookup_elem(&places, place);
+    if (!use)
+        __sync_fetch_and_add(&sums.lost_places, 1);
+    return use;
+}
+
 static __always_inline void add_place(const struct place *place, __u64 ns) {
-    struct wait_use *use = bpf_map_lookup_elem(&places, place);
+    struct wait_use *use = use_of(place);
 
-    if (!use) {
-        struct wait_use none = {};
-
-        bpf_map_update_elem(&places, place, &none, ONLY_NEW);
-        use = bpf_map_lookup_elem(&places, place);
-        if (!use) {
-            __sync_fetch_and_add(&sums.lost_places, 1);
-            return;
-        }
-    }
-    add_use(use, ns);
+    if (use)
+        add_use(use, ns);
 }
 
 static __always_inline __u8 first_thread(const struct task_struct *t) {
@@ -264,11 +267,24 @@ static __always_inline __u64 passed(__u64 from_ns, __u64 to_ns) {
     return to_ns > from_ns ? to_ns - from_ns : 0;
 }
 
-static __always_inline void add_running(struct task_struct *t, struct doer *d, __u64 now_ns) {
+static __always_inline void add_running(struct task_struct *t, struct doer *d, __u64 now_ns, bool is_end) {
+    __u64 ns = passed(d->since_ns, now_ns);
+    struct wait_use *use;
     struct place place;
 
     begin_place(&place, t, RUNNING);
-    add_place(&place, passed(d->since_ns, now_ns));
+    use = use_of(&place);
+    d->work_ns += ns;
+    if (use) {
+        __sync_fetch_and_add(&use->ns, ns);
+        if (is_end) {
+            __sync_fetch_and_add(&use->times, 1);
+            if (d->work_ns > use->longest_ns)
+                use->longest_ns = d->work_ns;
+        }
+    }
+    if (is_end)
+        d->work_ns = 0;
 }
 
 static __always_inline void add_sample(const struct place *place, const struct doer *d, __u64 ns) {
@@ -377,7 +393,7 @@ static __always_inline void switched(void *context, bool is_preempted, struct ta
     advance(c, now_ns);
     c->switches++;
     if (from_server && (d = doer_of(prev, 1, 0)) && !d->is_closed) {
-        add_running(prev, d, now_ns);
+        add_running(prev, d, now_ns, !is_preempted && state);
         d->is_closed = is_last;
         d->is_running = 0;
         d->since_ns = now_ns;
@@ -461,7 +477,7 @@ int BPF_PROG(on_exit, struct task_struct *t) {
     if (!d || d->has_ended)
         return 0;
     if (!d->is_closed)
-        add_running(t, d, now_ns);
+        add_running(t, d, now_ns, 1);
     d->is_closed = d->has_ended = 1;
     __sync_fetch_and_add(&sums.threads_ns, passed(birth_or(t, gate.opened_ns), now_ns));
     return 0;
@@ -516,7 +532,7 @@ int walk_threads(struct bpf_iter__task *context) {
         return 0;
     d->is_closed = 1;
     if (d->is_running)
-        add_running(t, d, now_ns);
+        add_running(t, d, now_ns, 1);
     else
         add_waiting(t, d, now_ns, 0, 0);
     return 0;

@@ -37,6 +37,7 @@ struct place {
 #define SERVED 0x80000000u
 #define FIRST_THREAD 0x80
 
+/* Of RUNNING: `times` and `longest_ns` are of the work between two waits, however often it was preempted. */
 struct wait_use {
     __u64 ns, times, longest_ns;
 };
@@ -48,6 +49,7 @@ struct doer {
     __u64 own_ns, others_ns;                     /* its CPU's clocks when it became runnable */
     __u64 kernel_stack, user_stack, waker_stack; /* hashes; 0 = not sampled */
     __u64 start_ns;                              /* of the thread: its number may be another one's before */
+    __u64 work_ns;                               /* on a CPU since its last wait */
     __u32 window;
     __u32 cpu;
     __u8 is_running, is_sampled;

@@ -88,6 +88,12 @@ pub struct ThreadGroup {
     pub is_first: bool,
     /// On a CPU, nanoseconds.
     pub running_ns: u64,
+    /// Stretches of work between two waits of a thread.
+    #[serde(default)]
+    pub works: u64,
+    /// CPU time of the longest of them, nanoseconds.
+    #[serde(default)]
+    pub longest_work_ns: u64,
     /// Runnable while another thread of the server had the CPU, nanoseconds.
     pub ready_own_ns: u64,
     /// Runnable while something else had the CPU, nanoseconds.

@@ -169,7 +169,7 @@ pub const ONE_CPU_THREAD: f64 = 0.8;
 pub const ONE_CPU_OF: f64 = 1.5;
 
 /// All rules.
-pub const RULES: [Rule; 25] = [
+pub const RULES: [Rule; 26] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -427,6 +427,19 @@ pub const RULES: [Rule; 25] = [
         is_counted: false,
         hidden_by: &["client", "cpu-quota"],
         judge: stage::affinity,
+    },
+    Rule {
+        id: "blocked-loop",
+        cause: "an event loop is blocked by long work",
+        evidence: "the account: CPU time between two waits of the thread that waits for events",
+        threshold: "10 ms at the two lowest loads, and 20 times the mean at the lowest; one thread a process",
+        refuted_by: "the longest work is as short as the others once that request is left out",
+        remedy: "a worker thread or process for it; `straingauge profile :PORT` names its functions",
+        source: "Node.js documentation, \"Don't Block the Event Loop\"; Welsh, Culler and Brewer, \"SEDA\" (SOSP 2001)",
+        is_limit: false,
+        is_counted: false,
+        hidden_by: &["client"],
+        judge: stage::blocked_loop,
     },
     Rule {
         id: "slows-with-time",

@@ -124,6 +124,48 @@ pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
+/// An event loop that works for long between two waits now and then: what comes meanwhile waits for all of it.
+pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
+    const LEAST_MS: f64 = 10.0;
+    const TIMES: f64 = 20.0;
+    const LOADS: usize = 2;
+    let sweep = evidence.sweep()?;
+    let all = levels(evidence.run, sweep);
+    let waits_for_events = |group: &&GroupLevel| {
+        let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
+        let is_loop = events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0;
+        is_loop && group.threads < 1.5 * group.processes.len().max(1) as f64
+    };
+    let longest = |level: &AccountLevel| {
+        let group = level.groups.iter().filter(waits_for_events).find(|group| group.longest_work_ms >= LEAST_MS)?;
+        Some((group.name.clone(), group.work_ms, group.longest_work_ms))
+    };
+    // With few connections the thread waits after each request; a full loop works without a pause in any case.
+    let lowest: Vec<_> = all.iter().take(LOADS).map(longest).collect::<Option<_>>()?;
+    let (name, mean_ms, first_ms) = lowest.first()?;
+    if lowest.len() < LOADS || *first_ms < TIMES * mean_ms {
+        return None;
+    }
+    let (least, most) = crate::statistics::range(&lowest.iter().map(|(.., longest)| *longest).collect::<Vec<_>>())?;
+    let port =
+        evidence.run.record.scenario.load().and_then(|load| load.addresses.first()).map(|address| address.port());
+    let command = format!("straingauge profile :{}", port.map_or("PORT".into(), |port| port.to_string()));
+    finding(
+        format!(
+            "One thread of {name} serves all connections, and at the lowest loads it worked for {} to {} without a pause \
+             at least once, where it usually works for {}: every request that came meanwhile waited for that.",
+            format_nanos(least * 1e6),
+            format_nanos(most * 1e6),
+            format_nanos(mean_ms * 1e6),
+        ),
+        format!(
+            "To try: move that work to a thread or process of its own, or divide it into pieces; `{command}` under load \
+             names its functions."
+        ),
+        std::slice::from_ref(&command),
+    )
+}
+
 impl Reading<'_> {
     /// The kind of place that took up most of the requests added by load, and its part of them.
     fn queue(&self) -> Option<(PlaceKind, f64)> {

@@ -226,3 +226,20 @@ fn the_places_of_a_request_add_up_to_its_response_time() {
     let sum: f64 = requests.places.iter().map(|place| place.us).sum();
     assert!((sum - requests.response_us).abs() < 1e-6);
 }
+
+#[test]
+fn an_event_loop_that_works_for_long_at_a_time_is_named_and_one_that_is_merely_full_is_not() {
+    let of = |longest_ns: u64| {
+        let verdict = judged(healthy(), fixture::record(), |point| {
+            let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(1.0).min(1.0);
+            let mut thread = group("app", busy, 0.0, &[(Events, "epoll_wait", "", 1.0 - busy)]);
+            (thread.works, thread.longest_work_ns) = (5000, longest_ns);
+            thread.processes =
+                vec![ProcessUse { pid: 7, running_ns: ns(busy), idle_ns: ns(1.0 - busy), ns: WINDOW_NS }];
+            keep(point, vec![thread], Vec::new());
+        });
+        found(&verdict).into_iter().map(String::from).collect::<Vec<_>>()
+    };
+    assert_eq!(of(50_000_000), ["blocked-loop"]);
+    assert_eq!(of(3_000_000), [""; 0]);
+}

@@ -357,6 +357,8 @@ fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> 
         match place.doing & !FIRST_THREAD {
             RUNNING => {
                 group.running_ns += used.ns;
+                group.works += used.times;
+                group.longest_work_ns = group.longest_work_ns.max(used.longest_ns);
                 group.processes[at].running_ns += used.ns;
             }
             READY_OWN => group.ready_own_ns += used.ns,
