@@ -136,14 +136,14 @@ pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> 
             by_axis.entry((place.axis, place.slowed)).or_default().push((place.value, point));
         }
     }
-    // What was measured without a slow-down belongs to each of its places.
+    // Points without a slow-down are the baseline of every place.
     let plain = by_axis.remove(&(Axis::SlowDown, None)).unwrap_or_default();
     let mut found = Vec::new();
     for ((axis, slowed), mut placed) in by_axis {
         placed.extend(plain.iter().filter(|_| axis == Axis::SlowDown));
         found.push(of_axis((axis, slowed), placed, criteria, demanded_ratio));
     }
-    // What would help most comes first.
+    // Largest effect first.
     let gain =
         |axis: &AxisFindings| axis.effect.as_ref().and_then(|effect| effect.gain_ratio).map_or(0.0, |gain| gain.value);
     found.sort_by(|a, b| a.axis.cmp(&b.axis).then(gain(b).total_cmp(&gain(a))));

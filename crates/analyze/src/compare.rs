@@ -454,7 +454,7 @@ fn plan(run: &RunDir) -> Option<Estimate> {
         return None;
     }
     let plan = answer::of(run, &zones::of_run(run), &[])?.plan_per_sec?;
-    // Of one repeat the interval is the spacing of the loads.
+    // With one repeat the interval is the spacing of the loads.
     Some(if plan.n > 1 { plan } else { Estimate { low: None, high: None, ..plan } })
 }
 

@@ -105,9 +105,9 @@ pub enum LimitError {
         text: String,
         /// Full name.
         figure: &'static str,
-        /// Its unit.
+        /// Unit of the figure.
         unit: &'static str,
-        /// What would be accepted.
+        /// Example of a limit that would be accepted.
         example: &'static str,
     },
 }

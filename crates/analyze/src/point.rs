@@ -37,7 +37,7 @@ pub(crate) fn own_limit(point: &Point) -> Option<f64> {
     larger(point.value(names::SERVER_BUSIEST_THREAD), point.value(names::SERVER_QUOTA_USED))
 }
 
-/// The same, whoever kept the CPUs busy.
+/// Saturation of the server's CPUs, other work included.
 pub(crate) fn saturation_by_any(point: &Point) -> Option<f64> {
     larger(own_limit(point), point.value(names::SERVER_CPU_BUSY))
 }
@@ -96,7 +96,7 @@ pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
-/// The same as a figure: what every output calls a request's CPU time.
+/// Server CPU time per request with softirq time, as a figure: the value that every output shows.
 pub fn cpu_figure(point: &Point) -> Option<Figure> {
     let own = point.figures.get(names::SERVER_CPU)?;
     Some(Figure { value: own.value.and_then(|_| cpu_us(point)), ..own.clone() })

@@ -136,9 +136,9 @@ fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
 /// Chooses disturbed points to measure again: each load once in a repeat, and none where most points are disturbed,
 /// because measuring again would not help.
 #[derive(Debug, Default)]
-struct Again(Vec<Load>);
+struct Remeasured(Vec<Load>);
 
-impl Again {
+impl Remeasured {
     fn clear(&mut self) {
         self.0.clear();
     }

@@ -99,12 +99,12 @@ pub struct ServerSide {
     pub why_not: Option<(String, u64, u64)>,
 }
 
-/// Of every sweep of a run whose points were watched.
+/// Server side of every sweep of a run whose points were watched.
 pub fn of_run(run: &RunDir) -> Vec<ServerSide> {
     [Sweep::Connections, Sweep::Rate, Sweep::Axis].into_iter().filter_map(|sweep| of_sweep(run, sweep)).collect()
 }
 
-/// Of one sweep; `None` if no point of it was watched.
+/// Server side of one sweep; `None` if no point of it was watched.
 pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     // Equal times that are added at different places are different loads.
     let is_slowed = |point: &Point| point.axis.is_some_and(|place| place.axis == Axis::SlowDown);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Fixed, so that the same run always gives the same result.
 const SEED: u64 = 0x4158;
 
-/// What a repeat measured of a figure at one load.
+/// Values of a figure at one load in one repeat.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
     /// When its first point began.

@@ -223,11 +223,11 @@ const LEAST_GROWTH: f64 = 1.02;
 pub struct CpuGrowth {
     /// Load at which a request cost least.
     pub lowest_load: f64,
-    /// What it cost there, microseconds; as in the level.
+    /// CPU time per request at that load, microseconds.
     pub lowest_us: f64,
     /// The higher load at which it cost most.
     pub highest_load: f64,
-    /// What it cost there, microseconds; as in the level.
+    /// CPU time per request at that load, microseconds.
     pub highest_us: f64,
     /// How many times the lowest cost the highest is: the median over the repeats that have both loads, so that the
     /// machine's drift between repeats is not in it.
@@ -243,7 +243,7 @@ impl CpuGrowth {
     }
 }
 
-/// What one sweep showed.
+/// Findings of one sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SweepFindings {
     /// Closed loop over connections, or open loop over rate.

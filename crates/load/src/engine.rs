@@ -50,8 +50,8 @@ pub trait LoadEvents {
     fn progress(&mut self, _progress: &Progress) {}
     /// The measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
-    /// Whether the load is of no use any more: it ends then. Asked as often as for a stop.
-    fn is_in_vain(&mut self) -> bool {
+    /// Whether to end the load early because its result would be useless. Polled together with the stop flag.
+    fn should_abort(&mut self) -> bool {
         false
     }
 }
@@ -290,8 +290,8 @@ impl<'a> Conductor<'a> {
         let to_the_end = self.pause_until(self.end_ns, handles);
         self.end_ns = self.end_ns.min(monotonic_ns().max(self.begin_ns));
         self.events.window_ends();
-        let patience_ns = self.end_ns + GRACE_NS.max(self.plan.timeout_ns) + 10 * LOOK_NS;
-        while to_the_end && !handles.iter().all(ScopedJoinHandle::is_finished) && monotonic_ns() < patience_ns {
+        let deadline_ns = self.end_ns + GRACE_NS.max(self.plan.timeout_ns) + 10 * LOOK_NS;
+        while to_the_end && !handles.iter().all(ScopedJoinHandle::is_finished) && monotonic_ns() < deadline_ns {
             if !self.pause(LOOK_NS / 4) {
                 return;
             }
@@ -327,7 +327,7 @@ impl<'a> Conductor<'a> {
         self.looked_ns = monotonic_ns();
         // After the window stopping loses nothing, and nothing was interrupted.
         let is_stopped = self.stop.load(Ordering::Relaxed);
-        if is_stopped || self.events.is_in_vain() {
+        if is_stopped || self.events.should_abort() {
             self.interrupted = is_stopped && now < self.end_ns;
             self.end_ns = self.end_ns.min(now);
             self.control.cut_at(now);

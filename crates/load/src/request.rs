@@ -16,7 +16,7 @@ pub(crate) struct Requests {
     /// For each target: the request on a connection that stays, and the last one of a connection.
     pub(crate) targets: Vec<Request>,
     pub(crate) is_head: bool,
-    /// What HTTP/2 sends after each header.
+    /// Body that HTTP/2 sends after each header block.
     pub(crate) body: Arc<[u8]>,
     /// Draws targets by their weights; absent if they are visited in turn.
     popularity: Option<WeightedAliasIndex<f64>>,

@@ -51,7 +51,7 @@ pub struct LoadResult {
     /// Counts by class of request, in the order of the plan's classes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassCounts>,
-    /// What was read of a log that was replayed.
+    /// Result of replaying a log; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayResult>,
     /// Reasons not to trust the figures.

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// of its own connections waited longer.
 const KEPT: usize = 32;
 
-/// What one thread saw, or what all threads saw at once.
+/// Stalls seen by one thread, or by all threads at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stalls {
     /// When the last response came.

@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     Truncated,
     ClosedEarly,
     Malformed(&'static str),
-    /// The same of another protocol than HTTP, in a sentence.
+    /// Error reply of another protocol than HTTP, in a sentence.
     Foreign(&'static str),
     /// The server reset the request's stream of HTTP/2, with this error code.
     StreamReset(u32),
@@ -303,7 +303,7 @@ impl Tally {
         }
     }
 
-    /// The same of a response of which it is not known.
+    /// Counts a response whose arrival time is not known.
     pub(crate) fn arrival_unknown(&mut self, intended_ns: u64, now_ns: u64) {
         self.counts.arrivals_unknown += u64::from(self.belongs(intended_ns, now_ns).is_counted());
     }

@@ -16,7 +16,7 @@ const MAX_ADDRESSES: usize = 16;
 /// Most network namespaces that are searched.
 const MAX_NAMESPACES: usize = 64;
 
-/// What is known of them.
+/// The server's backends and their processes.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
     /// The eldest process of each.
@@ -46,7 +46,7 @@ impl Backends {
             }
             let mut inodes: HashSet<u64> = held.inodes.iter().copied().collect();
             inodes.extend(held.elsewhere.iter().flat_map(inodes_elsewhere));
-            // Of a backend on another machine nothing is known here.
+            // Backends on other machines are not visible.
             let holders = if inodes.is_empty() { BTreeSet::new() } else { servers_of(&inodes) };
             *searches = if holders.is_empty() { *searches + 1 } else { MAX_SEARCHES };
             if !holders.is_empty() {

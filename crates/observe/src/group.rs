@@ -43,7 +43,7 @@ pub enum Group {
 pub struct Target {
     /// The server's port.
     pub port: u16,
-    /// Its processes.
+    /// Processes of the group.
     pub group: Group,
     /// Read sockets and network counters in this process's network namespace; `None` = in that of the thread that
     /// starts the observer.
@@ -150,7 +150,7 @@ pub struct ServerGroup {
     counters: GroupCounters,
     /// CPU time by parent that was counted from ended children and will appear again in the parent's children times.
     owed_ns: HashMap<u32, u64>,
-    /// The same of major faults.
+    /// Major faults by parent that were counted from ended children and will appear again in the parent's own count.
     owed_faults: HashMap<u32, u64>,
     ended: Ended,
     /// Processes that are to be admitted, with the CPU time that they have used for the server.
@@ -220,12 +220,12 @@ impl ServerGroup {
         self.members.keys().copied().collect()
     }
 
-    /// The same with their starts.
+    /// The group's processes with their start times.
     pub fn processes(&self) -> Vec<Process> {
         self.members.iter().map(|(pid, member)| member.process(*pid)).collect()
     }
 
-    /// Its threads, as process and thread.
+    /// The group's threads, as (process, thread).
     pub fn threads(&self) -> Vec<(u32, u32)> {
         let of_member = |(pid, member): (&u32, &Member)| {
             let pid = *pid;

@@ -41,7 +41,7 @@ const MOST_LEASE_PARTS: usize = 100;
 const MOST_PIECES: u32 = 4;
 /// How long a worker may take to keep one, to say what it has for cold connections, to come nearer to its number of
 /// them, and to get ready once its connections had their time.
-const PATIENCE_NS: u64 = 30_000_000_000;
+const STEP_TIMEOUT_NS: u64 = 30_000_000_000;
 /// A signal while files are handed out.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
 
@@ -68,8 +68,8 @@ pub struct Fleet {
     looks_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
-    /// [`PATIENCE_NS`], but for tests.
-    patience_ns: u64,
+    /// [`STEP_TIMEOUT_NS`], but for tests.
+    timeout_ns: u64,
     /// Why the requests of the last load are not all counted, if they are not.
     pub uncounted: Option<String>,
     /// The transport of workers on a cluster; dropped after the links.
@@ -99,7 +99,7 @@ impl Fleet {
             joined: Vec::new(),
             looks_ns: None,
             figures: Figures::default(),
-            patience_ns: PATIENCE_NS,
+            timeout_ns: STEP_TIMEOUT_NS,
             uncounted: None,
             nodes,
         };
@@ -227,7 +227,7 @@ impl Fleet {
             self.links[*index].cold_room = None;
             self.links[*index].send(&ToWorker::ColdAsk(Box::new(PlanMessage::new(part))));
         }
-        let give_up_ns = monotonic_ns() + self.patience_ns;
+        let give_up_ns = monotonic_ns() + self.timeout_ns;
         while live.iter().any(|(index, _)| self.links[*index].cold_room.is_none() && !self.links[*index].is_lost()) {
             if stop.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted("the clients were asked what they have for cold connections"));
@@ -329,7 +329,7 @@ impl Fleet {
             let Some(first) = waiting.first().filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(self.cold()) };
             let far = waiting.iter().fold(0, |sum: u64, index| sum.saturating_add(distance(&self.links[*index])));
             if far < nearest {
-                (nearest, give_up_ns) = (far, monotonic_ns() + self.patience_ns);
+                (nearest, give_up_ns) = (far, monotonic_ns() + self.timeout_ns);
             } else if monotonic_ns() > give_up_ns {
                 let link = &self.links[*first];
                 return Err(unusable(format!(
@@ -450,7 +450,7 @@ impl Fleet {
 
     /// Waits until a worker has kept all but so many pieces, or is lost; fails when the user stops it.
     fn wait_for_room(&mut self, index: usize, under_way: u32, stop: &AtomicBool) -> Result<(), String> {
-        let give_up_ns = monotonic_ns() + self.patience_ns;
+        let give_up_ns = monotonic_ns() + self.timeout_ns;
         while self.links[index].pieces_under_way > under_way && !self.links[index].is_lost() {
             if stop.load(Ordering::Relaxed) {
                 return Err(INTERRUPTED.to_string());
@@ -464,10 +464,10 @@ impl Fleet {
     }
 
     /// Handles events, waits for them at most this long, and gives up silent workers.
-    fn pump(&mut self, wait_ns: u64, patience_ns: u64) {
+    fn pump(&mut self, wait_ns: u64, timeout_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
         if self.hear(wait_ns) {
-            self.links.iter_mut().for_each(|link| link.look(heard_all_ns, patience_ns));
+            self.links.iter_mut().for_each(|link| link.look(heard_all_ns, timeout_ns));
         }
     }
 

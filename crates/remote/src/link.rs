@@ -321,9 +321,9 @@ impl Link {
     }
 
     /// Gives it up if it was silent for the lease. All that came before `heard_all_ns` was handled.
-    pub fn look(&mut self, heard_all_ns: u64, patience_ns: u64) {
-        if !self.is_lost() && heard_all_ns.saturating_sub(self.heard_ns) > LEASE_NS.max(patience_ns) {
-            self.lose(format!("it was silent for {} s", LEASE_NS.max(patience_ns) / 1_000_000_000));
+    pub fn look(&mut self, heard_all_ns: u64, timeout_ns: u64) {
+        if !self.is_lost() && heard_all_ns.saturating_sub(self.heard_ns) > LEASE_NS.max(timeout_ns) {
+            self.lose(format!("it was silent for {} s", LEASE_NS.max(timeout_ns) / 1_000_000_000));
         }
     }
 

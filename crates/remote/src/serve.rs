@@ -21,10 +21,10 @@ const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
 pub fn serve(options: &WorkerOptions, inputs: &mut dyn InputStore) -> ExitCode {
-    session::hold(options.capacity(), |lease, out, orders| obey(options, inputs, lease, out, orders))
+    session::hold(options.capacity(), |lease, out, orders| handle_orders(options, inputs, lease, out, orders))
 }
 
-fn obey(
+fn handle_orders(
     options: &WorkerOptions,
     inputs: &mut dyn InputStore,
     lease: &Lease,

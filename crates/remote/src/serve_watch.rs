@@ -40,7 +40,7 @@ pub trait Started {
 
 /// Serves one driver with observations of this server, until it leaves or `stop` is set.
 pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> ExitCode {
-    session::hold(None, |_, out, orders| obey(target, started, out, orders, stop))
+    session::hold(None, |_, out, orders| handle_orders(target, started, out, orders, stop))
 }
 
 struct Watched {
@@ -56,7 +56,7 @@ struct Watched {
     window: Option<Window>,
 }
 
-fn obey(
+fn handle_orders(
     target: Target,
     started: &mut dyn Started,
     out: &SyncSender<String>,

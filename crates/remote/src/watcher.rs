@@ -70,13 +70,13 @@ impl Watcher {
             counts_requests: false,
             edges_ns: [0; 2],
         };
-        let patience_ns = GREETING_NS + starts_server.map_or(0, |timeout| timeout.as_nanos() as u64);
-        let until_ns = monotonic_ns() + patience_ns;
+        let timeout_ns = GREETING_NS + starts_server.map_or(0, |timeout| timeout.as_nanos() as u64);
+        let until_ns = monotonic_ns() + timeout_ns;
         while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
             if stop.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted("the watcher was starting"));
             }
-            watcher.pump(patience_ns);
+            watcher.pump(timeout_ns);
         }
         // A watcher that cannot watch reports it at once, after its hello.
         let until_ns = monotonic_ns() + LEASE_NS;
@@ -96,7 +96,7 @@ impl Watcher {
             WorkerState::Greeting => Err(unusable(format!(
                 "{} did not say hello within {} s",
                 watcher.link.name(),
-                patience_ns / 1_000_000_000
+                timeout_ns / 1_000_000_000
             ))),
             _ if watcher.is_there() => Ok(watcher),
             _ => Err(unusable(format!(
@@ -110,17 +110,17 @@ impl Watcher {
         matches!(self.link.state, WorkerState::Ready) && self.link.clock.is_some()
     }
 
-    fn pump(&mut self, patience_ns: u64) {
-        self.hear(Duration::from_millis(5), patience_ns);
+    fn pump(&mut self, timeout_ns: u64) {
+        self.hear(Duration::from_millis(5), timeout_ns);
     }
 
     /// Handles events, waits for the first at most this long, and gives it up where it is silent.
-    fn hear(&mut self, mut wait: Duration, patience_ns: u64) {
+    fn hear(&mut self, mut wait: Duration, timeout_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
         // A bounded number, because it may flood; it is not silent then.
         for _ in 0..MOST_EVENTS {
             let Ok((_, event)) = self.events.recv_timeout(wait) else {
-                return self.link.look(heard_all_ns, patience_ns);
+                return self.link.look(heard_all_ns, timeout_ns);
             };
             self.link.handle(event);
             wait = Duration::ZERO;

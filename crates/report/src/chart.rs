@@ -211,17 +211,17 @@ pub struct Chart {
 
 /// Room for labels on either side of the plot, in pixels.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Rooms {
+pub struct Margins {
     /// For the vertical axis's ticks.
     pub left: f64,
     /// For the series' names.
     pub right: f64,
 }
 
-impl Rooms {
+impl Margins {
     /// Enough for both.
-    pub fn max(self, other: Rooms) -> Rooms {
-        Rooms { left: self.left.max(other.left), right: self.right.max(other.right) }
+    pub fn max(self, other: Margins) -> Margins {
+        Margins { left: self.left.max(other.left), right: self.right.max(other.right) }
     }
 }
 
@@ -258,13 +258,13 @@ impl Chart {
     }
 
     /// The room that this chart's labels need beside the plot.
-    pub fn rooms(&self, height: f64) -> Rooms {
+    pub fn margins(&self, height: f64) -> Margins {
         let ticks = self.y_ticks(height);
         let left = ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);
         let named = self.series.iter().map(|s| &s.name).chain(self.layers.iter().map(|layer| &layer.name));
         // Without names half of the last tick's label still needs its place.
         let right = named.map(|name| text_width(name, TEXT_PX)).fold(8.0, f64::max);
-        Rooms { left: left + 10.0, right: right + 12.0 }
+        Margins { left: left + 10.0, right: right + 12.0 }
     }
 
     fn y_ticks(&self, height: f64) -> Vec<(f64, String)> {
@@ -272,10 +272,10 @@ impl Chart {
     }
 
     /// Draws the chart `width` x `height` pixels large; `id` must be unique in the page. Charts drawn with the same
-    /// rooms have their plots one below the other.
-    pub fn svg(&self, id: &str, width: f64, height: f64, rooms: Rooms) -> String {
+    /// margins have their plots one below the other.
+    pub fn svg(&self, id: &str, width: f64, height: f64, margins: Margins) -> String {
         let y_ticks = self.y_ticks(height);
-        let markers = self.place_markers(rooms.left, width - rooms.right);
+        let markers = self.place_markers(margins.left, width - margins.right);
         let marker_rows = markers.iter().filter_map(|placed| placed.row).max().map_or(0.0, |row| row as f64 + 1.0);
         let zone_room = match (self.lanes.len(), self.bands.is_empty()) {
             (0, true) => 6.0,
@@ -283,8 +283,8 @@ impl Chart {
             (lanes, _) => LANE_PX * lanes as f64 + 4.0,
         };
         let frame = Frame {
-            left: rooms.left,
-            right: width - rooms.right,
+            left: margins.left,
+            right: width - margins.right,
             top: 20.0 + marker_rows * 15.0 + zone_room,
             bottom: height - 38.0,
         };

@@ -17,7 +17,7 @@ pub(crate) mod tables;
 pub mod tool;
 pub(crate) mod watched;
 
-use crate::chart::{Rooms, Row};
+use crate::chart::{Margins, Row};
 use crate::doubt;
 use crate::text::unbroken;
 use analyze::answer::Answer;
@@ -157,16 +157,16 @@ fn status(run: &RunDir) -> String {
 
 /// Draws figures; on a wide page with equal margins, so that their plots are aligned.
 pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
-    let rooms = figures.iter().map(|figure| figure.chart.rooms(WIDE.1)).fold(Rooms::default(), Rooms::max);
+    let margins = figures.iter().map(|figure| figure.chart.margins(WIDE.1)).fold(Margins::default(), Margins::max);
     figures
         .into_iter()
         .map(|figure| {
             *counter += 1;
-            let narrow = figure.chart.rooms(NARROW.1);
+            let narrow = figure.chart.margins(NARROW.1);
             DrawnFigure {
                 title: figure.title,
                 caption: unbroken(&figure.caption),
-                wide: figure.chart.svg(&format!("c{counter}w"), WIDE.0, WIDE.1, rooms),
+                wide: figure.chart.svg(&format!("c{counter}w"), WIDE.0, WIDE.1, margins),
                 narrow: figure.chart.svg(&format!("c{counter}n"), NARROW.0, NARROW.1, narrow),
                 x_name: figure.chart.x_name.clone(),
                 unit: figure.chart.unit,

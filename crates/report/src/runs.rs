@@ -118,7 +118,7 @@ fn of_answer(answer: &Answer, number: Option<Estimate>) -> String {
     number.map_or(String::new(), |number| format!("{}{doubt}", format_si(number.value)))
 }
 
-/// What a reader should know of a run beside its figures; empty where there is nothing.
+/// Remark on a run, such as its state; empty if there is none.
 fn remark(row: &Row) -> String {
     let state = (row.state != "complete").then(|| row.state.to_string());
     let changed = row.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty());

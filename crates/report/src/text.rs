@@ -30,7 +30,7 @@ pub fn wrap(text: &str, first: &str, rest: &str) -> String {
     wrap_at(width(), text, first, rest)
 }
 
-/// The same for lines of at most `width`.
+/// Wraps text to lines of at most `width`.
 pub fn wrap_at(width: usize, text: &str, first: &str, rest: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(rest);
     let options = options.break_words(false).word_splitter(textwrap::WordSplitter::NoHyphenation);

@@ -14,10 +14,10 @@ use record::Doubt;
 use record::units::grouped;
 use record::watch::{Demand, Headroom, Rates, Reading, UtilisationCheck, Watching};
 
-/// What a screen of a watch shows.
+/// Contents of a watch's screen.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen<'a> {
-    /// What is watched, and how.
+    /// The watched port and the mode.
     pub watch: &'a Watching,
     /// The first reading.
     pub first: &'a Reading,

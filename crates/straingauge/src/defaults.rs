@@ -152,7 +152,7 @@ defaults! {
     PLACES: &str = "receive,send,wake-up,request";
     /// Share of the connections that must conform.
     CONFORMING_SHARE: Share = Share(1.0);
-    /// What counts as worse.
+    /// Regression threshold.
     THRESHOLD: Share = Share(analyze::compare::THRESHOLD_RATIO);
 
     /// Time between readings of `watch`.

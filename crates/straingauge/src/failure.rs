@@ -215,7 +215,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// The same for what is not text.
+/// Prints bytes that need not be text.
 pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     match print_while_read(bytes) {
         Err(error) if error.is::<ReaderGone>() => Ok(()),

@@ -15,21 +15,21 @@ pub fn kinds() -> impl Iterator<Item = Kind> {
     guardian::LEFTOVERS.into_iter().chain(wan::LEFTOVERS).chain([record::unfinished::KIND])
 }
 
-/// What is left of runs whose process has ended.
+/// Finds leftovers of runs whose process has ended.
 pub fn find(scene: &Scene) -> Found {
     let mut found = Found::default();
     kinds().for_each(|kind| found.add((kind.find)(scene)));
     found
 }
 
-/// What was done about what was left.
+/// Result of removing leftovers.
 #[derive(Debug, Default)]
 pub struct Removal {
     /// Removed.
     pub removed: Vec<Leftover>,
-    /// What could not be removed, and why.
+    /// Leftovers that could not be removed, and why.
     pub failed: Vec<(Leftover, String)>,
-    /// What could not be looked at.
+    /// Places that could not be checked.
     pub not_seen: Vec<String>,
 }
 

@@ -38,7 +38,7 @@ mod workload;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-/// What the program does: its exit code.
+/// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     names::ask_files_and_dns_alone();
     if let Err(error) = signals::survive_full_files() {

@@ -321,7 +321,7 @@ fn header(field: &str) -> Result<(String, String)> {
     Ok((name.to_string(), value.to_string()))
 }
 
-/// What counts as a regression.
+/// Regression threshold as a share.
 pub fn threshold_ratio(typed: Option<Share>) -> Result<f64> {
     less_than_all("--threshold", typed.unwrap_or(defaults::THRESHOLD).0)
 }

@@ -186,7 +186,7 @@ pub fn seconds(text: &str) -> Result<Time, units::UnitError> {
     }
 }
 
-/// The same in a scenario file.
+/// Deserializes a time whose bare number is seconds.
 pub fn some_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
     seconds(&NumberOrText::deserialize(deserializer)?.text()).map(Some).map_err(serde::de::Error::custom)
 }

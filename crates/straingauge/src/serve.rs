@@ -36,13 +36,13 @@ pub struct Request<'a> {
 
 /// A response: its bytes, head and body.
 pub enum Answer {
-    /// All of it.
+    /// Complete answer.
     Whole(Vec<u8>),
-    /// Its beginning; [`Site::news`] follows.
+    /// Beginning of a stream; [`Site::news`] follows.
     Stream(Vec<u8>),
 }
 
-/// What is served.
+/// Contents of a server.
 pub trait Site: Send + Sync + 'static {
     /// The response. Must not take long: all connections wait for it.
     fn answer(&self, request: &Request<'_>) -> Answer;

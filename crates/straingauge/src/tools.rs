@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What the names of all tools' programs begin with.
+/// Prefix of the names of all tools' programs.
 pub const PREFIX: &str = "straingauge-";
 
 /// Where tools are looked for, in this order: this program's folder, PATH.

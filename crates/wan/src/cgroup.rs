@@ -75,7 +75,7 @@ impl ServerCgroup {
         found
     }
 
-    /// Its folder.
+    /// Path of the control group.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -104,7 +104,7 @@ impl ServerCgroup {
         self.folders().into_iter().flat_map(|folder| numbers(of(folder))).collect()
     }
 
-    /// Its folder and those in it, each before what it contains.
+    /// Folders of the control group, parents before children.
     fn folders(&self) -> Vec<PathBuf> {
         let (mut folders, mut looked_at) = (vec![self.path.clone()], 0);
         while looked_at < folders.len() && folders.len() < MOST_INNER {

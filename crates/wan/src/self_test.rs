@@ -17,7 +17,7 @@ const PINGS: u16 = 10;
 const MOST_PINGS: u16 = 200;
 const PINGS_LAST: Duration = Duration::from_secs(2);
 const PING_GAP: Duration = Duration::from_millis(5);
-/// What the planned losses alone bring about with this probability is no doubt.
+/// Deviations that the configured loss explains with this probability raise no doubt.
 const LIKELY: f64 = 1e-4;
 /// IPv4 header, ICMP header, payload: the size of a `ping`.
 const PING_BYTES: u64 = 84;
@@ -55,7 +55,7 @@ pub struct SelfTest {
     pub sent_too_slowly_bits_per_sec: Option<f64>,
 }
 
-/// What became of a train of packets.
+/// Result of a train of packets.
 #[derive(Debug, Clone, Copy)]
 struct Train {
     packets: u64,

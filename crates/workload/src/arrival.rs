@@ -29,7 +29,7 @@ pub enum SeriesError {
         name: String,
         /// Line, from 1.
         line: u64,
-        /// What was expected.
+        /// Description of the expected value.
         reason: &'static str,
         /// The line's beginning, made printable.
         excerpt: String,

@@ -43,7 +43,7 @@ pub struct Document {
 /// Documents whose probabilities add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mix {
-    /// Its name in results.
+    /// Name of the mix in results.
     pub name: String,
     /// The documents. Not empty.
     pub documents: Vec<Document>,

@@ -68,7 +68,7 @@ pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate
 
 /// The effect of a place, from its points and those without a slow-down. `None`: too little was added to be seen.
 pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> Option<Effect> {
-    // What was measured once, to find the delays, has nothing to be compared with.
+    // Points measured once, to find the delays, have no baseline to compare with.
     let slowed: Vec<&Point> = slowed.iter().copied().filter(|point| point.repeat > 0).collect();
     let slowed = slowed.as_slice();
     let added = |point: &Point| point.value(names::SLOW_ADDED);

@@ -33,7 +33,7 @@ pub fn place_words(place: AxisPlace) -> String {
     place.slowed.map_or(value.clone(), |slowed| format!("{value} to {}", slowed_words(slowed)))
 }
 
-/// What is slowed down.
+/// Name of the place that is slowed down.
 pub fn slowed_words(place: SlowPlace) -> &'static str {
     match place {
         SlowPlace::Receive => "each packet received",
@@ -70,7 +70,7 @@ pub fn effect_words(effect: Option<&Effect>) -> String {
     }
 }
 
-/// What a speed-up of the place would give.
+/// Effect of a speed-up of the place, in a sentence.
 fn effect_sentence(findings: &AxisFindings) -> Option<String> {
     let place = slowed_words(findings.slowed?);
     let cheaper = percent(CHEAPER_RATIO);

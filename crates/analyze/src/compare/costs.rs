@@ -29,11 +29,11 @@ pub struct Costs {
 /// One layer or function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// Its name.
+    /// Name of the layer or function.
     pub name: String,
     /// Mean over loads and repeats in A, microseconds per request.
     pub a_us: f64,
-    /// The same in B.
+    /// CPU time per request in run B, microseconds.
     pub b_us: f64,
     /// B - A, by the repeats of both.
     pub difference_us: Estimate,

@@ -58,7 +58,7 @@ impl Pooled {
         Estimate { left_out: self.left_out, ..self.change.estimate(confidence) }
     }
 
-    /// Of logarithms: B / A with its interval.
+    /// Ratio B / A with its interval, from logarithms.
     pub fn ratio(&self, confidence: f64) -> Estimate {
         self.difference(confidence).map(f64::exp)
     }

@@ -142,7 +142,7 @@ pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
         _ => false,
     };
     let (of_a, of_b) = (program(a), program(b));
-    // Of a server elsewhere only its address is known.
+    // Only the address of a server elsewhere is known.
     let is_same_server = of_a == of_b && (of_a.is_some() || host(a) == host(b));
     is_same_load && is_same_server && select(a, b).is_none() && loads(a, b).is_empty()
 }

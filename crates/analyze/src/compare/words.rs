@@ -67,7 +67,7 @@ fn found_words(comparison: &Comparison) -> String {
         comparison.figures.iter().filter(|figure| figure.is_found() && !repeats_it(figure)).collect();
     let order = [PLAN.0, GOOD.0, names::THROUGHPUT, names::SERVER_CPU];
     all.sort_by_key(|figure| order.iter().position(|name| *name == figure.figure).unwrap_or(order.len()));
-    // What decides comes first.
+    // Figures that decide the conclusion come first.
     all.sort_by_key(|figure| comparison.conclusion == Conclusion::Regression && figure.outcome != Outcome::Regression);
     let part = |(at, figure): (usize, &&Difference)| {
         let ends = ends_words(figure).unwrap_or_default();
@@ -159,7 +159,7 @@ fn range_words(figure: &Difference) -> Option<String> {
     Some(format!("{} {} to {}", name(figure), signed(low), signed(high)))
 }
 
-/// What would have been found, and what finds more.
+/// The smallest change that would have been detected, and how to detect smaller ones.
 fn advice<'a>(comparison: &Comparison, open: impl Iterator<Item = &'a Difference>) -> String {
     let known = open.filter_map(|figure| Some((figure, figure.detectable_ratio?)));
     let far = |(figure, ratio): &(&Difference, f64)| ratio / figure.threshold_ratio.max(1e-3);

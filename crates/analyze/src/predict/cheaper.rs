@@ -15,7 +15,7 @@ const NEAR: f64 = 0.8;
 /// Functions that an error lists.
 const LISTED: usize = 5;
 
-/// What is saved.
+/// Layers and functions that get cheaper, with the CPU time saved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cheaper {
     /// Of each layer or function: its name (untrusted text), the share of its cost that is saved, and its cost,
@@ -34,7 +34,7 @@ impl Cheaper {
         (1.0 - self.saved_ratio).max(0.01)
     }
 
-    /// What is assumed.
+    /// Assumption behind the numbers, in words.
     pub fn words(&self) -> String {
         let part = |(name, share, us): &(String, f64, f64)| {
             format!("{:.0} % of {us:.1} us of {}", share * 100.0, plain(name, 60))

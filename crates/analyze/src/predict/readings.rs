@@ -51,7 +51,7 @@ pub enum PredictError {
         index: u32,
         /// The figure.
         name: &'static str,
-        /// Its value.
+        /// Value of the figure.
         value: f64,
     },
     /// Runs that do not describe one server.
@@ -82,9 +82,9 @@ pub struct Reading {
     pub demand_s: f64,
     /// CPUs of the server that were busy.
     pub busy_cpus: f64,
-    /// Its user part, in CPUs.
+    /// User part of the busy CPUs.
     pub user_cpus: Option<f64>,
-    /// Its kernel part (system and softirq), in CPUs.
+    /// Kernel part (system and softirq) of the busy CPUs.
     pub kernel_cpus: Option<f64>,
     /// Mean, median and 99th percentile of the response time, seconds.
     pub mean_s: Option<f64>,
@@ -115,7 +115,7 @@ pub struct Readings {
     pub open: Vec<Reading>,
     /// The number of CPUs that the server can keep busy at once.
     pub parallel_cpus: f64,
-    /// Its limit of CPU time, in CPUs.
+    /// The server's CPU limit, in CPUs.
     pub quota_cpus: Option<f64>,
     /// Whether connections end after some requests: connecting takes round trips, too.
     pub reconnects: bool,
@@ -281,7 +281,7 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
 
 /// What bears the server's work, where that is one, or fewer than the CPUs that it may use.
 fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
-    /// What works beside, up to this share of a worker, is none.
+    /// Threads that use up to this share of a worker's CPU time are not counted as workers.
     const BESIDE: f64 = 0.25;
     /// A worker that keeps a CPU so busy would leave more of its work to others, if there were any.
     const BUSY: f64 = 0.5;

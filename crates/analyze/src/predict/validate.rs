@@ -226,7 +226,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     doubts
 }
 
-/// What the low loads leave open: models that fit them equally well, and differ beyond.
+/// Models that fit the low loads equally well but diverge above them.
 fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
     let (low, high) = extrapolation.demand_range_s.filter(|(low, high)| *high > (1.0 + NOTABLE) * low)?;
     let busy = extrapolation.most_busy_ratio?;

@@ -2,7 +2,7 @@
 //! affect all values alike. Conforming connections are searched first: by doubling, then by bisection.
 
 use super::schedule::Schedule;
-use super::{Again, Load, Planner, Step, all_measured, ladder};
+use super::{Load, Planner, Remeasured, Step, all_measured, ladder};
 use crate::axis::conforms;
 use crate::disturbance::quiet_first;
 use crate::point::cpu_us;
@@ -26,11 +26,11 @@ pub struct AxisSweep {
     schedule: Schedule,
     random: ChaCha8Rng,
     values: Vec<f64>,
-    /// What is measured in each repeat.
+    /// Places measured in each repeat.
     places: Vec<AxisPlace>,
     queue: Vec<AxisPlace>,
     repeat: u32,
-    again: Again,
+    again: Remeasured,
     /// The search for conforming connections: smallest and largest number, and the distance of the bounds at its end.
     search: Option<Search>,
     /// Places of the server that were tried once, where delays are to be found.
@@ -72,7 +72,7 @@ impl AxisSweep {
             values,
             queue: Vec::new(),
             repeat: 0,
-            again: Again::default(),
+            again: Remeasured::default(),
             search,
             done: None,
         }

@@ -3,7 +3,7 @@
 //! repeat goes up in order and down again, without a restart of the server.
 
 use super::schedule::Schedule;
-use super::{Again, Load, MIN_REPEATS, Planner, Step, all_measured, failed_twice, ladder, sure};
+use super::{Load, MIN_REPEATS, Planner, Remeasured, Step, all_measured, failed_twice, ladder, sure};
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -43,7 +43,7 @@ pub struct ConnectionSweep {
     known: Option<String>,
     repeat: u32,
     /// Loads of this repeat that are measured again because other work disturbed their point.
-    again: Again,
+    again: Remeasured,
 }
 
 impl ConnectionSweep {
@@ -59,7 +59,7 @@ impl ConnectionSweep {
             higher: Vec::new().into_iter(),
             known: None,
             repeat: 0,
-            again: Again::default(),
+            again: Remeasured::default(),
         }
     }
 

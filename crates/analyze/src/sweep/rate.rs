@@ -8,7 +8,7 @@
 
 use super::length::{needed_ns, too_short};
 use super::schedule::Schedule;
-use super::{Again, Load, MIN_REPEATS, Planner, Step, all_measured, sure};
+use super::{Load, MIN_REPEATS, Planner, Remeasured, Step, all_measured, sure};
 use crate::statistics::random;
 use crate::zones::{self, Judged, PointFinding, STALLS, SweepFindings, judged, percent, stall_ns};
 use rand::seq::SliceRandom;
@@ -93,7 +93,7 @@ pub struct RateSearch {
     /// Places whose trials were unclear at the greatest length that the budget permits.
     undecided: BTreeSet<i64>,
     /// Rates of this block that are measured again because other work disturbed their point.
-    again: Again,
+    again: Remeasured,
     known: Option<String>,
     done: Option<String>,
 }
@@ -120,7 +120,7 @@ impl RateSearch {
             left_ns: 0,
             is_searching: false,
             undecided: BTreeSet::new(),
-            again: Again::default(),
+            again: Remeasured::default(),
             known: None,
             done: None,
         }

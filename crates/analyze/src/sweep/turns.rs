@@ -5,7 +5,7 @@
 //! comparison rests on, so all of them are to fit into the budget: each round's windows are as short as that needs.
 
 use super::schedule::{SHORTEST_NS, Schedule};
-use super::{Again, Load, Planner, Step, failed_twice, ladder};
+use super::{Load, Planner, Remeasured, Step, failed_twice, ladder};
 use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -39,7 +39,7 @@ pub struct Turns {
     loads: Vec<u64>,
     order: Vec<u64>,
     turns: u32,
-    again: Again,
+    again: Remeasured,
     round_began_ns: u64,
     longest_round_ns: u64,
     window_ns: u64,
@@ -56,7 +56,7 @@ impl Turns {
             loads: Vec::new(),
             order: Vec::new(),
             turns: 0,
-            again: Again::default(),
+            again: Remeasured::default(),
             round_began_ns: 0,
             longest_round_ns: 0,
             window_ns: 0,

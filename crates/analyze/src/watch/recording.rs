@@ -51,7 +51,7 @@ pub struct Sample {
     pub counted_s: Option<f64>,
     /// The server's CPU time so far, seconds, and the user part of it; absent if its processes were not seen.
     pub server_cpu_s: Option<f64>,
-    /// See `server_cpu_s`.
+    /// User part of `server_cpu_s`, seconds.
     pub server_user_s: Option<f64>,
     /// The machine's counters, with the time at which they were read.
     pub machine: Option<(f64, CpuModes)>,

@@ -147,7 +147,7 @@ pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Crit
     (short.share < criteria.goodput_ratio && short.deviations > SURE_DEVIATIONS).then_some(short.share)
 }
 
-/// What of the offered load was not answered in the window.
+/// Part of the offered load that was not answered in the window.
 #[derive(Debug, Clone, Copy)]
 struct Shortfall {
     /// Answered, as a share of what was offered.
@@ -198,7 +198,7 @@ pub(super) struct Trial {
     pub random_requests: Option<f64>,
 }
 
-/// What a trial says.
+/// Result of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
     Held,

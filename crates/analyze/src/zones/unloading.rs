@@ -100,7 +100,7 @@ impl Unloading {
                 why_unsure(&change)
             );
         }
-        // Of a server that never came back the lowest load says most.
+        // For a server that never recovered, the lowest load is the best evidence.
         let lowest_apart = self.levels.iter().find(|level| level.is_apart).filter(|_| self.never_back);
         let lowest_apart = lowest_apart.and_then(|level| Some((level.load, level.change?)));
         let Some((load, change)) = lowest_apart.or(self.widest()) else {
@@ -190,7 +190,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
         (level.change, level.is_apart) = (Some(fallen.change), true);
     }
     if let Some(lowest) = fallen.keys().next().map(|load| *load as f64) {
-        // What was measured only since it came down has nothing to be compared with.
+        // Loads measured only after the overload have no baseline.
         let others = levels.iter_mut().filter(|level| !level.is_apart);
         others.for_each(|level| (level.loading_per_sec, level.change) = (None, None));
         (recovery_point.place, recovery_point.reason) = (Place::Below, not_reached(lowest));

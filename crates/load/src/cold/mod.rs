@@ -42,7 +42,7 @@ pub struct ColdCounts {
     pub user_bytes: u64,
 }
 
-/// What the herd's thread reports.
+/// Report of the keeper's thread.
 #[derive(Debug, Clone, Default)]
 struct Told {
     counts: ColdCounts,
@@ -50,7 +50,7 @@ struct Told {
     trouble: Option<String>,
 }
 
-/// What a herd's thread and its owner share.
+/// State shared by the keeper's thread and its owner.
 #[derive(Debug, Default)]
 struct Shared {
     target: AtomicU64,

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Descriptors of a process that are no cold connections.
 const SPARE: u64 = 128;
 
-/// What a machine has for cold connections to one server.
+/// Capacity of a machine for cold connections to one server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColdRoom {
     /// Local ports of each source address.

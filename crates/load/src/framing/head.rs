@@ -35,7 +35,7 @@ pub struct Head {
     pub is_keep_alive: bool,
     /// The end of the body could be read in two ways, so that the client closes the connection after it.
     pub is_ambiguous: bool,
-    /// What the parts of the body are.
+    /// Kind of the body's parts.
     pub parts: Parts,
 }
 

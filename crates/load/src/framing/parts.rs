@@ -1,9 +1,9 @@
 //! The parts of a response's body, where its type says what they are.
 
-/// What a part of a body is.
+/// Kind of the parts of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parts {
-    /// What is read at once: the type does not say.
+    /// Bytes of one read, for types without parts of their own.
     #[default]
     Reads,
     /// A server-sent event with data, up to its blank line.

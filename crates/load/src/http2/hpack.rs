@@ -58,11 +58,11 @@ struct Entry {
     name: Name,
     /// The value, where it is a status of HTTP or gRPC or a length; whether it is an encoding other than identity.
     number: u64,
-    /// What the value says of the body's parts, where it is a type.
+    /// Kind of the body's parts, if the value is a content type.
     parts: Parts,
 }
 
-/// What a block of fields says.
+/// Contents of a block of header fields.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Fields {
     /// 0: it has none.

@@ -230,7 +230,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// What is put and not handed to the transport.
+    /// Bytes that are not yet handed to the transport.
     #[inline]
     pub fn out(&self) -> &[u8] {
         &self.out
@@ -369,7 +369,7 @@ impl<R: Default + Clone> Session<R> {
         (self.current, self.ended) = (NONE, None);
         let mut fed = Fed::default();
         match self.feed_frames(bytes, &mut fed) {
-            // What came before is counted first, however the bytes are split.
+            // Count the frames before the error first: the result must not depend on how bytes are split.
             Err(broken) if fed.used > 0 => self.broken = Some(broken),
             Err(broken) => return Err(broken),
             Ok(()) => {}

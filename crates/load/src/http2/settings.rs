@@ -3,7 +3,7 @@
 use super::Malformed;
 use super::frame::{Head, SETTINGS, WINDOW_UPDATE, put_number};
 
-/// What a client sends first.
+/// Connection preface of the client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEADER_TABLE_SIZE: u16 = 1;

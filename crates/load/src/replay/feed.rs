@@ -149,7 +149,7 @@ enum RequestWriter {
     Http1 {
         /// After the target: version, fields, empty line.
         rest: Vec<u8>,
-        /// The same for methods that announce a body; a log has no bodies.
+        /// Rest of the request for methods that announce a body; a log has no bodies.
         rest_with_length: Vec<u8>,
     },
     Http2(crate::http2::Writer),

@@ -158,7 +158,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let gap_ns = now.saturating_sub(before_ns);
             let intended_ns = connection.intended_ns;
             match parts {
-                // What is read together is one part.
+                // Bytes of one read are one part.
                 None if before_ns == 0 || gap_ns == 0 => {}
                 None => self.tally.parts_came(intended_ns, now, gap_ns, 1),
                 Some(parts) => {
@@ -279,7 +279,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.ended(slot, now);
     }
 
-    /// The same where the server says that it sends no more.
+    /// Ends a connection on which the server said that it sends no more.
     pub(super) fn ended(&mut self, slot: usize, now: u64) {
         let connection = &self.connections[slot];
         if connection.state != State::Busy {

@@ -82,7 +82,7 @@ impl From<Error> for Refusal {
 /// The first Linux on which every program loads (docs/install.md).
 const OLDEST: (u32, u32) = (5, 15);
 
-/// What is said of a kernel that is too old, by its release.
+/// Message for a kernel that is too old, by its release.
 fn too_old(release: &str) -> Option<String> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
     let (major, minor) = (numbers.next()??, numbers.next()??);

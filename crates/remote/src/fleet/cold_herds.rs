@@ -36,7 +36,7 @@ fn ten(fleet: &mut Fleet) -> Result<ColdHeld> {
 #[test]
 fn a_worker_that_does_not_say_what_it_has_is_named() {
     let mut fleet = fleet(vec![holds(|_, _| ()), Box::new(|_, _| ())], OnLoss::End);
-    fleet.patience_ns = 50_000_000;
+    fleet.timeout_ns = 50_000_000;
     let why = ten(&mut fleet).expect_err("one is silent");
     let words = why.to_string();
     assert!(!matches!(why, RemoteError::Interrupted(_)) && words.contains("client 2 (node fake) was lost"), "{words}");
@@ -45,7 +45,7 @@ fn a_worker_that_does_not_say_what_it_has_is_named() {
 #[test]
 fn the_others_hold_what_one_that_does_not_say_what_it_has_would_have_held() {
     let mut fleet = fleet(vec![holds(|count, mouth| report(mouth, count)), Box::new(|_, _| ())], OnLoss::GoOn);
-    fleet.patience_ns = 50_000_000;
+    fleet.timeout_ns = 50_000_000;
     assert_eq!(ten(&mut fleet).expect("cold connections").counts.established, 10);
 }
 
@@ -68,7 +68,7 @@ fn workers_need_not_all_be_at_their_number_at_the_same_time() {
 fn a_worker_that_comes_no_nearer_to_its_number_is_named_with_it() {
     let stays = holds(|_, mouth| report(mouth, 3));
     let mut fleet = fleet(vec![holds(|count, mouth| report(mouth, count)), stays], OnLoss::GoOn);
-    fleet.patience_ns = 300_000_000;
+    fleet.timeout_ns = 300_000_000;
     let why = ten(&mut fleet).expect_err("two are missing").to_string();
     assert!(why.contains("client 2") && why.contains("3 of 5 cold connections"), "{why}");
 }

@@ -50,7 +50,7 @@ pub(super) struct Conduct<'a> {
 
 impl Conduct<'_> {
     pub fn conduct(mut self) -> Result<LoadResult> {
-        let give_up_ns = self.began_ns.saturating_add(self.opening_ns).saturating_add(self.fleet.patience_ns);
+        let give_up_ns = self.began_ns.saturating_add(self.opening_ns).saturating_add(self.fleet.timeout_ns);
         let mut is_on = self.wait(give_up_ns, |state| !matches!(state, WorkerState::Preparing));
         for index in self.live {
             if matches!(self.fleet.links[*index].state, WorkerState::Preparing) && is_on {
@@ -134,7 +134,7 @@ impl Conduct<'_> {
     }
 
     fn must_end(&mut self) -> bool {
-        must_end(self.fleet, self.live, self.stop) || self.events.is_in_vain()
+        must_end(self.fleet, self.live, self.stop) || self.events.should_abort()
     }
 
     fn start_at(&mut self, start_ns: u64) {

@@ -55,7 +55,7 @@ fn connections_that_open_at_a_rate_have_the_time_that_this_takes() {
         })
         .collect();
     let mut fleet = fleet(slow, OnLoss::End);
-    fleet.patience_ns = 0;
+    fleet.timeout_ns = 0;
     // The last one opens after a quarter of an hour.
     let plan = LoadPlan { connect_rate_per_sec: 0.01, connect_timeout_ns: 0, ..plan(10, 1_000_000) };
     assert_eq!(fleet.run_fake(&plan).expect("a result").counts.outcomes.ok, 60);

@@ -91,7 +91,7 @@ mod tests {
         let marker =
             |n: u32| Marker { label: "worse, kernel 6.12.0".into(), at: f64::from(n) / 48.0, interval: (None, None) };
         chart.markers = (0..48).map(marker).collect();
-        let svg = chart.svg("c", 540.0, 300.0, chart.rooms(300.0));
+        let svg = chart.svg("c", 540.0, 300.0, chart.margins(300.0));
         let plot = svg.split("data-plot=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
         let ends: Vec<f64> = plot.split(' ').map(|end| end.parse().unwrap()).collect();
         assert!(ends[3] - ends[1] > 150.0, "{plot}");

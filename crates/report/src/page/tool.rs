@@ -7,11 +7,11 @@ use crate::text::table::Titled;
 use record::RunDir;
 use serde::Serialize;
 
-/// What a tool shows of a run.
+/// Results of a tool for its page.
 pub struct Shown {
     /// The first line.
     pub headline: String,
-    /// What was found.
+    /// Findings in sentences.
     pub sentences: Vec<String>,
     /// The title above the charts.
     pub figures_title: &'static str,
@@ -23,7 +23,7 @@ pub struct Shown {
     pub done: &'static str,
     /// How to read the page, in a few sentences.
     pub how_to_read: &'static str,
-    /// What a unit of the tables means.
+    /// Meaning of the unit.
     pub meaning: &'static str,
 }
 

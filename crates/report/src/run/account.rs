@@ -54,7 +54,7 @@ pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
     out + &threads(last, &at)
 }
 
-/// What the threads of a profile's server did.
+/// Time of the server's threads in a profile, by state.
 pub(crate) fn of_profile(account: &Account) -> String {
     let Some(level) = analyze::account::of_one(account) else { return String::new() };
     threads(&level, &format!("threads, mean number in each state over {:.1} s (", level.seconds))
@@ -96,7 +96,7 @@ pub(crate) fn places(levels: &[AccountLevel]) -> Vec<String> {
     names.into_iter().map(|(_, name)| name).collect()
 }
 
-/// What the threads did at one load, a row each: state, mean number of threads, time of a wait, the longest, stack.
+/// Time of the threads at one load, a row each: state, mean number of threads, time of a wait, the longest, stack.
 fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = |name: String, threads: f64, each: String, longest: String, stack: &str| {

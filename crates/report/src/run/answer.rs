@@ -98,7 +98,7 @@ fn cut(paragraph: &str, most: usize) -> String {
     format!("{} ...\n", lines.join("\n").trim_end_matches(['.', ',', ';', ':']))
 }
 
-/// What a request costs where it costs least, and where most.
+/// Lowest and highest CPU time per request, with their loads.
 fn cost(sweep: &SweepFindings) -> Option<(String, String)> {
     let cpu = sweep.cpu.as_ref()?;
     let at = |load: f64| load_words(load, sweep.sweep);

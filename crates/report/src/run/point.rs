@@ -241,7 +241,7 @@ fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, labe
     }
 }
 
-/// The same by the column's heading.
+/// Percentile of the column with this heading.
 pub(super) fn percentile(point: &Point, latencies: &[(String, Latency)], heading: &str, label: &str) -> Option<String> {
     let column = TIMES.iter().find(|(known, ..)| *known == heading)?;
     cell(point, latencies, *column, label)

@@ -19,7 +19,7 @@ fn slope(found: Option<Estimate>) -> String {
     short(found.value, 2) + &range.unwrap_or_default()
 }
 
-/// What is far beyond any sense needs no digits.
+/// Prints very large values without decimals.
 fn short(value: f64, decimals: usize) -> String {
     if value.abs() < 100.0 { format!("{value:.decimals$}") } else { format_si(value) }
 }

@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn each_stall_of_a_long_watch_is_seen() {
         let figure = rates(&stalled(600.0)).unwrap();
-        let drawn = figure.chart.svg("c", 540.0, 300.0, figure.chart.rooms(300.0));
+        let drawn = figure.chart.svg("c", 540.0, 300.0, figure.chart.margins(300.0));
         assert_eq!(drawn.matches("class=\"zone failure\"").count(), 200);
         assert!(!drawn.contains("width=\"0."), "{drawn}");
         assert!(figure.caption.contains("Shaded: the first 200 of 300 stalls."), "{}", figure.caption);

@@ -120,7 +120,7 @@ fn head(out: &mut String, frame: &Screen<'_>) {
     );
 }
 
-/// What is counted and timed, in words.
+/// Description of what a mode counts and times.
 pub(super) fn mode_words(mode: Mode, now: &Reading) -> String {
     let words = match mode {
         _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",

@@ -34,7 +34,7 @@ impl From<AxisWord> for record::Axis {
     }
 }
 
-/// What `find` varies.
+/// Axes of `find`.
 pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::Connections,
     AxisWord::Rate,
@@ -45,5 +45,5 @@ pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::Delay,
     AxisWord::SlowDown,
 ]);
-/// What `profile` varies.
+/// Axes of `profile`.
 pub const OF_THE_STACK: Words<AxisWord> = Words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::Delay]);

@@ -57,7 +57,7 @@ pub struct FleetArgs {
     pub what: FleetCommand,
 }
 
-/// What a fleet can do.
+/// Commands of a fleet.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
     /// Run straingauge find with the load of every node
@@ -146,7 +146,7 @@ impl FromStr for Workers {
 /// A custom resource of Ray, as typed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerResource {
-    /// Its name.
+    /// Name of the resource.
     pub name: String,
     /// How much of it each worker needs.
     pub amount: f64,
@@ -175,9 +175,9 @@ impl FromStr for WorkerResource {
 /// A label of Ray's nodes, as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerLabel {
-    /// Its key.
+    /// Key of the label.
     pub key: String,
-    /// Its value: one value, not an expression of Ray such as `in(a,b)`.
+    /// Value of the label: one value, not an expression of Ray such as `in(a,b)`.
     pub value: String,
 }
 
@@ -203,7 +203,7 @@ impl FromStr for WorkerLabel {
     }
 }
 
-/// What happens when a worker is lost.
+/// Reaction to the loss of a worker.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerLossWord {

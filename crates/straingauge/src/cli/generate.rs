@@ -63,7 +63,7 @@ fn manual(mut cli: Command) -> String {
             page.render_options_section(text)?;
             page.render_extra_section(text)
         });
-        // What is a page's section elsewhere is a part of the command's.
+        // Sections of a command become subsections of the page.
         text.push_str(&format!(".SH {name}\n{}", section.replace(".SH ", ".SS ")));
     }
     text

@@ -265,7 +265,7 @@ pub enum Command {
     },
 }
 
-/// What was typed, laid over what a scenario file says: an option, a list or a switch that was not typed is the file's.
+/// Merges typed options with those of a scenario file. The file supplies options, lists and switches not typed.
 pub trait Over {
     /// The options that count.
     fn over(self, file: Self) -> Self;
@@ -359,8 +359,8 @@ mod tests {
             (
                 "watch :80",
                 "--out a|--json|-d 1s|--metrics 127.0.0.1:1|--detail zero|--overhead 1%|--interval \
-                 1s|--response-classes 1|--cgroup a|--system-interval 1s|--no-file-hooks|--table-size 5|--no-protocol-detection|--pack \
-                 nginx|--keep-privileges",
+                 1s|--response-classes 1|--cgroup a|--system-interval 1s|--no-file-hooks|--table-size \
+                 5|--no-protocol-detection|--pack nginx|--keep-privileges",
             ),
         ] {
             for option in options.split('|') {

@@ -16,7 +16,7 @@ pub enum Method {
     Exact,
 }
 
-/// What only a measurement of a server uses.
+/// Options that apply only when a server is measured.
 const OF_A_MEASUREMENT: [&str; 6] = ["port", "export", "duration", "frequency", "netns_of", "group"];
 
 /// `straingauge profile`.

@@ -57,6 +57,6 @@ impl WatchWord {
     }
 }
 
-/// What `watch` accepts: it always watches.
+/// Modes of `watch`, which has no `off`.
 pub const OF_A_WATCH: Words<WatchWord> =
     Words(&[WatchWord::Zero, WatchWord::Counts, WatchWord::Budgeted, WatchWord::Exact]);

@@ -122,7 +122,7 @@ pub(super) struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
     pub purpose: Purpose,
-    /// What to measure in turn with the server as it is.
+    /// Second subject, measured in turn with the server.
     pub second: Option<Second>,
     /// Whether the connections of the open loop were typed, and not left to what the server serves.
     pub are_connections_typed: bool,

@@ -158,7 +158,7 @@ fn show(
     session.runner.client_lines().iter().try_for_each(|line| print(&format!("{line}\n")))
 }
 
-/// What ended the load before its time, but for a signal: a sentence.
+/// Reason other than a signal why the load ended early, as a sentence.
 fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
     let Measured { point, result, .. } = measured;
     // A client that was lost after it had given its result took nothing of the load with it.

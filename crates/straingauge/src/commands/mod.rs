@@ -54,7 +54,7 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args),
         Command::Tool(words) => Err(crate::tools::exec(&words[0].to_string_lossy(), &words[1..])),
         Command::GuardSession { session, mark } => {
-            Ok(crate::server::guardian::stand_guard(session, &mark, crate::leftovers::clean_up_after))
+            Ok(crate::server::guardian::run_guardian(session, &mark, crate::leftovers::clean_up_after))
         }
     }
 }

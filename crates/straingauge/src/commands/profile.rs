@@ -30,12 +30,12 @@ const FREQUENCIES: std::ops::RangeInclusive<u64> = 1..=4000;
 /// The output of `--json`.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Sampled<'a> {
-    /// What was sampled.
+    /// Profile from the samples.
     #[serde(flatten)]
     profile: &'a Profile,
     /// Whether it ended early.
     interrupted: bool,
-    /// What grew since the profile of `--against`.
+    /// Changes since the profile of `--against`.
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<&'a [Change]>,
 }

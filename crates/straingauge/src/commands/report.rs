@@ -59,12 +59,12 @@ fn with_findings(run: &RunDir) -> json::Run<'_> {
     json::Run::new(run, findings, verdict)
 }
 
-/// What a run of `find` or `load` shows, for JSON.
+/// JSON output of a run of `find` or `load`.
 pub fn run_output(run: &RunDir) -> Output<'_> {
     Content::Run(Box::new(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) })).into()
 }
 
-/// The same as text: one screen, or everything.
+/// Text output of a run of `find` or `load`: one screen, or everything.
 pub fn run_text(run: &RunDir, is_full: bool) -> String {
     let findings = analyze::zones::of_run(run);
     let text = if is_full { report::run::full } else { report::run::text };
@@ -72,7 +72,7 @@ pub fn run_text(run: &RunDir, is_full: bool) -> String {
         + &report::predict::what_ifs_text(&analyze::predict::kept(run))
 }
 
-/// The same in one screen of Markdown, with what was checked.
+/// One screen of Markdown for a run of `find` or `load`, with the results of its checks.
 pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
     let findings = analyze::zones::of_run(run);
     report::markdown::run(run, &findings, &analyze::verdict::sentences(run, &findings), checks)
@@ -127,7 +127,7 @@ impl Pair {
         }
     }
 
-    /// What was compared, figure by figure.
+    /// Results of the comparison, one per figure.
     pub fn checks(&self) -> Vec<Case> {
         let names = if self.price.is_some() { ["without", "with"] } else { ["A", "B"] };
         report::check::comparison(self.compared.as_ref(), names)
@@ -169,7 +169,8 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     reported(args, run, &report::watch::page::html(run, &recording, &findings))
 }
 
-/// Writes the page, unless only Markdown was asked for, and says where it is. The figures of a run that may not be written can be had without a page.
+/// Writes the page, unless only Markdown was requested, and prints where it is. A run whose directory is read-only is
+/// reported without a page.
 fn reported(args: &ReportArgs, run: &RunDir, html: &str) -> Result<ExitCode> {
     if args.page.is_none() && args.markdown.is_some() {
         return Ok(ExitCode::from(failure::DONE));

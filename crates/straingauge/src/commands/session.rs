@@ -239,7 +239,7 @@ impl Session {
         let slow = attached.map_err(|why| anyhow!("the server cannot be slowed down: {why}"))?;
         let of_server = self.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
         let own: &[usize] = if cpus::are_apart(&self.plan.cpus, of_server) { &self.plan.cpus } else { &[] };
-        // Its counts are divided by the requests of the window, so nothing may come between.
+        // Join it first: its counts are divided by the requests of the window.
         self.runner.join_first(SlowedServer::with(slow, own));
         Ok(())
     }

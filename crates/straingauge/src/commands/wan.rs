@@ -217,7 +217,7 @@ pub struct Crossed<'a> {
     path: &'a PathPlan,
     /// Whether it delays and limits as asked; `null` without the test.
     self_test: Option<Tested>,
-    /// What crossed it.
+    /// Figures of the packets that crossed the path.
     figures: record::Figures,
     /// Reasons not to trust it.
     doubts: Vec<record::Doubt>,

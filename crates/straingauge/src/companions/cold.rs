@@ -39,7 +39,7 @@ fn patience(plan: &LoadPlan) -> Duration {
     PATIENCE.max(Duration::from_nanos(plan.connect_timeout_ns.saturating_mul(2)))
 }
 
-/// What it took to establish cold connections, in words.
+/// Time and memory for establishing the cold connections, in words.
 pub fn established_words(counts: ColdCounts, kernel_bytes: Option<f64>) -> String {
     format!(
         "{} cold connections established; {} of kernel memory each (both ends, where the server is on this machine), \

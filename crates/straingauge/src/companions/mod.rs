@@ -37,7 +37,7 @@ pub struct Load<'a> {
     pub sweep: Sweep,
 }
 
-/// What a companion gets for moving to a value of an axis.
+/// Arguments of a companion's move to a value of an axis.
 pub struct Holding<'a> {
     pub plan: &'a LoadPlan,
     pub stop: &'a Stop,
@@ -79,14 +79,14 @@ pub trait Companion {
     /// A load begins.
     fn load_begins(&mut self, _load: &Load<'_>) {}
 
-    /// Its measured window begins.
+    /// Called when the load's measured window begins.
     fn window_begins(&mut self, _load: &Load<'_>) {}
 
-    /// Its measured window is over; the last responses may still be on their way.
+    /// Called when the load's measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
 
     /// Whether the load is of no use any more. Asked many times a second while it runs.
-    fn is_in_vain(&mut self) -> bool {
+    fn should_abort(&mut self) -> bool {
         false
     }
 
@@ -189,8 +189,8 @@ impl LoadEvents for Edges<'_> {
         (self.progress)(now);
     }
 
-    fn is_in_vain(&mut self) -> bool {
-        self.companions.iter_mut().any(|companion| companion.is_in_vain())
+    fn should_abort(&mut self) -> bool {
+        self.companions.iter_mut().any(|companion| companion.should_abort())
     }
 }
 

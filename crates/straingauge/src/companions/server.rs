@@ -77,7 +77,7 @@ impl StartedServer {
 }
 
 impl Companion for StartedServer {
-    fn is_in_vain(&mut self) -> bool {
+    fn should_abort(&mut self) -> bool {
         let Some(status) = self.life.ended() else { return false };
         if !status.success() {
             return true;
@@ -199,7 +199,7 @@ impl Companion for ServerWatch {
         }
     }
 
-    fn is_in_vain(&mut self) -> bool {
+    fn should_abort(&mut self) -> bool {
         matches!(self, ServerWatch::Elsewhere(there) if there.watcher.borrow_mut().has_lost_its_server())
     }
 

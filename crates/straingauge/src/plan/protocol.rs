@@ -9,7 +9,7 @@ use crate::url::{Scheme, Target};
 use anyhow::Result;
 use record::protocol::{Expect, GrpcPlan, Http2Plan, Keyspace, MemcachedPlan, Protocol, RedisPlan, TcpPlan};
 
-/// Of a scenario file.
+/// Name of the key in a scenario file.
 const CLOSE_FIRST: &str = "close-first of [clients]";
 
 /// Makes the protocol's part of the engine's plan.

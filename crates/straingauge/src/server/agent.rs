@@ -48,7 +48,7 @@ impl Agent {
         Ok(Agent { words, child, output, mark, guardian: Some(guardian) })
     }
 
-    /// Its processes: those of its session, and daemons that left it.
+    /// Processes of the server: its session, and daemons that left it.
     pub fn pids(&self) -> Vec<u32> {
         let members = guardian::members_of(self.child.id(), &self.mark);
         members.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect()

@@ -104,7 +104,7 @@ impl Drop for Guardian {
 }
 
 /// Runs as the guardian; `clean_up_after` removes what is left of a process that was killed.
-pub fn stand_guard(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)) -> ExitCode {
+pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)) -> ExitCode {
     let mut byte = [0u8; 1];
     let order = loop {
         match io::stdin().read(&mut byte) {

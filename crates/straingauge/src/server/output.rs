@@ -23,7 +23,7 @@ impl Output {
         output
     }
 
-    /// What is kept.
+    /// Bytes of the output that are kept.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
     }

@@ -44,7 +44,7 @@ pub struct LogFile {
     pub origin_ns: Option<i64>,
     /// Log time of the whole log.
     pub round_ns: u64,
-    /// Its outline; a worker needs none.
+    /// Outline of the log; a worker needs none.
     pub shape: Option<Shape>,
 }
 

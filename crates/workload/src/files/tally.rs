@@ -16,7 +16,7 @@ const TARGET_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// Its place in the order in which targets were seen.
+    /// Position in the order in which targets were seen.
     number: usize,
     /// The size answered most often with status 200 (of equal ones the largest), and how often.
     most_often: Option<(u64, u64)>,

@@ -67,9 +67,9 @@ pub struct SizeFit {
     pub largest_bytes: u64,
     /// Kolmogorov-Smirnov distance of the body from its fit.
     pub body_distance: f64,
-    /// The same of the tail.
+    /// Kolmogorov-Smirnov distance of the tail from its fit.
     pub tail_distance: f64,
-    /// The same of the whole distribution.
+    /// Kolmogorov-Smirnov distance of the whole distribution from its fit.
     pub distance: f64,
 }
 

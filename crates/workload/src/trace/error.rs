@@ -43,7 +43,7 @@ pub enum TraceError {
     Compression {
         /// The log.
         name: String,
-        /// Its name.
+        /// Name of the compression.
         with: &'static str,
     },
     /// No known format fits the first lines.
@@ -55,7 +55,7 @@ pub enum TraceError {
     Unrecognised {
         /// The log.
         name: String,
-        /// Its first line, made printable.
+        /// First line of the log, made printable.
         start: String,
     },
     /// A format was chosen, and not one line follows it.

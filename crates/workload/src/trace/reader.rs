@@ -157,7 +157,7 @@ impl TraceReader {
         &self.format
     }
 
-    /// What the size field of this log counts.
+    /// Meaning of this log's size field.
     pub fn size_meaning(&self) -> SizeMeaning {
         match &self.parser {
             Parser::Clf { .. } => SizeMeaning::Body,

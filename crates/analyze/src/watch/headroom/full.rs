@@ -98,7 +98,7 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     let high = reach.1.map(|reach| also.iter().fold(x + reach, |high, x| high.max(*x)));
     let low = low / doublings(low);
     let high = high.filter(|high| *high <= FARTHEST * seen).map(|high| high * doublings(high));
-    // What was served is no limit.
+    // A rate that was served is below the limit.
     let low = low.max(seen.min(x));
     Ok(Range { low, high: high.map(|high| high.max(low)) })
 }

@@ -103,7 +103,7 @@ pub(crate) struct Limited {
     allowed_ns: Vec<u64>,
     has_timer: Vec<bool>,
     timers: BinaryHeap<Reverse<(u64, u32)>>,
-    /// What each connection received inside the window.
+    /// Bytes that each connection received inside the window.
     received: Vec<u64>,
 }
 

@@ -92,7 +92,7 @@ impl Pace for Sampled {
         if !self.bursts.is_dating() {
             return None;
         }
-        // Of several responses in one read, all came in by then.
+        // All responses in one read had arrived by then.
         let stamp_ns = self.stamp_ns.filter(|_| by_bytes);
         let arrival = stamp_ns.map_or(Arrival::Unknown, |stamp_ns| self.wall.arrival(stamp_ns, connection.since_ns));
         self.bursts.takes(arrival, connection.since_ns).then_some(arrival)

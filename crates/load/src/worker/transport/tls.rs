@@ -264,7 +264,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
                 self.handshake_done(slot, now);
             }
             if has_ended && self.connections[slot].generation == generation {
-                // What came before it may complete a response.
+                // Bytes before the close may complete a response.
                 self.connections[slot].set(LAST_REQUEST, true);
             }
             let has_plain = self.take_plain(slot, generation, now);
