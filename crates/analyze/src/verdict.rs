@@ -157,6 +157,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     }
     said.extend(sure::sentence(run, findings));
     said.extend(unquiet_sentence(run, findings));
+    said.extend(cause::unseen(&evidence::Evidence { run, findings }, &causes));
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));

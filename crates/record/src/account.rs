@@ -200,6 +200,14 @@ impl Account {
         self.groups.iter().map(of).sum()
     }
 
+    /// The share of the threads' time in which they were blocked in one of these ways, and the number of these waits;
+    /// no share where no thread lived.
+    pub fn blocked(&self, kinds: &[WaitKind]) -> (Option<f64>, u64) {
+        let waits = self.groups.iter().flat_map(|group| &group.waits).filter(|wait| kinds.contains(&wait.kind));
+        let (ns, times) = waits.fold((0, 0), |(ns, times), wait| (ns + wait.ns, times + wait.times));
+        ((self.threads_ns > 0).then(|| ns as f64 / self.threads_ns as f64), times)
+    }
+
     /// By how much the groups' times differ from the threads' lives, as a share of these: 0 = the account closes.
     pub fn open_ratio(&self) -> f64 {
         self.sum(ThreadGroup::total_ns) as f64 / self.threads_ns.max(1) as f64 - 1.0

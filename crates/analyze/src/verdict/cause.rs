@@ -4,8 +4,9 @@ use super::command::server_pid;
 use super::evidence::Evidence;
 use super::evidence::typical;
 use super::waits::at_a_time;
-use super::{Cause, Certainty};
+use super::{Cause, Certainty, stage};
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
+use record::text::plain;
 use record::{Sweep, names};
 
 /// Whether a cause explains what an idle server waits for.
@@ -36,6 +37,21 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
         return Some(said);
     }
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
+}
+
+/// That it was not seen what the threads of an idle server waited for, and why.
+pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String> {
+    let points = evidence.strained();
+    let is_idle = evidence.is_saturated(&points) == Some(false);
+    if !is_idle || stage::is_kept(evidence) || explains_waiting(causes) {
+        return None;
+    }
+    let why = points.iter().find_map(|point| point.figures.get(names::SERVER_LOCK_WAITS)?.not_measured.as_deref());
+    Some(format!(
+        "What its threads waited for was not seen, so a lock, a file, a pool of workers or a backend that is full is not \
+         named: {}. `straingauge doctor` shows what this machine permits.",
+        plain(why.unwrap_or("the run has no account of them"), 200)
+    ))
 }
 
 /// A CPU so busy is the limit, or next to it.
@@ -145,11 +161,15 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             }
             let pid = server_pid(evidence.run);
             let at_a_time = at_a_time(evidence).map(|words| format!("{words} ")).unwrap_or_default();
-            format!(
-                "{seen}: it waits for something else, and the measurements do not show for what. {at_a_time}To find \
-                 out, under this load: `grep -H . /proc/{pid}/task/*/wchan` shows where its threads sleep, `strace -f \
-                 -c -p {pid}` in which calls (a backend, a disk, a lock, a limit in its configuration)."
-            )
+            let next = if stage::is_kept(evidence) {
+                "The page and `--full` show what its threads were blocked in.".to_string()
+            } else {
+                format!(
+                    "To find out, under this load: `grep -H . /proc/{pid}/task/*/wchan` shows where its threads sleep, \
+                     `strace -f -c -p {pid}` in which calls (a backend, a disk, a lock, a limit in its configuration)."
+                )
+            };
+            format!("{seen}: it waits for something else, and the measurements do not show for what. {at_a_time}{next}")
         }
     }
 }

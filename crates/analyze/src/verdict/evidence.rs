@@ -150,18 +150,6 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Whether the server's backend filled the CPUs of both in most of the points, and not a thread or a limit of the
-    /// server.
-    pub fn is_filled_by_backend(&self, points: &[&Point]) -> bool {
-        let limit = self.criteria().saturation_ratio;
-        let is_filled = |point: &&Point| {
-            own_limit(point).is_none_or(|share| share < limit)
-                && self.is_cpu_full(point) == Some(true)
-                && self.own_share(point).is_some_and(|own| own < self.backend_share(point))
-        };
-        most(points.iter().map(is_filled)) == Some(true)
-    }
-
     /// Shares of full CPUs that the server and its backend took, where neither other work nor the server filled them.
     pub fn shares(&self, points: &[&Point]) -> Option<(f64, f64)> {
         let own = self.own_typical(points).filter(|own| *own < OWN_WORK_RATIO)?;

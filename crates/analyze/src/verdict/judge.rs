@@ -4,9 +4,7 @@ use super::Certainty;
 use super::command::{again, more_descriptors, of_server, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
 use super::rules::*;
-use super::waits::{at_a_time, at_once};
 use crate::zones::{load_words, percent};
-use record::machine::{WAITED_CALL, WAITED_FILE};
 use record::text::plain;
 use record::units::format_si;
 use record::units::grouped;
@@ -187,101 +185,6 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
         format!("To try: its error log{kept} says which limit it reached; `{command}` repeats that load alone."),
         &[command],
     )
-}
-
-/// Threads asleep in write, sync or read of a file.
-pub fn slow_file(evidence: &Evidence<'_>) -> Option<Finding> {
-    /// The most threads that the watcher reads at a time.
-    const LOOKED_AT: f64 = 64.0;
-    let points = evidence.strained();
-    let (share, looks) = pooled(&points, names::SERVER_FILE_WAITS)?;
-    let threads = typical(&points, names::SERVER_THREADS)?.clamp(1.0, LOOKED_AT);
-    let asleep = share * threads;
-    let is_chance = looks < LEAST_LOOKS || at_least(share, looks, 3.0) * threads < FILE_SLEEPERS_AT_LEAST;
-    if is_chance || asleep < FILE_SLEEPERS || evidence.is_saturated(&points) == Some(true) {
-        return None;
-    }
-    let fact = |name: &str| evidence.run.record.server_facts.get(name).map(|fact| plain(fact, 240));
-    let call = fact(WAITED_CALL).unwrap_or_else(|| "write, sync or read".into());
-    let file = fact(WAITED_FILE).unwrap_or_else(|| "a file".into());
-    let iowait = typical(&points, names::MACHINE_IOWAIT).filter(|ratio| *ratio >= 0.05);
-    let iowait =
-        iowait.map(|ratio| format!("; the machine's CPUs waited for disks for {} of the time", percent(ratio)));
-    let command = format!("findmnt -T {}", if file.starts_with('/') { quoted(&file) } else { "FILE".into() });
-    let advice = match call.as_str() {
-        "read" => "more memory for the cache of files, a faster device, or more threads that read",
-        "sync" => "one sync for several requests, or a faster device",
-        _ => "write it buffered (nginx `access_log FILE combined buffer=64k flush=1s`), or to another device or reader",
-    };
-    let mut found = finding(
-        format!(
-            "The server waits for a file: beyond the yield point {asleep:.1} of its {threads:.0} {} slept at any time \
-             in {call} ({file}; n = {} looks){}, while no CPU of the server was saturated.",
-            if threads > 1.5 { "threads" } else { "thread" },
-            grouped(looks),
-            iowait.unwrap_or_default()
-        ),
-        format!("To try: {advice}; `{command}` says on which device it lies."),
-        &[command],
-    )?;
-    // Of several threads, a few that sleep in a file hold back the others only if it is always in use, or if requests
-    // spend their time there.
-    let of_requests = at_once(evidence).map_or(FILE_IN_USE, |at_once| FILE_TIME_RATIO * at_once);
-    if threads > 1.5 && asleep < of_requests.clamp(FILE_SLEEPERS, FILE_IN_USE) {
-        found.certainty = Certainty::Possibility;
-    }
-    Some(found)
-}
-
-/// Threads asleep for a lock, more of them with load.
-pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
-    let (points, lowest) = (evidence.strained(), evidence.relaxed());
-    let (share, looks) = pooled(&points, names::SERVER_LOCK_WAITS)?;
-    let (before, before_looks) = pooled(&lowest, names::SERVER_LOCK_WAITS)?;
-    let is_idle = evidence.is_saturated(&points) == Some(false);
-    let at_most_before = 1.0 - at_least(1.0 - before, before_looks, 2.0);
-    let is_chance =
-        looks < LEAST_LOOKS || before_looks < LEAST_LOOKS_BELOW || at_least(share, looks, 2.0) < at_most_before;
-    if is_chance || share < LOCK_RATIO || share - before < LOCK_GROWTH || !is_idle {
-        return None;
-    }
-    let switches = match (typical(&lowest, names::SERVER_SWITCHES), typical(&points, names::SERVER_SWITCHES)) {
-        (Some(low), Some(high)) if high > 1.1 * low => {
-            format!("; context switches for a request grew from {low:.1} to {high:.1}")
-        }
-        _ => String::new(),
-    };
-    // A lock is held by one thread at a time; a semaphore and a pool let several through, and a thread that waits for
-    // them sleeps alike.
-    let is_one = at_once(evidence).is_none_or(|at_once| at_once <= LOCK_HOLDERS);
-    let outgoing = typical(&points, names::SERVER_OUTGOING).is_some_and(|count| count >= 1.0);
-    let (what, several) = match is_one && !outgoing {
-        true => ("a lock", String::new()),
-        false => {
-            let several = at_a_time(evidence).map(|words| format!(" {words}")).unwrap_or_default();
-            ("a lock, a semaphore or a pool", several)
-        }
-    };
-    let own = evidence.own_typical(&points).map(|own| format!(" while its own work took {} of its CPUs", percent(own)));
-    let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
-    let mut found = finding(
-        format!(
-            "The server's threads wait for {what}: {} of the looks beyond the yield point found one asleep for it (n = \
-             {}), {} at low loads{switches}; throughput stopped{}.{several}",
-            percent(share),
-            grouped(looks),
-            percent(before),
-            own.unwrap_or_default()
-        ),
-        format!(
-            "To try: `{command}` under load shows who holds it and who waits; then hold it for less, or divide it."
-        ),
-        &[command],
-    )?;
-    if outgoing {
-        found.certainty = Certainty::Possibility;
-    }
-    Some(found)
 }
 
 /// Sleeps in select or poll, and all sleeps seen.

@@ -3,12 +3,13 @@
 
 use super::Certainty;
 use super::command::server_pid;
-use super::evidence::{Evidence, pooled, typical};
+use super::evidence::{Evidence, typical};
 use super::judge::{Finding, finding};
 use super::rules::*;
 use crate::point::{allowed_cpus, runs_one_thread_at_a_time};
 use crate::statistics::{median, range};
 use crate::zones::{load_words, percent, polling};
+use record::account::WaitKind;
 use record::{Point, Sweep, names};
 
 /// What shows that a process is held to one CPU.
@@ -20,8 +21,8 @@ pub(super) struct Held {
     sweep: Sweep,
     /// The busiest thread, in CPUs.
     thread_cpus: f64,
-    /// Share of the looks that found a thread asleep for a lock, how many looks, and the share at low loads.
-    locks: Option<(f64, f64, Option<f64>)>,
+    /// Share of its threads' time in which another thread had to wake them, how many waits, and the share at low loads.
+    waited: Option<(f64, u64, Option<f64>)>,
     /// The server's own share of its CPUs.
     own_share: f64,
     /// Whether no other limit happens to stop a process at one CPU.
@@ -43,6 +44,15 @@ impl Held {
     }
 }
 
+/// The share of the threads' time in which another thread had to wake them, and how often they waited so. An interpreter
+/// hands its lock on by a condition variable.
+fn waited(points: &[&Point]) -> Option<(f64, u64)> {
+    let accounts = || points.iter().filter_map(|point| point.account.as_ref());
+    let of_each = || accounts().map(|account| account.blocked(&[WaitKind::Lock, WaitKind::Work]));
+    let shares: Vec<f64> = of_each().filter_map(|(share, _)| share).collect();
+    Some((median(&shares)?, of_each().map(|(_, times)| times).sum()))
+}
+
 /// `None` where no process is held to one CPU, or where it is not known.
 pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
     let (points, sweep) = (evidence.strained(), evidence.sweep()?.sweep);
@@ -60,28 +70,27 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
         allowed_cpus(evidence.run, point).min(quota)
     };
     let cpus = median(&held.iter().map(has_cpus).collect::<Vec<_>>())?;
-    let locks = pooled(&held, names::SERVER_LOCK_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
-    let before = pooled(&evidence.relaxed(), names::SERVER_LOCK_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS_BELOW);
-    let before = before.map(|(share, _)| share);
+    let waited = waited(&held);
+    let before = self::waited(&evidence.relaxed()).map(|(share, _)| share);
     if (held.len() as f64) < ONE_CPU_POINTS * points.len() as f64
         || loads.1 < ONE_CPU_LOADS * loads.0
         || thread_cpus > ONE_CPU_THREAD * process
         || cpus < ONE_CPU_OF
         || evidence.are_cpus_full(&held) != Some(false)
         // Its threads would wait for each other.
-        || locks.is_some_and(|(share, _)| share < LOCK_GROWTH)
+        || waited.is_some_and(|(share, _)| share < LOCK_GROWTH)
     {
         return None;
     }
     let grows =
-        locks.zip(before).is_some_and(|((share, _), before)| share >= LOCK_RATIO && share - before >= LOCK_GROWTH);
+        waited.zip(before).is_some_and(|((share, _), before)| share >= LOCK_RATIO && share - before >= LOCK_GROWTH);
     let values: Vec<f64> = held.iter().filter_map(|point| point.value(names::SERVER_BUSIEST_PROCESS)).collect();
     Some(Held {
         process_cpus: range(&values)?,
         loads,
         sweep,
         thread_cpus,
-        locks: locks.map(|(share, looks)| (share, looks, before)),
+        waited: waited.map(|(share, times)| (share, times, before)),
         own_share,
         is_proven: grows || runs_one_thread_at_a_time(&evidence.run.record),
     })
@@ -90,10 +99,10 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
 /// The rule.
 pub fn one_at_a_time(evidence: &Evidence<'_>) -> Option<Finding> {
     let held = held(evidence)?;
-    let locks = held.locks.map(|(share, looks, before)| {
+    let waited = held.waited.map(|(share, times, before)| {
         let before = before.map(|before| format!(", {} at low loads", percent(before))).unwrap_or_default();
-        let looks = record::units::grouped(looks);
-        format!("; {} of the looks found a thread asleep for a lock (n = {looks}){before}", percent(share))
+        let times = record::units::grouped(times as f64);
+        format!("; its threads waited for another one for {} of their time (n = {times}){before}", percent(share))
     });
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
     let mut found = finding(
@@ -101,7 +110,7 @@ pub fn one_at_a_time(evidence: &Evidence<'_>) -> Option<Finding> {
             "The server runs one thread at a time: its busiest process {}{}. An interpreter's lock does that \
              (CPython's GIL, Ruby's GVL), or one lock that a thread holds whenever it works.",
             held.words(),
-            locks.unwrap_or_default()
+            waited.unwrap_or_default()
         ),
         format!(
             "To try: more processes instead of more threads (gunicorn `--workers 2`, Puma `--workers 2`, uWSGI \

@@ -35,18 +35,10 @@ pub struct Rule {
     pub judge: fn(&Evidence<'_>) -> Option<Finding>,
 }
 
-/// Mean number of a server's threads asleep for a file from which on the server waits for files.
-pub const FILE_SLEEPERS: f64 = 0.3;
-/// Of several threads so many asleep for a file: it is always in use, though one thread at a time may be in it.
-pub const FILE_IN_USE: f64 = 0.8;
-/// Threads asleep for a file over the requests at once, where requests spend their time there.
-pub const FILE_TIME_RATIO: f64 = 0.5;
-/// Share of looks that found a thread asleep for a lock, and by how much that share grew with load.
+/// The share of the threads' time in which another thread had to wake them, and by how much that share grew with load.
 pub const LOCK_RATIO: f64 = 0.5;
 /// See [`LOCK_RATIO`].
 pub const LOCK_GROWTH: f64 = 0.25;
-/// Requests at once of an idle server, beyond which more than a lock may hold them back.
-pub const LOCK_HOLDERS: f64 = 1.5;
 /// Open descriptors over their limit.
 pub const DESCRIPTORS_RATIO: f64 = 0.97;
 /// Overflows of the accept queue, or connections that skipped TIME_WAIT, per second.
@@ -77,12 +69,6 @@ pub const IDLE_CPU_BUSY: f64 = 0.7;
 /// Share of a link's speed, headers included.
 pub const LINK_RATIO: f64 = 0.85;
 
-/// Looks at threads, and looks below the yield point, that a share of them rests on at least.
-pub const LEAST_LOOKS: f64 = 20.0;
-/// See [`LEAST_LOOKS`].
-pub const LEAST_LOOKS_BELOW: f64 = 4.0;
-/// The lower end of the interval of [`FILE_SLEEPERS`].
-pub const FILE_SLEEPERS_AT_LEAST: f64 = 0.1;
 /// Ticks of the kernel's clock that a division of CPU time rests on at least.
 pub const LEAST_TICKS: u64 = 20;
 /// Requests that a cost or a rate rests on at least.
@@ -116,22 +102,6 @@ pub const LEAK_EXPLAINED: f64 = 0.95;
 pub const LEAK_STEADY: f64 = 0.6;
 /// See [`LEAK_BYTES`].
 pub const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
-/// Requests at once over workers may be less than 1 by this; threads beside the workers; looks that find an event loop.
-pub const POOL_TOLERANCE: f64 = 0.2;
-/// They may be more than 1 by this, for the path's part of the response time: no pool serves more requests than it has
-/// workers.
-pub const POOL_PATH: f64 = 0.1;
-/// CPU time of a request over its response time at the lowest load: from this share on its worker computes rather than
-/// sleeps.
-pub const POOL_CPU_RATIO: f64 = 0.5;
-/// See [`POOL_TOLERANCE`].
-pub const HELPER_THREADS: u8 = 2;
-/// See [`POOL_TOLERANCE`]; threads that are parked until another wakes them are no workers either.
-pub const POOL_PARKED: f64 = 0.6;
-/// Of the server's CPU time one thread's share, beyond which it does the work and the others do not.
-pub const POOL_BUSIEST_RATIO: f64 = 0.5;
-/// Connections to a backend elsewhere over the requests at once: fewer, and no more with load, may be idle.
-pub const BACKEND_OF_REQUESTS: f64 = 0.5;
 /// From the first byte of an answer to its last, less a round trip, where that waited for a delayed acknowledgement: 40
 /// ms, and ticks of the clock.
 pub const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
@@ -263,11 +233,11 @@ pub const RULES: [Rule; 26] = [
     Rule {
         id: "slow-file",
         cause: "the server waits for a file or a slow log",
-        evidence: "`server.file_waits_ratio` times threads, the file's name; `machine.cpu_iowait_ratio`",
-        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 \
-                    looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated; a \
-                    possibility with several threads of which fewer than 0.8 and fewer than half of the requests at \
-                    once sleep so",
+        evidence: "the account: requests whose threads were blocked in writing, reading or syncing a file, or in \
+                   writing to a full pipe, by load",
+        threshold: "most of the requests that load added (1 or more) were there, or queued for threads without idle \
+                    time (criterion `saturation_ratio`) that were there more than anywhere else; a possibility where \
+                    these are less than 40 % of the requests added",
         refuted_by: "the log on /dev/shm brings no more throughput",
         remedy: "`findmnt -T FILE`; by call: write it buffered, or to another device or reader; one sync for several \
                  requests; more memory for the cache of files or more threads that read",
@@ -275,34 +245,35 @@ pub const RULES: [Rule; 26] = [
         is_limit: true,
         is_counted: false,
         hidden_by: &["client"],
-        judge: |evidence| stage::or_looked(evidence, "slow-file", judge::slow_file),
+        judge: |evidence| stage::found(evidence, "slow-file"),
     },
     Rule {
         id: "lock",
         cause: "threads wait for each other (a lock, a semaphore, a pool)",
-        evidence: "`server.lock_waits_ratio` beyond the yield point and at low loads, \
-                   `server.context_switches_per_request`, idle CPU",
-        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at \
-                    low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the \
-                    server saturated; a possibility where it has connections to a backend",
-        refuted_by: "`gdb` shows the threads asleep for work, not for a mutex that another thread holds",
-        remedy: "`gdb -p PID -batch -ex 'thread apply all backtrace'` under load names it",
+        evidence: "the account: requests whose threads were blocked by a lock (futex, flock, semaphore) that another \
+                   thread released, by load",
+        threshold: "most of the requests that load added (1 or more) waited so, or were queued for threads without idle \
+                    time (criterion `saturation_ratio`) that waited so more than for anything else; a possibility where \
+                    these are less than 40 % of the requests added",
+        refuted_by: "the stacks on the page show threads that wait for work, not for what another thread holds",
+        remedy: "hold it for less, or divide it; the page has the stacks of the threads that waited and of those that \
+                 released it",
         source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
         is_limit: true,
         is_counted: false,
-        hidden_by: &["client", "slow-file"],
-        judge: |evidence| stage::or_looked(evidence, "lock", judge::lock),
+        hidden_by: &["client"],
+        judge: |evidence| stage::found(evidence, "lock"),
     },
     Rule {
         id: "one-at-a-time",
         cause: "the process runs one thread at a time (an interpreter's lock)",
-        evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, `server.lock_waits_ratio`, \
-                   the program's name",
+        evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, the program's name; the \
+                   account, where it is kept",
         threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, of which the highest load is 1.5 times the \
                     lowest or more; no thread used more than 80 % of it; 1.5 CPUs or more to use, not full of the \
-                    run's own work; where 20 looks or more were taken, a quarter or more found a thread asleep for a \
-                    lock; a possibility unless the program is Python or Ruby, or half of the looks found one, a \
-                    quarter more than at low loads",
+                    run's own work; where the account is kept, its threads waited for another thread (a lock, a \
+                    condition) for a quarter of their time or more; a possibility unless the program is Python or \
+                    Ruby, or they waited so for half of it, a quarter more than at low loads",
         refuted_by: "twice as many processes bring no more throughput",
         remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch \
                  -ex 'thread apply all backtrace'` under load shows the lock",
@@ -316,23 +287,19 @@ pub const RULES: [Rule; 26] = [
     Rule {
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
-        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), \
-                   `server.threads`, `server.event_waits_ratio`, `server.lock_waits_ratio`, \
-                   `server.busiest_thread_cpus`, `server.outgoing_connections`, `server.cpu_us_per_request`",
-        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the \
-                    workers), the same number at all loads, twice as many connections, no event loop or parked threads \
-                    (events and futexes in 60 % of the looks), no thread of several that took more than half of the \
-                    CPU time, CPU time less than half of the response time at the lowest load, one request at a time \
-                    on a connection, no CPU of the server saturated; a possibility where it has about as many \
-                    connections to a backend",
+        evidence: "the account: the idle time of the threads of one name, and what they were blocked in otherwise; \
+                   requests under way",
+        threshold: "most of the requests that load added (1 or more) were queued in the server or asleep; threads of \
+                    one name had no idle time (criterion `saturation_ratio`), ran for less than 40 % of it, and were \
+                    mostly blocked in something other than a lock, a file or another server; a possibility where these \
+                    are less than 40 % of the requests added",
         refuted_by: "more workers bring no more throughput",
-        remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what \
-                 they sleep for",
+        remedy: "more workers in its configuration, or shorter waits; `grep -H . /proc/PID/task/*/comm` names its threads",
         source: "Little's law",
         is_limit: true,
         is_counted: false,
-        hidden_by: &["client", "slow-file", "lock"],
-        judge: |evidence| stage::or_looked(evidence, "worker-pool", waits::worker_pool),
+        hidden_by: &["client"],
+        judge: |evidence| stage::found(evidence, "worker-pool"),
     },
     Rule {
         id: "delayed-ack",
@@ -356,19 +323,19 @@ pub const RULES: [Rule; 26] = [
     Rule {
         id: "backend",
         cause: "the server waits for its backend",
-        evidence: "`server.outgoing_connections`, `backend.cpus_used`, idle CPUs, response time at the lowest load",
-        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or \
-                    more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated \
-                    unless the backend used more of them than the server, no rule above; a possibility if it is on \
-                    another machine and the connections are fewer than half of the requests at once and no more than \
-                    at the lowest load",
+        evidence: "the account: calls under way on connections that the server opened, and the time of a call, by load",
+        threshold: "most of the requests that load added (1 or more) waited for such calls, or were queued for threads \
+                    without idle time (criterion `saturation_ratio`) that waited for them more than for anything else; \
+                    the backend is full where a call takes twice as long as at the lowest load or more; a possibility \
+                    where these are less than 40 % of the requests added",
         refuted_by: "the backend alone takes more",
-        remedy: "`straingauge find http://BACKEND/` measures the backend alone",
+        remedy: "`straingauge find http://BACKEND/` measures the backend alone; `ss -xlp` shows the queue of a Unix \
+                 socket",
         source: "utilisation law: an idle resource is not the bottleneck",
         is_limit: true,
         is_counted: false,
-        hidden_by: &["client", "slow-file", "lock", "worker-pool", "server-errors"],
-        judge: |evidence| stage::or_looked(evidence, "backend", waits::backend),
+        hidden_by: &["client", "server-errors"],
+        judge: |evidence| stage::found(evidence, "backend"),
     },
     Rule {
         id: "backend-pool",

@@ -42,7 +42,7 @@ struct Reading<'a> {
 }
 
 /// Whether the account is kept at the loads that matter.
-fn is_kept(evidence: &Evidence<'_>) -> bool {
+pub(super) fn is_kept(evidence: &Evidence<'_>) -> bool {
     evidence.strained().iter().any(|point| point.account.is_some())
 }
 
@@ -83,15 +83,6 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
 /// The finding of a rule, if it is the limit.
 pub(super) fn found(evidence: &Evidence<'_>, rule: &str) -> Option<Finding> {
     limit(evidence).filter(|limit| limit.rule == rule).map(|limit| limit.finding)
-}
-
-/// The same where the account is kept; else what looks at the threads say.
-pub(super) fn or_looked(
-    evidence: &Evidence<'_>,
-    rule: &str,
-    looked: fn(&Evidence<'_>) -> Option<Finding>,
-) -> Option<Finding> {
-    if is_kept(evidence) { found(evidence, rule) } else { looked(evidence) }
 }
 
 /// CPUs that the server could use and may not.

@@ -13,7 +13,7 @@ fn ns(threads: f64) -> u64 {
 }
 
 /// Threads of one name: how many ran, were ready beside other work, and were blocked.
-fn group(name: &str, running: f64, ready_others: f64, waits: &[(WaitKind, &str, &str, f64)]) -> ThreadGroup {
+pub fn group(name: &str, running: f64, ready_others: f64, waits: &[(WaitKind, &str, &str, f64)]) -> ThreadGroup {
     let wait = |(kind, call, object, threads): &(WaitKind, &str, &str, f64)| Wait {
         kind: *kind,
         call: (*call).into(),
@@ -34,11 +34,21 @@ fn group(name: &str, running: f64, ready_others: f64, waits: &[(WaitKind, &str, 
 }
 
 /// A point's account, and the client's side of it.
-fn keep(point: &mut Point, groups: Vec<ThreadGroup>, backends: Vec<BackendUse>) {
+pub fn keep(point: &mut Point, groups: Vec<ThreadGroup>, backends: Vec<BackendUse>) {
     let rate = point.value(names::THROUGHPUT).unwrap_or(1.0);
     set(point, names::RESPONSE_MEAN, point.connections as f64 / rate * 1e6, 1000);
     let threads_ns = groups.iter().map(ThreadGroup::total_ns).sum();
     point.account = Some(Account { window_ns: WINDOW_NS, threads_ns, groups, backends, ..Account::default() });
+}
+
+/// Four requests at a time go on, asleep with a lock; the others wait for it.
+pub fn waits_for_a_lock(point: &mut Point, in_flight: f64) {
+    let (at_lock, asleep) = ((in_flight - 4.0).max(0.0), in_flight.min(4.0) - 0.1);
+    let waits =
+        [(Lock, "futex", "0x7f00", at_lock), (Sleep, "clock_nanosleep", "", asleep), (Work, "futex", "0x8", 0.0)];
+    keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
+    let rate = point.value(names::THROUGHPUT).unwrap_or(1.0);
+    set(point, names::RESPONSE_MEAN, in_flight / rate * 1e6, 1000);
 }
 
 fn backend(connections: u64, busy: f64, rate: f64) -> BackendUse {
@@ -65,13 +75,7 @@ use WaitKind::{Backend, Events, File, Lock, Sleep, Work};
 
 #[test]
 fn a_lock_is_named_by_the_requests_that_queue_for_it() {
-    let (found, because) = rules(|point, load, _| {
-        let at_lock = (load - 4.0).max(0.0);
-        let asleep = load.min(4.0) - 0.1;
-        let waits =
-            [(Lock, "futex", "0x7f00", at_lock), (Sleep, "clock_nanosleep", "", asleep), (Work, "futex", "0x8", 0.0)];
-        keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
-    });
+    let (found, because) = rules(|point, load, _| waits_for_a_lock(point, load));
     assert_eq!(found, ["lock"], "{because}");
     assert!(because.contains("124.0 of the 128 threads of app waited for it"), "{because}");
     assert!(because.contains("Meanwhile 3.9 were in clock_nanosleep"), "{because}");
@@ -94,15 +98,30 @@ fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for
 }
 
 #[test]
-fn a_thread_in_a_file_is_named_with_the_file() {
-    let (found, because) = rules(|point, load, _| {
-        let full = if load > 1.0 { 1.0 } else { 0.5 };
-        let waits =
-            [(File, "fdatasync", "/var/log/app.log", 0.62 * full), (Events, "epoll_wait", "", 1.0 - 0.97 * full)];
-        keep(point, vec![group("app", 0.35 * full, 0.0, &waits)], Vec::new());
-    });
-    assert_eq!(found, ["slow-file"], "{because}");
-    assert!(because.contains("0.62 of 1 thread of app were blocked in fdatasync /var/log/app.log"), "{because}");
+fn a_thread_in_a_file_is_named_with_the_file_and_hides_the_queue_before_it() {
+    let blocked_in = |call: &'static str| {
+        judged(waits(), fixture::record(), move |point| {
+            let full = if point.connections > 1 { 1.0 } else { 0.5 };
+            // The words of a sentence in a file's name are a part of the name.
+            let file = (File, call, "/var/log of it/app 's.log", 0.62 * full);
+            let waits = [file, (Events, "epoll_wait", "", 1.0 - 0.97 * full)];
+            keep(point, vec![group("app", 0.35 * full, 0.0, &waits)], Vec::new());
+            set(point, names::TCP_LISTEN_OVERFLOWS, 20.0, 20);
+        })
+    };
+    let verdict = blocked_in("fdatasync");
+    assert_eq!(found(&verdict), ["slow-file"], "{:?}", verdict.sentences);
+    let because = &verdict.causes[0].because;
+    assert!(
+        because.contains("0.62 of 1 thread of app were blocked in fdatasync /var/log of it/app 's.log at"),
+        "{because}"
+    );
+    assert_eq!(verdict.causes[0].commands, [r#"findmnt -T "/var/log of it/app 's.log""#]);
+    assert!(verdict.sentences[0].contains("named below"), "{:?}", verdict.sentences);
+    for (call, advice) in [("fdatasync", "one sync for"), ("write", "buffered"), ("pread64", "memory for the cache")] {
+        let remedy = &blocked_in(call).causes[0].remedy;
+        assert!(remedy.contains(advice), "{call}: {remedy}");
+    }
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn locked(quiet: [bool; 2], is_strained_closed: bool) -> verdict::Verdict {
     for point in &mut bench.points {
         let is_open = point.offered_per_sec().is_some();
         let strain = point.offered_per_sec().map_or(point.connections as f64 / 16.0, |rate| rate / 12_000.0).min(1.0);
-        point.figures.set(names::SERVER_LOCK_WAITS, Figure::new(strain.powi(2), "ratio", 200, Origin::Sampled));
+        crate::account::waits_for_a_lock(point, 1.0 + 63.0 * strain.powi(2));
         if !quiet[usize::from(is_open)] {
             let what = "other work used 0.50 CPUs during the window";
             point.doubts.push(DoubtKind::NoisyNeighbour.warning(what, "stop it"));

@@ -1,9 +1,10 @@
 //! The table of rules: each holds on a run that shows its cause, and not on the one beside it that does not.
 
 use crate::server::{Bench, Server};
-use crate::{fixture, recorded};
+use crate::{account, fixture, recorded};
 use analyze::verdict::{self, Certainty, Verdict, rules::RULES};
 use analyze::zones;
+use record::account::WaitKind;
 use record::{DoubtKind, Figure, Origin, Point, RunDir, RunRecord, names};
 use std::cell::Cell;
 
@@ -78,23 +79,10 @@ fn damaged_figures_are_no_evidence() {
     assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
 }
 
-#[test]
-fn a_lock_is_named_where_waiting_for_it_grows_with_load_on_idle_cpus() {
-    let threads = |point: &mut Point, share: f64| {
-        set(point, names::SERVER_LOCK_WAITS, share, 100);
-        set(point, names::SERVER_FILE_WAITS, 0.0, 100);
-        set(point, names::SERVER_THREADS, point.connections as f64 + 1.0, 1);
-        set(point, names::SERVER_SWITCHES, 2.0 + share, 1000);
-    };
-    let grows = |point: &mut Point| threads(point, 1.0 - 1.0 / point.connections as f64);
-    let verdict = judged(waits(), fixture::record(), grows);
-    assert_eq!(found(&verdict), ["lock"], "{:?}", verdict.sentences);
-    assert!(verdict.causes[0].commands[0].starts_with("gdb -p PID "), "{:?}", verdict.causes[0]);
-    assert!(verdict.causes[0].because.contains("context switches for a request grew"), "{:?}", verdict.causes[0]);
-    let idle_pool = judged(waits(), fixture::record(), |point| threads(point, 0.9));
-    assert!(idle_pool.causes.is_empty(), "workers that wait for work at every load: {:?}", idle_pool.causes);
-    let full = judged(healthy(), fixture::record(), grows);
-    assert!(full.causes.is_empty(), "its CPUs are full: {:?}", full.causes);
+/// Threads that waited to be woken by another one for this share of their time.
+fn waiting(point: &mut Point, share: f64) {
+    let waits = [(WaitKind::Work, "futex", "0x8", share)];
+    account::keep(point, vec![account::group("app", 1.0 - share, 0.0, &waits)], Vec::new());
 }
 
 /// A process of threads that run one at a time on a machine of two CPUs.
@@ -108,8 +96,7 @@ fn held(point: &mut Point) {
     set(point, names::SERVER_CPUS_USED, f64::min(0.5 * load, 0.98), 2);
     set(point, names::SERVER_BUSIEST_PROCESS, f64::min(0.5 * load, 0.98), 2);
     set(point, names::SERVER_BUSIEST_THREAD, f64::min(0.5 * load, 0.98) / load, 2);
-    set(point, names::SERVER_LOCK_WAITS, 1.0 - 1.0 / load, 100);
-    set(point, names::SERVER_OUTGOING, load, 1);
+    waiting(point, 1.0 - 1.0 / load);
 }
 
 #[test]
@@ -129,14 +116,14 @@ fn a_process_that_stays_at_one_cpu_is_named_with_its_lock() {
         "{verdict:?}"
     );
 
-    // The threads of a pool are parked at low loads: it could be that lock, or the backend.
+    // The threads of a pool are parked at low loads: it could be that lock, or something else.
     let parked = |point: &mut Point| {
         held(point);
-        set(point, names::SERVER_LOCK_WAITS, 0.8, 100);
+        waiting(point, 0.8);
     };
     let verdict = judged(waits(), fixture::record(), parked);
-    assert_eq!(found(&verdict), ["one-at-a-time", "backend"], "{:?}", verdict.sentences);
-    assert!(verdict.causes.iter().all(|cause| cause.certainty == Certainty::Possibility), "{:?}", verdict.causes);
+    assert_eq!(found(&verdict), ["one-at-a-time"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].certainty, Certainty::Possibility, "{:?}", verdict.causes);
     let crowded = |point: &mut Point| {
         held(point);
         set(point, names::SERVER_CPU_BUSY, 1.0, 2);
@@ -164,42 +151,13 @@ fn a_process_at_one_cpu_for_another_reason_is_not_held_there() {
     none("it may use one CPU", |point| set(point, names::SERVER_CPUS, 1.0, 1));
     none("its limit of CPU time is one CPU", |point| set(point, names::SERVER_QUOTA, 1.0, 1));
     none("all CPUs are full", |point| set(point, names::SERVER_CPU_BUSY, 0.98, 2));
-    none("its threads wait for no lock", |point| set(point, names::SERVER_LOCK_WAITS, 0.1, 100));
+    none("its threads wait for no other", |point| waiting(point, 0.1));
     none("at one load only", |point| {
         let cpus = if point.connections == 64 { 1.0 } else { 0.7 };
         set(point, names::SERVER_BUSIEST_PROCESS, cpus, 2);
     });
     none("two processes, each below one CPU", |point| set(point, names::SERVER_BUSIEST_PROCESS, 0.6, 2));
     none("it uses several CPUs", |point| set(point, names::SERVER_BUSIEST_PROCESS, 1.4, 2));
-}
-
-#[test]
-fn a_slow_log_is_named_with_its_file_and_hides_the_lock_before_it() {
-    let mut record = fixture::record();
-    record.server_facts.insert("waited_call".into(), "write".into());
-    // The words of a sentence in a file's name are a part of the name.
-    record.server_facts.insert("waited_file".into(), "/var/log of it/acc 'ess.log".into());
-    let sleeps = |point: &mut Point| {
-        let waiting = 1.0 - 1.0 / point.connections as f64;
-        set(point, names::SERVER_THREADS, 32.0, 1);
-        set(point, names::SERVER_FILE_WAITS, 1.0 / 32.0, 400);
-        set(point, names::SERVER_LOCK_WAITS, waiting, 400);
-        set(point, names::TCP_LISTEN_OVERFLOWS, 20.0, 20);
-    };
-    let verdict = judged(waits(), record, sleeps);
-    assert_eq!(found(&verdict), ["slow-file"], "{:?}", verdict.sentences);
-    assert_eq!(verdict.causes[0].commands, [r#"findmnt -T "/var/log of it/acc 'ess.log""#]);
-    assert!(
-        verdict.causes[0].because.contains("in write (/var/log of it/acc 'ess.log;"),
-        "{}",
-        verdict.causes[0].because
-    );
-    assert!(verdict.causes[0].because.contains("1.0 of its 32 threads"), "{}", verdict.causes[0].because);
-    let seldom = judged(waits(), fixture::record(), |point| {
-        set(point, names::SERVER_THREADS, 1.0, 1);
-        set(point, names::SERVER_FILE_WAITS, 0.1, 100);
-    });
-    assert!(seldom.causes.is_empty(), "{:?}", seldom.causes);
 }
 
 #[test]
@@ -549,49 +507,6 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
     assert!(saturated.is_some_and(|said| said.contains("100 % busy at 2 connections")), "{:?}", from_two.sentences);
 }
 
-/// Eight requests of 5 ms at once, whoever serves them.
-pub fn eight_at_once() -> Server {
-    Server { path: 5e-3, hidden_limit: 1600.0, noise: 0.02, drift: 0.05, ..Server::default() }
-}
-
-pub fn threads_and_looks(point: &mut Point, threads: f64, event_waits: f64) {
-    set(point, names::SERVER_THREADS, threads, 1);
-    set(point, names::SERVER_LOCK_WAITS, 0.0, 20);
-    set(point, names::SERVER_FILE_WAITS, 0.0, 20);
-    set(point, names::SERVER_EVENT_WAITS, event_waits, 20);
-}
-
-#[test]
-fn a_pool_of_workers_is_named_with_its_size() {
-    let verdict = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 9.0, 0.1));
-    assert_eq!(found(&verdict), ["worker-pool"], "{:?}", verdict.sentences);
-    assert!(verdict.causes[0].because.contains("its 8 workers serve"), "{:?}", verdict.causes[0]);
-    assert!(verdict.sentences[0].contains("named below"), "{:?}", verdict.sentences);
-    let by_connection =
-        judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, point.connections as f64, 0.1));
-    assert!(by_connection.causes.is_empty(), "a thread a connection: {:?}", by_connection.causes);
-    let many = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 64.0, 0.1));
-    assert!(many.causes.is_empty(), "most of its threads have nothing to do: {:?}", many.causes);
-    let fewer = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 6.0, 0.1));
-    assert!(fewer.causes.is_empty(), "six threads do not serve eight requests at a time: {:?}", fewer.causes);
-    assert!(fewer.sentences[0].contains("It serves about 8 requests at a time"), "{:?}", fewer.sentences);
-    let event_loop = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 8.0, 1.0));
-    assert!(event_loop.causes.is_empty(), "its threads wait for events: {:?}", event_loop.causes);
-    // An event loop that is at work in most of the looks, as one that accepts a connection for each request.
-    let computes = judged(eight_at_once(), fixture::record(), |point| {
-        threads_and_looks(point, 8.0, 0.2);
-        set(point, names::SERVER_CPU, 4000.0, 1000);
-    });
-    assert!(computes.causes.is_empty(), "a request is 4 of its 5 ms on a CPU: {:?}", computes.causes);
-    // Two requests in flight on a connection wait for each other, so the threads match by chance.
-    let pipelined = judged(eight_at_once(), fixture::record(), |point| {
-        threads_and_looks(point, 17.0, 0.1);
-        let response_us = point.value(names::RESPONSE_P50).unwrap();
-        set(point, names::RESPONSE_P50, 2.0 * response_us, 1000);
-    });
-    assert!(pipelined.causes.is_empty(), "{:?}", pipelined.causes);
-}
-
 #[test]
 fn the_end_of_an_answer_that_waits_for_an_acknowledgement_is_named() {
     let waits = |first_ms: f64, at_many_ms: f64| {
@@ -635,43 +550,27 @@ fn the_end_of_an_answer_that_waits_for_an_acknowledgement_is_named() {
 }
 
 #[test]
-fn a_backend_is_named_where_an_idle_event_loop_has_connections_to_it() {
-    let mut record = fixture::record();
-    record.server_facts.insert("backend".into(), "10.0.0.2:8080".into());
-    let passes_on = |outgoing: f64| {
-        move |point: &mut Point| {
-            threads_and_looks(point, 1.0, 1.0);
-            set(point, names::SERVER_OUTGOING, outgoing.min(point.connections as f64), 1);
-        }
-    };
-    let verdict = judged(eight_at_once(), record.clone(), passes_on(64.0));
-    assert_eq!(found(&verdict), ["backend"], "{:?}", verdict.sentences);
-    assert_eq!(verdict.causes[0].commands, ["straingauge find http://10.0.0.2:8080/"]);
-    assert!(judged(eight_at_once(), record.clone(), passes_on(0.0)).causes.is_empty(), "no connection to it");
-    // On this machine it can be seen whether it works for the requests.
-    let beside = |cpu_us: f64| {
-        move |point: &mut Point| {
-            passes_on(64.0)(point);
-            let cpus = point.value(names::THROUGHPUT).unwrap() * cpu_us / 1e6;
-            set(point, names::BACKEND_CPUS, cpus, 2);
-        }
-    };
-    assert_eq!(found(&judged(eight_at_once(), record.clone(), beside(0.1))), ["backend"], "others' CPUs say nothing");
-    record.server_facts.insert("backend".into(), "unix:/run/app.sock".into());
-    record.server_facts.insert("backend_is_here".into(), "yes".into());
-    let verdict = judged(eight_at_once(), record.clone(), beside(50.0));
-    assert_eq!(found(&verdict), ["backend"], "{:?}", verdict.sentences);
-    assert_eq!(verdict.causes[0].commands, ["ss -xlp"]);
-    assert!(verdict.causes[0].because.contains("used 0.0"), "{:?}", verdict.causes[0]);
-    assert!(judged(eight_at_once(), record.clone(), beside(0.1)).causes.is_empty(), "it is idle");
-    assert!(judged(healthy(), record, passes_on(64.0)).causes.is_empty(), "the proxy itself is full");
-}
-
-#[test]
 fn what_an_idle_server_waits_for_always_gets_a_next_step() {
-    let verdict = judged(waits(), fixture::record(), |_| ());
+    let unseen = |point: &mut Point| {
+        let why = "Operation not permitted";
+        point.figures.set(names::SERVER_LOCK_WAITS, Figure::not_measured("ratio", why));
+    };
+    let verdict = judged(waits(), fixture::record(), unseen);
     assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
     assert!(verdict.sentences[0].contains("`strace -f -c -p PID`"), "{:?}", verdict.sentences);
+    let said = verdict.sentences.iter().filter(|said| said.contains("not seen")).collect::<Vec<_>>();
+    assert!(
+        said.len() == 1
+            && said[0].contains("named: Operation not permitted. ")
+            && said[0].contains("`straingauge doctor`"),
+        "{:?}",
+        verdict.sentences
+    );
+    let seen = judged(waits(), fixture::record(), |point| waiting(point, 0.9)).sentences;
+    assert!(seen[0].contains("`--full` show what its threads were blocked in"), "{seen:?}");
+    assert!(!seen.join(" ").contains("not seen") && !seen.join(" ").contains("strace"), "{seen:?}");
+    let full = judged(healthy(), fixture::record(), unseen).sentences.join(" ");
+    assert!(!full.contains("not seen"), "its threads wait for a CPU: {full}");
 }
 
 #[test]
@@ -893,10 +792,7 @@ fn disturbed_points_alone_prove_no_cause() {
         let what = "the hypervisor took 12.0 % of the CPU time (12.0 % of the server's CPUs)";
         point.doubts.push(DoubtKind::Steal.warning(what, "repeat it"));
     };
-    let locks = |point: &mut Point| {
-        set(point, names::SERVER_LOCK_WAITS, 1.0 - 1.0 / point.connections as f64, 100);
-        set(point, names::SERVER_THREADS, point.connections as f64 + 1.0, 1);
-    };
+    let locks = |point: &mut Point| account::waits_for_a_lock(point, point.connections as f64);
     let all = judged(waits(), fixture::record(), |point| {
         locks(point);
         disturb(point);
@@ -936,8 +832,6 @@ fn planted_faults_are_named_in_recorded_runs_and_a_healthy_server_gets_no_advice
         assert!(run.points.len() > 5 && run.reading_doubts.is_empty(), "{name}: {:?}", run.reading_doubts);
         let verdict = verdict::sentences(&run, &zones::of_run(&run));
         let wanted: &[&str] = match name.as_str() {
-            "lock" => &["lock"],
-            "pipe-log" => &["slow-file"],
             "memory" => &["memory-bound"],
             "poll" => &["scalable-select"],
             "backlog" => &["backlog"],
@@ -948,5 +842,5 @@ fn planted_faults_are_named_in_recorded_runs_and_a_healthy_server_gets_no_advice
         assert_eq!(found(&verdict), wanted, "{name}: {:?}", verdict.sentences);
         seen += 1;
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 6);
 }
