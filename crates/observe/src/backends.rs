@@ -24,8 +24,6 @@ pub(crate) struct Backends {
     /// By address: searches that found none, as of connections that had ended; all that are allowed where one has found
     /// them.
     searches: BTreeMap<String, usize>,
-    /// Addresses at which processes were found.
-    found: BTreeSet<String>,
 }
 
 impl Backends {
@@ -49,16 +47,8 @@ impl Backends {
             // Backends on other machines are not visible.
             let holders = if inodes.is_empty() { BTreeSet::new() } else { servers_of(&inodes) };
             *searches = if holders.is_empty() { *searches + 1 } else { MAX_SEARCHES };
-            if !holders.is_empty() {
-                self.found.insert(address.clone());
-            }
             self.roots.extend(holders.into_iter().filter_map(|pid| eldest_of(pid, table)));
         }
-    }
-
-    /// Whether processes of this machine were found at the address.
-    pub fn is_here(&self, address: &str) -> bool {
-        self.found.contains(address)
     }
 
     /// They and what they started.
@@ -170,7 +160,6 @@ mod tests {
         table.scan();
         of_all.find(backends, &table);
         of_all.find(backends, &table);
-        assert_eq!(of_all.found.is_empty(), of_all.roots.is_empty());
         of_all.processes(&table)
     }
 

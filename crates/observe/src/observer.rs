@@ -2,6 +2,7 @@
 
 use crate::account::Accountant;
 use crate::backends::Backends;
+use crate::bpf::Refusal;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
@@ -15,10 +16,8 @@ use crate::port_sockets::PortReader;
 use crate::proc_text::MachineStat;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
+use crate::watch::WatchError;
 use crate::window::{Beside, Edge, MissingReasons, Window};
-use record::Outside;
-use record::account::{Account, WaitKind};
-use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,9 +26,6 @@ use std::time::Duration;
 
 /// With a shorter interval the watcher would mostly measure itself.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Most different files that are kept as waited for.
-const MAX_WAITED_FILES: usize = 32;
 
 /// While it lives, the calling thread goes before others, where that is permitted: behind thousands of processes of a
 /// server, the readings of one moment would take longer than the window.
@@ -71,8 +67,6 @@ pub struct Observer {
     opened: Option<Edge>,
     /// Counters at the end of the previous window, or at the start.
     network_before: NetworkReading,
-    /// Files that threads were seen waiting for, by call and name.
-    waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<String>,
     /// The backends on this machine.
@@ -130,7 +124,6 @@ impl Observer {
             socket_method,
             opened: None,
             network_before,
-            waited_for: BTreeMap::new(),
             backend: None,
             backends: Backends::default(),
             quota_folder: None,
@@ -138,7 +131,7 @@ impl Observer {
             account: Err("it is not the server's machine".into()),
         };
         if observer.target.group != Group::None {
-            observer.account = Accountant::start(observer.target.port).map_err(|refusal| refusal.to_string());
+            observer.account = Accountant::start(observer.target.port).map_err(why_not_kept);
         }
         observer.table.scan();
         observer.shared.group().admit(&observer.table);
@@ -178,7 +171,7 @@ impl Observer {
         if let Ok(account) = &mut self.account
             && let Err(refusal) = account.begin(&self.shared.group().processes())
         {
-            self.account = Err(refusal.to_string());
+            self.account = Err(why_not_kept(refusal));
         }
         self.read_own_side(&mut edge, own_before_ns);
         self.opened = Some(edge);
@@ -223,7 +216,7 @@ impl Observer {
         drop(first);
         let processes = self.shared.group().processes();
         let account = match &mut self.account {
-            Ok(account) => account.end(&processes, &self.table).map_err(|refusal| refusal.to_string()),
+            Ok(account) => account.end(&processes, &self.table).map_err(why_not_kept),
             Err(why) => Err(why.clone()),
         };
         end.quota = self.quota_folder.as_deref().and_then(read_quota);
@@ -232,15 +225,6 @@ impl Observer {
             self.missing.group = None;
         }
         let samples = self.shared.end_window();
-        let waited = match &account {
-            Ok(account) => waited_files(account),
-            Err(_) => samples.waits.stalls.by_file.clone(),
-        };
-        for (file, count) in waited {
-            if self.waited_for.len() < MAX_WAITED_FILES || self.waited_for.contains_key(&file) {
-                *self.waited_for.entry(file).or_default() += count;
-            }
-        }
         let outgoing = outgoing::read(&members, self.target.port);
         if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most.clone()) {
             self.backend = Some(remote);
@@ -296,13 +280,6 @@ impl Observer {
         let mut facts = facts::read(&self.target, &members, self.socket_method);
         if let Some(backend) = &self.backend {
             facts.insert("backend".into(), backend.clone());
-            if self.backends.is_here(backend) {
-                facts.insert("backend_is_here".into(), "yes".into());
-            }
-        }
-        if let Some(((call, file), _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
-            facts.insert(WAITED_CALL.into(), call.to_string());
-            facts.insert(WAITED_FILE.into(), Outside::new(file, 300).into());
         }
         facts
     }
@@ -317,23 +294,9 @@ impl Drop for Observer {
     }
 }
 
-/// How long threads waited for files and pipes, by call and name.
-fn waited_files(account: &Account) -> BTreeMap<(&'static str, String), u64> {
-    let mut files = BTreeMap::new();
-    for wait in account.groups.iter().flat_map(|group| &group.waits) {
-        let name = match wait.kind {
-            WaitKind::File if !wait.object.is_empty() => wait.object.to_string(),
-            WaitKind::Pipe => "a pipe".into(),
-            _ => continue,
-        };
-        let call = match &*wait.call {
-            call if call.contains("sync") => "sync",
-            call if call.contains("read") => "read",
-            _ => "write",
-        };
-        *files.entry((call, name)).or_default() += wait.ns;
-    }
-    files
+/// One sentence with what to do.
+fn why_not_kept(refusal: Refusal) -> String {
+    WatchError::from(refusal).to_string()
 }
 
 /// The processes that the group grows from, and why there are none.

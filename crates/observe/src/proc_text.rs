@@ -288,20 +288,6 @@ pub enum WaitCall {
     },
     /// epoll or io_uring.
     Scalable,
-    /// A lock: futex, flock, a lock of a file's range, a System V semaphore.
-    Lock,
-    /// Writing, or making written data durable.
-    Write {
-        /// The file's descriptor.
-        descriptor: u64,
-        /// Whether it is fsync and the like.
-        is_sync: bool,
-    },
-    /// Reading.
-    Read {
-        /// The file's descriptor.
-        descriptor: u64,
-    },
 }
 
 /// The call that a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` for a
@@ -327,19 +313,6 @@ pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
         #[cfg(target_arch = "x86_64")]
         libc::SYS_epoll_wait => Some(WaitCall::Scalable),
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_io_uring_enter => Some(WaitCall::Scalable),
-        libc::SYS_futex | libc::SYS_flock | libc::SYS_semop | libc::SYS_semtimedop => Some(WaitCall::Lock),
-        libc::SYS_fcntl if [libc::F_SETLKW, libc::F_OFD_SETLKW].iter().any(|lock| *lock as u64 == low(second)) => {
-            Some(WaitCall::Lock)
-        }
-        libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range | libc::SYS_syncfs => {
-            Some(WaitCall::Write { descriptor: low(first), is_sync: true })
-        }
-        libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-            Some(WaitCall::Write { descriptor: low(first), is_sync: false })
-        }
-        libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => {
-            Some(WaitCall::Read { descriptor: low(first) })
-        }
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use crate::listening::{holders_of, servers_of};
 use crate::port_sockets::PortReader;
 use crate::processes::ProcessTable;
 use crate::sock_diag::{STATES, Scope};
-use crate::wait_call::{Stalls, Waits};
+use crate::wait_call::Waits;
 use record::lock;
 use rustix::thread::CpuSet;
 use std::collections::HashSet;
@@ -86,8 +86,7 @@ impl Shared {
         let mut control = self.control();
         // Between windows a server sleeps where a saturated one never does: what was seen then belongs to the next
         // window.
-        let mut waits = std::mem::take(&mut control.samples.waits);
-        waits.stalls = Stalls::default();
+        let waits = std::mem::take(&mut control.samples.waits);
         control.samples = Samples { waits, ..Samples::default() };
         control.window_began = Some(Instant::now());
         self.wake.notify_all();

@@ -1,13 +1,12 @@
 //! Which call the server waits in. A server that waits in `select` or `poll` hands the kernel its whole set of
-//! descriptors with every call, and the kernel looks at all of them; with epoll or io_uring it does not. One that waits
-//! for a lock or a file does so while it has work and a CPU to do it on.
+//! descriptors with every call, and the kernel looks at all of them; with epoll or io_uring it does not.
 
 use crate::proc_text::{WaitCall, parse_wait_call};
 use crate::processes::living_thread;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Threads looked at in one reading.
@@ -15,9 +14,6 @@ const MAX_THREADS: usize = 64;
 /// Descriptors of a select that are counted: the kernel's limit of a process where nobody has raised it (fs.nr_open,
 /// proc(5)).
 const MAX_SELECTED: u64 = 1 << 20;
-/// Different files kept, and the length of a name.
-const MAX_FILES: usize = 32;
-const MAX_NAME_CHARS: usize = 200;
 
 /// The waits that were seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,71 +24,8 @@ pub struct Waits {
     pub scalable: u64,
     /// Largest set of a select or poll.
     pub largest_set: u64,
-    /// What was seen within the window.
-    pub stalls: Stalls,
     /// Why they cannot be seen, the last time.
     pub error: Option<String>,
-}
-
-/// Looks at threads, and how many of them found one asleep where it should not be.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stalls {
-    /// All looks, also at running threads.
-    pub looks: u64,
-    /// Asleep for a lock.
-    pub locks: u64,
-    /// Asleep for events: select, poll, epoll or io_uring.
-    pub events: u64,
-    /// Asleep in writing, reading or syncing a file or pipe.
-    pub files: u64,
-    /// How often, by call (`write`, `sync`, `read`) and file. The name is untrusted text.
-    pub by_file: BTreeMap<(&'static str, String), u64>,
-}
-
-impl Stalls {
-    fn count(&mut self, tid: u32, call: Option<WaitCall>) {
-        self.looks += 1;
-        let (descriptor, call) = match call {
-            Some(WaitCall::Lock) => {
-                self.locks += 1;
-                return;
-            }
-            Some(WaitCall::Poll { .. } | WaitCall::Select { .. } | WaitCall::Scalable) => {
-                self.events += 1;
-                return;
-            }
-            Some(WaitCall::Write { descriptor, is_sync: true }) => (descriptor, "sync"),
-            Some(WaitCall::Write { descriptor, is_sync: false }) => (descriptor, "write"),
-            Some(WaitCall::Read { descriptor }) => (descriptor, "read"),
-            _ => return,
-        };
-        let link = format!("/proc/{tid}/fd/{descriptor}");
-        let Ok(file) = fs::read_link(&link) else { return };
-        let file = file.to_string_lossy();
-        // Sockets are the network's; who reads a pipe or a device waits for work. A pipe may have a name.
-        let is_pipe = fs::metadata(&link).is_ok_and(|kind| kind.file_type().is_fifo());
-        let is_file = file.starts_with('/') && !file.starts_with("/dev/") && !is_pipe;
-        if is_file || (is_pipe && call == "write") {
-            self.files += 1;
-            let name = if is_file { file.chars().take(MAX_NAME_CHARS).collect() } else { "a pipe".to_string() };
-            let key = (call, name);
-            if self.by_file.len() < MAX_FILES || self.by_file.contains_key(&key) {
-                *self.by_file.entry(key).or_default() += 1;
-            }
-        }
-    }
-
-    fn add(&mut self, other: Stalls) {
-        self.looks += other.looks;
-        self.locks += other.locks;
-        self.events += other.events;
-        self.files += other.files;
-        for (file, count) in other.by_file {
-            if self.by_file.len() < MAX_FILES || self.by_file.contains_key(&file) {
-                *self.by_file.entry(file).or_default() += count;
-            }
-        }
-    }
 }
 
 impl Waits {
@@ -104,7 +37,6 @@ impl Waits {
                 Ok(text) => {
                     let call = parse_wait_call(&text);
                     self.count(call);
-                    self.stalls.count(*tid, call);
                     if let Some(WaitCall::Select { limit, sets }) = call
                         && let Some(size) = selected(*tid, limit, sets)
                         // The sets are the call's only if it lasted meanwhile.
@@ -131,7 +63,7 @@ impl Waits {
             }
             Some(WaitCall::Select { .. }) => self.select_or_poll += 1,
             Some(WaitCall::Scalable) => self.scalable += 1,
-            _ => {}
+            None => {}
         }
     }
 
@@ -140,7 +72,6 @@ impl Waits {
         self.select_or_poll += other.select_or_poll;
         self.scalable += other.scalable;
         self.largest_set = self.largest_set.max(other.largest_set);
-        self.stalls.add(other.stalls);
         self.error = other.error.or_else(|| self.error.take());
     }
 
@@ -224,27 +155,5 @@ mod tests {
             assert_eq!(thread.join().unwrap(), expected);
             assert_eq!((waits.largest_set, waits.error), (expected as u64, None));
         }
-    }
-
-    #[test]
-    fn who_reads_a_pipe_waits_for_work_whether_it_has_a_name_or_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("requests");
-        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-        assert!(made.success());
-        let named = fs::File::options().read(true).write(true).open(&path).unwrap();
-        let (without_name, _other) = std::io::pipe().unwrap();
-        let file = tempfile::tempfile().unwrap();
-        let files = |descriptor: i32, is_read: bool| {
-            let mut stalls = Stalls::default();
-            let descriptor = descriptor as u64;
-            let call =
-                if is_read { WaitCall::Read { descriptor } } else { WaitCall::Write { descriptor, is_sync: false } };
-            stalls.count(std::process::id(), Some(call));
-            stalls.files
-        };
-        assert_eq!([files(named.as_raw_fd(), true), files(named.as_raw_fd(), false)], [0, 1]);
-        assert_eq!([files(without_name.as_raw_fd(), true), files(without_name.as_raw_fd(), false)], [0, 1]);
-        assert_eq!([files(file.as_raw_fd(), true), files(file.as_raw_fd(), false)], [1, 1]);
     }
 }

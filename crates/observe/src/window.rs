@@ -304,31 +304,19 @@ impl Window {
         set(names::SERVER_SELECT_WAITS, share(selects, seen), seen, Origin::Sampled, &none);
         let largest = (waits.largest_set > 0).then_some(waits.largest_set as f64);
         set(names::SERVER_SELECT_SET, largest, selects, Origin::Sampled, &none);
-        let no_look = waits.error.as_deref().unwrap_or("the window was too short for a look at the threads");
-        let stalls = &waits.stalls;
-        let looked = |kinds: &[WaitKind]| match &self.account {
-            Ok(account) => {
-                let is_wanted = |kind| kinds.contains(&kind);
-                let ns = account.sum(|group| group.blocked_ns(is_wanted));
-                let times = account.groups.iter().flat_map(|group| &group.waits).map(|wait| wait.times).sum();
-                (Some(ns as f64 / account.threads_ns as f64), times, Origin::Timed)
-            }
-            Err(_) => {
-                let count = match kinds.first() {
-                    Some(WaitKind::Lock) => stalls.locks,
-                    Some(WaitKind::File) => stalls.files,
-                    _ => stalls.events,
-                };
-                (share(count, stalls.looks), stalls.looks, Origin::Sampled)
-            }
-        };
-        for (name, kinds) in [
+        let blocked = [
             (names::SERVER_LOCK_WAITS, &[WaitKind::Lock][..]),
             (names::SERVER_FILE_WAITS, &[WaitKind::File, WaitKind::Pipe]),
             (names::SERVER_EVENT_WAITS, &[WaitKind::Events, WaitKind::Work]),
-        ] {
-            let (share, n, origin) = looked(kinds);
-            set(name, share.filter(|share| share.is_finite()), n, origin, no_look);
+        ];
+        for (name, kinds) in blocked {
+            match &self.account {
+                Ok(account) => {
+                    let (share, times) = account.blocked(kinds);
+                    set(name, share, times, Origin::Timed, "no thread of the server lived in the window");
+                }
+                Err(unseen) => set(name, None, 0, Origin::Timed, unseen),
+            }
         }
         let unreadable = "/proc/PID/fd may be read by root or the server's own user only";
         let used = self.descriptors_used.map_or(0, |(used, _)| used);

@@ -202,11 +202,6 @@ pub fn allowed_cpus() -> Vec<usize> {
 /// changed it, its own is the fact `descriptor_limit`.
 pub const INHERITED_DESCRIPTORS: &str = "descriptor_limit_inherited";
 
-/// The facts about the file that the server's threads waited for most: `write`, `sync` or `read`, and the file's name.
-pub const WAITED_CALL: &str = "waited_call";
-/// See [`WAITED_CALL`].
-pub const WAITED_FILE: &str = "waited_file";
-
 /// The soft limit of open descriptors.
 pub fn descriptor_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

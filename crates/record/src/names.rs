@@ -223,14 +223,11 @@ names! {
     SERVER_SELECT_WAITS = "server.select_or_poll_waits_ratio", "ratio";
     /// Largest number of descriptors passed to one sampled select or poll.
     SERVER_SELECT_SET = "server.select_set_descriptors", "descriptors";
-    /// Share of the threads' time blocked on a lock (futex, flock). Exact if the threads were traced, otherwise
-    /// sampled.
+    /// Share of the threads' time blocked on a lock (futex, flock).
     SERVER_LOCK_WAITS = "server.lock_waits_ratio", "ratio";
-    /// Share of the threads' time blocked on reading, writing or syncing a file, or on writing to a pipe. Exact if the
-    /// threads were traced, otherwise sampled.
+    /// Share of the threads' time blocked on reading, writing or syncing a file, or on writing to a pipe.
     SERVER_FILE_WAITS = "server.file_waits_ratio", "ratio";
     /// Share of the threads' time waiting for events (select, poll, epoll, io_uring) or for work from another thread.
-    /// Exact if the threads were traced, otherwise sampled.
     SERVER_EVENT_WAITS = "server.event_waits_ratio", "ratio";
     /// Open file descriptors divided by the limit, for the server's process that is closest to its limit, at the end of
     /// the window.

@@ -88,8 +88,8 @@ pub fn bpf() -> Capability {
     Capability::missing(
         name,
         format!("refused: {error}"),
-        "request phases and layers are not measured: run it as root (or with CAP_BPF and CAP_PERFMON), outside of a \
-         container that forbids bpf()",
+        "request phases, layers and what a server's threads wait for are not measured: run it as root (or with \
+         CAP_BPF and CAP_PERFMON), outside of a container that forbids bpf()",
     )
 }
 

@@ -144,15 +144,16 @@ fn role_process() {
             obey(|_| String::new());
         }
         "stuck" => {
-            static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
-            std::thread::spawn(|| {
-                let _held = LOCK.lock();
+            let program = || std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+            let (first, second) = (program(), program());
+            std::thread::spawn(move || {
+                first.lock().unwrap();
                 // Nothing reads: the thread sleeps in write, with the lock, until the process ends.
                 let (_reader, mut writer) = std::io::pipe().unwrap();
                 let _ = writer.write_all(&[0; 1 << 20]);
             });
             std::thread::sleep(std::time::Duration::from_millis(20));
-            std::thread::spawn(|| drop(LOCK.lock()));
+            std::thread::spawn(move || second.lock());
             obey(|_| String::new());
         }
         "apart" => {

@@ -79,21 +79,23 @@ fn a_server_that_sleeps_in_poll_is_seen_with_the_size_of_its_set() {
 fn threads_that_sleep_for_a_lock_and_for_a_pipe_are_told_apart() {
     let actor = Actor::start("stuck");
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(5)).unwrap();
-    let mut seen = (None, None);
+    let mut seen = [None; 2];
     for _ in 0..500 {
         observer.window_begins().unwrap();
         std::thread::sleep(Duration::from_millis(10));
         let figures = observer.window_ends().unwrap().observation(1).figures;
-        let positive = |name| figures.value(name).filter(|share| *share > 0.0);
-        seen = (positive(names::SERVER_LOCK_WAITS), positive(names::SERVER_FILE_WAITS));
         assert!(figures.value(names::SERVER_DESCRIPTORS).is_some_and(|share| share > 0.0 && share < 1.0));
-        if seen.0.is_some() && seen.1.is_some() {
+        if let Some(why) = &figures.get(names::SERVER_LOCK_WAITS).unwrap().not_measured {
+            println!("SKIPPED threads_that_sleep_for_a_lock_and_for_a_pipe_are_told_apart: {why}");
+            return actor.end();
+        }
+        seen = [names::SERVER_LOCK_WAITS, names::SERVER_FILE_WAITS].map(|name| figures.value(name));
+        // Its threads may not have come there yet.
+        if seen.iter().all(|share| *share > Some(0.0)) {
             break;
         }
     }
-    assert!(seen.0.is_some_and(|share| share < 1.0) && seen.1.is_some_and(|share| share < 1.0), "{seen:?}");
-    let facts = observer.server_facts();
-    assert_eq!((facts["waited_call"].as_str(), facts["waited_file"].as_str()), ("write", "a pipe"));
+    assert!(seen.iter().all(|share| share.is_some_and(|share| share > 0.0 && share < 1.0)), "{seen:?}");
     actor.end();
 }
 
@@ -268,6 +270,8 @@ pub fn as_nobody(line: &str) -> String {
     let observation = by_pid.window_ends().unwrap().observation(1);
     assert!(observation.figures.value(names::SERVER_CPU).is_some(), "{observation:?}");
     assert!(observation.figures.value(names::TCP_IN).is_some());
+    let unseen = observation.figures.get(names::SERVER_LOCK_WAITS).unwrap().not_measured.clone().unwrap();
+    assert!(observation.account.is_none() && unseen.contains("run as root"), "{unseen}");
 
     let mut by_port =
         Observer::start(Target { port, ..target(Group::ListeningOn(port)) }, Duration::from_millis(2)).unwrap();
