@@ -253,7 +253,7 @@ mod tests {
             outer.values().chain(inner.values()).filter_map(serde_json::Value::as_u64).collect()
         };
         let doubled: Vec<u64> = numbers(&one).into_iter().map(|number| 2 * number).collect();
-        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 12 + 21));
+        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 13 + 21));
     }
 
     #[test]
