@@ -280,8 +280,8 @@ fn ctrl_c_and_kill_9_end_the_command_with_all_that_it_started() {
 fn what_cannot_run_beside_is_refused_before_anything_is_measured() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     for (options, wanted) in [
-        (&["--beside", ""][..], &["--beside", "no command"][..]),
-        (&["--beside", "sleep 'open"], &["--beside", "no command"]),
+        (&["--beside", ""][..], &["--beside", "not a command"][..]),
+        (&["--beside", "sleep 'open"], &["--beside", "not a command"]),
         (&["--beside", "sleep 9", "--compare-with", "scale"], &["--beside", "--compare-with"]),
         (&["--beside", "sleep 9", "--axis", "cold"], &["--beside", "--axis"]),
         (&["--beside", "sleep 9", "--sweep", "rate"], &["--beside", "--sweep"]),

@@ -194,7 +194,7 @@ fn a_second_server_that_cannot_be_is_refused_before_anything_is_measured() {
         run(&mut command)
     };
     with("scale", &[]).exits_with(2).complains_of(&["--compare-with", "-- SERVER"]);
-    with("sleep 'open", &["--", "sleep", "60"]).exits_with(2).complains_of(&["--compare-with", "no command"]);
+    with("sleep 'open", &["--", "sleep", "60"]).exits_with(2).complains_of(&["--compare-with", "not a command"]);
     with("scale", &["--sweep", "rate", "--", "sleep", "60"]).exits_with(2).complains_of(&["--sweep"]);
     assert_eq!(with("scale", &["--axis", "cold", "--", "sleep", "60"]).code, Some(2));
 }
