@@ -48,8 +48,8 @@ pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String
     }
     let why = points.iter().find_map(|point| point.figures.get(names::SERVER_LOCK_WAITS)?.not_measured.as_deref());
     Some(format!(
-        "What its threads waited for was not seen, so a lock, a file, a pool of workers or a backend that is full is not \
-         named: {}. `straingauge doctor` shows what this machine permits.",
+        "What its threads waited for was not seen, so a lock, a file, a pool of workers or a backend that is full is \
+         not named: {}. `straingauge doctor` shows what this machine permits.",
         plain(why.unwrap_or("the run has no account of them"), 200)
     ))
 }

@@ -44,8 +44,8 @@ impl Held {
     }
 }
 
-/// The share of the threads' time in which another thread had to wake them, and how often they waited so. An interpreter
-/// hands its lock on by a condition variable.
+/// The share of the threads' time in which another thread had to wake them, and how often they waited so. An
+/// interpreter hands its lock on by a condition variable.
 fn waited(points: &[&Point]) -> Option<(f64, u64)> {
     let accounts = || points.iter().filter_map(|point| point.account.as_ref());
     let of_each = || accounts().map(|account| account.blocked(&[WaitKind::Lock, WaitKind::Work]));

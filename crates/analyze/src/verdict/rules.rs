@@ -252,9 +252,9 @@ pub const RULES: [Rule; 26] = [
         cause: "threads wait for each other (a lock, a semaphore, a pool)",
         evidence: "the account: requests whose threads were blocked by a lock (futex, flock, semaphore) that another \
                    thread released, by load",
-        threshold: "most of the requests that load added (1 or more) waited so, or were queued for threads without idle \
-                    time (criterion `saturation_ratio`) that waited so more than for anything else; a possibility where \
-                    these are less than 40 % of the requests added",
+        threshold: "most of the requests that load added (1 or more) waited so, or were queued for threads without \
+                    idle time (criterion `saturation_ratio`) that waited so more than for anything else; a possibility \
+                    where these are less than 40 % of the requests added",
         refuted_by: "the stacks on the page show threads that wait for work, not for what another thread holds",
         remedy: "hold it for less, or divide it; the page has the stacks of the threads that waited and of those that \
                  released it",
@@ -294,7 +294,8 @@ pub const RULES: [Rule; 26] = [
                     mostly blocked in something other than a lock, a file or another server; a possibility where these \
                     are less than 40 % of the requests added",
         refuted_by: "more workers bring no more throughput",
-        remedy: "more workers in its configuration, or shorter waits; `grep -H . /proc/PID/task/*/comm` names its threads",
+        remedy: "more workers in its configuration, or shorter waits; `grep -H . /proc/PID/task/*/comm` names its \
+                 threads",
         source: "Little's law",
         is_limit: true,
         is_counted: false,
@@ -370,7 +371,8 @@ pub const RULES: [Rule; 26] = [
     Rule {
         id: "neighbour",
         cause: "other work has the server's CPUs",
-        evidence: "the account: time in which threads of the server were runnable while something else ran on their CPU",
+        evidence: "the account: time in which threads of the server were runnable while something else ran on their \
+                   CPU",
         threshold: "threads without idle time that waited so for 40 % of it or more, and more than they ran or were \
                     blocked",
         refuted_by: "the server alone on the machine answers no more",

@@ -143,15 +143,15 @@ pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("straingauge profile :{}", port.map_or("PORT".into(), |port| port.to_string()));
     finding(
         format!(
-            "One thread of {name} serves all connections, and at the lowest loads it worked for {} to {} without a pause \
-             at least once, where it usually works for {}: every request that came meanwhile waited for that.",
+            "One thread of {name} serves all connections, and at the lowest loads it worked for {} to {} without a \
+             pause at least once, where it usually works for {}: every request that came meanwhile waited for that.",
             format_nanos(least * 1e6),
             format_nanos(most * 1e6),
             format_nanos(mean_ms * 1e6),
         ),
         format!(
-            "To try: move that work to a thread or process of its own, or divide it into pieces; `{command}` under load \
-             names its functions."
+            "To try: move that work to a thread or process of its own, or divide it into pieces; `{command}` under \
+             load names its functions."
         ),
         std::slice::from_ref(&command),
     )
@@ -198,8 +198,8 @@ impl Reading<'_> {
         let which = named(&wait.place, &wait.function);
         let others = self.others(group, wait);
         let because = format!(
-            "A lock is full from {since} on: at {} {:.1} of the {:.0} threads of {} waited for it at any time ({which}; \
-             {} waits/s, the longest {}), {before:.1} at {}.{others}",
+            "A lock is full from {since} on: at {} {:.1} of the {:.0} threads of {} waited for it at any time \
+             ({which}; {} waits/s, the longest {}), {before:.1} at {}.{others}",
             load_words(self.high.load, self.sweep),
             wait.threads,
             group.threads,
@@ -328,7 +328,8 @@ impl Reading<'_> {
             low.map_or(String::new(), |low| format!(" ({} at the lowest load)", format_nanos(low.call_us * 1e3)));
         let because = format!(
             "The pool of connections to {} is exhausted from {since} on: at {} {:.1} of its {:.0} connections had a \
-             call under way at any time, while {:.1} requests were under way. The backend itself answers in {}{before}.",
+             call under way at any time, while {:.1} requests were under way. The backend itself answers in \
+             {}{before}.",
             high.address,
             load_words(self.high.load, self.sweep),
             high.busy,
@@ -449,8 +450,8 @@ impl Reading<'_> {
     /// Threads that were runnable and had no CPU, because something else had it.
     fn neighbour(&self, group: &GroupLevel, work: f64) -> Option<Limit> {
         let because = format!(
-            "Other work has the server's CPUs: at {} {} had no idle time: {} of it ready to run while something else had \
-             the CPU, {} running.",
+            "Other work has the server's CPUs: at {} {} had no idle time: {} of it ready to run while something else \
+             had the CPU, {} running.",
             load_words(self.high.load, self.sweep),
             threads_words(group),
             percent(group.ready_others / work),
@@ -473,8 +474,8 @@ impl Reading<'_> {
             same.is_some_and(|same| busy(same) >= self.full)
         });
         let because = format!(
-            "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} requests \
-             were under way. Of that time {} was in {}{}, {} ready without a CPU, {} running.",
+            "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} \
+             requests were under way. Of that time {} was in {}{}, {} ready without a CPU, {} running.",
             threads_words(group),
             load_words(self.high.load, self.sweep),
             in_flight,

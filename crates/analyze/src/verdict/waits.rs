@@ -22,7 +22,8 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
     let alone_s = alone.reduce(f64::min).filter(|us| *us > 0.0)? * 1e-6;
     let throughput = typical(&points, names::THROUGHPUT)?;
     let at_once = throughput * alone_s;
-    // Requests of one connection that wait for each other at the lowest load, too: nothing says how long one takes alone.
+    // Requests of one connection that wait for each other at the lowest load, too: nothing says how long one takes
+    // alone.
     let is_pipelined = |point: &&Point| {
         let rate = point.value(names::THROUGHPUT);
         rate.is_some_and(|rate| rate * alone_s > PIPELINED_REQUESTS * point.connections as f64)

@@ -15,7 +15,8 @@ proptest! {
             point.index = index as u32;
         }
         let findings = zones::find(&points, &Criteria::default());
-        // A number that need not be there may be infinite: it is null in JSON, as one that is not there. Others may not.
+        // A number that need not be there may be infinite: it is null in JSON, as one that is not there. Others may
+        // not.
         let shown = format!("{findings:?}").replace(",", " ").replace("}", " ");
         prop_assert!(![": NaN ", ": inf ", ": -inf "].iter().any(|word| shown.contains(word)), "{shown}");
     }

@@ -188,8 +188,8 @@ impl Naming<'_> {
         files.get(&(device, place.object[0])).cloned().unwrap_or_else(|| "a file that is closed".into())
     }
 
-    /// Whether the threads at this futex wait to be handed work, and not for a lock: by the functions of those that wait
-    /// and of those that woke them; where none of them is known by the call, as glibc waits for a lock without a
+    /// Whether the threads at this futex wait to be handed work, and not for a lock: by the functions of those that
+    /// wait and of those that woke them; where none of them is known by the call, as glibc waits for a lock without a
     /// deadline (FUTEX_WAIT) and for a condition with one (FUTEX_WAIT_BITSET).
     fn is_handed_work(&self, place: &Place) -> bool {
         const LOCKS: [&str; 8] = [

@@ -497,8 +497,8 @@ impl Watcher {
                 let slots = tracer.slots();
                 doubts.push(DoubtKind::LostEvents.warning(
                     format!("{lost} requests were lost: the table has room for {slots} connections"),
-                    "give --table-size COUNT, or start the watch when the connections are there: it makes room for four \
-                     times as many",
+                    "give --table-size COUNT, or start the watch when the connections are there: it makes room for \
+                     four times as many",
                 ));
             }
         }

@@ -311,7 +311,8 @@ pub struct AddedCost {
     /// Cost of one event that a program rejects.
     #[serde(default)]
     pub away_event_ns: f64,
-    /// Number of events that the programs reject: on sockets of other ports; in windows also switches and system calls of all threads.
+    /// Number of events that the programs reject: on sockets of other ports; in windows also switches and system calls
+    /// of all threads.
     #[serde(default)]
     pub away_events: u64,
     /// Part of `added_ns` for rejected events, paid by the thread that caused the event.
