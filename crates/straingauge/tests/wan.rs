@@ -73,13 +73,13 @@ fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_en
         "find http://198.18.0.1:8080/ --budget 5s --quiet --profile always --out {}/run",
         folder.path().display()
     );
-    then(&find).exits_with(1).complains_of(&["--profile always", "no address of this machine"]);
+    then(&find).exits_with(1).complains_of(&["--profile always", "not an address of this machine"]);
     let axis = format!(
         "find http://198.18.0.1:8080/ --budget 5s --quiet --axis time-wait --axis-values 0,10 --connections 2 --out \
          {}/tw",
         folder.path().display()
     );
-    then(&axis).exits_with(1).complains_of(&["TIME_WAIT", "no address of this machine"]);
+    then(&axis).exits_with(1).complains_of(&["TIME_WAIT", "not an address of this machine"]);
 }
 
 #[test]

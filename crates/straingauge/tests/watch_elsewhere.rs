@@ -158,7 +158,7 @@ fn find_with_clients_and_a_watcher_has_both_sides_in_every_point() {
 fn a_watcher_that_cannot_watch_is_one_sentence_before_any_request() {
     for (bad, words) in [
         (watcher(9), "nothing listens on port 9"),
-        ("echo hello".into(), "no message of the worker protocol"),
+        ("echo hello".into(), "not a message of the worker protocol"),
         ("exit 7".into(), "exit status: 7"),
         (worker(), "does not report that it can watch"),
     ] {

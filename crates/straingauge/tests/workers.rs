@@ -148,7 +148,7 @@ fn with_go_on_the_others_measure_to_the_end() {
 #[test]
 fn what_is_no_worker_is_refused_in_one_sentence() {
     for (bad, words) in [
-        ("echo hello", "no message of the worker protocol"),
+        ("echo hello", "not a message of the worker protocol"),
         ("exit 7", "exit status: 7"),
         ("yes | tr -d '\\n'", "more than"),
         (
@@ -349,9 +349,9 @@ fn a_worker_whose_driver_is_gone_ends() {
 #[test]
 fn a_worker_refuses_what_is_no_protocol_in_one_sentence() {
     for (text, words) in [
-        ("GET / HTTP/1.1", "no message of the worker protocol"),
-        (r#"{"type":"plan"}"#, "no message of the worker protocol"),
-        (r#"{"type":"dance"}"#, "no message of the worker protocol"),
+        ("GET / HTTP/1.1", "not a message of the worker protocol"),
+        (r#"{"type":"plan"}"#, "not a message of the worker protocol"),
+        (r#"{"type":"dance"}"#, "not a message of the worker protocol"),
     ] {
         let mut spoken = Spoken::start();
         spoken.say(text);

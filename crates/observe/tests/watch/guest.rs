@@ -99,7 +99,7 @@ fn inside() {
         !is_long
             || holds("requests, bytes and states are counted", || older_kernel::counts_every_request(Mode::Counts)),
         holds("every request has its phases", || older_kernel::counts_every_request(Mode::Exact)),
-        holds("every nanosecond of a thread has its place", account::closes),
+        !is_long || holds("every nanosecond of a thread has its place", account::closes),
         holds("layers by samples and by hooks agree", exact::inside::charges_every_layer),
         !is_long
             || holds("time can be added at every place", || assert!(slow_places::adds_time_at_every_place().is_none())),
