@@ -459,7 +459,9 @@ int BPF_PROG(on_waking, struct task_struct *t) {
         if (d->is_sampled && is_member(bpf_get_current_task_btf()))
             d->waker_stack = keep_stack(ctx, 1, OF_USER);
     }
-    charge_event(c, c->wakings, now_ns);
+    /* What a CPU's programs cost in the last window is forgotten at its first switch in this one. */
+    if (c->window == gate.window)
+        charge_event(c, c->wakings, now_ns);
     return 0;
 }
 
