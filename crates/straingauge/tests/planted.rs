@@ -118,8 +118,12 @@ fn a_limit_of_cpu_time_is_named() {
     command.args(["--", "sh", "-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
     command.args(words(&faulty.expect("just checked"), "none", port));
     let said = run(&mut command).exits_with(0);
-    let proven = rules(&said, |cause| cause["certainty"] == "cause");
-    if proven.is_empty() && said.out.contains("The machine was not quiet enough to name a cause") {
+    let mut proven = rules(&said, |cause| cause["certainty"] == "cause");
+    // Beside other tests that is true as well.
+    let is_starved = proven.iter().any(|rule| rule == "neighbour");
+    proven.retain(|rule| rule != "neighbour");
+    let is_unquiet = is_starved || said.out.contains("The machine was not quiet enough to name a cause");
+    if proven.is_empty() && is_unquiet {
         return skipped("other work took the CPUs before the limit did, and the run says so");
     }
     assert_eq!(proven, ["cpu-quota"], "{}", said.json()["verdict"]);
