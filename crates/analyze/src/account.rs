@@ -9,7 +9,7 @@
 use crate::zones::{SweepFindings, counted_at, reduced};
 use record::account::{Account, ThreadGroup, Wait, WaitKind};
 use record::text::plain;
-use record::{Point, RunDir, Sweep, names};
+use record::{Point, RunDir, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -194,17 +194,10 @@ pub struct BackendLevel {
 pub fn levels(run: &RunDir, sweep: &SweepFindings) -> Vec<AccountLevel> {
     let of_load = |load: f64| {
         let points: Vec<&Point> =
-            run.points.iter().filter(|point| point.sweep == sweep.sweep && load_of(point) == load).collect();
+            run.points.iter().filter(|point| point.sweep == sweep.sweep && point.load() == load).collect();
         level(load, &points)
     };
     sweep.levels.iter().filter_map(|level| of_load(level.load)).collect()
-}
-
-fn load_of(point: &Point) -> f64 {
-    match point.sweep {
-        Sweep::Rate => point.offered_per_sec().unwrap_or(0.0),
-        _ => point.connections as f64,
-    }
 }
 
 /// The account of one load's points.
@@ -399,9 +392,8 @@ fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel])
     let mut places: Vec<(PlaceKind, String, f64)> = Vec::new();
     let unread = figure(names::SERVER_UNREAD).unwrap_or(0.0);
     let sum = |of: fn(&GroupLevel) -> f64| groups.iter().map(of).sum::<f64>();
-    let ready = sum(|group| group.ready_own + group.ready_others + group.ready_stopped + group.ready_moved);
     places.push((PlaceKind::Running, String::new(), sum(|group| group.running)));
-    places.push((PlaceKind::Ready, String::new(), ready));
+    places.push((PlaceKind::Ready, String::new(), sum(GroupLevel::ready)));
     let mut blocked: BTreeMap<(PlaceKind, String), f64> = BTreeMap::new();
     for wait in groups.iter().flat_map(|group| &group.waits) {
         let is_background = wait.kind == WaitKind::Sleep && wait.times_per_sec < LEAST_SLEEPS * per_sec;
@@ -451,6 +443,25 @@ fn place_kind(kind: WaitKind) -> Option<PlaceKind> {
         WaitKind::Backend => Some(PlaceKind::Backend),
         WaitKind::Other => Some(PlaceKind::Other),
         _ => None,
+    }
+}
+
+impl GroupLevel {
+    /// Mean number of threads that were runnable without a CPU.
+    pub fn ready(&self) -> f64 {
+        self.ready_own + self.ready_others + self.ready_stopped + self.ready_moved
+    }
+
+    /// Share of the threads' time in which they were not blocked without work.
+    pub fn busy_ratio(&self) -> f64 {
+        1.0 - self.idle / self.threads.max(1e-9)
+    }
+}
+
+impl WaitLevel {
+    /// Mean time of a wait, nanoseconds.
+    pub fn each_ns(&self) -> f64 {
+        self.threads / self.times_per_sec.max(1e-9) * 1e9
     }
 }
 

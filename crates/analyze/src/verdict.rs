@@ -101,7 +101,7 @@ impl Verdict {
 
 /// The causes by the rules, without those that are a consequence of another.
 fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
-    let seen = evidence::Evidence { run, findings };
+    let seen = evidence::Evidence::new(run, findings);
     let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(&seen)?))).collect();
     // What is only possible leaves alone what is certain.
     let hides = |id: &str, hidden: &judge::Finding| {
@@ -130,7 +130,7 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
 
 /// The sentence for a run in which every point that a cause could rest on was disturbed.
 fn unquiet_sentence(run: &RunDir, findings: &Findings) -> Option<String> {
-    let (points, why) = evidence::Evidence { run, findings }.unquiet()?;
+    let (points, why) = evidence::Evidence::new(run, findings).unquiet()?;
     let which =
         if points == 1 { "the only point".to_string() } else { format!("all {} points", grouped(points as f64)) };
     Some(format!(
@@ -157,7 +157,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     }
     said.extend(sure::sentence(run, findings));
     said.extend(unquiet_sentence(run, findings));
-    said.extend(cause::unseen(&evidence::Evidence { run, findings }, &causes));
+    said.extend(cause::unseen(&evidence::Evidence::new(run, findings), &causes));
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
@@ -167,7 +167,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         answer,
         sentences: said,
         causes,
-        checked: stage::checked(&evidence::Evidence { run, findings }),
+        checked: stage::checked(&evidence::Evidence::new(run, findings)),
         doubts: doubts::collect(run, findings),
     }
 }
@@ -246,7 +246,7 @@ fn closed_sentences(
     said: &mut Vec<String>,
 ) {
     let unit = Sweep::Connections;
-    let evidence = evidence::Evidence { run, findings };
+    let evidence = evidence::Evidence::new(run, findings);
     said.extend(cause::saturated_first(&evidence, closed, causes));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()

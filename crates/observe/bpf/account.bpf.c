@@ -9,6 +9,7 @@
 #include <bpf/bpf_tracing.h>
 #include "account.h"
 #include "members.h"
+#include "stack_hash.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -342,7 +343,7 @@ static __always_inline void add_waiting(struct task_struct *t, struct doer *d, _
 
 static __always_inline __u64 keep_stack(void *context, __u32 which, __u64 flags) {
     struct wait_stack *stack = bpf_map_lookup_elem(&stack_scratch, &which);
-    __u64 hash = 0x9e3779b97f4a7c15ULL;
+    __u64 hash;
     long bytes;
 
     if (!stack)
@@ -351,13 +352,7 @@ static __always_inline __u64 keep_stack(void *context, __u32 which, __u64 flags)
     if (bytes <= 0)
         return 0;
     stack->count = bytes / 8;
-    for (__u32 i = 0; i < WAIT_FRAMES; i++) {
-        if (i >= stack->count)
-            break;
-        hash = (hash ^ stack->frames[i]) * 0xff51afd7ed558ccdULL;
-        hash ^= hash >> 32;
-    }
-    hash |= 1;
+    hash = hash_of(stack->frames, stack->count, WAIT_FRAMES);
     if (!bpf_map_lookup_elem(&wait_stacks, &hash) &&
         bpf_map_update_elem(&wait_stacks, &hash, stack, ONLY_NEW) == -7 /* E2BIG */) {
         __sync_fetch_and_add(&sums.lost_stacks, 1);

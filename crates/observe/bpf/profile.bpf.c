@@ -3,6 +3,7 @@
  * receives it. A sample in a network softirq belongs to the end whose packet that CPU handled last, whichever process
  * it interrupted. */
 #include "packets.h"
+#include "stack_hash.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -69,18 +70,6 @@ struct {
     __type(key, __u32);
     __type(value, struct kernel_stack);
 } scratch SEC(".maps");
-
-/* A collision would merge two stacks: with 64 bits and 16,384 stacks its odds are below 1 in 10^11. Never 0. */
-static __always_inline __u64 hash_of(const __u64 *frames, __u32 count, __u32 limit) {
-    __u64 hash = 0x9e3779b97f4a7c15ULL;
-    for (__u32 i = 0; i < limit; i++) {
-        if (i >= count)
-            break;
-        hash = (hash ^ frames[i]) * 0xff51afd7ed558ccdULL;
-        hash ^= hash >> 32;
-    }
-    return hash | 1;
-}
 
 /* The timer of a clock event that comes late is set to the next period from now (hrtimer_forward_now in
  * kernel/events/core.c), so the periods between have no sample. Up to half a period is normal scatter. */

@@ -189,7 +189,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
 }
 
 /// A path ends with a zero byte or without; a name that is no path begins with one, which is usually written as `@`.
-fn name_of(name: &[u8]) -> String {
+pub fn name_of(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let text = text.trim_end_matches('\0');
     text.strip_prefix('\0').map_or_else(|| text.to_string(), |rest| format!("@{rest}"))

@@ -34,7 +34,7 @@ impl Cheaper {
         (1.0 - self.saved_ratio).max(0.01)
     }
 
-    /// Assumption behind the numbers, in words.
+    /// Assumption of the numbers, in words.
     pub fn words(&self) -> String {
         let part = |(name, share, us): &(String, f64, f64)| {
             format!("{:.0} % of {us:.1} us of {}", share * 100.0, plain(name, 60))

@@ -1,11 +1,13 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
+use crate::account::{AccountLevel, levels};
 use crate::disturbance::{self, quiet_first};
 use crate::point::{allowed_cpus, is_crowded, own_limit};
 use crate::statistics::median;
 use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, softirq_beside_us};
 use record::text::plain;
 use record::{Criteria, Point, RunDir, Sweep, names};
+use std::cell::OnceCell;
 
 /// Full CPUs count as filled by the server if its own work takes at least this share.
 const OWN_WORK_RATIO: f64 = 0.7;
@@ -16,9 +18,21 @@ pub struct Evidence<'a> {
     pub run: &'a RunDir,
     /// Its findings.
     pub findings: &'a Findings,
+    /// The account of each load, computed for the first rule that reads it.
+    accounts: OnceCell<Vec<AccountLevel>>,
 }
 
 impl<'a> Evidence<'a> {
+    /// A run with its findings.
+    pub fn new(run: &'a RunDir, findings: &'a Findings) -> Self {
+        Evidence { run, findings, accounts: OnceCell::new() }
+    }
+
+    /// The account of each load of the sweep in which causes are searched; those without one are left out.
+    pub fn accounts(&self) -> &[AccountLevel] {
+        self.accounts.get_or_init(|| self.sweep().map_or(Vec::new(), |sweep| levels(self.run, sweep)))
+    }
+
     /// The criteria of the run.
     pub fn criteria(&self) -> &Criteria {
         &self.findings.criteria

@@ -80,7 +80,7 @@ pub struct UserGrowth<'a> {
 
 /// User time at the loads up to the cheapest, and at those above it that cost about as much as the most expensive.
 pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGrowth<'a>> {
-    let evidence = Evidence { run, findings };
+    let evidence = Evidence::new(run, findings);
     let closed = evidence.findings.connections.as_ref()?;
     let cpu = closed.cpu.as_ref()?;
     let loads = (cpu.lowest_load, cpu.highest_load);

@@ -1,11 +1,11 @@
-//! What is full, read from the account: the place where requests queue as load rises, and the stage behind it that has
-//! no idle time left. What that stage's time consists of is the cause; what others wait for is a consequence.
+//! Reads the full stage from the account: requests queue at one place as load rises, and the stage after it has no idle
+//! time left. The content of that stage's time is the cause; waits elsewhere are consequences.
 
 use super::Certainty;
 use super::command::{quoted, server_pid};
 use super::evidence::{Evidence, typical};
 use super::judge::{Finding, finding};
-use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel, levels};
+use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
 use crate::zones::{load_words, percent};
 use record::account::WaitKind;
 use record::units::{format_nanos, format_si, grouped};
@@ -17,9 +17,8 @@ const QUEUE_GROWTH: f64 = 0.4;
 const LEAST_ADDED: f64 = 1.0;
 /// The part of a stage's time that one thing takes up, from which on it is that thing.
 const MOST_OF_IT: f64 = 0.4;
-/// Time of a call to another server at the high load over that at the lowest: below the first it is as quick as alone,
-/// from the second on it is the one that is full.
-const CALL_GROWTH: (f64, f64) = (1.5, 2.0);
+/// Time of a call to another server at the high load over that at the lowest, from which on it is the one that is full.
+const CALL_GROWTH: f64 = 2.0;
 /// Time for a request of the slowest of several like processes over that of the median one.
 const SLOWER: f64 = 2.0;
 /// Of several like processes the busiest is full, and the median is no busier than this.
@@ -51,20 +50,20 @@ pub(super) fn is_kept(evidence: &Evidence<'_>) -> bool {
 fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from()?;
-    let all = levels(evidence.run, sweep);
+    let all = evidence.accounts();
     let high = all.iter().rev().find(|level| level.load >= from && level.requests.is_some())?;
     let before = all.iter().rev().find(|level| level.load < from && level.requests.is_some());
     let low = before.or(all.iter().find(|level| level.requests.is_some()))?;
     let reading = Reading {
         low,
         high,
-        all: &all,
+        all,
         sweep: sweep.sweep,
         full: evidence.criteria().saturation_ratio,
         pid: server_pid(evidence.run).to_string(),
     };
     let (kind, share) = reading.queue()?;
-    let found = match kind {
+    let mut found = match kind {
         PlaceKind::Lock => reading.lock(),
         PlaceKind::File | PlaceKind::Pipe => reading.file(),
         PlaceKind::Backend => reading.backend(),
@@ -73,7 +72,6 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
         }
         _ => None,
     }?;
-    let mut found = found;
     if share < QUEUE_GROWTH {
         found.finding.certainty = Certainty::Possibility;
     }
@@ -120,8 +118,6 @@ pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_MS: f64 = 10.0;
     const TIMES: f64 = 20.0;
     const LOADS: usize = 2;
-    let sweep = evidence.sweep()?;
-    let all = levels(evidence.run, sweep);
     let waits_for_events = |group: &&GroupLevel| {
         let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
         let is_loop = events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0;
@@ -132,7 +128,7 @@ pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
         Some((group.name.clone(), group.work_ms, group.longest_work_ms))
     };
     // With few connections the thread waits after each request; a full loop works without a pause in any case.
-    let lowest: Vec<_> = all.iter().take(LOADS).map(longest).collect::<Option<_>>()?;
+    let lowest: Vec<_> = evidence.accounts().iter().take(LOADS).map(longest).collect::<Option<_>>()?;
     let (name, mean_ms, first_ms) = lowest.first()?;
     if lowest.len() < LOADS || *first_ms < TIMES * mean_ms {
         return None;
@@ -254,7 +250,7 @@ impl Reading<'_> {
             threads_words(group),
             wait.place,
             format_si(wait.times_per_sec),
-            format_nanos(wait.threads / wait.times_per_sec.max(1e-9) * 1e9),
+            format_nanos(wait.each_ns()),
             format_nanos(wait.longest_ms * 1e6),
             load_words(self.low.load, self.sweep),
             group.running,
@@ -271,11 +267,6 @@ impl Reading<'_> {
 
     fn backend(&self) -> Option<Limit> {
         let (high, low) = self.busiest_backend()?;
-        let growth = low.filter(|low| low.call_us > 0.0).map(|low| high.call_us / low.call_us);
-        self.backend_of(high, low, growth)
-    }
-
-    fn backend_of(&self, high: &BackendLevel, low: Option<&BackendLevel>, growth: Option<f64>) -> Option<Limit> {
         let at = load_words(self.high.load, self.sweep);
         let before =
             low.map_or(String::new(), |low| format!(", {} at the lowest load", format_nanos(low.call_us * 1e3)));
@@ -288,8 +279,7 @@ impl Reading<'_> {
             format_nanos(high.call_us * 1e3),
             format_si(high.calls_per_sec)
         );
-        let is_full = growth.is_some_and(|growth| growth >= CALL_GROWTH.1);
-        let (because, advice) = if is_full {
+        let (because, advice) = if is_slower(high, low) {
             (
                 format!("The backend {} is full: {facts}. Its answers take longer the more it is asked.", high.address),
                 "then more of it, or fewer and cheaper requests to it",
@@ -316,9 +306,8 @@ impl Reading<'_> {
         if !is_used(high, in_flight) {
             return None;
         }
-        let growth = low.filter(|low| low.call_us > 0.0).map(|low| high.call_us / low.call_us);
-        if growth.is_some_and(|growth| growth >= CALL_GROWTH.1) {
-            return self.backend_of(high, low, growth);
+        if is_slower(high, low) {
+            return self.backend();
         }
         let since = self.since(|level| {
             let in_flight = level.requests.as_ref().map_or(0.0, |requests| requests.in_flight);
@@ -422,10 +411,8 @@ impl Reading<'_> {
 
     /// Threads without idle time.
     fn full_threads(&self) -> Option<Limit> {
-        let busy = |group: &GroupLevel| 1.0 - group.idle / group.threads.max(1e-9);
-        let group = self.high.groups.iter().find(|group| group.threads >= 0.5 && busy(group) >= self.full)?;
-        let work = group.threads - group.idle;
-        let ready = group.ready_own + group.ready_others + group.ready_stopped + group.ready_moved;
+        let group = self.high.groups.iter().find(|group| group.threads >= 0.5 && group.busy_ratio() >= self.full)?;
+        let (work, ready) = (group.threads - group.idle, group.ready());
         let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());
         let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));
         let most_threads = most.map_or(0.0, |wait| wait.threads);
@@ -466,12 +453,10 @@ impl Reading<'_> {
     }
 
     fn pool(&self, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<Limit> {
-        let busy = |group: &GroupLevel| 1.0 - group.idle / group.threads.max(1e-9);
-        let ready = group.ready_own + group.ready_others + group.ready_stopped + group.ready_moved;
         let in_flight = self.high.requests.as_ref()?.in_flight;
         let since = self.since(|level| {
             let same = level.groups.iter().find(|one| one.name == group.name);
-            same.is_some_and(|same| busy(same) >= self.full)
+            same.is_some_and(|same| same.busy_ratio() >= self.full)
         });
         let because = format!(
             "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} \
@@ -482,7 +467,7 @@ impl Reading<'_> {
             percent(most.threads / work),
             most.place,
             if most.function.is_empty() { String::new() } else { format!(" ({})", most.function) },
-            percent(ready / work),
+            percent(group.ready() / work),
             percent(group.running / work),
         );
         let command = format!("grep -H . /proc/{}/task/*/comm", self.pid);
@@ -493,6 +478,11 @@ impl Reading<'_> {
         );
         limit_of("worker-pool", because, remedy, &[command])
     }
+}
+
+/// Whether a call takes much longer than at the lowest load.
+fn is_slower(high: &BackendLevel, low: Option<&BackendLevel>) -> bool {
+    low.is_some_and(|low| low.call_us > 0.0 && high.call_us >= CALL_GROWTH * low.call_us)
 }
 
 fn limit_of(rule: &'static str, because: String, remedy: String, commands: &[String]) -> Option<Limit> {
@@ -539,10 +529,9 @@ pub(super) fn checked(evidence: &Evidence<'_>) -> Vec<Checked> {
     add("its accept queue".into(), queue.map(|(longest, limit)| longest / limit));
     add("the network link".into(), figure(names::NET_LINK_USED));
     add("the client's CPUs".into(), figure(names::CLIENT_UTILISATION));
-    let sweep = evidence.sweep();
-    let level = sweep.and_then(|sweep| levels(evidence.run, sweep).pop());
+    let level = evidence.accounts().last();
     for group in level.iter().flat_map(|level| &level.groups).filter(|group| group.threads - group.idle >= 0.01) {
-        add(threads_words(group), Some(1.0 - group.idle / group.threads.max(1e-9)));
+        add(threads_words(group), Some(group.busy_ratio()));
     }
     for backend in level.iter().flat_map(|level| &level.backends) {
         let count = grouped(backend.connections.round());

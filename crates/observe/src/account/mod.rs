@@ -7,7 +7,7 @@ mod reading;
 use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::types::account::{Gate, Sums};
 use crate::bpf::types::{bytes_of, value_of};
-use crate::bpf::{self, Compiled, Refusal};
+use crate::bpf::{self, Refusal};
 use crate::namespace::needs_hosts_process_ids;
 use crate::processes::{Process, ProcessTable};
 use crate::profile::symbols::KernelSymbols;
@@ -54,9 +54,8 @@ impl std::fmt::Debug for Accountant {
     }
 }
 
-fn load(switch: &'static str, object: &'static Compiled) -> Result<Object, Refusal> {
-    let has_calls = kernel_has_send_events();
-    bpf::load(object, |open| {
+fn load(switch: &'static str, has_calls: bool) -> Result<Object, Refusal> {
+    bpf::load(bpf::ACCOUNT, |open| {
         let table: [u8; KNOWN_CALLS] = arguments();
         let mut map = open.maps_mut().find(|map| map.name() == ".rodata.calls");
         let bytes = map.as_mut().and_then(|map| map.initial_value_mut());
@@ -82,15 +81,16 @@ impl Accountant {
         needs_hosts_process_ids()
             .map_err(|error| Refusal::from(libbpf_rs::Error::from(std::io::Error::other(error))))?;
         // The event has had its fourth argument since Linux 5.18; programs of older kernels may not read it.
-        let newer = load("on_account_switch", bpf::ACCOUNT).map(|object| ("on_account_switch", object));
+        let has_calls = kernel_has_send_events();
+        let newer = load("on_account_switch", has_calls).map(|object| ("on_account_switch", object));
         let (switch, object) = match newer {
             Ok(loaded) => loaded,
             Err(refusal) if refusal.is_permission() => return Err(refusal),
-            Err(_) => ("on_older_switch", load("on_older_switch", bpf::ACCOUNT)?),
+            Err(_) => ("on_older_switch", load("on_older_switch", has_calls)?),
         };
         let links = FOLLOWERS.into_iter().map(|name| bpf::attach(&object, name)).collect::<Result<_, _>>()?;
-        let why_no_backends = (!kernel_has_send_events())
-            .then(|| "this kernel has no event for sends and receives (Linux 6.3)".to_string());
+        let why_no_backends =
+            (!has_calls).then(|| "this kernel has no event for sends and receives (Linux 6.3)".to_string());
         let walk = bpf::attach(&object, "walk_threads")?;
         let symbols = KernelSymbols::read().unwrap_or_default();
         Ok(Accountant {
@@ -135,7 +135,7 @@ impl Accountant {
         let sums = bytes_of(&Sums::default()).to_vec();
         bpf::map(&self.object, ".bss.sums")?.update(&0u32.to_ne_bytes(), &sums, MapFlags::ANY)?;
         for name in ["places", "wait_samples", "wait_stacks", "outgoing"] {
-            reading::clear(&self.object, name)?;
+            bpf::clear(&self.object, name)?;
         }
         let before = self.gate()?;
         self.set_gate(&Gate {

@@ -3,9 +3,11 @@
 use super::calls::{Names as Descriptor, meaning};
 use crate::bpf::types::account::{CpuClock, Gate, Outgoing, Place, Sums, Use, WaitSample, WaitStack as StackRecord};
 use crate::bpf::types::value_of;
-use crate::bpf::{self, Refusal, Shared};
+use crate::bpf::{self, Refusal};
+use crate::outgoing::{is_of_system, name_of};
 use crate::processes::{ProcessTable, living_thread};
 use crate::profile::names::Names;
+use crate::profile::sampler::{frames, stacks};
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::{MapCore, MapFlags, Object};
 use record::Outside;
@@ -37,29 +39,6 @@ const LEAST_SHARE: f64 = 0.002;
 /// Descriptors that are looked through for a file's name.
 const MAX_DESCRIPTORS: usize = 4096;
 
-/// Every key of a map with its value.
-fn entries<K: Shared, V: Shared>(object: &Object, name: &str) -> Result<Vec<(K, V)>, Refusal> {
-    let map = bpf::map(object, name)?;
-    let mut all = Vec::new();
-    for key in map.keys() {
-        let value = map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of(&bytes));
-        if let (Some(key), Some(value)) = (value_of(&key), value) {
-            all.push((key, value));
-        }
-    }
-    Ok(all)
-}
-
-/// Empties a map.
-pub fn clear(object: &Object, name: &str) -> Result<(), Refusal> {
-    let map = bpf::map(object, name)?;
-    // First the keys: a walk over a changing table may restart.
-    for key in map.keys().collect::<Vec<_>>() {
-        let _ = map.delete(&key);
-    }
-    Ok(())
-}
-
 /// The account of the window that has just ended.
 pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &ProcessTable) -> Result<Account, Refusal> {
     let single = |name: &str| bpf::map(object, name)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(Refusal::from);
@@ -67,24 +46,13 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
     let clocks = single(".bss.clocks")?.unwrap_or_default();
     let of_window = |clock: &CpuClock| clock.window == gate.window;
     let clocks = clocks.chunks_exact(size_of::<CpuClock>()).filter_map(value_of::<CpuClock>).filter(of_window);
-    let places: Vec<(Place, Use)> = entries(object, "places")?;
-    let samples: Vec<(WaitSample, Use)> = entries(object, "wait_samples")?;
-    let stacks: Vec<(u64, StackRecord)> = {
-        let map = bpf::map(object, "wait_stacks")?;
-        let mut all = Vec::new();
-        for key in map.keys() {
-            let value = map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of::<StackRecord>(&bytes));
-            if let (Ok(hash), Some(value)) = (<[u8; 8]>::try_from(key.as_slice()), value) {
-                all.push((u64::from_ne_bytes(hash), value));
-            }
-        }
-        all
-    };
+    let places: Vec<(Place, Use)> = bpf::entries(object, "places")?;
+    let samples: Vec<(WaitSample, Use)> = bpf::entries(object, "wait_samples")?;
     let mut naming = Naming {
         names: Names::new(symbols),
         table,
         files: HashMap::new(),
-        stacks: stacks.into_iter().map(|(hash, stack)| (hash, frames(&stack))).collect(),
+        stacks: stacks(object, "wait_stacks", |stack: &StackRecord| frames(stack.count, &stack.frames))?,
         samples: HashMap::new(),
     };
     for (sample, used) in &samples {
@@ -98,26 +66,12 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
         cost_ns: clocks.map(|clock| clock.cost_ns).sum(),
         lost: sums.lost_places + sums.lost_threads + sums.lost_stacks + sums.lost_calls,
         groups: groups(&places, &mut naming),
-        backends: backends(&entries_of_outgoing(object)?, gate),
+        backends: backends(&bpf::entries(object, "outgoing")?, gate),
         why_no_backends: None,
     };
     account.groups.sort_by_key(|group| std::cmp::Reverse(group.total_ns() - group.blocked_ns(WaitKind::is_idle)));
     account.groups.truncate(MAX_GROUPS);
     Ok(account)
-}
-
-fn entries_of_outgoing(object: &Object) -> Result<Vec<Outgoing>, Refusal> {
-    let map = bpf::map(object, "outgoing")?;
-    let mut all = Vec::new();
-    for key in map.keys() {
-        all.extend(map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of::<Outgoing>(&bytes)));
-    }
-    Ok(all)
-}
-
-fn frames(stack: &StackRecord) -> Vec<u64> {
-    let count = usize::try_from(stack.count).unwrap_or(usize::MAX);
-    stack.frames.iter().take(count).copied().take_while(|frame| *frame != 0).collect()
 }
 
 /// A place as a key of this process.
@@ -417,9 +371,9 @@ fn shorten(group: &mut ThreadGroup) {
     group.processes.truncate(MAX_PROCESSES);
 }
 
-fn backends(connections: &[Outgoing], gate: &Gate) -> Vec<BackendUse> {
+fn backends(connections: &[(u64, Outgoing)], gate: &Gate) -> Vec<BackendUse> {
     let mut backends: BTreeMap<String, BackendUse> = BTreeMap::new();
-    for one in connections.iter().filter(|one| one.window == gate.window) {
+    for (_, one) in connections.iter().filter(|(_, one)| one.window == gate.window) {
         let open_ns = if one.busy_since_ns == 0 { 0 } else { gate.closes_ns.saturating_sub(one.busy_since_ns) };
         let Some(name) = backend_name(one).filter(|_| one.calls > 0 || open_ns > 0) else { continue };
         let entry = backends.entry(name.clone()).or_insert_with(|| BackendUse {
@@ -446,10 +400,8 @@ fn backend_name(one: &Outgoing) -> Option<String> {
     }
     let length = (one.path_bytes as usize).min(one.path.len());
     let bytes: Vec<u8> = one.path[..length].iter().map(|byte| *byte as u8).collect();
-    let name = String::from_utf8_lossy(&bytes);
-    let name = name.trim_end_matches('\0');
-    let name = name.strip_prefix('\0').map_or_else(|| name.to_string(), |rest| format!("@{rest}"));
-    (!name.is_empty() && !crate::outgoing::is_of_system(&name)).then(|| format!("unix:{name}"))
+    let name = name_of(&bytes);
+    (!name.is_empty() && !is_of_system(&name)).then(|| format!("unix:{name}"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub use mapped::Mapped;
 pub use types::Shared;
 
 use libbpf_rs::{
-    Error, ErrorExt, ErrorKind, Link, Map, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
+    Error, ErrorExt, ErrorKind, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
 };
 use record::lock;
 use std::io;
@@ -142,6 +142,27 @@ pub fn set_constants<T: Shared>(object: &mut OpenObject, section: &str, value: &
 /// A map of a loaded object.
 pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, Refusal> {
     object.maps().find(|map| map.name() == name).ok_or_else(|| Refusal::missing(name))
+}
+
+/// Every key of a map with its value.
+pub fn entries<K: Shared, V: Shared>(object: &Object, name: &str) -> Result<Vec<(K, V)>, Refusal> {
+    let map = map(object, name)?;
+    let mut all = Vec::new();
+    for key in map.keys() {
+        let value = map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| types::value_of(&bytes));
+        all.extend(types::value_of(&key).zip(value));
+    }
+    Ok(all)
+}
+
+/// Empties a map.
+pub fn clear(object: &Object, name: &str) -> Result<(), Refusal> {
+    let map = map(object, name)?;
+    // First the keys, then the deletions: a walk over a changing table may restart.
+    for key in map.keys().collect::<Vec<_>>() {
+        map.delete(&key)?;
+    }
+    Ok(())
 }
 
 /// A map in this process's memory, of `len` values; 0 = all of them.

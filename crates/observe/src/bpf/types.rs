@@ -60,6 +60,9 @@ pub mod exact {
 /// Implementors are `repr(C)`, consist of whole numbers only and have no padding.
 pub unsafe trait Shared: Copy {}
 
+// SAFETY: a whole number has no padding.
+unsafe impl Shared for u64 {}
+
 macro_rules! shared {
     ($($name:ty),+ $(,)?) => {$(
         // SAFETY: generated as repr(C) with whole numbers only; the headers are compiled with -Wpadded as an error.

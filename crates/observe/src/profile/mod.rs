@@ -21,7 +21,7 @@ pub mod interval;
 pub mod names;
 mod points;
 pub mod result;
-mod sampler;
+pub(crate) mod sampler;
 pub mod samples;
 pub mod stacks;
 pub mod symbols;

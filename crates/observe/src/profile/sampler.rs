@@ -156,11 +156,7 @@ impl Sampler {
     /// Removes the samples and stacks of an earlier window. The gate must be closed.
     pub fn forget(&self) -> Result<(), ProfileError> {
         for name in ["samples", "kernel_stacks", "user_stacks"] {
-            let map = bpf::map(&self.object, name)?;
-            // First the keys, then the deletions: a walk over a changing table may restart.
-            for key in map.keys().collect::<Vec<_>>() {
-                map.delete(&key).map_err(Refusal::from)?;
-            }
+            bpf::clear(&self.object, name)?;
         }
         Ok(())
     }
@@ -175,14 +171,8 @@ impl Sampler {
     pub fn read(&self) -> Result<RawSamples, ProfileError> {
         let living = Members::living(&self.object)?;
         let mut raw = RawSamples { losses: self.rows()?.1, living, ..RawSamples::default() };
-        let samples = bpf::map(&self.object, "samples")?;
-        for key in samples.keys() {
-            let value = samples.lookup(&key, MapFlags::ANY).map_err(Refusal::from)?;
-            let count = value.and_then(|value| Some(u64::from_ne_bytes(value.try_into().ok()?))).unwrap_or(0);
-            if let Some(sample) = value_of::<Sample>(&key) {
-                raw.samples.push((place(&sample), count));
-            }
-        }
+        let samples = bpf::entries::<Sample, u64>(&self.object, "samples")?;
+        raw.samples.extend(samples.iter().map(|(sample, count)| (place(sample), *count)));
         raw.samples.sort_unstable();
         raw.kernel_stacks =
             stacks(&self.object, "kernel_stacks", |stack: &KernelStack| frames(stack.count, &stack.frames))?;
@@ -210,24 +200,17 @@ fn place(sample: &Sample) -> SampleKey {
 }
 
 /// Stacks by hash.
-fn stacks<T: Shared>(
+pub(crate) fn stacks<T: Shared>(
     object: &Object,
     name: &str,
     frames: impl Fn(&T) -> Vec<u64>,
 ) -> Result<HashMap<u64, Vec<u64>>, Refusal> {
-    let map = bpf::map(object, name)?;
-    let mut stacks = HashMap::new();
-    for key in map.keys() {
-        let record = map.lookup(&key, MapFlags::ANY)?.and_then(|bytes| value_of(&bytes));
-        if let (Ok(hash), Some(record)) = (key.try_into(), record) {
-            stacks.insert(u64::from_ne_bytes(hash), frames(&record));
-        }
-    }
-    Ok(stacks)
+    let records = bpf::entries::<u64, T>(object, name)?;
+    Ok(records.into_iter().map(|(hash, record)| (hash, frames(&record))).collect())
 }
 
 /// The frames of a stack record, innermost first.
-fn frames(count: u64, frames: &[u64]) -> Vec<u64> {
+pub(crate) fn frames(count: u64, frames: &[u64]) -> Vec<u64> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     frames.iter().take(count).copied().take_while(|frame| *frame != 0).collect()
 }

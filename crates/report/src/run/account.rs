@@ -113,7 +113,7 @@ fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
             let idle = if wait.kind.is_idle() { "idle" } else { "blocked" };
             let place = if wait.place.is_empty() { wait.kind.word().to_string() } else { wait.place.clone() };
             let function = if wait.function.is_empty() { String::new() } else { format!(" ({})", wait.function) };
-            let each = format_nanos(wait.threads / wait.times_per_sec.max(1e-9) * 1e9);
+            let each = format_nanos(wait.each_ns());
             let longest = format_nanos(wait.longest_ms * 1e6);
             row(format!("  {idle}: {place}{function}"), wait.threads, each, longest, &wait.stack);
         }
