@@ -51,9 +51,10 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from()?;
     let all = evidence.accounts();
-    let high = all.iter().rev().find(|level| level.load >= from && level.requests.is_some())?;
+    let strained = || all.iter().rev().filter(|level| level.load >= from);
+    let high = strained().find(|level| level.requests.is_some()).or(strained().next())?;
     let before = all.iter().rev().find(|level| level.load < from && level.requests.is_some());
-    let low = before.or(all.iter().find(|level| level.requests.is_some()))?;
+    let low = before.or(all.iter().find(|level| level.requests.is_some())).or(all.first())?;
     let reading = Reading {
         low,
         high,
@@ -62,17 +63,25 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
         full: evidence.criteria().saturation_ratio,
         pid: server_pid(evidence.run).to_string(),
     };
-    let (kind, share) = reading.queue()?;
-    let mut found = match kind {
-        PlaceKind::Lock => reading.lock(),
-        PlaceKind::File | PlaceKind::Pipe => reading.file(),
-        PlaceKind::Backend => reading.backend(),
-        PlaceKind::Queue | PlaceKind::Unread | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Ready => {
-            reading.behind_queue()
+    let (found, is_clear) = match reading.queue() {
+        // Nothing was answered under strain: the threads alone say what they were in.
+        None if high.requests.is_none() => (reading.full_threads(), false),
+        None => return None,
+        Some((kind, share)) => {
+            let found = match kind {
+                PlaceKind::Lock => reading.lock(),
+                PlaceKind::File | PlaceKind::Pipe => reading.file(),
+                PlaceKind::Backend => reading.backend(),
+                PlaceKind::Queue | PlaceKind::Unread | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Ready => {
+                    reading.behind_queue()
+                }
+                _ => None,
+            };
+            (found, share >= QUEUE_GROWTH)
         }
-        _ => None,
-    }?;
-    if share < QUEUE_GROWTH {
+    };
+    let mut found = found?;
+    if !is_clear {
         found.finding.certainty = Certainty::Possibility;
     }
     Some(found)
@@ -422,7 +431,9 @@ impl Reading<'_> {
         if ready > most_threads {
             return (group.ready_others >= MOST_OF_IT * work).then(|| self.neighbour(group, work)).flatten();
         }
-        let most = most?;
+        // A sleep says least, and may be that of a process beside the one at work.
+        let named = waits().filter(|wait| wait.kind != WaitKind::Sleep && wait.threads >= OTHERS_BUSY * most_threads);
+        let most = named.max_by(|a, b| a.threads.total_cmp(&b.threads)).or(most)?;
         match most.kind {
             WaitKind::File | WaitKind::Pipe => return self.file_of(group, most),
             WaitKind::Backend => {

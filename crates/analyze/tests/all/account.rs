@@ -125,6 +125,19 @@ fn a_thread_in_a_file_is_named_with_the_file_and_hides_the_queue_before_it() {
 }
 
 #[test]
+fn a_pipe_that_is_full_is_named_though_nothing_is_answered_under_strain_and_its_reader_sleeps_as_long() {
+    let (found, because) = rules(|point, load, _| {
+        let waits = [(WaitKind::Pipe, "write", "", 0.97), (Sleep, "clock_nanosleep", "", 0.98)];
+        keep(point, vec![group("app", 0.05, 0.0, &waits)], Vec::new());
+        if load > 2.0 {
+            point.figures.0.remove(names::RESPONSE_MEAN);
+        }
+    });
+    assert_eq!(found, ["slow-file"], "{because}");
+    assert!(because.starts_with("The server waits for the reader of a pipe"), "{because}");
+}
+
+#[test]
 fn a_backend_that_is_full_is_told_from_a_pool_of_connections_that_is_exhausted_and_from_a_slow_one() {
     let event_loop = || group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
     let (found, because) = rules(|point, load, rate| {
