@@ -27,7 +27,7 @@ fn main() {
         precise: arguments.iter().any(|text| text == "precise"),
         ..LoadPlan::simple(address)
     };
-    // Reads of Redis, with so many requests in flight on a connection.
+    // Reads of Redis, pipelined.
     let plan = match arguments.iter().find_map(|text| text.strip_prefix("redis=")?.parse().ok()) {
         None => plan,
         Some(pipeline) => {

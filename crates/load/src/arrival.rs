@@ -1,8 +1,8 @@
-//! The intended send times of an open loop. A pure function of rate, distribution and seed: the server's handling of
+//! The intended send times of an open loop: a pure function of rate, distribution and seed. The server's handling of
 //! earlier requests cannot move a later one, which prevents coordinated omission.
 //!
-//! The schedule is a cursor: the times are computed one after another in O(1) memory, so that "requests waiting for a
-//! free connection" are simply those between the cursor and now.
+//! The schedule is a cursor: times are computed one after another in O(1) memory, so requests waiting for a free
+//! connection are simply those between the cursor and now.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -59,7 +59,7 @@ impl Poisson {
 
 impl<'a> Schedule<'a> {
     /// The arrivals of one thread. `rate_per_sec` is the rate of all threads of all machines, positive and finite.
-    /// Processes that are neither constant nor Poisson are treated as Poisson here: see [`Schedule::given`].
+    /// Anything but constant arrivals is a Poisson process here: see [`Schedule::given`].
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
@@ -71,8 +71,8 @@ impl<'a> Schedule<'a> {
         Schedule::of(gaps, start_ns, end_ns)
     }
 
-    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing; before the window
-    /// Poisson arrivals at the mean rate, so that the warm-up uses none of them. The span is start, begin and end.
+    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing. In the warm-up, Poisson
+    /// arrivals at the mean rate, so that it uses none of the given ones. The span is start, begin and end.
     pub fn given(
         rate_per_sec: f64,
         seed: u64,
@@ -91,7 +91,7 @@ impl<'a> Schedule<'a> {
         schedule
     }
 
-    /// The next intended send, which stays in the schedule; `None` when the schedule is exhausted.
+    /// The next intended send, without removing it; `None` at the end.
     #[inline]
     pub fn peek(&self) -> Option<u64> {
         self.next_ns
@@ -165,7 +165,6 @@ mod tests {
         assert_eq!(all, expected);
     }
 
-    /// Unequal machines with different numbers of threads send the schedule that one machine would.
     #[test]
     fn threads_of_several_machines_keep_the_constant_gap_too() {
         let machines = Share::by_weight(&[1, 3, 2]);

@@ -10,13 +10,11 @@ use crate::socket;
 use record::{Arrival, LoadPlan, Pace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Descriptors that the engine needs besides its connections: one epoll instance a thread, and some for the caller.
 const SPARE_DESCRIPTORS: u64 = 64;
 /// The most connections of one engine.
 pub const MOST_CONNECTIONS: u64 = 1_000_000;
-/// Fields that the engine writes itself.
 const OWNED_FIELDS: [&str; 4] = ["host", "content-length", "connection", "transfer-encoding"];
-/// More than a billion requests per second is a typing error, and would be more than the schedule's nanoseconds hold.
+/// A higher rate is a typing error, and would overflow the schedule's nanoseconds.
 const MAX_RATE_PER_SEC: f64 = 1e9;
 
 /// Checks whether the plan can be run on this machine; the error names the remedy. Opens no connection.
@@ -62,7 +60,7 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
     if plan.duration_ns == 0 {
         return Err(wrong("a window of 0 s measures nothing: ask for a duration above 0"));
     }
-    // Sums of instants and durations must stay inside 64 bits of nanoseconds, with ample room.
+    // Sums of instants and durations must fit in 64 bits of nanoseconds.
     const LONGEST_NS: u64 = 400 * 86_400 * 1_000_000_000;
     if [plan.duration_ns, plan.warmup_ns, plan.timeout_ns, plan.connect_timeout_ns].iter().any(|ns| *ns > LONGEST_NS) {
         return Err(wrong("a duration, warm-up or timeout of more than 400 days cannot be run: ask for less"));
@@ -147,7 +145,7 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// An upper bound for classes; each has a histogram in every thread.
+/// Each class has a histogram in every thread.
 const MAX_CLASSES: usize = 64;
 
 fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
@@ -190,7 +188,7 @@ fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Outside text in a sentence: shortened, escaped.
+/// Outside text for a sentence, shortened and escaped.
 fn quoted(text: &str) -> String {
     const LIMIT: usize = 60;
     let mut short: String = text.chars().take(LIMIT).collect();
@@ -220,7 +218,6 @@ pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// The server's addresses to which every source address can connect: those of the same IP version.
 pub(crate) fn reachable(plan: &LoadPlan) -> impl Iterator<Item = SocketAddr> {
     let is_alike =
         |target: &SocketAddr| plan.source_addresses.iter().all(|source| source.is_ipv4() == target.is_ipv4());
@@ -286,7 +283,7 @@ pub(crate) fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) ->
     if let IpAddr::V4(address) = target.ip()
         && address.is_loopback()
     {
-        // Twice what the connections need, as closed ones keep their port for a while.
+        // Twice the connections' needs, because closed ones keep their port for a while.
         let wanted = PortAllocator::sources_wanted(rules, plan.connections) * 2;
         let others = (2..=250u8).map(|last| Ipv4Addr::new(127, 0, 0, last)).filter(|other| *other != address);
         sources.extend(others.take(wanted.min(200) as usize).map(|other| Some(IpAddr::V4(other))));

@@ -1,5 +1,5 @@
 //! Results by class of request: the counts of one engine thread, and their conversion to a result. Only plans with
-//! classes or a log pay for it. A request carried into the window is counted when it ends, as in the tally.
+//! classes or a log pay for it. As in the tally, a request in flight when the window begins counts when it ends.
 
 use crate::tally::Belongs;
 use record::workload::{ClassResult, Grouping, Kind};
@@ -25,14 +25,13 @@ pub struct ClassCounts {
 
 record::adds_up!(ClassCounts { requests, ok, failed, unfinished, body_bytes, response });
 
-/// The request under way on a connection slot.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnderWay {
     class: u8,
     body_bytes: u64,
 }
 
-/// The classes of one engine thread.
+/// The classes of one engine thread; only if the plan asks for results by class.
 #[derive(Debug, Clone)]
 pub(crate) struct Classes {
     classes: Vec<ClassCounts>,
@@ -60,7 +59,7 @@ impl Classes {
         &mut self.classes[class]
     }
 
-    /// A request leaves on `slot`.
+    /// A request is sent on `slot`.
     #[inline]
     pub(crate) fn sent(&mut self, slot: usize, class: u8, is_counted: bool) {
         self.under_way[slot] = UnderWay { class, body_bytes: 0 };
@@ -98,7 +97,6 @@ impl Classes {
         }
     }
 
-    /// The class of a finished request, if it counts.
     fn over(&mut self, slot: usize, belongs: Belongs) -> Option<&mut ClassCounts> {
         let class = self.of(slot);
         class.requests += u64::from(belongs == Belongs::CarriedIn);
@@ -110,7 +108,7 @@ impl Classes {
     }
 }
 
-/// Adds the counts of another thread or machine, class by class.
+/// Adds the counts of another thread or machine.
 pub(crate) fn add(mine: &mut Vec<ClassCounts>, other: &[ClassCounts]) {
     mine.resize_with(mine.len().max(other.len()), ClassCounts::default);
     for (mine, theirs) in mine.iter_mut().zip(other) {
@@ -118,7 +116,7 @@ pub(crate) fn add(mine: &mut Vec<ClassCounts>, other: &[ClassCounts]) {
     }
 }
 
-/// The results by size, and by kind where there are dynamic documents.
+/// The results by size, and by kind if there are dynamic documents.
 pub(crate) fn results(plan: &LoadPlan, counts: &[ClassCounts]) -> Vec<ClassResult> {
     let workload = &plan.workload;
     let asked: Vec<f64> = (0..workload.classes.len())

@@ -1,8 +1,7 @@
-//! One connection of the engine, as small as possible: a thread walks over ten thousand of them.
+//! One connection of the engine, kept small: a thread walks over ten thousand of them.
 
 use crate::ports::{Lease, PortChoice};
 
-/// A request under way, as a connection describes it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnderWay {
     pub(crate) intended_ns: u64,
@@ -12,80 +11,74 @@ pub(crate) struct UnderWay {
     pub(crate) target: u32,
 }
 
-/// The state of a connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// No socket. May be opened when needed.
     #[default]
     Closed,
-    /// No socket; the last attempt failed, and none is made before `since_ns`.
+    /// No socket; the last attempt failed, and the next is not made before `since_ns`.
     BackOff,
-    /// Connect under way since `since_ns`.
+    /// Connecting since `since_ns`.
     Connecting,
-    /// TCP is established, the TLS handshake under way; connecting since `since_ns`.
+    /// TCP is established, the TLS handshake is in progress; connecting since `since_ns`.
     Handshaking,
-    /// The protocol's own opening is under way, as a password; connecting since `since_ns`.
+    /// The protocol's own opening, e.g. a password, is in progress; connecting since `since_ns`.
     Opening,
-    /// Established, no request on it.
     Idle,
-    /// A request is being sent or its response awaited; sent at `since_ns`. Later ones may be in flight, too.
+    /// A request is being sent or its response awaited; sent at `since_ns`. Later requests may be in flight, too.
     Busy,
     /// The last response is complete; waits since `since_ns` for the server to close first.
     Lingering,
 }
 
-/// `Connecting` for a request that waits to be sent on it.
+/// In state `Connecting`: a request waits to be sent on it.
 pub(crate) const CARRIES_REQUEST: u16 = 1;
 /// An entry of the free queue names this connection.
 pub(crate) const QUEUED: u16 = 2;
 /// epoll watches for writability, too.
 pub(crate) const WATCHES_WRITABLE: u16 = 4;
-/// The request under way is the last on this connection.
+/// The request in flight is the last on this connection.
 pub(crate) const LAST_REQUEST: u16 = 8;
 /// The server has closed its half.
 pub(crate) const PEER_CLOSED: u16 = 16;
-/// The pace of the herd has noticed that the attempt exceeds the slow limit.
+/// The herd's pace has counted this attempt as slow.
 pub(crate) const KNOWN_SLOW: u16 = 32;
 
-/// A request of the window was on this slot and ended without an answer, or not at all.
+/// A request of the window was on this slot and got no answer yet.
 pub(crate) const ASKED: u16 = 64;
 /// A byte of a response came since the window began.
 pub(crate) const HEARD: u16 = 128;
-/// The socket gives out the kernel's stamps.
+/// The socket reports the kernel's time stamps.
 pub(crate) const STAMPED: u16 = 256;
-/// Requests that are put now are sent together, later.
+/// Requests put now are sent together later.
 pub(crate) const CORKED: u16 = 512;
 
-/// The server left an announced close to the client: it is not waited for again.
+/// The server left an announced close to the client: do not wait for it again.
 pub(crate) const LINGERED: u16 = 1024;
 
-/// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
+/// A connection slot. It outlives its sockets: a reconnect reuses it.
 #[derive(Debug, Default)]
 pub(crate) struct Connection<F> {
-    /// The protocol's part.
     pub(crate) stream: F,
-    /// When the current [`State`] began, for the states that use it.
+    /// When the current [`State`] began, for states that use it.
     pub(crate) since_ns: u64,
-    /// Intended send of the request under way; of several, of the one that is described, as the fields below.
+    /// Intended send of the described request. Several may be in flight; this and the next fields describe one of them.
     pub(crate) intended_ns: u64,
-    /// First byte of the response under way; 0 = none yet.
+    /// First byte of the response; 0 = none yet.
     pub(crate) first_byte_ns: u64,
-    /// The last part of the response under way; 0 = none yet, or none is timed.
+    /// Last part of the response; 0 = none yet, or parts are not timed.
     pub(crate) part_ns: u64,
     pub(crate) fd: i32,
-    /// Request bytes sent so far while a send was short; `u32::MAX` is beyond any request.
+    /// Request bytes sent so far after a short send; `u32::MAX` is beyond any request.
     pub(crate) written: u32,
-    /// Requests sent on this socket.
     pub(crate) requests: u32,
-    /// The target of the request under way.
     pub(crate) target: u32,
     source: u16,
     port: u16,
-    /// Distinguishes events of this socket from those of an earlier one in the same slot.
+    /// Distinguishes events of this socket from those of an earlier one in the slot.
     pub(crate) generation: u16,
     pub(crate) state: State,
     pub(crate) flags: u16,
-    /// Failed attempts in a row.
     pub(crate) failures: u8,
     choice: u8,
 }
@@ -97,7 +90,6 @@ impl<F: Default> Connection<F> {
 }
 
 impl<F> Connection<F> {
-    /// The request that is described here.
     #[inline]
     pub(crate) fn under_way(&self) -> UnderWay {
         let Connection { intended_ns, since_ns, first_byte_ns, part_ns, target, .. } = *self;
@@ -130,15 +122,15 @@ impl<F> Connection<F> {
         }
     }
 
-    /// Lets an attempt to connect carry a request, which has waited for a connection since `waits_since_ns`.
+    /// Lets a connection attempt carry a request, which has waited for a connection since `waits_since_ns`.
     pub(crate) fn carry_request(&mut self, intended_ns: u64, waits_since_ns: u64) {
         self.intended_ns = intended_ns;
-        // No byte of a response comes before the request has left.
+        // The field is free: no byte of a response comes before the request is sent.
         self.first_byte_ns = waits_since_ns;
         self.set(CARRIES_REQUEST, true);
     }
 
-    /// The intended send of the request that waits for this connection.
+    /// Intended send of the request that waits for this connection.
     pub(crate) fn carried_request(&self) -> Option<u64> {
         self.has(CARRIES_REQUEST).then_some(self.intended_ns)
     }
@@ -168,7 +160,7 @@ impl<F> Connection<F> {
         Lease { source: self.source, port }
     }
 
-    /// The token that epoll hands back: slot and generation.
+    /// The epoll token: slot and generation.
     #[inline]
     pub(crate) fn token(&self, slot: u32) -> u64 {
         u64::from(self.generation) << 32 | u64::from(slot)

@@ -1,5 +1,5 @@
-//! Messages between the calling thread and the engine threads. None of it is touched per request: an engine thread
-//! reads and publishes once per batch of events.
+//! State shared by the calling thread and the engine threads. Not accessed per request: an engine thread reads and
+//! publishes once per batch of events.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) struct Control {
     /// When requests begin, on the monotonic clock; 0 = not yet decided.
     start_ns: AtomicU64,
-    /// The run was cut short at this instant; 0 = it was not.
+    /// When the run was cut short; 0 = it was not.
     cut_ns: AtomicU64,
-    /// Threads whose connections are opened, or have failed once.
+    /// Threads whose connections are open, or have failed once.
     ready: AtomicUsize,
 }
 
@@ -40,7 +40,6 @@ impl Control {
     }
 }
 
-/// One thread's figures for the progress line, on a separate cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Live {

@@ -11,7 +11,6 @@ pub(crate) struct ThreadReading {
     pub(crate) system_ns: u64,
     /// Time ready to run but without a CPU; `None` if the kernel does not account it.
     pub(crate) run_queue_wait_ns: Option<u64>,
-    /// Time spent polling on purpose in the last microseconds before a send.
     pub(crate) polling_ns: u64,
     pub(crate) system_calls: u64,
 }
@@ -34,30 +33,29 @@ impl ThreadReading {
     }
 }
 
-/// The second number of schedstat: nanoseconds on the run queue.
+/// From the second number of schedstat.
 fn run_queue_wait_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Resources that the engine used in the measured window, all threads together unless stated otherwise.
+/// Resources used by the engine in the measured window; all threads together unless stated otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineCost {
     /// User CPU time in the window. The kernel splits user and system by ticks: their sum is exact, the split is not.
     pub cpu_user_ns: u64,
     /// System CPU time in the window, the receive processing that the kernel charged to the engine included.
     pub cpu_system_ns: u64,
-    /// The busiest thread's CPU time over the window's length, deliberate polling taken off; 1 = saturated.
+    /// The busiest thread's CPU time over the window's length, without deliberate polling; 1 = saturated.
     pub busiest_thread_ratio: f64,
-    /// The largest share of the window that a thread was ready to run but had no CPU; `None` where not accounted.
+    /// The largest share of the window in which a thread was ready to run but had no CPU; `None` if not accounted.
     pub run_queue_wait_ratio: Option<f64>,
     /// CPU time spent polling on purpose just before intended sends (`precise`), in the window.
     pub polling_ns: u64,
-    /// System calls of the engine in the window, without its clock readings and an option that sampled sockets set
-    /// once.
+    /// System calls in the window, without clock readings and the one-time option of sampled sockets.
     pub system_calls: u64,
-    /// Memory that the engine allocated for its connections at most, per connection. Histograms and buffers, which do
-    /// not grow with the connections, are in `memory_bytes_fixed`.
+    /// Maximum memory allocated for connections, per connection. Histograms and buffers, which do not grow with the
+    /// connections, are in `memory_bytes_fixed`.
     pub memory_bytes_per_connection: f64,
     /// Memory of histograms, series and buffers.
     pub memory_bytes_fixed: u64,
@@ -65,7 +63,7 @@ pub struct EngineCost {
     pub threads: usize,
     /// How the threads waited for events and intended sends.
     pub wait_method: String,
-    /// `normal`, or `SCHED_FIFO` where it was permitted and `precise` asked for it.
+    /// `normal`, or `SCHED_FIFO` if `precise` asked for it and it was permitted.
     pub scheduling: String,
 }
 
@@ -91,7 +89,6 @@ impl EngineCost {
     }
 }
 
-/// Pins the calling thread to one CPU.
 pub(crate) fn pin_to(cpu: usize) -> Result<(), Errno> {
     // SAFETY: all-zero bytes are an empty cpu_set_t.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -105,7 +102,6 @@ pub(crate) fn pin_to(cpu: usize) -> Result<(), Errno> {
     if result < 0 { Err(Errno::last()) } else { Ok(()) }
 }
 
-/// The CPUs that the calling thread may use; empty if the kernel does not report them.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: all-zero bytes are an empty cpu_set_t.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -124,8 +120,8 @@ pub(crate) fn sharpen_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
 }
 
-/// Gives the calling thread priority over normal ones, if that is permitted. It must sleep: the kernel throttles a
-/// real-time thread that never does for tens of milliseconds.
+/// Gives the calling thread real-time priority, if permitted. It must sleep: the kernel throttles a real-time thread
+/// that never does for tens of milliseconds.
 pub(crate) fn try_real_time() -> bool {
     let parameter = libc::sched_param { sched_priority: 10 };
     // SAFETY: the parameter is live; 0 is the calling thread.

@@ -1,4 +1,4 @@
-//! The engine's doubts about its own figures: what speaks against them, how much, and the remedy.
+//! The engine's doubts about its own figures: the evidence, its size, and the remedy.
 
 use crate::replay::dominant_client_ratio;
 use crate::result::LoadResult;
@@ -6,37 +6,35 @@ use record::protocol::Protocol;
 use record::units::{format_nanos, format_si, percent};
 use record::{Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Severity};
 
-/// A thread busier than this is the bottleneck, or about to be.
+/// A busier thread is the bottleneck, or about to be.
 const SATURATED_RATIO: f64 = 0.90;
-/// The generator's own lateness at the 99th percentile that is always acceptable.
+/// The generator's own lateness at p99 that is always acceptable.
 const LAG_LIMIT_NS: u64 = 1_000_000;
 /// More lateness is acceptable if it is at most this share of the response time.
 const LAG_SHARE: f64 = 0.05;
-/// Waiting for the CPU for more than this share of the window.
+/// Waiting for the CPU for more than this share of the window raises a doubt.
 const RUN_QUEUE_RATIO: f64 = 0.05;
-/// More connections without a byte of an answer than this share are not an accident (the 99th percentile of
-/// connections).
+/// More connections without any response byte than this share are no accident.
 const SILENT_RATIO: f64 = 0.01;
-/// Connections and throughput times mean time may differ by this share, besides one response a connection at the edges.
+/// Tolerance between connections and throughput times mean time, in addition to one response per connection at the
+/// edges.
 const BALANCE_RATIO: f64 = 0.2;
-/// Between the end of a connection and the beginning of the next, besides connecting: the time for the other end to
-/// close.
+/// Time for the other end to close a connection before the next is opened.
 const CLOSING_NS: f64 = 1e6;
-/// A reap delay of more than this share of a response time says more of the client than it should.
+/// A larger share of reap delay in a response time raises a doubt.
 const REAP_RATIO: f64 = 0.1;
-/// Any client needs so long to wake up: a larger share of a short response time is only a note.
+/// Any client needs this long to wake up: a larger share of a short response time is only a note.
 const WAKE_UP_NS: u64 = 100_000;
-/// Standing still for more than this share of the window, and for longer than a busy machine lets a thread wait.
+/// Limits of the longest stall of the client: as share of the window, and longer than a busy machine delays a thread.
 const STOOD_RATIO: f64 = 0.01;
 const STOOD_NS: u64 = 100_000_000;
-/// Fewer failed requests are shown and not doubted.
+/// Fewer failed requests raise no doubt.
 const ERROR_RATIO: f64 = 0.01;
-/// A slot without a port rests, so that a few such requests are many that were never made.
+/// A slot without a port pauses, so each such request stands for many that were never made.
 const NO_ROOM_RATIO: f64 = 0.001;
-/// Different statuses of errors that are named.
 const MAX_STATUSES: usize = 4;
 const SAMPLES_FOR_P50: u64 = 20;
-/// A 99th percentile rests on ten samples beyond it at least.
+/// So that at least ten samples lie beyond p99.
 const SAMPLES_FOR_P99: u64 = 1_000;
 
 /// Every reason that a result gives not to trust it.
@@ -97,9 +95,9 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// A client that was stopped, or whose machine was: no account of its threads shows that.
+/// The client or its machine was stopped, which the accounts of its threads do not show.
 fn stood(result: &LoadResult) -> Option<Doubt> {
-    // Where a schedule was kept meanwhile, only the thread that conducts the engine had no CPU.
+    // If a schedule was kept meanwhile, only the conducting thread had no CPU.
     let late_ns = result.counts.times.own_lag.max_ns().unwrap_or(u64::MAX);
     let (stood_ns, ratio) = (result.stood_ns, result.stood_ns as f64 / result.window_ns as f64);
     (ratio > STOOD_RATIO && stood_ns.min(late_ns) > STOOD_NS).then(|| {
@@ -114,8 +112,7 @@ fn stood(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// The client's own part of a percentile: what it falls by when each request of the sample is taken to end when its
-/// last byte came in.
+/// The client's own part of a percentile: by how much it falls if each sampled request ends when its last byte arrived.
 fn reaped_late(result: &LoadResult) -> Option<Doubt> {
     let times = &result.counts.times;
     let part = |name: &'static str, quantile: f64, least: u64| {
@@ -179,7 +176,7 @@ fn late(result: &LoadResult) -> Option<Doubt> {
 fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let wait = result.counts.times.connection_wait.quantile_ns(0.99)?;
     let response = result.counts.times.service.quantile_ns(0.5).unwrap_or(0);
-    // Where connections are opened for requests, the opening is no shortage.
+    // If connections are opened for requests, the opening is no shortage.
     let opening = if plan.requests_per_connection > 0 {
         let handshake = result.tls.as_ref().and_then(|tls| tls.times.max_ns());
         result.counts.times.connect.max_ns().unwrap_or(0) + handshake.unwrap_or(0)
@@ -244,11 +241,10 @@ fn censored(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Connections that were never answered: they contribute neither responses nor times.
+/// Connections without any answer, which contribute neither responses nor times.
 fn silent(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.counts.outcomes.silent_ratio()?;
     let (silent, used) = (result.counts.outcomes.connections_silent, result.counts.outcomes.connections_used);
-    // An interrupted run gives the last requests no time.
     if silent == 0 || result.interrupted {
         return None;
     }
@@ -269,7 +265,7 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Connections beyond a limit of the server, which closes them at once.
+/// Connections beyond a limit of the server, which it closes at once.
 fn closed_unused(result: &LoadResult) -> Option<Doubt> {
     let (closed, connects) = (result.counts.outcomes.closed_unused, result.counts.outcomes.connects);
     (closed > 0).then(|| {
@@ -285,7 +281,7 @@ fn closed_unused(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// Connections that a server ends as no request came on them in time.
+/// Connections that the server closed because no request came in time.
 fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.idle_timeouts;
     (count > 0).then(|| {
@@ -297,7 +293,7 @@ fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// A server that announces a close and leaves it to the client: each slot waits for it once, which no time shows.
+/// A server that announces a close and leaves it to the client: each slot waits for that once, which no time shows.
 fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.closes_awaited;
     (count > 0).then(|| {
@@ -312,7 +308,7 @@ fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// Little's law: the number of requests under way is throughput times mean time. In a closed loop it equals the
+/// Little's law: the number of requests in flight is throughput times mean time. In a closed loop it equals the
 /// connections, less those being opened and those of [`silent`]; in no loop is it larger.
 fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     if result.window_ns == 0 || result.counts.completed_in_window == 0 || result.interrupted {
@@ -358,7 +354,7 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     Some(DoubtKind::LittlesLaw.warning(what, remedy))
 }
 
-/// The client's machine, and not the server, had no room for connections.
+/// The client's machine had no room for connections.
 fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     let outcomes = &result.counts.outcomes;
     let failed = outcomes.local_limit;
@@ -373,13 +369,13 @@ fn out_of_room(result: &LoadResult) -> Option<Doubt> {
 }
 
 fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
-    // The client's own limits have a doubt of their own.
+    // The client's own limits have a separate doubt.
     let outcomes = Outcomes { local_limit: 0, ..result.counts.outcomes };
     let ratio = outcomes.failed_ratio();
     if ratio < ERROR_RATIO && result.counts.stray_responses == 0 {
         return None;
     }
-    // A status says more than that there were errors.
+    // A status is more specific than "non-2xx".
     let errors = result.counts.status_counts.iter().filter(|(status, _)| !(200..400).contains(*status));
     let mut statuses: Vec<(u16, u64)> = errors.map(|(status, count)| (*status, *count)).collect();
     statuses.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -419,7 +415,7 @@ mod tests {
         out_of_balance(&result, &plan).map(|doubt| doubt.what)
     }
 
-    /// Samples of these response times, of which the client's own part is that share.
+    /// Samples of these response times, `own` of which is the client's share.
     fn reaped(samples: u64, response_ns: u64, own: f64) -> Option<Doubt> {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.dated_ns = 40_000_000;
@@ -530,13 +526,13 @@ mod tests {
     fn what_explains_a_difference_is_no_doubt() {
         let silent = |result: &mut LoadResult, _: &mut LoadPlan| result.counts.outcomes.connections_silent = 80;
         assert_eq!(balance(10_000, 2_000_000, silent), None);
-        // A connection a request: the other four fifths of the time went to connecting.
+        // One connection per request: the other four fifths of the time were spent connecting.
         let reopening = |result: &mut LoadResult, _: &mut LoadPlan| {
             result.counts.outcomes.connects = 10_100;
             (0..10_100).for_each(|_| result.counts.times.connect.record_ns(7_000_000));
         };
         assert_eq!(balance(10_000, 2_000_000, reopening), None);
-        // Two answers a connection may both lie a little outside the window.
+        // Two responses per connection may both lie partly outside the window.
         assert_eq!(balance(200, 700_000_000, |_, _| ()), None);
         assert_eq!(balance(10_000, 2_000_000, |result, _| result.interrupted = true), None);
     }

@@ -1,9 +1,9 @@
 //! Runs one load: starts the threads, reports progress to the caller, and assembles the result.
 //!
-//! Connections are opened first, without requests on them; when every one is open, or has failed once, requests begin
-//! on all threads at the same instant: the warm-up, then the window. So a warm-up of 0 counts every request that the
-//! server sees, and any warm-up every request that the window sees: requests under way when it begins belong to the
-//! window, too.
+//! Connections are opened first, without requests. When every one is open, or has failed once, requests begin on all
+//! threads at the same instant: the warm-up, then the window. So a warm-up of 0 counts every request that the server
+//! sees, and any warm-up every request that the window sees: requests in flight when it begins belong to the window,
+//! too.
 
 use crate::check::{check, port_rules, sources};
 use crate::control::{Control, Live};
@@ -27,28 +27,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often the calling thread checks `stop` and the threads.
 const LOOK_NS: u64 = 20_000_000;
-/// How often progress is reported.
 const PROGRESS_NS: u64 = 200_000_000;
-/// From the decision to begin until the first request: every thread has seen it by then.
+/// From the decision to begin until the first request, so that every thread has seen it.
 const LEAD_NS: u64 = 5_000_000;
 
-/// Events of a running load, always on the thread that called [`run`].
+/// Events of a running load, on the thread that called [`run`].
 ///
-/// A handler may take its time: the engine threads continue, only the next event comes later.
+/// A slow handler does not delay the engine threads, only the next event.
 pub trait LoadEvents {
     /// All connections are open, or have failed once. Returns when requests begin, on the monotonic clock and not
-    /// before `earliest_ns`. It may wait to learn that, while connections are idle: for a load that starts together
-    /// with that of other machines.
+    /// before `earliest_ns`. It may block, e.g. to agree on a start with other machines; connections are idle
+    /// meanwhile.
     fn starts_at(&mut self, earliest_ns: u64) -> u64 {
         earliest_ns
     }
-    /// The measured window begins now.
+    /// The measured window begins.
     fn window_begins(&mut self) {}
     /// About every 200 ms, from the first connection to the last response.
     fn progress(&mut self, _progress: &Progress) {}
-    /// The measured window is over; the last responses may still be on their way.
+    /// The measured window is over; the last responses may still arrive.
     fn window_ends(&mut self) {}
     /// Whether to end the load early because its result would be useless. Polled together with the stop flag.
     fn should_abort(&mut self) -> bool {
@@ -70,19 +68,19 @@ pub struct Progress {
     pub failed: u64,
     /// Complete responses per second since the last progress.
     pub throughput_per_sec: f64,
-    /// Connections are being opened, or the load runs but the window has not begun.
+    /// Connections are being opened, or the window has not begun.
     #[serde(skip)]
     pub in_warmup: bool,
-    /// Of several clients, the numbers of those with the lowest and the highest throughput, and these.
+    /// With several clients: number and throughput of the slowest and the fastest.
     #[serde(skip)]
     pub apart: Option<[(usize, f64); 2]>,
 }
 
-/// Runs one load. Blocks until it is over; at most 300 ms longer than `stop` being set, which keeps what was measured
-/// until then.
+/// Runs one load. Blocks until it is over, or at most 300 ms after `stop` was set, which keeps what was measured until
+/// then.
 ///
-/// The engine threads are started by the calling thread and inherit its network namespace. The outcomes of requests are
-/// counted in the result; an error means that no load was possible at all.
+/// The engine threads inherit the calling thread's network namespace. Outcomes of requests are counted in the result;
+/// an error means that no load was possible.
 pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult, LoadError> {
     run_supplied(plan, &NoSupply, stop, events)
 }
@@ -118,8 +116,6 @@ pub fn run_supplied(
             {
                 let source = source.map_err(LoadError::Log).inspect_err(|_| control.cut_at(1))?;
                 let (reader, fed) = feeder(plan, source);
-                // On the CPU of its engine thread, so that no other CPU is disturbed; the engine thread reports a
-                // failure.
                 let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
                 let body = move || {
                     let _ = cpu.map(cost::pin_to);
@@ -155,7 +151,7 @@ pub fn run_supplied(
             // A panic of an engine thread is a bug; propagate it.
             reports.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
-        // The engine threads have dropped their ends of the feeds, so no reader waits any more.
+        // The engine threads have dropped their ends of the feeds, so no reader blocks.
         let logs = readers
             .into_iter()
             .map(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -165,9 +161,9 @@ pub fn run_supplied(
     Ok(conductor.result(reports, logs))
 }
 
-/// The address of a plan to which its connections go: the first one that accepts a connection, of the IP version of the
-/// source addresses; the first of all if none does, so that its failures are counted. It connects only where there is a
-/// choice, and returns early when `stop` is set.
+/// The address for a plan's connections: the first one of the source addresses' IP version that accepts a connection,
+/// or the first of all, so that its failures are counted. Connects only if there is a choice, and returns early when
+/// `stop` is set.
 pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     let addresses: Vec<SocketAddr> = crate::check::reachable(plan).collect();
     let first = addresses.first().copied().unwrap_or(plan.addresses[0]);
@@ -176,7 +172,7 @@ pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     }
     let timeout = Duration::from_nanos(plan.connect_timeout_ns);
     let (found, receiver) = std::sync::mpsc::channel();
-    // In a separate thread, because it may take several timeouts, and `stop` must be noticed meanwhile.
+    // On a separate thread, because it may take several timeouts, and `stop` must be noticed.
     std::thread::spawn(move || {
         let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
         let _ = found.send(addresses.iter().find(answers).copied());
@@ -222,7 +218,6 @@ fn start<'scope, 'env: 'scope>(
         .map_err(|cause| LoadError::Machine { what: "start a thread", cause })
 }
 
-/// The calling thread's part.
 struct Conductor<'a> {
     plan: &'a LoadPlan,
     control: &'a Control,
@@ -235,9 +230,9 @@ struct Conductor<'a> {
     started_unix_ms: u64,
     interrupted: bool,
     last_progress: (u64, u64),
-    /// The end of the last look, or of what the caller did.
+    /// When the last check, or the caller's handler, ended.
     looked_ns: u64,
-    /// The longest time without one in the window.
+    /// The longest time between two checks in the window.
     stood_ns: u64,
 }
 
@@ -298,13 +293,14 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Waits for a time; false if the run was cut short.
+    /// Sleeps; false if the run was cut short.
     fn pause(&mut self, nanos: u64) -> bool {
         std::thread::sleep(Duration::from_nanos(nanos));
         self.look()
     }
 
-    /// Waits for an instant, or until every engine thread has ended: at the end of a log, or after a failure.
+    /// Sleeps until an instant, or until every engine thread has ended (end of a log, or a failure); false if the run
+    /// was cut short.
     fn pause_until(&mut self, until_ns: u64, handles: &[Handle<'_>]) -> bool {
         loop {
             let now = monotonic_ns();
@@ -325,7 +321,6 @@ impl<'a> Conductor<'a> {
             self.report_progress(now);
         }
         self.looked_ns = monotonic_ns();
-        // After the window stopping loses nothing, and nothing was interrupted.
         let is_stopped = self.stop.load(Ordering::Relaxed);
         if is_stopped || self.events.should_abort() {
             self.interrupted = is_stopped && now < self.end_ns;
@@ -390,7 +385,7 @@ impl<'a> Conductor<'a> {
         }
         let tally = tally.expect("there is at least one thread");
         engine.memory_bytes_per_connection = connection_bytes as f64 / self.plan.connections as f64;
-        // As the threads saw it: a run that is cut short ends for each thread when it notices.
+        // Threads notice a cut at different times, so the window's length is theirs.
         let window_ns = if self.begin_ns == u64::MAX { 0 } else { tally.end_ns.saturating_sub(tally.begin_ns) };
         let mut result = LoadResult {
             started_unix_ms: self.started_unix_ms,
@@ -420,7 +415,7 @@ impl<'a> Conductor<'a> {
     }
 }
 
-/// How long connections may take to open before requests begin anyway.
+/// Timeout for opening connections before requests begin anyway.
 pub fn opening_limit_ns(plan: &LoadPlan) -> u64 {
     let per_connection_ns = if plan.connect_rate_per_sec > 0.0 { 1e9 / plan.connect_rate_per_sec } else { 200_000.0 };
     plan.connect_timeout_ns.saturating_add((plan.connections as f64 * per_connection_ns) as u64)

@@ -1,10 +1,10 @@
-//! Why a load could not be run or a server could not be probed: one sentence each, with the remedy.
+//! Why a load could not be run or a server could not be probed, with the remedy.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// The load could not start, or the probe found no usable HTTP server.
 ///
-/// What happens to single requests *during* a load is never an error: it is counted in
+/// Failures of single requests *during* a load are no errors: they are counted in
 /// [`record::Outcomes`](record::Outcomes).
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -58,7 +58,7 @@ pub enum LoadError {
         /// The kernel's error.
         cause: std::io::Error,
     },
-    /// A log that is to be replayed cannot be read. The text is a sentence.
+    /// A log cannot be read. The text is a sentence.
     #[error("{0}")]
     Log(String),
     /// The engine's own machinery could not be set up.
@@ -119,7 +119,7 @@ pub enum LoadError {
     Http2 {
         /// The server.
         address: SocketAddr,
-        /// The meaning, and the remedy.
+        /// What it is, and the remedy.
         why: &'static str,
     },
     /// The bytes are not HTTP/1.x.
@@ -132,7 +132,7 @@ pub enum LoadError {
         /// The first bytes, made printable.
         start: String,
     },
-    /// The server does not answer as its protocol demands; of protocols other than HTTP.
+    /// The server does not answer as its protocol demands; for protocols other than HTTP.
     #[error("{address}: {why}")]
     Foreign {
         /// The server.

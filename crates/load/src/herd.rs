@@ -1,37 +1,33 @@
-//! The pace at which a herd of connections is opened. Pure: it computes how many attempts may begin now.
+//! The pace at which a herd of connections is opened. Pure: computes how many attempts may begin now.
 //!
 //! A server's accept queue holds 5 to 4,096 connections; a connection that finds it full is dropped and retried after a
 //! second. So the herd starts slowly, doubles while all goes well, and falls back when an attempt hangs.
 
 use std::num::NonZeroU64;
 
-/// An attempt that takes longer than this hangs, and longer than twice the shortest handshake: a dropped SYN takes a
-/// second more.
+/// An attempt hangs if it takes longer than this and than twice the shortest handshake: a dropped SYN adds a second.
 const HANGS_AFTER_NS: u64 = 200_000_000;
-/// Attempts begin in bursts this far apart.
+/// Interval of bursts.
 const TICK_NS: u64 = 1_000_000;
 const GENTLE: u64 = 16;
 const MOST_PER_TICK: u64 = 64;
 const MOST_UNDER_WAY: u64 = 1024;
 
-/// The pace of one thread's herd.
 #[derive(Debug)]
 pub(crate) struct Herd {
-    /// Attempts in one tick.
+    /// Attempts per tick.
     burst: u64,
-    /// Attempts under way at once.
+    /// Maximum attempts in progress.
     under_way: u64,
     next_tick_ns: u64,
-    /// A fixed rate asked for by the plan, as the gap between attempts; none = adaptive.
+    /// The gap between attempts at a fixed rate; `None` = adaptive.
     gap_ns: Option<NonZeroU64>,
     last_fall_ns: u64,
     good_ticks: u32,
-    /// The shortest handshake so far: about a round trip of the path. `None` before the first.
     shortest_ns: Option<u64>,
 }
 
 impl Herd {
-    /// `rate_per_sec`: attempts per second of this thread; 0 = adaptive.
     pub(crate) fn new(rate_per_sec: f64) -> Self {
         let gap_ns =
             (rate_per_sec > 0.0).then(|| NonZeroU64::new((1e9 / rate_per_sec) as u64).unwrap_or(NonZeroU64::MIN));
@@ -46,12 +42,10 @@ impl Herd {
         }
     }
 
-    /// A handshake succeeded after this time.
     pub(crate) fn succeeded(&mut self, after_ns: u64) {
         self.shortest_ns = Some(self.shortest_ns.map_or(after_ns, |shortest| shortest.min(after_ns)));
     }
 
-    /// The shortest handshake so far; 0 before the first.
     pub(crate) fn shortest_ns(&self) -> u64 {
         self.shortest_ns.unwrap_or(0)
     }
@@ -61,13 +55,13 @@ impl Herd {
         age_ns > HANGS_AFTER_NS.max(self.shortest_ns() * 2)
     }
 
-    /// Attempts that may begin now, with `under_way` begun and not decided. Each call with a result above 0 uses it up.
+    /// Attempts that may begin now, with `under_way` in progress. A result above 0 is used up by the call.
     pub(crate) fn allowance(&mut self, now_ns: u64, under_way: u64) -> u64 {
         if now_ns < self.next_tick_ns {
             return 0;
         }
         if let Some(gap_ns) = self.gap_ns {
-            // Late ticks catch up within a millisecond's worth, not more: no burst after a pause.
+            // Late ticks catch up at most a millisecond's worth: no burst after a pause.
             let missed_ns = if self.next_tick_ns == 0 { 0 } else { (now_ns - self.next_tick_ns).min(TICK_NS) };
             self.next_tick_ns = now_ns + gap_ns.get();
             return 1 + missed_ns / gap_ns;
@@ -86,12 +80,11 @@ impl Herd {
         self.burst.min(free)
     }
 
-    /// When to call [`Herd::allowance`] again.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_tick_ns
     }
 
-    /// An attempt hangs or failed: halve the pace, at most once per `HANGS_AFTER_NS`.
+    /// An attempt hangs or failed: slow down, at most once per `HANGS_AFTER_NS`.
     pub(crate) fn fall_back(&mut self, now_ns: u64) {
         if now_ns < self.last_fall_ns + HANGS_AFTER_NS && self.last_fall_ns != 0 {
             return;

@@ -7,12 +7,12 @@ use crate::result::LoadResult;
 use crate::series::HEADER;
 use crate::tls::add_handshakes;
 
-/// Examples of failures that are kept.
+/// Maximum examples of failures kept.
 const MAX_EXAMPLES: usize = 8;
 
 impl LoadResult {
-    /// Adds the result of another machine in the same load. The window is the longer one. Doubts are not added, because
-    /// the caller names their machine; the course stays as it is ([`SeriesSum`] adds those of many).
+    /// Adds the result of another machine in the same load. The window is the longer one. The caller adds doubts,
+    /// naming their machine, and the course ([`SeriesSum`]).
     pub fn merge(&mut self, other: LoadResult) {
         let weights = (self.counts.outcomes.connects, other.counts.outcomes.connects);
         self.engine.merge(&other.engine, weights);
@@ -59,8 +59,8 @@ impl EngineCost {
     }
 }
 
-/// Adds the courses of several machines: rows of the same time are added. Percentiles of a step cannot be added: their
-/// cells are empty. A line that is not a row of a `series.csv` is ignored.
+/// Adds the courses of several machines: rows of the same time are added. Percentiles cannot be added: their cells are
+/// empty. Lines that are no rows of a `series.csv` are ignored.
 #[derive(Debug, Default)]
 pub struct SeriesSum {
     rows: Vec<(String, Row)>,
@@ -87,7 +87,7 @@ impl SeriesSum {
     }
 }
 
-/// The columns of a row that can be added.
+/// The columns that can be added.
 #[derive(Debug)]
 struct Row {
     completed: f64,

@@ -2,13 +2,13 @@
 
 use crate::socket::Errno;
 
-/// Readable, the peer's half closed, edge-triggered: the events of an established connection. Writability is not
-/// included: with edge triggering each acknowledgement would be an event.
+/// Events of an established connection: readable, peer's half closed, edge-triggered. Not writable: with edge
+/// triggering each acknowledgement would be an event.
 pub(crate) const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 /// [`READABLE`], and writable: while connecting, or while a request is partly sent.
 pub(crate) const WRITABLE_TOO: u32 = READABLE | libc::EPOLLOUT as u32;
 
-/// Events taken at most in one call.
+/// Maximum events per call.
 const BATCH: usize = 512;
 
 pub(crate) struct Poller {
@@ -82,12 +82,10 @@ impl Poller {
         }
     }
 
-    /// Whether there may be more events than these.
     pub(crate) fn is_full(&self, count: usize) -> bool {
         count == self.events.len()
     }
 
-    /// An event of the last wait: (conditions, data).
     #[inline]
     pub(crate) fn event(&self, index: usize) -> (u32, u64) {
         let event = self.events[index];

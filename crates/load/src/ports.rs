@@ -1,11 +1,11 @@
 //! Chooses the local address and port of a connection. Pure bookkeeping: the kernel's part is in [`crate::socket`].
 //!
-//! Linux chooses ephemeral ports of one parity first. Up to half of the range, a connect costs about 10 us; beyond,
+//! Linux chooses ephemeral ports of one parity first. Up to half of the range, a connect costs about 10 us; beyond that
 //! each one scans the whole used half first (measured: 540 us). So the allocator
 //!
 //! 1. leaves the choice to the kernel while a (source, destination, port) tuple is below half of the range,
 //! 2. then moves on to the next source address (on loopback, 127.0.0.2 and so on are free of charge),
-//! 3. and only when every source is that full asks for the rest of the range, in a way that scans one by one:
+//! 3. and only when every source is that full uses the rest of the range, in a way that scans one by one:
 //!    `IP_LOCAL_PORT_RANGE` (Linux 6.3) or, before that, an explicit port of this program's list.
 //!
 //! A port whose connection *we* closed first stays in TIME_WAIT and counts as used until that is over.
@@ -24,15 +24,15 @@ pub struct Lease {
 /// How the port of a [`Lease`] is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortChoice {
-    /// The kernel, as it likes.
+    /// The kernel chooses.
     Kernel,
-    /// The kernel, scanning the range one by one.
+    /// The kernel chooses, scanning the range one by one.
     Scan,
     /// This port.
     Explicit(u16),
 }
 
-/// The allocator's facts about the machine.
+/// Facts about the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortRules {
     /// The ephemeral range, both ends included (`net.ipv4.ip_local_port_range`).
@@ -53,8 +53,8 @@ impl PortRules {
         u64::from(self.high.saturating_sub(self.low)) + 1
     }
 
-    /// Ports per source address before the kernel's choice becomes slow, for all threads. A sixteenth is left to
-    /// other programs and to connections that are closing.
+    /// Ports per source address before the kernel's choice becomes slow, for all threads. A sixteenth is left to other
+    /// programs and to closing connections.
     pub fn easy(&self) -> u64 {
         (self.range() / 2 * 15 / 16).max(1)
     }
@@ -65,12 +65,12 @@ impl PortRules {
 pub struct PortAllocator {
     rules: PortRules,
     sources: Vec<Source>,
-    /// Connections per source and thread that are cheap, and that are possible.
+    /// Cheap, and possible, connections per source and thread.
     easy: u64,
     full: u64,
-    /// The source of the last lease: stays until it is full, so that leasing is O(1).
+    /// The source of the last lease, used until it is full, so that leasing is O(1).
     current: usize,
-    /// The number of this thread: explicit ports are dealt among the threads.
+    /// Explicit ports are dealt among the threads by this number.
     thread: u64,
 }
 
@@ -78,9 +78,8 @@ pub struct PortAllocator {
 struct Source {
     in_use: u64,
     in_time_wait: u64,
-    /// (free again at, count), oldest first, in steps of an eighth of the TIME_WAIT.
     closing: VecDeque<(u64, u64)>,
-    /// Explicit ports of this thread's share, made when first needed.
+    /// Explicit ports of this thread's share, created on first use.
     explicit: Option<VecDeque<u16>>,
 }
 
@@ -101,12 +100,12 @@ impl Source {
 }
 
 impl PortAllocator {
-    /// The allocator of the only thread, or of the first. `sources`: how many source addresses there are, at least one.
+    /// The allocator of the only, or the first, thread. `sources`: number of source addresses, at least one.
     pub fn new(rules: PortRules, sources: usize) -> Self {
         PortAllocator::for_thread(rules, sources, 0)
     }
 
-    /// The allocator of thread `thread` of `rules.threads`, counted from 0: threads never pick the same explicit port.
+    /// The allocator of thread `thread` of `rules.threads`, from 0: threads never pick the same explicit port.
     pub fn for_thread(rules: PortRules, sources: usize, thread: u64) -> Self {
         let threads = rules.threads.max(1);
         PortAllocator {
@@ -119,7 +118,7 @@ impl PortAllocator {
         }
     }
 
-    /// Connections that all threads together can hold at once.
+    /// Maximum simultaneous connections of all threads.
     pub fn capacity(rules: &PortRules, sources: usize) -> u64 {
         rules.range() * sources.max(1) as u64
     }
@@ -174,7 +173,7 @@ impl PortAllocator {
         source.closing.push_back((now_ns + self.rules.time_wait_ns.max(1_000_000_000), missing));
     }
 
-    /// Returns a lease. `closed_first`: our end closed before the peer's, so the TIME_WAIT is ours.
+    /// Returns a lease. `closed_first`: our end closed first, so the TIME_WAIT is ours.
     pub fn release(&mut self, lease: Lease, closed_first: bool, now_ns: u64) {
         let step_ns = (self.rules.time_wait_ns / 8).max(1);
         let source = &mut self.sources[usize::from(lease.source)];

@@ -1,4 +1,4 @@
-//! Sends one request, to learn what answers before any load; if it is not an HTTP server, reports that in one sentence.
+//! Sends one request to learn what answers before any load, and reports in one sentence if it is not an HTTP server.
 
 use crate::LoadError;
 use crate::check::check;
@@ -13,12 +13,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The beginning of a response kept for messages and for `Location` and `Server`.
+/// Bytes kept from the beginning of a response, for messages and `Location`.
 const KEPT_BYTES: usize = 64 * 1024 + 1024;
-/// The shortest wait for what a server says right after a TLS handshake.
 const VERDICT: Duration = Duration::from_millis(100);
 
-/// Whether a status sends the client elsewhere. 304 does not: it is the success of a conditional request.
+/// Whether a status redirects the client. 304 does not: it is the success of a conditional request.
 pub fn is_redirect(status: u16) -> bool {
     (300..400).contains(&status) && status != 304
 }
@@ -30,25 +29,24 @@ pub struct ProbeResponse {
     pub status: u16,
     /// The `Location` field, printable. Untrusted text.
     pub location: Option<Outside>,
-    /// The server's words in an error reply of a protocol other than HTTP, printable. Untrusted text.
+    /// The server's message in an error reply of a protocol other than HTTP, printable. Untrusted text.
     pub error: Option<Outside>,
 }
 
-/// Sends the plan's first request once to each address in turn until one accepts the connection. `timeout` bounds
-/// connecting and answering each. An error is one sentence: closed port, not HTTP, TLS, body ends early, no answer.
+/// Sends the plan's first request once, to the first address that accepts the connection. `timeout` bounds connecting
+/// and answering each. An error is one sentence: closed port, not HTTP, TLS, body ends early, no answer.
 pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadError> {
     let answer = first_connection(plan, timeout, true)?;
     Ok(answer.expect("a request has an answer or an error"))
 }
 
 /// Makes one connection as clients make it and sends no request: a closed port, a bad certificate or a wrong password
-/// is reported before any load is made, and leaves no line in the log of an HTTP server.
+/// is reported before any load, and leaves no line in the log of an HTTP server.
 pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
     first_connection(plan, timeout, false).map(drop)
 }
 
-/// [`connect_once`] where to open a connection is more than to connect; within the time that the plan gives a
-/// connection.
+/// [`connect_once`] with the plan's timeout, for protocols that do more than connect.
 pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
     if plan.clients.tls.is_none() && plan.protocol.is_http_1() {
         return Ok(());
@@ -56,8 +54,8 @@ pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
     connect_once(plan, Duration::from_nanos(plan.connect_timeout_ns))
 }
 
-/// Connects to each address in turn until one accepts, opens the connection as the protocol demands, and may send a
-/// request.
+/// Connects to the first address that accepts, opens the connection as the protocol demands, and sends a request if
+/// `asks`.
 fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Option<ProbeResponse>, LoadError> {
     check(plan)?;
     let mut first_error = None;
@@ -74,7 +72,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
                     Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), &to, stream),
                     Protocol::Memcached(memcached) => talk(Memcached::new(memcached, seed, alone), &to, stream),
                     Protocol::Tcp(tcp) => talk(Tcp::new(tcp), &to, stream),
-                    // To be connected is the answer.
+                    // Being connected is the answer.
                     Protocol::Connect => {
                         Ok(asks.then_some(ProbeResponse { status: ANSWER, location: None, error: None }))
                     }
@@ -88,23 +86,22 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
     Err(first_error.unwrap_or_else(|| LoadError::Plan("there is no server address".into())))
 }
 
-/// The server of a [`talk`], and what is wanted of it.
+/// The server of the probe, and what to do.
 struct To<'a> {
     plan: &'a LoadPlan,
     address: SocketAddr,
     timeout: Duration,
-    /// Whether a request follows the opening.
     asks: bool,
 }
 
-/// A connection to read from and write to, and its socket for the timeouts.
+/// A connection, and its socket for the timeouts.
 struct Exchange {
     stream: Box<dyn ReadWrite>,
     socket: TcpStream,
 }
 
 impl Exchange {
-    /// Reads once within what is left of the time; [`ErrorKind::TimedOut`] when nothing is.
+    /// Reads once within the remaining time; [`ErrorKind::TimedOut`] if there is none.
     fn read(&mut self, buffer: &mut [u8], begun: Instant, timeout: Duration) -> io::Result<usize> {
         loop {
             let left = timeout.saturating_sub(begun.elapsed());
@@ -124,7 +121,7 @@ trait ReadWrite: Read + Write {}
 
 impl<T: Read + Write> ReadWrite for T {}
 
-/// The connection as the plan's clients use it: after the handshake, where there is TLS.
+/// The connection as the plan's clients use it: after the TLS handshake, if there is TLS.
 fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     let To { plan, address, timeout, asks } = *to;
     let network = |cause| LoadError::Network { address, cause };
@@ -151,8 +148,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     }
     let is_later = session.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
     if is_later && (!asks || plan.protocol == Protocol::Connect) {
-        // A server that wants a certificate of the client says so after the handshake, and one that does not sends
-        // tickets then, or nothing.
+        // A server that demands a client certificate says so after the handshake; others send tickets then, or nothing.
         let patience = (2 * begun.elapsed()).max(VERDICT).min(timeout);
         stream.set_read_timeout(Some(patience)).map_err(network)?;
         if session.read_tls(&mut stream).is_ok() {
@@ -162,7 +158,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     Ok(Exchange { stream: Box::new(rustls::StreamOwned::new(session, stream)), socket })
 }
 
-/// Why nothing more can be read. An error of TLS is the server's word; else that of sending came first.
+/// Why reading failed. A TLS error is the server's reason; otherwise an error of sending came first.
 fn broken(address: SocketAddr, sent: io::Result<()>, error: io::Error) -> LoadError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => LoadError::Handshake { address, why: words(error) },
@@ -211,7 +207,7 @@ fn exchange(
                 .map(|()| response(&framing, &start, requests.is_head));
             }
             Ok(count) => count,
-            // A TLS peer that ends without notice: the framing decides whether the response is complete.
+            // A TLS peer that closes without notice: the framing decides whether the response is complete.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 return match framing.at_end() {
                     AtEnd::Complete => Ok(response(&framing, &start, requests.is_head)),
@@ -245,7 +241,7 @@ fn exchange(
     }
 }
 
-/// Opens the connection as the protocol demands; sends one request, where that is wanted, and reads its reply.
+/// Opens the connection as the protocol demands; sends one request if wanted, and reads its reply.
 fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, timeout, asks } = *to;
     let network = |cause| LoadError::Network { address, cause };
@@ -307,7 +303,7 @@ fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Opt
     }
 }
 
-/// Opens a connection of HTTP/2; sends the first request, where that is wanted, and reads its response.
+/// Opens a connection of HTTP/2; sends the first request if wanted, and reads its response.
 fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, timeout, asks } = *to;
     let network = |cause| LoadError::Network { address, cause };
@@ -406,7 +402,7 @@ fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadErro
     LoadError::NotHttp { address, why: malformed.0.into(), start: printable(start, 40) }
 }
 
-/// Outside bytes in a sentence: quoted, escaped, at most `limit` of them.
+/// Outside bytes for a sentence: quoted, escaped, at most `limit` of them.
 fn printable(bytes: &[u8], limit: usize) -> String {
     let short: String =
         bytes.iter().take(limit).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();
@@ -419,7 +415,6 @@ fn response(framing: &Framing, start: &[u8], is_head: bool) -> ProbeResponse {
     ProbeResponse { status: framing.status(), location, error: None }
 }
 
-/// The bytes of the final head, after interim ones.
 fn final_head(start: &[u8], is_head: bool) -> Option<&[u8]> {
     let mut rest = start;
     loop {
@@ -431,7 +426,6 @@ fn final_head(start: &[u8], is_head: bool) -> Option<&[u8]> {
     }
 }
 
-/// The first value of a field, made printable and short.
 fn field(head: &[u8], name: &str) -> Option<Outside> {
     const LIMIT: usize = 200;
     head.split(|byte| *byte == b'\n').find_map(|line| {

@@ -10,14 +10,14 @@ pub(crate) use feed::{Feed, FeedReport, Next, Step, feeder};
 
 use record::workload::ReplayResult;
 
-/// A request on its way from the log to a connection.
+/// A request between the log and a connection.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) client: u64,
     pub(crate) session: u64,
     /// Since the start of the requests; the engine thread converts it to an instant.
     pub(crate) intended_ns: u64,
-    /// When the engine thread took it from the feed: waiting after that is not the generator's own lateness.
+    /// When the engine thread took it from the feed: later waiting is not the generator's own lateness.
     pub(crate) taken_ns: u64,
     pub(crate) bytes: Box<[u8]>,
     pub(crate) is_head: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Pending {
     pub(crate) body_bytes: Option<u64>,
 }
 
-/// Compares the answers with the log. Counts of the requests of the window.
+/// Compares the answers of the window with the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(crate) expected_bytes: u64,
@@ -42,12 +42,11 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Takes a complete answer to a request of the log.
     pub(crate) fn answered(&mut self, request: &Pending, status: u16, body_bytes: u64) {
         if let Some(logged) = request.status {
             *if logged == status { &mut self.statuses_equal } else { &mut self.statuses_different } += 1;
         }
-        // Another status means another document; a HEAD has no body, whatever size was logged for it.
+        // Another status means another document; a HEAD has no body, whatever size was logged.
         if let Some(expected) = request.body_bytes
             && request.status.is_none_or(|logged| logged == 200)
             && status == 200
@@ -72,7 +71,7 @@ impl Comparison {
     }
 }
 
-/// The accounts of all feeders as one. Every feeder read the same lines, but perhaps not equally far.
+/// The reports of all feeders as one. Every feeder read the same lines, but perhaps not equally far.
 pub(crate) fn merged(reports: Vec<FeedReport>) -> Option<ReplayResult> {
     let mut whole: Option<ReplayResult> = None;
     for FeedReport { account, unsendable, failure } in reports {

@@ -1,5 +1,5 @@
 //! The bytes of the requests, made once before the load. The engine's own fields (Host, Content-Length, Connection) are
-//! written here and nowhere else; text from outside is checked by [`crate::check()`] before it gets here.
+//! written only here; [`crate::check()`] has checked all outside text before.
 
 use crate::connection::{Connection, LAST_REQUEST};
 use crate::http2;
@@ -10,15 +10,14 @@ use rand_distr::weighted::WeightedAliasIndex;
 use record::{CloseFirst, LoadPlan, Share};
 use std::sync::Arc;
 
-/// Every request of a plan, ready to send.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    /// For each target: the request on a connection that stays, and the last one of a connection.
+    /// For each target: the request on a persistent connection, and the last one of a connection.
     pub(crate) targets: Vec<Request>,
     pub(crate) is_head: bool,
-    /// Body that HTTP/2 sends after each header block.
+    /// The body that HTTP/2 sends after each header block.
     pub(crate) body: Arc<[u8]>,
-    /// Draws targets by their weights; absent if they are visited in turn.
+    /// Draws targets by their weights; `None` if they are used in turn.
     popularity: Option<WeightedAliasIndex<f64>>,
     class_of: Vec<u8>,
 }
@@ -37,7 +36,6 @@ impl Request {
 }
 
 impl Requests {
-    /// The requests of a plan that [`crate::check()`] has passed.
     pub(crate) fn new(plan: &LoadPlan) -> Self {
         let targets = plan
             .targets
@@ -53,19 +51,18 @@ impl Requests {
             targets,
             is_head: plan.method == "HEAD",
             body,
-            // The plan has passed the check, so there is something to draw from.
+            // `check` has verified that the weights can be drawn from.
             popularity: (!weights.is_empty()).then(|| WeightedAliasIndex::new(weights).ok()).flatten(),
             class_of: plan.workload.class_of.clone(),
         }
     }
 
-    /// The bytes of the request under way on a connection.
     #[inline]
     pub(crate) fn of<F>(&self, connection: &Connection<F>) -> &[u8] {
         self.targets[connection.target as usize].bytes(connection.has(LAST_REQUEST))
     }
 
-    /// The class of a target; 0 where there are none.
+    /// The class of a target; 0 without classes.
     #[inline]
     pub(crate) fn class_of(&self, target: usize) -> u8 {
         self.class_of.get(target).copied().unwrap_or(0)
@@ -78,7 +75,7 @@ impl Requests {
 
 /// How one thread chooses the target of its next request.
 pub(crate) enum Choice {
-    /// One after another; the next.
+    /// In turn; the next one.
     InTurn(usize),
     /// By the plan's weights.
     Weighted(Box<ChaCha8Rng>),
@@ -95,7 +92,7 @@ impl Choice {
         Choice::Weighted(Box::new(rng))
     }
 
-    /// The next target. By weights with Walker's alias method: two draws, whatever the number of targets.
+    /// The next target. Weights use Walker's alias method: two draws, whatever the number of targets.
     #[inline]
     pub(crate) fn next(&mut self, requests: &Requests) -> usize {
         match self {
@@ -117,7 +114,7 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
     if !plan.body.is_empty() || matches!(plan.method.as_str(), "POST" | "PUT" | "PATCH") {
         text.push_str(&format!("Content-Length: {}\r\n", plan.body.len()));
     }
-    // HTTP/1.1 keeps the connection by default.
+    // Connections of HTTP/1.1 are persistent by default.
     if is_last && plan.clients.close_first != Some(CloseFirst::Client) {
         text.push_str("Connection: close\r\n");
     }
@@ -135,7 +132,7 @@ pub(crate) fn http_2(plan: &LoadPlan, body: impl Into<Arc<[u8]>>) -> http2::Requ
     http2::Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, body)
 }
 
-/// Writes out the requests of a log for HTTP/2.
+/// Writes the requests of a log for HTTP/2.
 pub(crate) fn http_2_writer(plan: &LoadPlan) -> http2::Writer {
     http2::Writer::new(scheme(plan), &plan.host, &plan.headers)
 }

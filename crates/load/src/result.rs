@@ -1,5 +1,3 @@
-//! The result of a load, and its figures by name.
-
 use crate::TlsTally;
 use crate::classes::{self, ClassCounts};
 use crate::cost::EngineCost;
@@ -20,13 +18,13 @@ pub struct LoadResult {
     /// Counts and times.
     #[serde(flatten)]
     pub counts: LoadCounts,
-    /// Complete responses since the load began, warm-up and last answers included; `None` if other machines sent it.
+    /// Complete responses since the load began, including warm-up and last answers; `None` if other machines sent it.
     #[serde(skip)]
     pub answered_in_all: Option<u64>,
     /// The course of the window, as CSV with a header line.
     pub series_csv: String,
-    /// The longest time in the window in which requests were under way, or had timed out, and no response came; `None`
-    /// if there was none, or if other machines sent the load: their clocks cannot tell whether they all waited at once.
+    /// The longest time in the window in which requests were in flight, or had timed out, and no response came. `None`
+    /// if there was none, or if other machines sent the load: their clocks cannot show whether all waited at once.
     #[serde(skip)]
     pub stall_ns: Option<u64>,
     /// The longest time in the window in which this process did not run; 0 if other machines sent the load.
@@ -36,14 +34,14 @@ pub struct LoadResult {
     pub engine: EngineCost,
     /// An example of each kind of failure, in words; at most eight.
     pub first_errors: Vec<String>,
-    /// The rate that each connection of a paced client received in the window, whole bits per second; empty for other
-    /// clients.
+    /// The rate at which each connection of a paced client received in the window, whole bits per second; empty for
+    /// other clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bits_per_sec: Vec<f64>,
     /// TLS handshakes; absent without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsTally>,
-    /// Why the client's kernel would not say when responses came in; `None` also where other machines sent the load.
+    /// Why the client's kernel does not report when responses arrived; `None` also if other machines sent the load.
     #[serde(skip)]
     pub no_arrivals: Option<String>,
     /// Whether the caller stopped the run early.
@@ -81,7 +79,7 @@ impl LoadResult {
         all
     }
 
-    /// Every figure of the client's side, by the names in [`record::names`].
+    /// All figures of the client's side, by the names in [`record::names`].
     pub fn figures(&self, plan: &LoadPlan) -> Figures {
         let mut figures = Figures::default();
         self.rates(plan, &mut figures);
@@ -165,7 +163,7 @@ impl LoadResult {
         } else {
             "no response came in while arrivals were dated"
         };
-        // The threads share their bursts.
+        // All threads have the same bursts.
         match self.counts.dated_times.div_ceil(self.engine.threads.max(1) as u64) {
             0 => figures.not_measured(names::REAP_DATED, why),
             bursts => figures.measured(names::REAP_DATED, self.dated_ratio(), bursts, Origin::Timed),
@@ -245,7 +243,6 @@ impl LoadResult {
     }
 }
 
-/// Why a time is missing.
 const NOTHING: &str = "nothing completed";
 
 fn timed(figures: &mut Figures, name: &str, nanos: Option<u64>, latency: &Latency) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Sub-buckets per octave: a relative error of 1/32, enough to draw a line with.
+/// Sub-buckets per octave: a relative error of 1/32, enough for a chart.
 const SUB_BITS: u32 = 4;
 const SUB: u64 = 1 << SUB_BITS;
 /// Up to 2^42 ns, more than an hour.
@@ -11,14 +11,13 @@ const BUCKETS: usize = ((42 - SUB_BITS as usize) + 1) * SUB as usize;
 /// The header line of `series.csv`. Times are at the end of the step.
 pub const HEADER: &str = "t_s,completed,failed,received_bytes,response_p50_us,response_p99_us,lag_max_us,connections\n";
 
-/// One step's counts.
 #[derive(Debug, Clone)]
 struct Step {
     completed: u64,
     failed: u64,
     received_bytes: u64,
     lag_max_ns: u64,
-    /// Established connections, last read in the step; `None` if the thread did not read them.
+    /// Established connections at the last reading in the step; `None` without a reading.
     connections: Option<u64>,
     response: Box<[u32; BUCKETS]>,
 }
@@ -35,7 +34,7 @@ impl Step {
         }
     }
 
-    /// Adds counts; connections are left as they are.
+    /// Adds all counts but the connections.
     fn add(&mut self, other: &Step) {
         self.completed += other.completed;
         self.failed += other.failed;
@@ -47,15 +46,14 @@ impl Step {
     }
 }
 
-/// The steps of one thread; all are allocated at the start.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     start_ns: u64,
     step_ns: u64,
     steps: Vec<Step>,
-    /// Times beyond the last step make the steps longer instead of being lost.
+    /// Later times make the steps longer instead of being lost.
     is_growing: bool,
-    /// The step of the last call: times nearly always fall into it.
+    /// The step of the last call, in which most times fall.
     current: usize,
     current_end_ns: u64,
 }
@@ -75,8 +73,7 @@ impl Series {
         }
     }
 
-    /// For a window whose end is not known: steps of 100 ms, which grow to twice their length whenever 100 of them are
-    /// full.
+    /// For a window of unknown length: steps of 100 ms, which double whenever 100 of them are full.
     pub(crate) fn growing(start_ns: u64) -> Self {
         Series { is_growing: true, ..Series::new(start_ns, 10_000_000_000) }
     }
@@ -151,8 +148,8 @@ impl Series {
         }
     }
 
-    /// Adds another thread's steps; `other` has the same window. A thread that read nothing in a step held the
-    /// connections of the step before.
+    /// Adds another thread's steps of the same window. A thread without a reading in a step has the connections of the
+    /// step before.
     pub(crate) fn merge(&mut self, mut other: Series) {
         while self.step_ns < other.step_ns {
             self.double();
@@ -175,7 +172,7 @@ impl Series {
         }
     }
 
-    /// The CSV text of the steps that began before `window_ns` was over. Empty percentile fields: nothing completed.
+    /// The CSV text of the steps that began before `window_ns`. Percentile fields are empty if nothing completed.
     pub(crate) fn csv(mut self, window_ns: u64) -> String {
         self.fill_connections();
         let mut text = String::from(HEADER);

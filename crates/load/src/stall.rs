@@ -4,20 +4,19 @@
 
 use std::ops::Range;
 
-/// How many of the longest times without a response a thread keeps: those of the server are among them, unless so many
-/// of its own connections waited longer.
+/// Longest times without a response kept by each thread. The server's are among them unless this many own connections
+/// waited longer.
 const KEPT: usize = 32;
 
-/// Stalls seen by one thread, or by all threads at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stalls {
     /// When the last response came.
     answered_ns: u64,
-    /// When the first request left that was given up since.
+    /// When the first request was sent that was given up since.
     given_up_ns: Option<u64>,
-    /// From and to; in no order.
+    /// Beginnings and ends, unordered.
     longest: Vec<(u64, u64)>,
-    /// The shortest of `longest`, once all places are taken.
+    /// The shortest of `longest`, once that is full.
     shortest_ns: u64,
 }
 
@@ -26,7 +25,7 @@ fn length((from_ns, to_ns): (u64, u64)) -> u64 {
 }
 
 impl Stalls {
-    /// A response came at `now_ns`, to a request that left at `sent_ns`; what was outside the window does not count.
+    /// A response at `now_ns` to a request sent at `sent_ns`; clipped to the window.
     #[inline]
     pub(crate) fn answered(&mut self, sent_ns: u64, now_ns: u64, window: Range<u64>) {
         let sent_ns = self.given_up_ns.take().map_or(sent_ns, |given_up_ns| given_up_ns.min(sent_ns));
@@ -37,12 +36,12 @@ impl Stalls {
         }
     }
 
-    /// A request that left at `sent_ns` timed out, or had no response when the run ended.
+    /// A request sent at `sent_ns` timed out, or had no response when the run ended.
     pub(crate) fn gave_up(&mut self, sent_ns: u64) {
         self.given_up_ns = Some(self.given_up_ns.map_or(sent_ns, |given_up_ns| given_up_ns.min(sent_ns)));
     }
 
-    /// The run has ended: what was given up stalled until the window's end.
+    /// The run has ended: requests given up stalled until the window's end.
     pub(crate) fn end(&mut self, window: Range<u64>) {
         if let Some(given_up_ns) = self.given_up_ns {
             self.answered(given_up_ns, window.end, window);
@@ -80,7 +79,7 @@ impl Stalls {
         }
     }
 
-    /// The longest one; `None`: no response came.
+    /// The longest stall; `None` if no response came.
     pub(crate) fn longest_ns(&self) -> Option<u64> {
         self.longest.iter().copied().map(length).max()
     }
@@ -146,7 +145,7 @@ mod tests {
         assert_eq!(merged(&[(100, 200)], &[(250, 400)]), Some(0), "one of them was always answered");
         assert_eq!(merged(&[(100, 200)], &[]), Some(100));
         assert_eq!(merged(&[], &[]), None);
-        // Both stopped from 300 to 800; the first had something of its own afterwards, which took longer.
+        // Both stalled from 300 to 800; then the first had a longer wait of its own.
         let pause_and_own = [(100, 300), (300, 800), (800, 810), (810, 1500)];
         let pause = [(100, 290), (290, 800), (800, 900), (900, 1000), (1000, 1100), (1100, 1500)];
         assert_eq!(merged(&pause_and_own, &pause), Some(500), "the longest of all, not of what was longest for each");

@@ -4,19 +4,18 @@
 use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
 
-/// Gives each engine thread its part of the inputs. Every thread asks once, and each part is used by one thread of one
-/// of the machines that send the load.
+/// Gives each engine thread its part of the inputs. Every thread asks once; each part belongs to one thread of one
+/// machine.
 pub trait Supply: Sync {
     /// With [`record::Arrival::Series`]: intended sends in nanoseconds since the window's begin, never decreasing, each
-    /// less than the window's length. The plan's rate is the mean over all
-    /// threads of all machines.
+    /// less than the window's length. The plan's rate is the mean over all threads of all machines.
     fn arrivals<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
         let _ = (plan, share);
         None
     }
 
-    /// With [`record::Workload::trace`]: the requests of this part, in the order in which they are to leave. All
-    /// requests of a client are in one part.
+    /// With [`record::Workload::trace`]: the requests of this part, in their order. All requests of a client are in one
+    /// part.
     fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
         let _ = (plan, share);
         None
@@ -29,14 +28,13 @@ pub struct NoSupply;
 
 impl Supply for NoSupply {}
 
-/// The steps of a replay, read by a separate thread, ahead of the engine thread.
+/// The steps of a replay, read ahead by a separate thread.
 pub trait ReplaySource: Send {
-    /// The next step; `None` at the end of the log. An error (one sentence) ends the replay; what came before it is
-    /// sent.
+    /// The next step; `None` at the end of the log. An error (one sentence) ends the replay after the steps before it.
     fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>>;
 
-    /// The counts of the reader: the fields of [`ReplayResult`] that are about the log. Those that count lines are
-    /// about the whole log, `requests`, `sessions` and `evicted` about this part.
+    /// The reader's counts: the fields of [`ReplayResult`] that concern the log. Counts of lines are of the whole log,
+    /// `requests`, `sessions` and `evicted` of this part.
     fn account(&self) -> ReplayResult;
 }
 
@@ -45,7 +43,7 @@ pub trait ReplaySource: Send {
 pub enum ReplayStep<'a> {
     /// Send a request.
     Request(ReplayRequest<'a>),
-    /// No request follows in this session: its connection is closed once the last answer is complete.
+    /// The session is over: its connection is closed once the last answer is complete.
     Close {
         /// As in [`ReplayRequest::client`].
         client: u64,

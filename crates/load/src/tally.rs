@@ -1,8 +1,8 @@
-//! The counts and times of one engine thread. Threads share none of it; the tallies are merged at the end.
+//! The counts and times of one engine thread; the tallies are merged at the end.
 //!
-//! A request belongs to the window when any of its life lies in it: its *intended* send does, or it was under way when
+//! A request belongs to the window if any part of its life does: it was *intended* in the window, or was in flight when
 //! the window began. Either way it counts with its full time. Rates count what *happened* inside the window. The two
-//! differ by the requests under way at the window's ends.
+//! differ by the requests in flight at the window's ends.
 
 use crate::framing::{HTTP_2, is_http_2};
 use crate::http2::{REFUSED_STREAM, error_name};
@@ -12,9 +12,9 @@ use crate::stall::Stalls;
 use record::{Latency, LoadCounts, Outside};
 use std::ops::Range;
 
-/// Connections that take longer than this to open count as slow: a lost SYN is repeated after 1 s.
+/// A longer connect counts as slow: a lost SYN is repeated after 1 s.
 const SLOW_CONNECT_NS: u64 = 1_000_000_000;
-/// Examples of failures in words, one a kind.
+/// Maximum examples of failures, one per kind.
 const MAX_EXAMPLES: usize = 8;
 
 /// Why a request has no complete response.
@@ -27,11 +27,11 @@ pub(crate) enum Failure {
     Truncated,
     ClosedEarly,
     Malformed(&'static str),
-    /// Error reply of another protocol than HTTP, in a sentence.
+    /// An error reply of a protocol other than HTTP, as a sentence.
     Foreign(&'static str),
-    /// The server reset the request's stream of HTTP/2, with this error code.
+    /// The server reset the request's HTTP/2 stream.
     StreamReset(u32),
-    /// The server ends a connection of HTTP/2 and does not process the request; with this error code.
+    /// The server ends an HTTP/2 connection and does not process the request.
     GoneAway(u32),
     /// The server refused the opening of a connection: a password, a database.
     Unwelcome,
@@ -46,7 +46,7 @@ impl Failure {
         match error.0 {
             libc::ECONNREFUSED => Failure::Refused,
             libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED => Failure::Reset,
-            // The kernel gave up repeating before our own timeout: the same to the user.
+            // The kernel gave up before our own timeout, which makes no difference to users.
             libc::ETIMEDOUT => Failure::ConnectTimedOut,
             libc::EADDRNOTAVAIL | libc::EADDRINUSE => Failure::LocalLimit("no local port was left for a connection"),
             libc::EMFILE | libc::ENFILE => Failure::LocalLimit("no file descriptor was left for a connection"),
@@ -105,7 +105,7 @@ pub(crate) enum Belongs {
     No,
     /// It was sent in the window.
     Sent,
-    /// It was sent before the window and was under way when it began.
+    /// It was sent before the window and was in flight when it began.
     CarriedIn,
 }
 
@@ -116,24 +116,22 @@ impl Belongs {
     }
 }
 
-/// Counts and times of one thread.
 pub(crate) struct Tally {
-    /// The measured window, `[begin, end)`; the end moves only when a run is cut short.
+    /// The measured window, `[begin, end)`; the end moves only if a run is cut short.
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
-    /// The counts of the result. Before [`Tally::finish`] they lack the service times and times to first byte of
-    /// responses that came in one piece.
+    /// The result's counts. Before [`Tally::finish`] they lack service times and times to first byte of responses that
+    /// came in one piece.
     pub(crate) counts: LoadCounts,
-    /// Service times of responses that came in one piece: their first byte is their last. One record instead of two.
+    /// Service times of responses that came in one piece, whose first byte is their last: one record instead of two.
     whole: Latency,
-    /// The status of the last responses, not yet in the map: a run of equal ones is one insertion.
+    /// The status of the last responses, not yet in the map, so that a run of equal ones is one insertion.
     last_status: (u16, u64),
     pub(crate) series: Series,
     pub(crate) stalls: Stalls,
     pub(crate) examples: Vec<(&'static str, String)>,
     /// Complete responses since the start, warm-up included.
     pub(crate) completed_total: u64,
-    /// For the progress line.
     pub(crate) failed_in_window: u64,
 }
 
@@ -153,7 +151,7 @@ impl Tally {
         }
     }
 
-    /// Takes over the counts from before the window was known: connections, stray bytes, and examples of failures.
+    /// Takes over counts from before the window was known: connections, stray bytes, examples of failures.
     pub(crate) fn take_connections(&mut self, before: Tally) {
         self.counts.add(&before.counts);
         for (kind, words) in before.examples {
@@ -161,13 +159,12 @@ impl Tally {
         }
     }
 
-    /// Whether an instant lies in the window.
     #[inline]
     pub(crate) fn covers(&self, at_ns: u64) -> bool {
         at_ns >= self.begin_ns && at_ns < self.end_ns
     }
 
-    /// The relation of a request to the window, for a request that is over, or still under way, at `end_ns`.
+    /// The relation to the window of a request that ended, or was still in flight, at `end_ns`.
     #[inline]
     pub(crate) fn belongs(&self, intended_ns: u64, end_ns: u64) -> Belongs {
         if self.covers(intended_ns) {
@@ -179,8 +176,8 @@ impl Tally {
         }
     }
 
-    /// A request is over: counts it if it was carried in, because it was not counted when it was sent. Returns whether
-    /// it is in the window.
+    /// A request ended: counts it if it was carried in, because it was not counted when sent. Returns whether it is in
+    /// the window.
     #[inline]
     fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
         let belongs = self.belongs(intended_ns, end_ns);
@@ -188,7 +185,7 @@ impl Tally {
         belongs.is_counted()
     }
 
-    /// A request leaves, or has failed before it could.
+    /// A request is sent, or has failed before.
     #[inline]
     pub(crate) fn issued(&mut self, intended_ns: u64) {
         if self.covers(intended_ns) {
@@ -196,7 +193,7 @@ impl Tally {
         }
     }
 
-    /// An open-loop request leaves `wait_ns` after a connection was first missing for it.
+    /// An open-loop request is sent, `wait_ns` after a connection was first missing for it.
     #[inline]
     pub(crate) fn left(&mut self, intended_ns: u64, actual_ns: u64, wait_ns: u64) {
         let lag_ns = actual_ns.saturating_sub(intended_ns);
@@ -227,7 +224,7 @@ impl Tally {
         }
     }
 
-    /// So many further parts of a response, each so long after the one before.
+    /// Further parts of a response came, with this gap between them.
     #[inline]
     pub(crate) fn parts_came(&mut self, intended_ns: u64, now_ns: u64, gap_ns: u64, parts: u32) {
         if parts > 0 && self.belongs(intended_ns, now_ns).is_counted() {
@@ -283,7 +280,7 @@ impl Tally {
         self.completed_total += 1;
     }
 
-    /// In this time arrivals were dated.
+    /// Arrivals were dated in this time.
     pub(crate) fn dated(&mut self, time: Range<u64>) {
         let (from_ns, to_ns) = (time.start.max(self.begin_ns), time.end.min(self.end_ns));
         if from_ns < to_ns {
@@ -292,13 +289,13 @@ impl Tally {
         }
     }
 
-    /// The last byte of a complete response, taken up at `now_ns`, had come in at `arrived_ns`.
+    /// The last byte of a complete response arrived at `arrived_ns` and was read at `now_ns`.
     pub(crate) fn arrived(&mut self, intended_ns: u64, arrived_ns: u64, now_ns: u64) {
         if self.belongs(intended_ns, now_ns).is_counted() {
             let times = &mut self.counts.times;
             times.reap.record_ns(now_ns.saturating_sub(arrived_ns));
             times.sampled.record_ns(now_ns.saturating_sub(intended_ns));
-            // A byte that came in between the dating of the event and the read was not waited for.
+            // A byte that arrived between the dating of the event and the read did not wait.
             times.arrived.record_ns(arrived_ns.min(now_ns).saturating_sub(intended_ns));
         }
     }
@@ -315,7 +312,7 @@ impl Tally {
         }
     }
 
-    /// A request ends without a complete response. [`Tally::issued`] was called for it.
+    /// A request ended without a complete response. [`Tally::issued`] was called for it.
     pub(crate) fn failed(&mut self, intended_ns: u64, now_ns: u64, failure: Failure) {
         if self.is_over(intended_ns, now_ns) {
             let outcomes = &mut self.counts.outcomes;
@@ -343,7 +340,7 @@ impl Tally {
         }
     }
 
-    /// The request that left at `sent_ns` timed out: [`Tally::failed`] counts it.
+    /// A request sent at `sent_ns` timed out; [`Tally::failed`] counts it.
     pub(crate) fn gave_up(&mut self, sent_ns: u64) {
         self.stalls.gave_up(sent_ns);
     }
@@ -379,17 +376,14 @@ impl Tally {
         self.counts.outcomes.closed_unused += 1;
     }
 
-    /// The server did not close a connection in time after announcing it.
     pub(crate) fn lingered(&mut self) {
         self.counts.closes_awaited += 1;
     }
 
-    /// The server ended a connection without a request, with status 408.
     pub(crate) fn idle_timeout(&mut self) {
         self.counts.idle_timeouts += 1;
     }
 
-    /// Bytes came on a connection that had no request under way.
     pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.counts.stray_responses += 1;
         self.example("stray", || {
@@ -401,7 +395,6 @@ impl Tally {
         });
     }
 
-    /// The server's words about a response with an error's status.
     pub(crate) fn complained(&mut self, words: &[u8]) {
         self.example("non-2xx", || format!("the server answered '{}'", Outside::of_bytes(words, 80)));
     }
@@ -412,7 +405,7 @@ impl Tally {
         }
     }
 
-    /// Ends the counting: adds what was buffered. In a closed loop the response time is the service time.
+    /// Ends the counting: adds buffered counts. In a closed loop the response time is the service time.
     pub(crate) fn finish(&mut self, is_open: bool) {
         self.settle_status();
         self.stalls.end(self.begin_ns..self.end_ns);
@@ -425,7 +418,7 @@ impl Tally {
         }
     }
 
-    /// Adds another thread's tally of the same window; both are finished.
+    /// Adds another thread's finished tally of the same window.
     pub(crate) fn merge(&mut self, other: Tally) {
         self.end_ns = self.end_ns.max(other.end_ns);
         self.counts.add(&other.counts);

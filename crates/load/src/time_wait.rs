@@ -2,7 +2,7 @@
 //!
 //! Almeida, Almeida and Yates ("Measuring the behavior of a World-Wide Web server", 1996, section 5.5) found that a
 //! server of their day slowed down with the number of such sockets. Each needs a different tuple, because a new
-//! connection from the same address and port replaces the old one: so ports are used one after another.
+//! connection from the same address and port replaces the old one, so ports are used in turn.
 
 use crate::LoadError;
 use crate::check::port_rules;
@@ -16,9 +16,9 @@ use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The lowest port on addresses that are not loopback; programs listen below.
+/// The lowest port used on addresses other than loopback; programs listen below.
 const LOWEST_PORT: u16 = 10_000;
-/// After this many failures in a row the server does not close, or does not answer.
+/// After this many consecutive failures the server does not close, or does not answer.
 const MOST_FAILURES: u32 = 50;
 
 /// Makes the sockets; remembers the last port used.
@@ -72,7 +72,7 @@ impl TimeWaitMaker {
             self.next += 1;
             match self.one(source, port, request) {
                 Ok(()) => (made, failures) = (made + 1, 0),
-                // Another program's port.
+                // Another program uses the port.
                 Err(Errno(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) => failures += 1,
                 Err(Errno(libc::EAGAIN)) => {
                     return Err(LoadError::Plan(

@@ -14,11 +14,10 @@ pub enum OnLoss {
     GoOn,
 }
 
-/// A start that is less exact than this is doubted.
+/// A start that is known less exactly than this raises a doubt.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
-/// The doubt about a lost worker, with the responses that it had reported. `on_loss`: `None` if it had no part of the
-/// load.
+/// The doubt about a lost worker, with its last reported responses. `on_loss` is `None` if it had no part of the load.
 pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     let missed = |rest: &str| {
         let completed = link.progress.completed;
@@ -37,14 +36,14 @@ pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     )
 }
 
-/// Why the requests of a load are not all counted: these workers were lost while they sent it.
+/// Why not all requests of a load are counted: `lost` were lost while sending.
 pub fn uncounted_words(lost: &[&Link]) -> Option<String> {
     let first = lost.first()?.short_name();
     let others = if lost.len() > 1 { format!(" and {} more were", lost.len() - 1) } else { " was".into() };
     Some(format!("{first}{others} lost, so the requests of the window are not all counted"))
 }
 
-/// Whether a figure is a rate of the whole load, or divided by or compared with the requests that the clients count.
+/// Whether a figure needs the count of all requests: a rate of the whole load, a quotient, or a comparison.
 fn needs_every_request(name: &str) -> bool {
     let of_the_load = [names::THROUGHPUT, names::GOODPUT, names::OFFERED, names::RECEIVED];
     let compared = [names::WATCH_CLIENT_DIFFERENCE, names::WATCH_WHOLE_DIFFERENCE];
@@ -52,8 +51,8 @@ fn needs_every_request(name: &str) -> bool {
     of_the_load.contains(&name) || compared.contains(&name) || (is_of_the_server && name.ends_with("_per_request"))
 }
 
-/// Removes the figures from a point that rest on requests which were not counted. The server side's counts (`watch.*`),
-/// and each other client's, stay.
+/// Removes the figures that need all requests from a point. The server's counts (`watch.*`) and those of each other
+/// client stay.
 pub fn leave_out_uncounted(point: &mut Point, why: &str) {
     for (name, figure) in &mut point.figures.0 {
         if needs_every_request(name) && figure.value.is_some() {
@@ -63,7 +62,7 @@ pub fn leave_out_uncounted(point: &mut Point, why: &str) {
     point.functions.clear();
 }
 
-/// The doubt about a worker that did not start with the others, or whose start is not known well enough.
+/// The doubt about a worker that started late, or whose clock is not known well enough.
 pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     let uncertain_ns = link.clock.map_or(u64::MAX, |clock| clock.uncertainty_ns);
     if uncertain_ns <= CLOCK_LIMIT_NS && late_ns <= CLOCK_LIMIT_NS {
@@ -80,11 +79,8 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
 /// A worker's part of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// The worker's number.
     pub number: usize,
-    /// Responses inside the window.
     pub completed: u64,
-    /// Length of its window, seconds.
     pub window_s: f64,
 }
 

@@ -13,22 +13,20 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Kernel memory that a cold connection takes at one end, on the safe side (docs/fleet.md).
+/// Kernel memory of a cold connection at one end, an upper estimate (docs/fleet.md).
 const BYTES_PER_CONNECTION: u64 = 5_000;
-/// The share of the available memory that is left to others, as a divisor.
+/// One part in this many of the available memory is left to other programs.
 const MEMORY_LEFT: u64 = 10;
 const REPORT: Duration = Duration::from_millis(200);
 
 /// A machine that is to hold cold connections.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Its number and its host, for messages.
     pub name: String,
-    /// The machine, and its part whose ports it shares; empty where they are not known.
+    /// The machine and its network namespace; empty if they are not known.
     pub place: Place,
-    /// What it has.
     pub room: ColdRoom,
-    /// Hot connections that it will have beside them.
+    /// Its hot connections during the load.
     pub hot: u64,
 }
 
@@ -39,8 +37,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// The limits of each node. Nodes of one network namespace share its ports, those of one machine its memory, which
-    /// both ends of a connection take where the server is there, too.
+    /// The limits of each node. Nodes of one network namespace share its ports; nodes of one machine share its memory.
+    /// If the server is on that machine, both ends of a connection take memory.
     fn of(nodes: &[Node], is_local: bool) -> Vec<Limits> {
         let (mut networks, mut machines) = (HashMap::new(), HashMap::new());
         for node in nodes {
@@ -60,22 +58,21 @@ impl Limits {
         nodes.iter().map(limits).collect()
     }
 
-    /// Connections that fit, and what ends first.
+    /// How many connections fit, and which limit is reached first.
     fn least(&self) -> (u64, &'static str) {
         let all = [(self.ports, "ports"), (self.descriptors, "descriptors"), (self.memory, "memory")];
         all.into_iter().min_by_key(|(count, _)| *count).expect("there are three")
     }
 }
 
-/// Divides cold connections over machines: as evenly as what they have allows. `is_local`: the server is on the same
-/// machine.
+/// Divides cold connections as evenly as the limits allow. `is_local`: the server is on the same machine.
 pub fn divide(count: u64, nodes: &[Node], is_local: bool) -> std::result::Result<Vec<u64>, NoRoom> {
     let limits = Limits::of(nodes, is_local);
     let rooms: Vec<u64> =
         limits.iter().zip(nodes).map(|(limits, node)| limits.least().0.saturating_sub(node.hot)).collect();
     let mut parts = vec![0; nodes.len()];
     let mut left = count;
-    // The smallest first: what they cannot hold is divided over the others.
+    // The smallest first; the others share what it cannot hold.
     let mut order: Vec<usize> = (0..nodes.len()).collect();
     order.sort_by_key(|place| rooms[*place]);
     for (taken, place) in order.iter().enumerate() {
@@ -135,7 +132,7 @@ impl Cold {
         Cold { plan: None, herd: None, out }
     }
 
-    /// What there is for cold connections of this plan, which [`hold`](Self::hold) is about from now on.
+    /// Reports the limits for cold connections of this plan. [`hold`](Self::hold) uses the plan of the last call.
     pub(crate) fn ask(&mut self, message: PlanMessage, options: &WorkerOptions) -> Result<ColdRoom> {
         let mut plan = message.into_plan();
         options.complete(&mut plan)?;
@@ -144,7 +141,7 @@ impl Cold {
         Ok(room)
     }
 
-    /// Holds so many; returns once they are established, or `stop` is set. From then on they are reported.
+    /// Opens or closes connections until `count` are established or `stop` is set, and reports the counts from then on.
     pub(crate) fn hold(&mut self, count: u64, most: u64, stop: &AtomicBool) -> Result<()> {
         let plan = self.plan.as_mut().ok_or_else(|| unusable("the driver did not ask what there is for them"))?;
         plan.addresses = vec![load::choose_address(plan, stop)];
@@ -165,7 +162,7 @@ impl Cold {
         Ok(())
     }
 
-    /// Reports the counts while there is a herd that does not change.
+    /// Reports the counts while a herd exists and does not change.
     fn report(&self, herd: &Arc<Mutex<ColdHerd>>) {
         let (herd, out) = (Arc::downgrade(herd), self.out.clone());
         std::thread::spawn(move || {
@@ -209,7 +206,7 @@ mod tests {
                 Ok(parts) => {
                     prop_assert_eq!(parts.iter().sum::<u64>(), count);
                     prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part <= room));
-                    // Who has less than another is full, but for the one that does not divide.
+                    // A worker with less than another is full. Only the remainder of the division may differ.
                     let most = parts.iter().copied().max().unwrap_or(0);
                     prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part == room || part + 1 >= most));
                 }

@@ -1,5 +1,5 @@
-//! Workers' standard errors, which the user gets to see: with the worker's name before each line, without control
-//! characters, and bounded.
+//! Shows workers' standard error to the user: with the worker's name before each line, without control characters, and
+//! bounded.
 
 use record::Outside;
 use std::io::Write;
@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The longest line that is shown, and kept in memory.
+/// Longer lines are split.
 const MOST_LINE_BYTES: usize = 500;
-/// Lines that are shown of each worker.
+/// Maximum lines shown per worker.
 const MOST_LINES: usize = 40;
-/// Lines that wait to be shown; more are not.
+/// Maximum queued lines; further lines are dropped.
 const MOST_WAITING: usize = 1000;
-/// The last lines of a worker that ended are waited for this long: its children may hold the pipe.
+/// Timeout for the last lines of a worker that ended: its children may hold the pipe.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A message to the thread that shows lines.
 #[derive(Debug)]
 pub enum Said {
     Line(String),
-    /// There are no more of a worker.
+    /// The end of a worker's lines.
     Over(Arc<AtomicBool>),
 }
 
-/// The queue of the lines of all workers, and the thread that shows them: only that one waits where nobody reads them.
+/// Starts the thread that shows the lines of all workers. Only this thread blocks if stderr is not read.
 pub fn start_to_show() -> std::io::Result<SyncSender<Said>> {
     let (show, said) = sync_channel(MOST_WAITING);
     std::thread::Builder::new().name("complaints".into()).spawn(move || show_all(&said))?;
@@ -36,7 +36,7 @@ fn show_all(said: &Receiver<Said>) {
     for said in said {
         match said {
             Said::Line(text) => {
-                // An unread standard error is no reason to stop a load.
+                // A load goes on if stderr is not read.
                 let _ = writeln!(std::io::stderr().lock(), "{text}");
             }
             Said::Over(is_over) => is_over.store(true, Ordering::Release),
@@ -44,7 +44,7 @@ fn show_all(said: &Receiver<Said>) {
     }
 }
 
-/// The standard error of one worker. Dropped at its end.
+/// The standard error of one worker.
 #[derive(Debug)]
 pub struct Complaints {
     name: String,
@@ -63,7 +63,7 @@ impl LastLine {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Waits a moment for the last lines of an ended worker.
+    /// Waits briefly for the last lines of an ended worker.
     pub fn settle(&self) {
         let until = Instant::now() + PATIENCE;
         while !self.is_there() && Instant::now() < until {
@@ -82,9 +82,9 @@ impl Complaints {
         LastLine(self.is_over.clone())
     }
 
-    /// Takes more of its bytes, and shows the lines that are whole.
+    /// Takes more bytes, and shows whole lines.
     pub fn take(&mut self, bytes: &[u8]) {
-        // The part of a line beyond the limit becomes separate lines, which count like others.
+        // A line beyond the limit becomes several, which count as such.
         for byte in bytes {
             self.line.push(*byte);
             if *byte == b'\n' || self.line.len() == MOST_LINE_BYTES {

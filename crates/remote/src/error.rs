@@ -1,5 +1,3 @@
-//! Errors of workers, and their one sentence in the protocol.
-
 use crate::protocol::ProtocolError;
 use load::LoadError;
 use observe::ObserveError;
@@ -19,7 +17,7 @@ pub enum RemoteError {
     /// A signal ended the wait for them.
     #[error("interrupted while {0}")]
     Interrupted(&'static str),
-    /// A worker, or the command that starts it, cannot do its part; one sentence.
+    /// A worker, or the command that starts it, cannot be used; one sentence.
     #[error("{0}")]
     Unusable(String),
     /// Cold connections do not fit the machines.

@@ -29,25 +29,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// How long workers may take to start: ssh may ask for a password.
 const GREETING_NS: u64 = 60_000_000_000;
-/// Events that are handled in a row.
+/// Maximum events handled in a row.
 pub(crate) const MOST_EVENTS: usize = 256;
-/// How often it is looked for nodes that have joined the cluster, between two loads.
+/// Poll interval for new cluster nodes between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
-/// Parts of all workers that are pinged one after the other, each second.
+/// Workers are pinged in at most this many groups, spread over a second.
 const MOST_LEASE_PARTS: usize = 100;
-/// Pieces of a file that are under way to a worker at most.
+/// Maximum file pieces that a worker has not yet confirmed.
 const MOST_PIECES: u32 = 4;
-/// How long a worker may take to keep one, to say what it has for cold connections, to come nearer to its number of
-/// them, and to get ready once its connections had their time.
+/// Timeout for each worker step: store a file piece, report cold capacity, make progress on cold connections, get ready
+/// once connections had their time.
 const STEP_TIMEOUT_NS: u64 = 30_000_000_000;
-/// A signal while files are handed out.
+/// Returned if a signal comes while files are handed out.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
 
 /// Several workers.
 pub struct Fleet {
-    /// Dropped first: nothing waits until these are heard.
+    /// Dropped first, so that no sender blocks on it.
     events: Receiver<(usize, Event)>,
     links: Vec<Link>,
     wires: Wires,
@@ -56,28 +55,28 @@ pub struct Fleet {
     threads: Option<usize>,
     /// Workers whose loss was reported already.
     told: Vec<bool>,
-    /// The most cold connections that were planned for.
+    /// Maximum cold connections planned for.
     cold_most: u64,
-    /// Workers whose parts are smaller from the next load on.
+    /// A sentence about the workers whose parts are smaller from the next load on.
     relieved: Option<String>,
     /// The workers of the last load.
     took_part: Vec<usize>,
-    /// Workers that joined later and have not yet had a part of a load.
+    /// Workers that joined late and have had no part of a load yet.
     joined: Vec<usize>,
-    /// When nodes that have joined the cluster are looked for again; none before the first load.
+    /// When to look for new cluster nodes again; `None` before the first load.
     looks_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
-    /// [`STEP_TIMEOUT_NS`], but for tests.
+    /// [`STEP_TIMEOUT_NS`], shorter in tests.
     timeout_ns: u64,
     /// Why the requests of the last load are not all counted, if they are not.
     pub uncounted: Option<String>,
-    /// The transport of workers on a cluster; dropped after the links.
+    /// Dropped after the links, which it carries.
     nodes: Option<Nodes>,
 }
 
 impl Fleet {
-    /// Starts the workers and waits for the hello of each. `nodes`: the transport of workers on a cluster.
+    /// Starts the workers and waits for the hello of each.
     pub fn connect(
         sources: &[Source],
         nodes: Option<Nodes>,
@@ -122,7 +121,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Starts more workers, and waits until each has said hello, is lost, or has had its time.
+    /// Starts more workers, and waits until each has said hello, is lost, or timed out.
     fn greet(&mut self, sources: &[Source], stop: &AtomicBool) -> Result<()> {
         let first = self.links.len();
         for source in sources {
@@ -140,11 +139,11 @@ impl Fleet {
         Ok(())
     }
 
-    /// Takes in workers on nodes that have joined the cluster since the last load. One that cannot be used is no loss:
-    /// it had no part of any.
+    /// Takes in workers on nodes that joined the cluster since the last load. A worker that cannot be used is no loss:
+    /// it had no part of any load.
     fn take_in(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<()> {
         let Some(looks_ns) = self.looks_ns else {
-            // The first load is of those that it began with, however long their start took.
+            // Start-up time does not count: the first load has only the initial workers.
             self.looks_ns = Some(monotonic_ns() + LOOK_NS);
             return Ok(());
         };
@@ -169,7 +168,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Drives one load over all remaining workers. `inputs`: the file that the plan names.
+    /// Drives one load over all remaining workers. `inputs` gives the file that the plan names.
     pub fn run(
         &mut self,
         plan: &LoadPlan,
@@ -184,7 +183,7 @@ impl Fleet {
         }
         let mut opening_ns = 0;
         for (index, share) in &live {
-            // Threads and CPUs are the worker's own.
+            // Threads and CPUs are chosen by the worker.
             let threads = self.threads.unwrap_or(0);
             let part = LoadPlan { threads, cpus: Vec::new(), ..plan.part(*share) };
             opening_ns = load::opening_limit_ns(&part).max(opening_ns);
@@ -217,8 +216,8 @@ impl Fleet {
         self.cold_most > 0
     }
 
-    /// Plans cold connections over the workers, and opens none: refused with a table of what each has, where `most` do
-    /// not fit.
+    /// Plans cold connections over the workers without opening any. If `most` do not fit, the error has a table of each
+    /// worker's limits.
     pub fn plan_cold(&mut self, plan: &LoadPlan, most: u64, stop: &AtomicBool) -> Result<()> {
         let live = self.live(plan, stop)?;
         self.cold_most = most;
@@ -244,7 +243,7 @@ impl Fleet {
         self.cold_parts(plan, most).map(drop)
     }
 
-    /// The workers, each with its part of so many cold connections.
+    /// The workers with their parts of `count` cold connections.
     fn cold_parts(&self, plan: &LoadPlan, count: u64) -> Result<Vec<(usize, u64)>> {
         if let Some(lost) = self.failure() {
             return Err(unusable(lost));
@@ -270,7 +269,7 @@ impl Fleet {
         Ok(live.into_iter().zip(parts).collect())
     }
 
-    /// Where a worker runs; one that does not say is on a machine of its own.
+    /// A worker that does not report its place counts as a machine of its own.
     fn place_of(&self, index: usize) -> Place {
         let link = &self.links[index];
         if link.place == Place::default() {
@@ -284,8 +283,8 @@ impl Fleet {
         (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).map(|index| self.place_of(index)).collect()
     }
 
-    /// Refuses a target on loopback where the workers have more than one: each would load another server. `is_here`:
-    /// the server is on the driver's machine.
+    /// Refuses a loopback target if the workers (and the server, if `is_here`) are in several network namespaces: each
+    /// would load another server.
     pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
         let here = Some(Place::here().network).filter(|_| is_here);
         let networks: HashSet<&Outside> = self
@@ -306,7 +305,7 @@ impl Fleet {
         }
     }
 
-    /// Opens or closes cold connections until the workers hold so many, or `stop` is set.
+    /// Opens or closes cold connections until the workers hold `count`, or `stop` is set.
     pub fn hold_cold(
         &mut self,
         plan: &LoadPlan,
@@ -347,12 +346,11 @@ impl Fleet {
         }
     }
 
-    /// The cold connections of all workers.
     fn cold(&self) -> ColdHeld {
         let mut all = ColdHeld::default();
         let live: Vec<&Link> = self.links.iter().filter(|link| !link.is_lost() && link.cold_wanted > 0).collect();
         live.iter().for_each(|link| all.counts.add(&link.cold.counts));
-        // The kernel's memory is the machine's: that of workers on one machine cannot be told apart.
+        // Workers on one machine report the same kernel memory.
         let machines: HashSet<&Outside> = live.iter().map(|link| &link.place.machine).collect();
         if machines.len() == live.len() {
             let bytes = |link: &&Link| Some(link.cold.kernel_bytes? * link.cold.counts.established as f64);
@@ -362,7 +360,6 @@ impl Fleet {
         all
     }
 
-    /// The workers of a load, each with its part.
     fn live(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<Vec<(usize, Share)>> {
         if self.on_loss == OnLoss::End
             && let Some(lost) = self.lost()
@@ -376,15 +373,14 @@ impl Fleet {
         if live.is_empty() {
             return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
         }
-        // A load with fewer connections than the fleet has workers uses as many workers as connections.
+        // With fewer connections than workers, only as many workers as connections take part.
         let used = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
         let live = &live[..used];
         Ok(live.iter().copied().zip(self.shares(live, plan)).collect())
     }
 
-    /// The parts of these workers.
     fn shares(&self, live: &[usize], plan: &LoadPlan) -> Vec<Share> {
-        // Workers of one machine measured it at the same time: the quickest was disturbed least.
+        // Workers of one machine measured its speed at the same time; the fastest was disturbed least.
         let mut speeds: HashMap<&Outside, f64> = HashMap::new();
         for link in &self.links {
             let speed = speeds.entry(&link.place.machine).or_default();
@@ -398,7 +394,7 @@ impl Fleet {
         shares::divide(&live.iter().map(capacity).collect::<Vec<_>>(), plan.connections)
     }
 
-    /// Gives workers that could not keep up a smaller part of the next load, where others could. `late`: each worker's
+    /// Gives workers that could not keep up a smaller part of the next load, if others could. `late`: each worker's
     /// lateness.
     fn relieve(&mut self, late: &[(usize, f64)]) {
         let lateness: Vec<f64> = late.iter().map(|(_, lateness)| *lateness).collect();
@@ -411,7 +407,7 @@ impl Fleet {
         self.relieved = (!names.is_empty()).then(|| names.join(", "));
     }
 
-    /// Sends the plan's file to the workers that do not have their part of it; false if one of them was lost meanwhile.
+    /// Sends the plan's file to the workers that lack their part of it; false if one was lost meanwhile.
     fn hand_out(&mut self, live: &[(usize, Share)], inputs: &mut dyn InputFiles, stop: &AtomicBool) -> Result<bool> {
         let needed = |share: Share| match inputs.handing() {
             Handing::Nothing => None,
@@ -434,7 +430,7 @@ impl Fleet {
             link.send(&ToWorker::Input(piece));
             Ok(())
         };
-        // Where the user stops it, that is why it was not handed out.
+        // If the user stopped the run, that is the reason.
         let failed = |why: String| if stop.load(Ordering::Relaxed) { INTERRUPTED } else { unusable(why) };
         inputs.hand_out(&shares, &mut give).map_err(failed)?;
         for (place, index) in lacking.iter().enumerate() {
@@ -448,7 +444,7 @@ impl Fleet {
         Ok(live.iter().all(|(index, _)| !self.links[*index].is_lost()))
     }
 
-    /// Waits until a worker has kept all but so many pieces, or is lost; fails when the user stops it.
+    /// Waits until a worker has confirmed all but `under_way` pieces or is lost. Fails if the user stops the run.
     fn wait_for_room(&mut self, index: usize, under_way: u32, stop: &AtomicBool) -> Result<(), String> {
         let give_up_ns = monotonic_ns() + self.timeout_ns;
         while self.links[index].pieces_under_way > under_way && !self.links[index].is_lost() {
@@ -463,7 +459,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Handles events, waits for them at most this long, and gives up silent workers.
+    /// Handles events, waiting at most `wait_ns`, and gives up silent workers.
     fn pump(&mut self, wait_ns: u64, timeout_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
         if self.hear(wait_ns) {
@@ -471,10 +467,10 @@ impl Fleet {
         }
     }
 
-    /// Handles events, and waits for the first at most this long; whether none is left.
+    /// Handles events, waiting at most `wait_ns` for the first. Returns whether the queue is empty.
     fn hear(&mut self, wait_ns: u64) -> bool {
         let mut wait = Duration::from_nanos(wait_ns);
-        // Events that are there are handled without another wait; a bounded number, because a worker may flood.
+        // Bounded, because a worker may flood.
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
                 Ok((index, mut event)) => {
@@ -492,7 +488,7 @@ impl Fleet {
         false
     }
 
-    /// Waits until the leases of lost workers have ended: they may send load until then, which must not fall into the
+    /// Waits until the leases of lost workers have expired: they may send load until then, which must not fall into the
     /// next window.
     fn outwait_the_lost(&mut self, stop: &AtomicBool) {
         let lost = self.links.iter().filter(|link| link.is_lost() && link.has_started);
@@ -521,7 +517,7 @@ impl Fleet {
         part.map(|link| worker_line(link, &self.figures)).collect()
     }
 
-    /// The event that ends the run, if there is one: a loss, unless the others continue.
+    /// Why the run ends, if it does: a worker was lost and the others do not go on.
     pub fn failure(&self) -> Option<String> {
         self.lost().filter(|_| self.on_loss == OnLoss::End)
     }
@@ -529,13 +525,13 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // All at once: each is then waited for, and the others end meanwhile.
+        // Close all inputs first, so that all workers end at the same time.
         self.links.iter().for_each(Link::leave);
     }
 }
 
-/// Pings every worker each second for as long as this process lives and they read: silence ends their load. Many are
-/// pinged a part at a time, so that no answer waits for all.
+/// Pings every worker each second while this process lives; a worker that hears no ping ends its load. Pings of many
+/// workers are spread over the second, so that no pong queues behind all others.
 pub(crate) fn keep_leases(links: &[Link]) {
     let outs: Vec<Out> = links.iter().map(Link::out).collect();
     let parts = outs.len().clamp(1, MOST_LEASE_PARTS);

@@ -1,5 +1,5 @@
-//! Files that plans name and workers read: a rate series, a log. They lie on the driver's machine only, and are sent in
-//! pieces, a bounded number of which is under way.
+//! Files that plans name and workers read: a rate series or a log. The driver sends them in pieces, with a bounded
+//! number unconfirmed.
 
 use crate::protocol::InputPiece;
 use load::Supply;
@@ -22,21 +22,21 @@ pub trait InputFiles {
     /// How the file is divided.
     fn handing(&self) -> Handing;
 
-    /// Reads the file for these shares of it: `give` gets the number of a share, from 0, and its next piece; the last
-    /// piece of each says what the file is. Ends with the first error, a sentence.
+    /// Reads the file for these shares of it. `give` gets the index of a share and its next piece; the last piece of
+    /// each says what the file is. Ends with the first error, a sentence.
     fn hand_out(
         &mut self,
         shares: &[Share],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
     ) -> Result<(), String>;
 
-    /// Puts what only the whole log knows into the sum of its parts' results.
+    /// Adds to the sum of the parts' results what only the whole log knows.
     fn account(&self, replay: &mut ReplayResult);
 }
 
 /// The worker's side.
 pub trait InputStore {
-    /// Keeps the next piece; the first one after a last one begins another file. The error is a sentence.
+    /// Keeps the next piece; the piece after a last one begins another file. The error is a sentence.
     fn keep(&mut self, piece: InputPiece) -> Result<(), String>;
 
     /// The file that was received last.

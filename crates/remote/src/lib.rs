@@ -5,12 +5,6 @@
 //! The driver's side: [`Fleet`] (a load over several workers), [`Watcher`] (the watch of a server elsewhere), [`Nodes`]
 //! (workers on the nodes of a Ray cluster), [`permit()`] (refuses targets). The worker's side: [`serve_load`],
 //! [`serve_watch()`].
-//!
-//! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with
-//! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `wires` (the bytes of
-//! all), `fleet`, `merge` (shares and sums), `inputs` (files that plans name), `cold` (cold connections over machines),
-//! `account` (the report on each worker), `complaints` (its standard error), `requests` (the watch of requests, local
-//! or remote), `options` (what a worker adds to a plan).
 
 mod account;
 mod cold;
@@ -51,5 +45,5 @@ pub use serve::serve as serve_load;
 pub use serve_watch::{Started, serve as serve_watch};
 pub use watcher::Watcher;
 
-/// How often a server's connection states are read during a window.
+/// Sampling interval of a server's connection states during a window.
 pub const STATES_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);

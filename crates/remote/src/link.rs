@@ -84,19 +84,20 @@ pub struct Link {
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: Progress,
-    /// Its result, until it is taken: also of one that was lost after it had sent it.
+    /// Its result, until it is taken. Kept if the worker is lost afterwards.
     pub result: Option<Box<WireResult>>,
     /// The part of the driver's file that it has, if it has one.
     pub input: Option<Share>,
-    /// Pieces of a file that it has not yet kept.
+    /// File pieces that it has not yet confirmed.
     pub pieces_under_way: u32,
-    /// What it has for cold connections, once it was asked.
+    /// Its limits for cold connections, once reported.
     pub cold_room: Option<ColdRoom>,
-    /// The cold connections that it holds, by its last report.
+    /// Its cold connections by its last report.
     pub cold: ColdHeld,
-    /// How many it is to hold.
+    /// How many cold connections it is to hold.
     pub cold_wanted: u64,
-    /// Whether it held as many once: what a server closes is opened again, and not by all workers at the same time.
+    /// Whether it reached that number once. Connections that the server closes are reopened, not by all workers at the
+    /// same time.
     pub has_cold: bool,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
@@ -106,31 +107,26 @@ pub struct Link {
     pub layers: Option<Option<Outside>>,
     /// The state of a command beside the server, until it is taken.
     pub beside: Option<StartedState>,
-    /// The state of the server that a watcher started, until it is taken.
     pub server: Option<StartedState>,
     /// The server's TIME_WAIT sockets, until they are taken.
     pub time_wait: Option<TimeWaitCount>,
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
-    /// Its host's name, as it reports it.
     pub host: Outside,
-    /// Where it runs.
     pub place: Place,
-    /// Its part of the load in progress, or of its last one.
+    /// Its part of the current or last load.
     pub share: Share,
-    /// What its machine can do.
     pub capacity: Option<Capacity>,
-    /// The part of that which it has shown it can do as a client.
+    /// The share of its capacity that it has proved to deliver.
     pub worth: f64,
-    /// Whether it was ordered to send the requests of the load in progress, or of the one in which it was lost.
+    /// Whether it was ordered to start in the current load, or in the load in which it was lost.
     pub has_started: bool,
-    /// Whether it was asked to end the load in progress before its time.
+    /// Whether it was asked to end the current load early.
     pub is_asked_to_stop: bool,
-    /// When it was lost.
     pub lost_ns: u64,
-    /// It was lost before it took part in any load, and is not missed.
+    /// Lost before it took part in any load: not reported.
     pub is_excused: bool,
-    /// How long its process may take to end once its input has ended.
+    /// Timeout for its process to end once its input is closed.
     pub ends_within: Duration,
     heard_ns: u64,
     carrier: Carrier,
@@ -138,7 +134,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Starts the worker; its messages come through the wires with this index.
+    /// Starts the worker. Its messages arrive with this index.
     pub fn start(index: usize, role: &'static str, source: &Source, wires: &Wires) -> Result<Link> {
         let (carrier, out) = open(source, index, short_name(role, index + 1), wires)?;
         Ok(Link {
@@ -187,7 +183,7 @@ impl Link {
         format!("{} ({})", self.short_name(), Outside::new(&self.from, 100))
     }
 
-    /// `client 2`, or `watcher`, of which there is one.
+    /// `client 2` or `watcher`.
     pub fn short_name(&self) -> String {
         short_name(self.role, self.number)
     }
@@ -198,12 +194,11 @@ impl Link {
         if host.is_empty() { self.short_name() } else { format!("{} on {}", self.short_name(), Outside::new(host, 30)) }
     }
 
-    /// Sends a message.
     pub fn send(&self, message: &ToWorker) {
         self.out.send(line(message));
     }
 
-    /// Sends a ping, which keeps the lease and compares the clocks; it may be dropped.
+    /// Sends a ping, which keeps the lease and compares the clocks. It may be dropped.
     pub fn ping(&self) {
         self.send(&ToWorker::Ping { sent_ns: monotonic_ns() });
     }
@@ -222,7 +217,6 @@ impl Link {
         matches!(self.state, WorkerState::Lost(_))
     }
 
-    /// Handles an event from it.
     pub fn handle(&mut self, event: Event) {
         if self.is_lost() {
             return;
@@ -320,14 +314,14 @@ impl Link {
         }
     }
 
-    /// Gives it up if it was silent for the lease. All that came before `heard_all_ns` was handled.
+    /// Gives it up if it was silent for the lease. All its messages before `heard_all_ns` were handled.
     pub fn look(&mut self, heard_all_ns: u64, timeout_ns: u64) {
         if !self.is_lost() && heard_all_ns.saturating_sub(self.heard_ns) > LEASE_NS.max(timeout_ns) {
             self.lose(format!("it was silent for {} s", LEASE_NS.max(timeout_ns) / 1_000_000_000));
         }
     }
 
-    /// Gives it up: its process is killed, so that its load ends if that is in our power.
+    /// Gives it up and kills its process, so that its load ends if possible.
     pub fn lose(&mut self, why: String) {
         self.state = WorkerState::Lost(why);
         self.lost_ns = monotonic_ns();
@@ -335,14 +329,14 @@ impl Link {
         self.kill();
     }
 
-    /// What may help against a worker that said no hello; `program`: what its command is to start.
+    /// A hint about a worker that said no hello. `program`: what its command should start.
     pub fn advice(&mut self, program: &str) -> String {
         let ended = match &mut self.carrier {
             Carrier::Process(child, _) => child.try_wait().ok().flatten(),
             Carrier::Socket(_) => None,
         };
         match ended.and_then(|how| how.code()) {
-            // A shell's status where a program is there and cannot be executed.
+            // A shell's exit status for a file that it cannot execute.
             Some(126) => "it cannot execute the straingauge there: is that an executable file, and built for what \
                           'uname -m' says there?"
                 .into(),
@@ -357,7 +351,7 @@ impl Link {
         if !process::ends_within(child, Duration::from_millis(200)) {
             return None;
         }
-        // Its own reason comes before ours.
+        // Show its own message before ours.
         last_line.settle();
         child.try_wait().ok()?.map(|status| format!("it ended ({status})"))
     }
@@ -365,7 +359,7 @@ impl Link {
     fn kill(&mut self) {
         match &mut self.carrier {
             Carrier::Process(child, _) => process::kill(child),
-            // The transport ends the worker when it gets this.
+            // The transport then ends the worker.
             Carrier::Socket(socket) => {
                 let _ = shutdown(socket, Shutdown::Both);
             }
@@ -404,7 +398,7 @@ fn open(source: &Source, index: usize, short_name: String, wires: &Wires) -> Res
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The worker's input ends, so it ends, too; one that does not is killed.
+        // A worker ends with its input; one that does not is killed.
         self.leave();
         if let Carrier::Process(child, last_line) = &mut self.carrier
             && process::ends_within(child, self.ends_within)

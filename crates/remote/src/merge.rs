@@ -1,9 +1,9 @@
-//! Adds the results of several workers up ([`LoadResult::merge`]).
+//! Merges the results of several workers ([`LoadResult::merge`]).
 
 use load::{LoadResult, SeriesSum};
 use record::Doubt;
 
-/// The results of several workers, added one by one, so that a thousand of them need the memory of two.
+/// Results are merged one by one, so that a thousand of them need the memory of two.
 #[derive(Debug, Default)]
 pub struct Sum {
     all: Option<LoadResult>,
@@ -14,7 +14,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a worker's result, and what else is to be doubted of it.
+    /// Adds a worker's result, and a further doubt about it.
     pub fn add(&mut self, name: &str, result: LoadResult, more: Option<Doubt>) {
         self.count += 1;
         self.doubts.extend(result.doubts.iter().cloned().chain(more).map(|doubt| (name.to_string(), doubt)));
@@ -25,7 +25,7 @@ impl Sum {
         }
     }
 
-    /// The sum; `None` without results. The text before each doubt names its worker.
+    /// The sum; `None` without results. Each doubt names its worker.
     pub fn finish(self) -> Option<LoadResult> {
         let mut all = self.all?;
         if self.count > 1 {
@@ -36,7 +36,7 @@ impl Sum {
     }
 }
 
-/// One doubt of each kind, the most severe, with how many workers have it.
+/// One doubt of each kind, the most severe, with the number of workers that have it.
 fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
     let mut kept: Vec<(usize, String, Doubt)> = Vec::new();
     for (name, doubt) in doubts {
@@ -101,7 +101,7 @@ mod tests {
         assert!(Sum::default().finish().is_none());
     }
 
-    /// The fuzzer's seeds are checked in: the fuzzer's property holds for each, and for each cut off anywhere.
+    /// The property that the fuzzer tests holds for each of its seeds, and for each prefix of them.
     #[test]
     fn the_fuzzing_corpus_of_the_protocol_holds() {
         let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/worker_protocol");
@@ -141,7 +141,7 @@ mod tests {
             for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
                 latency.record_ns(*value);
             }
-            // As if each had been sampled, and had waited for a tenth of its time.
+            // As if each had been sampled after waiting a tenth of its time.
             times.sampled.record_ns(*value);
             times.reap.record_ns(value / 10);
             times.arrived.record_ns(value - value / 10);

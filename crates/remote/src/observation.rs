@@ -1,4 +1,4 @@
-//! Messages to and from a watcher: those of `watch --worker`, besides the messages of every worker.
+//! Messages to and from `watch --worker`, in addition to those of every worker.
 
 use record::figure::{Figure, Figures};
 use record::point::FunctionCost;
@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 pub struct WireWatch {
     /// `zero`, `counts`, `budgeted` or `exact`.
     pub mode: String,
-    /// Share of the server's CPU time that mode default may cost.
+    /// Share of the server's CPU time that mode `budgeted` may cost.
     pub overhead_ratio: f64,
-    /// Boundaries of the size classes as typed; absent for the usual ones.
+    /// Boundaries of the size classes as typed; absent for the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<String>,
-    /// Functions of the server that mark its phases, as text, and the text's name; absent if none are used.
+    /// A pack's name and text; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<(String, String)>,
 }
 
-/// A watcher's observation of its server in a window: as in point.json, and facts as in run.json.
+/// A watcher's observation of a window: figures as in point.json, facts as in run.json.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireObservation {
     pub figures: Figures,
     pub connection_states: BTreeMap<String, Figure>,
-    /// What the server's threads did, where that was seen.
+    /// What the server's threads did, if that was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<record::account::Account>,
     pub doubts: Vec<Doubt>,
@@ -38,7 +38,7 @@ pub struct WireObservation {
     /// Requests by size class, if they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
-    /// The functions that cost most, and all stacks, if the layers were sampled.
+    /// The most expensive functions and all stacks, if the layers were sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,4 @@
-//! What belongs to a worker's machine, so that it is options of the worker, not of the plan: its CPUs and threads, and
-//! the addresses that it connects from.
+//! Options of a worker that depend on its machine, so that they are not in the plan: CPUs, threads, source addresses.
 
 use crate::error::{Result, system, unusable};
 use crate::protocol::Capacity;
@@ -11,28 +10,27 @@ use std::time::Duration;
 /// The options of a load worker.
 #[derive(Debug, Default, Clone)]
 pub struct WorkerOptions {
-    /// Its threads are pinned to these CPUs, if there are any.
+    /// Pins its threads to these CPUs unless empty.
     pub cpus: Vec<usize>,
-    /// Its threads, whatever the driver asks for.
+    /// Its threads, overriding the driver's number.
     pub threads: Option<usize>,
-    /// It connects from these addresses, if there are any.
+    /// Source addresses, unless empty.
     pub addresses: Vec<IpAddr>,
-    /// And from all addresses of this interface.
+    /// Also uses all addresses of this interface.
     pub interface: Option<String>,
 }
 
 impl WorkerOptions {
-    /// What this process can do with them, measured: a few milliseconds.
+    /// Measures the machine's capacity within these options; takes a few milliseconds.
     pub fn capacity(&self) -> Option<Capacity> {
         let cpus = if self.cpus.is_empty() { machine::allowed_cpus().len() } else { self.cpus.len() };
-        // More CPUs than threads are of no use to it.
+        // It cannot use more CPUs than threads.
         let cpus = u32::try_from(self.threads.map_or(cpus, |threads| threads.min(cpus))).ok()?;
         let speed_per_sec = observe::yardstick(self.cpus.first().copied(), Duration::from_millis(5)).value?;
         Some(Capacity { cpus, speed_per_sec })
     }
 
-    /// Fills in what the driver leaves to this machine: the threads and CPUs of a plan, and the addresses of the
-    /// target's family.
+    /// Fills in the threads, the CPUs, and the source addresses of the target's family.
     pub fn complete(&self, plan: &mut LoadPlan) -> Result<()> {
         plan.threads = self.threads.unwrap_or(plan.threads);
         if !self.cpus.is_empty() {
@@ -66,7 +64,7 @@ impl WorkerOptions {
     }
 }
 
-/// The addresses of an interface that are valid beyond its link.
+/// The addresses of an interface except link-local ones.
 fn addresses_of(name: &str) -> Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: `list` is a live place for the pointer; what it is set to is freed below.

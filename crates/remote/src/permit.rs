@@ -1,4 +1,4 @@
-//! Refuses loads before a client machine sends anything: targets that were not allowed, and loads too small to split.
+//! Refuses loads before a client sends anything: targets that were not allowed, and loads too small to split.
 
 use crate::error::{Result, unusable};
 use record::LoadPlan;
@@ -16,9 +16,8 @@ pub fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
     )))
 }
 
-/// Whether a load by this many machines may be sent to these addresses of a host: a typo must not become an attack.
-/// One machine may send to private networks and to itself; several only to loopback, as they are what a typo would make
-/// worse. Anything else has to be named as allowed.
+/// Whether this many machines may send a load to these addresses of a host: a typo must not become an attack. One
+/// machine may load private networks and itself; several only loopback. Anything else must be allowed by name.
 pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr], machines: u64) -> Result<()> {
     let is_named = |text: &str| allowed.iter().any(|known| known.trim_matches(['[', ']']).eq_ignore_ascii_case(text));
     let is_near = |address: &IpAddr| {
@@ -35,8 +34,8 @@ pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr], machines: u6
     Err(unusable(format!("{why}: if it is yours to load, allow it with --allow-target {host}")))
 }
 
-/// Whether no address of the public Internet is like this: private, shared by a provider, of one link, or for
-/// benchmarks, as those of `straingauge wan` (RFC 1918, 6598, 3927, 2544, 4193, 4291).
+/// Whether an address cannot be on the public Internet: private, carrier-grade NAT, link-local, or for benchmarks like
+/// those of `straingauge wan` (RFC 1918, 6598, 3927, 2544, 4193, 4291).
 fn is_private(address: &IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(four) => {
@@ -68,7 +67,7 @@ mod tests {
         assert!(permit(&list(&["example.com"]), "example.org", &address("192.0.2.1"), 2).is_err());
         assert!(permit(&list(&["Example.org"]), "example.org", &address("192.0.2.1"), 2).is_ok());
         assert!(permit(&list(&["192.0.2.1"]), "example.org", &address("192.0.2.1"), 2).is_ok());
-        // A name that also leads elsewhere is not allowed by one of its addresses.
+        // A host is not allowed because one of its addresses is.
         let both = [address("192.0.2.1"), address("192.0.2.2")].concat();
         assert!(permit(&list(&["192.0.2.1"]), "example.org", &both, 2).is_err());
     }
@@ -108,10 +107,8 @@ mod tests {
             assert!(why.contains("--allow-target host"), "{why}");
             assert!(permit(&["host".into()], "host", &[far.parse().unwrap()], 1).is_ok(), "{far}");
         }
-        // One public address of a name is enough.
         let both: Vec<IpAddr> = ["10.0.0.1", "192.0.2.1"].iter().map(|text| text.parse().unwrap()).collect();
         assert!(permit(&[], "host", &both, 1).is_err());
-        // Several clients are less free.
         assert!(permit(&[], "host", &both[..1], 2).is_err());
     }
 }

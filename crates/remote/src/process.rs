@@ -1,17 +1,17 @@
-//! Processes that carry workers: each leads a separate process group, so that Ctrl-C reaches the driver alone.
+//! Processes that carry workers: each leads a process group, so that Ctrl-C reaches only the driver.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts it with pipes to all three of its streams, in a separate process group: Ctrl-C is for the driver, which then
-/// asks for the results.
+/// Starts a process with three pipes in a process group of its own: Ctrl-C reaches only the driver, which then asks for
+/// the results.
 pub fn start(command: &mut Command) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()
 }
 
-/// Waits until it has ended, at most this long.
+/// Waits at most `patience` for its end.
 pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     while matches!(child.try_wait(), Ok(None)) {
@@ -23,7 +23,7 @@ pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
     true
 }
 
-/// Kills it with its group at once.
+/// Kills its process group.
 pub fn kill(child: &mut Child) {
     if let Ok(group) = i32::try_from(child.id())
         && matches!(child.try_wait(), Ok(None))

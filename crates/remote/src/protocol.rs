@@ -1,7 +1,6 @@
-//! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md).
-//!
-//! One JSON object a line, of limited length. Both ends are the same version of straingauge, as the hello says; what
-//! comes before it may be anything. This file depends on nothing else here, so that it can be fuzzed.
+//! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md): one JSON object a
+//! line, of limited length. Both ends must be the same version of straingauge; lines before the hello may be anything.
+//! Depends on nothing else here, so that it can be fuzzed.
 
 use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
@@ -17,9 +16,9 @@ pub use observation::{WireObservation, WireWatch};
 
 /// The version of straingauge, which must be the same at both ends.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// A longer line is refused: a plan with many targets and a result with whole histograms stay far below.
+/// Longer lines are refused; plans with many targets and results with histograms are far smaller.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
-/// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives the worker up.
+/// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives up the worker.
 pub const LEASE_NS: u64 = 5_000_000_000;
 
 /// Messages of the driver.
@@ -34,29 +33,29 @@ pub enum ToWorker {
     Start { at_ns: u64 },
     /// End the load now and send the result.
     Stop {},
-    /// A piece of the file that the next plans name, as far as this worker needs it. Answered when it is kept.
+    /// A piece of the file that the next plans name, restricted to this worker's part. Answered by `input-kept`.
     Input(InputPiece),
-    /// Report what there is for cold connections of this plan; answered by its room.
+    /// Report the limits for cold connections of this plan; answered by `cold-room`.
     ColdAsk(Box<PlanMessage>),
-    /// Hold so many cold connections of the plan that was last asked about, of at most `most`. Answered with their
-    /// counts every 200 ms from then on.
+    /// Hold `count` cold connections of the plan of the last `cold-ask`, of at most `most` later. From then on their
+    /// counts are reported every 200 ms.
     Cold { count: u64, most: u64 },
     /// To a watcher: count requests from now on, too.
     Watch(WireWatch),
-    /// To a watcher: be ready to sample the layers, with so many samples a second and CPU.
+    /// To a watcher: be ready to sample the layers at this frequency on each CPU.
     Layers { frequency_hz: u32 },
-    /// To a watcher: start this command beside the server; without words, end the one that runs. Answered by its state.
+    /// To a watcher: start this command on the server's machine; if empty, end the running one. Answered by its state.
     Beside { command: Vec<String> },
     /// To a watcher: report the state of that command.
     BesideAsk {},
     /// To a watcher: report the state of the server that it started.
     ServerAsk {},
-    /// To a watcher: count the server's TIME_WAIT sockets, and end them first if so.
+    /// To a watcher: count the server's TIME_WAIT sockets, ending them first if `ends`.
     TimeWait {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ends: bool,
     },
-    /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is noted.
+    /// To a watcher that counts requests: a load begins, connections will be opened. Answered by `load-awaited`.
     LoadBegins {},
     /// To a watcher: a window begins; its planned length, if requests are counted.
     Begin {
@@ -80,26 +79,26 @@ pub enum ToWorker {
 /// A worker's share of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanMessage {
-    /// The engine's plan; `threads` 0 leaves their number to the worker, `cpus` are the worker's own.
+    /// The engine's plan. `threads` 0 leaves their number to the worker, which chooses `cpus`.
     pub plan: LoadPlan,
-    /// The request body in base64, which the plan itself does not carry.
+    /// The request body, which the serialised plan omits.
     #[serde(default, with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
     pub body: Vec<u8>,
-    /// The password that opens a connection, which the plan itself does not carry.
+    /// The password for connections, which the serialised plan omits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub password: String,
-    /// The authorities to trust in base64, which the plan itself does not carry.
+    /// The trusted authorities, which the serialised plan omits.
     #[serde(default, with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
     pub authorities: Vec<u8>,
 }
 
-/// A piece of a file, compressed with gzip; the pieces of a file, one after another, are it whole.
+/// A piece of a file, compressed with gzip. The concatenated pieces are the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputPiece {
-    /// Bytes, at most [`MAX_PIECE_BYTES`] before they were encoded.
+    /// At most [`MAX_PIECE_BYTES`] before base64.
     #[serde(with = "base64_bytes")]
     pub gzip: Vec<u8>,
-    /// With the last piece: what the file is.
+    /// In the last piece: the kind of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<InputKind>,
 }
@@ -111,20 +110,20 @@ pub const MAX_PIECE_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum InputKind {
-    /// A rate series: a count a line.
+    /// A rate series: one count a line.
     Series {
         /// Length of the interval that each counts.
         interval_ns: u64,
     },
-    /// The lines of a log whose clients fall to this worker's part.
+    /// The lines of a log whose clients belong to this worker's part.
     Log {
         /// The format, as `trace-format` of a scenario file takes it.
         format: String,
-        /// Whether its sizes are those of bodies.
+        /// Whether its sizes exclude response headers.
         has_body_sizes: bool,
-        /// The earliest time of the whole log, nanoseconds since the Unix epoch: the start of the replay.
+        /// The earliest time in the whole log, nanoseconds since the Unix epoch: the start of the replay.
         origin_ns: i64,
-        /// Log time of the whole log, after which it begins again.
+        /// Length of the whole log, after which it begins again.
         round_ns: u64,
     },
 }
@@ -135,7 +134,7 @@ pub struct ColdHeld {
     /// Their counts.
     #[serde(flatten)]
     pub counts: ColdCounts,
-    /// Kernel memory for each, where it is known.
+    /// Kernel memory per connection, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_bytes: Option<f64>,
 }
@@ -165,12 +164,14 @@ pub enum FromWorker {
         pid: u32,
         #[serde(default, flatten)]
         place: Place,
-        /// What a load worker's machine can do.
         #[serde(skip_serializing_if = "Option::is_none")]
         capacity: Option<Capacity>,
     },
     /// Answer to a ping: its number, and the worker's monotonic clock.
-    Pong { sent_ns: u64, clock_ns: u64 },
+    Pong {
+        sent_ns: u64,
+        clock_ns: u64,
+    },
     /// The connections are open, or have failed once.
     Ready {},
     /// A piece of a file is kept.
@@ -184,7 +185,9 @@ pub enum FromWorker {
     /// The load is over.
     Result(Box<WireResult>),
     /// The plan or a line cannot be followed; one sentence.
-    Refused { why: Outside },
+    Refused {
+        why: Outside,
+    },
     /// A watcher counts requests from now on; or why it cannot, in one sentence.
     Watching {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -195,18 +198,18 @@ pub enum FromWorker {
         #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<Outside>,
     },
-    /// A command beside the server.
     Beside(StartedState),
     /// The server that the watcher started.
     Server(StartedState),
-    /// The server's TIME_WAIT sockets.
     TimeWait(TimeWaitCount),
     /// The state before the load that begins is known.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
-    /// Sent by the transport, when it knows why the worker's bytes end; one sentence.
-    Gone { why: Outside },
+    /// Sent by the transport if it knows why the worker's bytes end; one sentence.
+    Gone {
+        why: Outside,
+    },
 }
 
 /// The server's TIME_WAIT sockets.
@@ -223,11 +226,11 @@ pub struct TimeWaitCount {
     pub why_not: Option<Outside>,
 }
 
-/// The state of what a watcher started: the server, or a command beside it.
+/// The state of what a watcher started: the server, or a command on its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StartedState {
-    /// How it ended without being told to, or why it did not start; one sentence.
+    /// How it ended unexpectedly, or why it did not start; one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone: Option<Outside>,
     /// The end of its output; of a command once it has ended.
@@ -235,13 +238,13 @@ pub struct StartedState {
     pub output: Vec<u8>,
 }
 
-/// Where a worker runs: words to be compared, empty where it does not say.
+/// Where a worker runs, for comparison; empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
-    /// The same for workers that share memory: one machine since it was started.
+    /// Equal for workers that share memory: one machine since boot.
     pub machine: Outside,
-    /// The same for workers that share ports and loopback: one network namespace of it.
+    /// Equal for workers that share ports and loopback: one network namespace.
     pub network: Outside,
 }
 
@@ -254,7 +257,6 @@ impl Place {
     }
 }
 
-/// What a worker's machine can do.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
     /// CPUs that it may use.
@@ -264,14 +266,14 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The whole machine's speed; `None` for what no machine can be.
+    /// The whole machine's speed; `None` if the values are impossible.
     pub fn total(self) -> Option<f64> {
         let total = f64::from(self.cpus) * self.speed_per_sec;
         (total.is_finite() && total > 0.0).then_some(total)
     }
 }
 
-/// A worker's result. It stays JSON, with encoded histograms, until it is added to the others: many may wait.
+/// A worker's result. It stays JSON with encoded histograms until it is merged: many may wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WireResult(serde_json::Value);
@@ -280,37 +282,33 @@ pub struct WireResult(serde_json::Value);
 struct ResultMessage {
     #[serde(flatten)]
     result: LoadResult,
-    /// How long after the agreed instant requests began; 0 = in time.
+    /// Nanoseconds from the agreed instant to the first request; 0 = in time.
     started_late_ns: u64,
 }
 
 /// Why a line was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
-    /// The limit keeps either end from filling the other's memory.
+    /// The limit keeps either end from exhausting the other's memory.
     #[error("a line has more than {MAX_LINE_BYTES} bytes, so it is not a message of the worker protocol")]
     TooLong,
     /// Not JSON, or not one of the messages.
     #[error("'{0}' is not a message of the worker protocol ({1})")]
     NotAMessage(Outside, Outside),
-    /// The stream ended within a line.
     #[error("the stream ended in the middle of a message")]
     Torn,
     /// A message with an impossible value.
     #[error("a message is not usable: {0}")]
     Unusable(String),
-    /// The pipe broke.
     #[error("reading failed: {0}")]
     Read(#[from] std::io::Error),
 }
 
-/// Lines of the other end, one message each.
 pub struct Lines<R> {
     source: BufReader<R>,
 }
 
 impl<R: Read> Lines<R> {
-    /// Reads from a pipe.
     pub fn new(source: R) -> Self {
         Lines { source: BufReader::new(source) }
     }
@@ -332,13 +330,11 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// The message of a line without its end.
 pub fn message<T: serde::de::DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolError> {
     serde_json::from_slice(line)
         .map_err(|error| ProtocolError::NotAMessage(Outside::of_bytes(line, 60), Outside::new(&error.to_string(), 120)))
 }
 
-/// A message as a line, with its end.
 pub fn line(message: &impl Serialize) -> String {
     let mut text = serde_json::to_string(message).expect("messages have only string keys");
     text.push('\n');
@@ -346,7 +342,6 @@ pub fn line(message: &impl Serialize) -> String {
 }
 
 impl PlanMessage {
-    /// A driver's message for a plan.
     pub fn new(plan: LoadPlan) -> Self {
         let password = match &plan.protocol {
             Protocol::Redis(redis) => redis.password.clone(),
@@ -371,7 +366,6 @@ impl PlanMessage {
 }
 
 impl WireResult {
-    /// A worker's result, ready to be sent.
     pub fn new(result: LoadResult, started_late_ns: u64) -> serde_json::Result<Self> {
         serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
     }
@@ -381,7 +375,7 @@ impl WireResult {
         self.0.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true)
     }
 
-    /// The engine's result, and how late its requests began in nanoseconds; refused if it is unreadable, or if its
+    /// The engine's result, and how late its requests began in nanoseconds. Refused if it is unreadable, or if its
     /// outcomes do not add up to the requests.
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
         let ResultMessage { result, started_late_ns } = serde_json::from_value(self.0)

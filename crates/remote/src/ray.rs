@@ -1,5 +1,5 @@
 //! Workers on the nodes of a Ray cluster. A helper (`python3 -m straingauge.fleet`, python/src/straingauge/fleet)
-//! starts one on each node and carries its bytes to a Unix socket here; they are the worker protocol as everywhere.
+//! starts one on each node and carries its bytes to a Unix socket here.
 
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::link::Source;
@@ -18,23 +18,23 @@ use std::time::{Duration, Instant};
 
 /// How long the helper may take to end its workers and leave the cluster.
 const LEAVE: Duration = Duration::from_secs(20);
-/// How long it may take to look for later nodes, and to start a worker on each.
+/// Timeout for the helper to find later nodes and start a worker on each.
 const JOIN: Duration = Duration::from_secs(40);
-/// How long its last message is waited for, once it has closed its sockets.
+/// Timeout for its last message once it has closed its sockets.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes kept of the helper's errors.
 const MAX_COMPLAINT_BYTES: usize = 16 << 10;
 
-/// The settings of a fleet on Ray: the first line of the helper's input. The end of its input ends it.
+/// The settings of a fleet on Ray: the first line of the helper's input. The helper ends with its input.
 #[derive(Debug, Clone, Serialize)]
 pub struct RayPlan {
-    /// straingauge for the nodes.
+    /// The straingauge binary for the nodes.
     pub binary: PathBuf,
-    /// The cluster's address; `None`: the one that Ray finds.
+    /// The cluster's address; `None`: Ray finds it.
     pub address: Option<String>,
-    /// Workers to begin with, each on a different node; `None`: one on every node, also on those that join later.
+    /// Initial workers, each on a different node; `None`: one on every node, also on those that join later.
     pub workers: Option<u64>,
-    /// The most, where nodes that join later take part: so many are asked of the cluster's autoscaler.
+    /// Maximum workers, requested from the cluster's autoscaler.
     pub most_workers: Option<u64>,
     /// CPUs that Ray reserves for each.
     pub worker_cpus: f64,
@@ -44,9 +44,9 @@ pub struct RayPlan {
     pub labels: BTreeMap<String, String>,
     /// Words before the worker's command.
     pub prefix: Option<String>,
-    /// Words after it.
+    /// Arguments appended to it.
     pub arguments: Vec<String>,
-    /// How long nodes and their workers may take, seconds.
+    /// Timeout for nodes and their workers, seconds.
     pub wait_s: f64,
 }
 
@@ -56,17 +56,17 @@ enum HelperMessage {
     Progress {
         what: Outside,
     },
-    /// Every worker has a socket. `joins`: later nodes may take part, and are looked for when that is asked.
+    /// Every worker has a socket. `joins`: later nodes may take part; `look` asks for them.
     Nodes {
         nodes: Vec<NodeSocket>,
         #[serde(default)]
         joins: bool,
     },
-    /// The answer to that: workers on nodes that have come since.
+    /// The answer to `look`: workers on nodes that joined since the last one.
     Joined {
         nodes: Vec<NodeSocket>,
     },
-    /// It failed, or a look for later nodes did; one sentence.
+    /// It failed, or its last search for nodes did; one sentence.
     Failed {
         why: Outside,
     },
@@ -84,7 +84,7 @@ impl From<NodeSocket> for Source {
     }
 }
 
-/// The helper; dropping it ends the workers and leaves the cluster.
+/// The helper. Dropping it ends the workers and leaves the cluster.
 #[derive(Debug)]
 pub struct Nodes {
     child: Child,
@@ -92,17 +92,17 @@ pub struct Nodes {
     said: Receiver<HelperMessage>,
     /// Whether later nodes may take part.
     joins: bool,
-    /// Why it last failed after the start, and whether the user has been told.
+    /// Its last failure after the start, and whether the user has seen it.
     failure: Option<(Outside, bool)>,
-    /// Its last message is waited for until then, once it has closed a socket.
+    /// Deadline for its last message once it has closed a socket.
     speaks_until: Option<Instant>,
-    /// The sockets of the workers' bytes.
+    /// How to reach the workers.
     pub sources: Vec<Source>,
 }
 
 impl Nodes {
-    /// Starts the helper and waits until there is a worker on each node.
-    /// `python`: the one that runs the helper. `progress` is called with the current step.
+    /// Starts the helper with this Python and waits until there is a worker on each node. `progress` is called with the
+    /// current step.
     pub fn start(plan: &RayPlan, python: &str, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Nodes> {
         let mut child = process::start(Command::new(python).args(["-m", "straingauge.fleet"])).map_err(system(
             format!("cannot start '{python}', which runs the fleet: install Python, or name one with --python"),
@@ -115,7 +115,7 @@ impl Nodes {
             Nodes { child, input, said, joins: false, failure: None, speaks_until: None, sources: Vec::new() };
         let order = line(plan);
         if let Some(input) = &mut nodes.input {
-            // If it has ended already, its last lines below give the reason.
+            // If it has ended, its last lines give the reason below.
             let _ = input.write_all(order.as_bytes()).and_then(|()| input.flush());
         }
         std::thread::spawn(move || {
@@ -145,7 +145,7 @@ impl Nodes {
         }
     }
 
-    /// Workers on nodes that have joined the cluster since this was asked last.
+    /// Workers on nodes that joined the cluster since the last call.
     pub fn joined(&mut self, stop: &AtomicBool) -> Vec<Source> {
         if !self.joins {
             return Vec::new();
@@ -156,14 +156,14 @@ impl Nodes {
             self.input.as_mut().is_some_and(|input| input.write_all(b"look\n").and_then(|()| input.flush()).is_ok());
         while is_asked && Instant::now() < until && !stop.load(Ordering::Relaxed) {
             match self.said.recv_timeout(Duration::from_millis(20)) {
-                // An earlier answer may have come too late to be waited for.
+                // May be a late answer to an earlier request.
                 Ok(HelperMessage::Joined { nodes }) => {
                     found.extend(nodes.into_iter().map(Source::from));
                     break;
                 }
                 Ok(message) => self.note(message),
                 Err(RecvTimeoutError::Timeout) => {}
-                // Why it ended is known by its workers.
+                // The workers report why it ended.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -177,13 +177,13 @@ impl Nodes {
         }
     }
 
-    /// Its first failure since the start, once: what fails between two loads fails again and again.
+    /// Its first failure since the start, once: the same failure repeats between loads.
     pub fn failure_to_tell(&mut self) -> Option<Outside> {
         let (why, is_told) = self.failure.as_mut()?;
         (!std::mem::replace(is_told, true)).then(|| why.clone())
     }
 
-    /// Why a worker's socket was closed without a word about the worker.
+    /// Why the helper closed a worker's socket without a message.
     pub fn closed(&mut self) -> String {
         let until = *self.speaks_until.get_or_insert_with(|| Instant::now() + LAST_WORDS);
         while let Ok(message) = self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -227,7 +227,7 @@ impl Drop for Nodes {
     }
 }
 
-/// Reads errors to their end, so that the helper never waits on a full pipe, and keeps the last ones.
+/// Reads stderr to its end, so that the helper never blocks on a full pipe, and keeps the last bytes.
 fn keep_tail(mut from: ChildStderr) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);

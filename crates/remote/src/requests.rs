@@ -1,4 +1,4 @@
-//! The watch of a server's requests, which stays attached between loads: on this machine, for itself or for a driver.
+//! The watch of a server's requests, which stays attached between loads: locally, or on behalf of a driver.
 
 use crate::protocol::WireWatch;
 use observe::Group;
@@ -17,14 +17,14 @@ pub struct RequestWatchPlan {
     pub overhead_ratio: f64,
     /// Size classes by bytes of response.
     pub classes: SizeClasses,
-    /// The classes' boundaries as typed, for another machine; `None` for the usual ones.
+    /// The classes' boundaries as typed, for another machine; `None` for the defaults.
     pub classes_text: Option<String>,
-    /// Functions of the server that mark its phases, with their text for another machine.
+    /// Functions of the server that mark its phases, with their source text for another machine.
     pub pack: Option<(Pack, String)>,
 }
 
 impl RequestWatchPlan {
-    /// In the form for another machine.
+    /// The form that is sent to another machine.
     pub(crate) fn to_wire(&self) -> WireWatch {
         WireWatch {
             mode: self.mode.word().into(),
@@ -34,7 +34,7 @@ impl RequestWatchPlan {
         }
     }
 
-    /// From a driver's request; the error is one sentence.
+    /// Reads a driver's request; the error is one sentence.
     pub(crate) fn from_wire(how: &WireWatch) -> Result<RequestWatchPlan, String> {
         let known = Mode::ALL.into_iter().find(|mode| mode.word() == how.mode);
         let mode = known.ok_or("the driver asks for a way of watching that this straingauge does not know")?;
@@ -62,14 +62,14 @@ impl RequestWatchPlan {
 /// A watch of requests on this machine.
 #[derive(Debug)]
 pub enum RequestWatch {
-    /// It runs, perhaps without BPF programs; then every point has the reason.
+    /// It runs, perhaps without BPF programs; every point then has the reason.
     Watching(Box<PointWatch>),
-    /// There is none; the reason.
+    /// It does not run; the reason.
     Not(String),
 }
 
 impl RequestWatch {
-    /// Watches the server on `port`, in the network namespace of `netns_pid`, from CPUs that are not the server's.
+    /// Watches the server on `port` in the network namespace of `netns_pid`, from CPUs other than the server's.
     pub fn start(
         plan: &RequestWatchPlan,
         port: u16,
@@ -121,7 +121,7 @@ impl RequestWatch {
         }
     }
 
-    /// The load is over: returns what was seen of it.
+    /// The load is over: returns its observation.
     pub fn seen(&mut self, client: &ClientSide) -> PointSeen {
         match self {
             RequestWatch::Not(why) => point::not_watched(why),

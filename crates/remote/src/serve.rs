@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// The farthest ahead that a start may be agreed on.
+/// The farthest future instant that a start may be agreed on.
 const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
@@ -62,7 +62,7 @@ fn handle_orders(
                 };
                 let _ = out.send(line(&answer));
             }
-            // After a load that ended before its start.
+            // Late: the load ended before its start.
             Ok(Ok(ToWorker::Start { .. })) => {}
             Ok(Ok(_)) => {
                 return Err(unusable(
@@ -88,7 +88,7 @@ fn drive(
     options.complete(&mut plan)?;
     load::check(&plan)?;
     if is_first {
-        // What the server has against this machine is one sentence then, and no count of failures.
+        // Report a server that refuses this machine as one error, not as failed requests.
         load::check_opening(&plan)?;
     }
     let mut events = Reporting { lease, out, orders, started_late_ns: 0 };
@@ -115,18 +115,18 @@ impl LoadEvents for Reporting<'_> {
                     return at_ns.min(now + MAX_LEAD_NS);
                 }
                 Ok(Ok(_)) => self.lease.stop.store(true, Ordering::Relaxed),
-                // The reading thread has set `stop`, and reports it again after this load.
+                // The reading thread has set `stop`, and reports the end again after this load.
                 Ok(Err(_)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             if self.lease.stop.load(Ordering::Relaxed) {
-                // Nothing is sent before the engine sees the stop.
+                // Later than the engine's check of `stop`, so nothing is sent.
                 return earliest_ns + MAX_LEAD_NS;
             }
         }
     }
 
     fn progress(&mut self, progress: &Progress) {
-        // Dropped if the driver does not read: progress is not worth waiting for.
+        // Dropped if the driver does not read.
         let _ = self.out.try_send(line(&FromWorker::Progress(*progress)));
     }
 }

@@ -1,4 +1,4 @@
-//! `straingauge watch --worker`: windows begin and end when the driver asks, and observations of the server go back.
+//! `straingauge watch --worker`: windows begin and end when the driver asks; observations of the server go back.
 
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
@@ -15,26 +15,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// Samples a second at most, whatever the driver asks for.
+/// Maximum sampling frequency, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
-/// How often it is looked for a signal, and for the end of the server.
+/// Interval of the checks for a signal and for the end of the server.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What runs here for the driver: the server, if it was started here, and a command beside it.
+/// What runs here for the driver: the server, if it was started here, and a command on the same machine.
 pub trait Started {
-    /// How the server ended without being told to, and the end of its output; `None` if it was not started here.
+    /// How the server ended unexpectedly, and the end of its output; `None` if it was not started here.
     fn server(&mut self) -> Option<(Option<String>, Vec<u8>)>;
-    /// The first of both alone.
+    /// Only the first part of [`server`](Self::server).
     fn server_gone(&self) -> Option<String>;
     /// Facts about the server's start.
     fn facts(&self) -> BTreeMap<String, String>;
-    /// Starts a command beside the server; the error is why it cannot.
+    /// Starts a command on this machine; the error is why it cannot.
     fn start(&mut self, command: &[String]) -> Result<(), String>;
     /// Its processes; none where none runs.
     fn pids(&self) -> Vec<u32>;
-    /// How it ended without being told to.
+    /// How the command ended unexpectedly.
     fn gone(&mut self) -> Option<String>;
-    /// Ends it with all that it started, and returns the end of its output.
+    /// Ends the command with all its processes, and returns the end of its output.
     fn end(&mut self) -> Vec<u8>;
 }
 
@@ -46,12 +46,12 @@ pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> Ex
 struct Watched {
     target: Target,
     observer: Observer,
-    /// Counts its requests, once the driver has asked for that.
+    /// Set once the driver has asked for counts of requests.
     requests: Option<RequestWatch>,
-    /// Samples its layers, once the driver has asked for that, and whether it does in this window.
+    /// Set once the driver has asked for layers.
     layers: Option<PointSampler>,
     is_sampling: bool,
-    /// Its TIME_WAIT sockets, once the driver has asked for them.
+    /// Set once the driver has asked for TIME_WAIT sockets.
     time_wait: Option<TimeWaitSockets>,
     window: Option<Window>,
 }
@@ -80,7 +80,7 @@ fn handle_orders(
     let mut is_said = false;
     while !stop.load(Ordering::Relaxed) {
         let answer = match orders.recv_timeout(LOOK) {
-            // The load ends, too.
+            // Ends the load, too.
             Err(RecvTimeoutError::Timeout) => {
                 let how = if is_said { None } else { started.server_gone() };
                 let Some(how) = how else { continue };
@@ -150,7 +150,7 @@ impl Watched {
             Ok(plan) => plan,
             Err(why) => return Some(why),
         };
-        // Two watches of one port would each be charged with the other's cost.
+        // End the old watch first: two on one port would each be charged with the other's cost.
         self.requests = None;
         let Target { port, group, netns_pid, ref server_cpus, .. } = self.target;
         let requests = self.requests.insert(RequestWatch::start(&plan, port, group, netns_pid, server_cpus));

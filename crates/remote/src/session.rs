@@ -1,5 +1,5 @@
 //! The worker's end of a session: one thread reads (and answers pings at once), one writes (so that a driver that does
-//! not read never blocks anything), one watches the lease, and the main thread does the work.
+//! not read blocks only this thread), one watches the lease, and the main thread does the work.
 
 use crate::error::Result;
 use crate::protocol::{Capacity, FromWorker, LEASE_NS, Lines, Place, ToWorker, VERSION, line};
@@ -13,8 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What the reading thread hands to the main one: a message that is not a ping or a stop, which it answers itself, or
-/// the end.
+/// From the reading thread to the main one: any message but pings and stops, which it handles itself, or the end.
 pub type Order = std::result::Result<ToWorker, Ended>;
 
 /// Why no more messages come.
@@ -23,8 +22,8 @@ pub enum Ended {
     Gone,
 }
 
-/// A driver may take this long until its first message: workers on quick machines wait for the slowest. The end of the
-/// input ends a worker at once, as always.
+/// Timeout for the driver's first message: fast workers wait for the slowest. The end of the input ends a worker at
+/// once.
 const FIRST_MESSAGE_NS: u64 = 600_000_000_000;
 /// How long the engine may take to stop.
 const STOPPING_NS: u64 = 3_000_000_000;
@@ -32,14 +31,14 @@ const STOPPING_NS: u64 = 3_000_000_000;
 /// State shared by the threads.
 #[derive(Default)]
 pub struct Lease {
-    /// When the last message of the driver came, on the monotonic clock; 0 before the first.
+    /// When the driver's last message came, on the monotonic clock; 0 before the first.
     heard_ns: AtomicU64,
     /// The load in progress ends now.
     pub stop: AtomicBool,
 }
 
-/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease. `capacity`: what its machine can
-/// do, of a load worker.
+/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease. `capacity`: of a load worker's
+/// machine.
 pub fn hold(
     capacity: Option<Capacity>,
     work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,
@@ -55,7 +54,7 @@ pub fn hold(
         capacity,
     };
     let _ = out.send(line(&hello));
-    // At most one plan and one start wait; a driver that sends more is blocked by the pipe.
+    // A driver that sends more is blocked by the pipe.
     let (tell, orders) = sync_channel(4);
     {
         let (lease, out) = (lease.clone(), out.clone());
@@ -69,10 +68,10 @@ pub fn hold(
     if let Err(error) = &ended {
         let _ = out.send(line(&FromWorker::Refused { why: sentence(error).as_str().into() }));
     }
-    // The reading thread holds its own end of the queue only while it lives; queued messages are still written.
+    // The reading thread keeps its end of the queue open; queued messages are still written.
     lease.stop.store(true, Ordering::Relaxed);
     flush(out, writer);
-    // The driver has the sentence, and prints it once.
+    // The driver prints the sentence, so this process does not.
     if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -90,8 +89,7 @@ fn start_writer() -> (SyncSender<String>, JoinHandle<()>) {
     (out, writer)
 }
 
-/// Lets the writer finish, but does not wait for a driver that does not read longer than the lease ([`watch`] ends the
-/// process).
+/// Lets the writer finish. [`watch`] ends the process if the driver does not read for the lease.
 fn flush(out: SyncSender<String>, writer: JoinHandle<()>) {
     let _ = out.send(String::new());
     let _ = writer.join();
@@ -115,7 +113,7 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
             }
             Ok(Some(message)) => {
                 if let ToWorker::Plan(_) | ToWorker::Cold { .. } = message {
-                    // A stop that came after the end of the last load does not end this one.
+                    // A stop that came after the last load ended does not end this one.
                     lease.stop.store(false, Ordering::Relaxed);
                 }
                 Ok(message)
@@ -133,8 +131,8 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
     }
 }
 
-/// Ends the load when the driver is silent for the lease, which begins with its first message, and the process if that
-/// did not help.
+/// Ends the load when the driver was silent for the lease, which begins with its first message, and the process if that
+/// does not help.
 fn watch(lease: &Lease) {
     let began_ns = monotonic_ns();
     loop {
@@ -147,9 +145,9 @@ fn watch(lease: &Lease) {
         if silent_ns > lease_ns {
             lease.stop.store(true, Ordering::Relaxed);
         }
-        // By now the engine has long stopped: only a driver that neither writes nor reads is waited for.
+        // The engine has stopped by now; only a driver that neither writes nor reads blocks this process.
         if silent_ns > lease_ns + STOPPING_NS {
-            // Its reader may be gone with the driver.
+            // stderr may have closed with the driver.
             let seconds = lease_ns / 1_000_000_000;
             let _ = writeln!(std::io::stderr(), "straingauge: the driver was silent for {seconds} s: stopped");
             std::process::exit(1);

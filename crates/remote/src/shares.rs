@@ -1,21 +1,21 @@
-//! Which part of a load each worker gets: by what its machine can do.
+//! Each worker's part of a load, by what its machine can do.
 
 use load::{LoadResult, MOST_CONNECTIONS};
 use record::{DoubtKind, Share};
 
-/// Parts differ in steps of this part of the smallest one. So machines whose speeds differ by less than an eighth are
-/// alike: a yardstick is no surer than that.
+/// Parts are multiples of this fraction of the smallest one, so speeds that differ by less than an eighth count as
+/// equal: a yardstick is no more exact.
 const STEP: f64 = 0.25;
-/// So many times later than another is much later.
+/// A worker is behind if it is this many times later than another.
 const MUCH: f64 = 3.0;
-/// No part is larger than so many times the smallest.
+/// Maximum ratio of the largest part to the smallest.
 const MOST: f64 = 1000.0;
 
-/// Parts of a load at most: with 1,024 threads in each, their numbers have 32 bits.
+/// Maximum number of parts: with 1,024 threads each, they are numbered with 32 bits.
 const MOST_PARTS: u32 = 1 << 20;
-/// What is left of a worker's part where it could not keep up with it.
+/// Factor on the part of a worker that could not keep up.
 const RELIEF: f64 = 0.75;
-/// A worker keeps at least so much of its part.
+/// Lower bound of a worker's worth.
 const LEAST_WORTH: f64 = 0.25;
 
 /// The worth of a worker that could not keep up.
@@ -23,8 +23,8 @@ pub fn relieved(worth: f64) -> f64 {
     (worth * RELIEF).max(LEAST_WORTH)
 }
 
-/// Parts in proportion to the capacities, in their order; equal ones where a capacity is not known, or where a worker
-/// would have no connection or more than it holds.
+/// Parts in proportion to the capacities, in their order. Equal parts if a capacity is not known, or if a worker would
+/// get no connection or more than it can hold.
 pub fn divide(capacities: &[Option<f64>], connections: u64) -> Vec<Share> {
     let by_capacity = weights(capacities).map(|weights| Share::by_weight(&weights));
     by_capacity
@@ -42,7 +42,7 @@ fn weights(capacities: &[Option<f64>]) -> Option<Vec<u32>> {
     (parts.iter().sum::<u32>() <= MOST_PARTS).then_some(parts)
 }
 
-/// How late a client was, nanoseconds: not at all, by its own lateness, or without end where its CPU time ended.
+/// How late a client was, nanoseconds: 0 if it kept up, infinite if it ran out of CPU time.
 pub fn lateness(result: &LoadResult) -> f64 {
     let has = |kind: DoubtKind| result.doubts.iter().any(|doubt| doubt.kind == kind);
     if has(DoubtKind::ClientSaturated) || has(DoubtKind::Steal) {
@@ -52,7 +52,7 @@ pub fn lateness(result: &LoadResult) -> f64 {
     lag.unwrap_or(0) as f64
 }
 
-/// Those that could not keep up while others could: much later than the one that was late the least.
+/// The workers that could not keep up while others could: much later than the least late one.
 pub fn behind(lateness: &[f64]) -> Vec<usize> {
     let least = lateness.iter().copied().fold(f64::INFINITY, f64::min);
     (0..lateness.len()).filter(|place| lateness[*place] > MUCH * least).collect()
@@ -84,7 +84,6 @@ mod tests {
         let unlike: Vec<Option<f64>> =
             (0..1100).map(|number| Some(if number == 0 { 1.0 } else { 1e9 + f64::from(number) })).collect();
         assert_eq!(divide(&unlike, 10_000_000)[1099], Share::one(1099, 1100), "so many parts no worker takes");
-        // The second one's part has the first connections only from four on.
         assert_eq!(fractions(&[3e9, 1e9], 2), [0.5, 0.5]);
         assert_eq!(fractions(&[3e9, 1e9], 4), [0.75, 0.25]);
         assert_eq!(fractions(&[3e9, 1e9], 1_300_000), [0.75, 0.25]);

@@ -16,25 +16,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-/// How long ssh may take to start the watcher.
+/// Timeout for ssh to start the watcher.
 const GREETING_NS: u64 = 60_000_000_000;
-/// How long a watcher may take to stop its server.
+/// Timeout for a watcher to stop its server.
 const STOPS_SERVER_WITHIN: Duration = Duration::from_secs(20);
-/// How long an observation may take.
+/// Timeout for an observation.
 const ANSWER_NS: u64 = 10_000_000_000;
-/// How long a command beside the server may take to be started or ended.
+/// Timeout for starting or ending a command on the server's machine.
 const BESIDE_NS: u64 = 30_000_000_000;
-/// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
+/// Timeout for loading and calibrating programs, or scanning connections before a load.
 const PREPARING_NS: u64 = 60_000_000_000;
 
-/// A window whose edges differ by more than this from the client's, and by more than a share of it, is another one.
+/// Maximum difference between the edges of the watcher's and the client's window, absolute and as a share of it; the
+/// larger counts.
 const OTHER_WINDOW_NS: f64 = 1e8;
 const OTHER_WINDOW_RATIO: f64 = 0.01;
 
 /// A watcher and its last message.
 #[derive(Debug)]
 pub struct Watcher {
-    /// Dropped first: nothing waits until these are heard.
+    /// Dropped first, so that no sender blocks on it.
     events: Receiver<(usize, Event)>,
     link: Link,
     wires: Wires,
@@ -42,13 +43,13 @@ pub struct Watcher {
     pub server_facts: BTreeMap<String, String>,
     has_started_server: bool,
     counts_requests: bool,
-    /// When the messages that begin and end the last window were sent, on this clock.
+    /// When the messages that begin and end the last window were sent.
     edges_ns: [u64; 2],
 }
 
 impl Watcher {
-    /// Starts the command and waits for its hello. `starts_server`: it starts the server first, which may take so long,
-    /// and stops it at the end.
+    /// Starts the command and waits for its hello. `starts_server`: it first starts the server, with this timeout, and
+    /// stops it at the end.
     pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         Watcher::at(&Source::Command(command.into()), starts_server, stop)
     }
@@ -78,7 +79,7 @@ impl Watcher {
             }
             watcher.pump(timeout_ns);
         }
-        // A watcher that cannot watch reports it at once, after its hello.
+        // A watcher that cannot watch reports it right after its hello.
         let until_ns = monotonic_ns() + LEASE_NS;
         watcher.link.ping();
         while !watcher.is_there()
@@ -114,10 +115,10 @@ impl Watcher {
         self.hear(Duration::from_millis(5), timeout_ns);
     }
 
-    /// Handles events, waits for the first at most this long, and gives it up where it is silent.
+    /// Handles events, waiting at most `wait` for the first, and gives up a silent watcher.
     fn hear(&mut self, mut wait: Duration, timeout_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
-        // A bounded number, because it may flood; it is not silent then.
+        // Bounded, because a watcher may flood; it is not silent then.
         for _ in 0..MOST_EVENTS {
             let Ok((_, event)) = self.events.recv_timeout(wait) else {
                 return self.link.look(heard_all_ns, timeout_ns);
@@ -127,8 +128,8 @@ impl Watcher {
         }
     }
 
-    /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report, too; an
-    /// error is why there is no watcher.
+    /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report as well.
+    /// An error means that the watcher is lost.
     pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         self.link.watching = None;
         self.say(&ToWorker::Watch(how.to_wire()))?;
@@ -137,7 +138,7 @@ impl Watcher {
         Ok(why_not.map(String::from))
     }
 
-    /// Has the layers sampled there in windows that ask for it; an error is why they cannot be.
+    /// Has the layers sampled in windows that ask for it; the error is why they cannot be.
     pub fn sample_layers(&mut self, how: PointSampling) -> Result<(), String> {
         self.link.layers = None;
         self.say(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
@@ -153,13 +154,13 @@ impl Watcher {
         seen.why_not.clone().map_or(Ok(seen), |why| Err(why.into()))
     }
 
-    /// Starts a command beside the server there; the error is why it does not run.
+    /// Starts a command on the server's machine; the error is why it does not run.
     pub fn start_beside(&mut self, command: &[String]) -> Result<(), String> {
         let state = self.beside(&ToWorker::Beside { command: command.to_vec() })?;
         state.gone.map_or(Ok(()), |why| Err(why.into()))
     }
 
-    /// How that command ended without being told to; its processes are known there from now on.
+    /// How that command ended unexpectedly.
     pub fn beside_gone(&mut self) -> Option<String> {
         self.beside(&ToWorker::BesideAsk {}).map_or_else(Some, |state| state.gone.map(String::from))
     }
@@ -175,12 +176,12 @@ impl Watcher {
         self.answer(BESIDE_NS, "about the command beside the server", |link| link.beside.take())
     }
 
-    /// Where it runs, and the server with it.
+    /// Where it and the server run.
     pub fn place(&self) -> &Place {
         &self.link.place
     }
 
-    /// How the server that it started ended, and the end of its output so far. A lost watcher's server ends with it.
+    /// How the server that it started ended, and the end of its output so far. A server ends with its watcher.
     pub fn server(&mut self) -> (Option<String>, Vec<u8>) {
         if !self.has_started_server {
             return (self.loss().map(lost_with), Vec::new());
@@ -195,14 +196,15 @@ impl Watcher {
         }
     }
 
-    /// Whether a server that it started has ended, or is lost with it.
+    /// Whether a server that it started has ended or is lost with it.
     pub fn has_lost_its_server(&mut self) -> bool {
         self.hear(Duration::ZERO, 0);
         let has_ended = self.link.server.as_ref().is_some_and(|state| state.gone.is_some());
         has_ended || (self.link.is_lost() && self.has_started_server)
     }
 
-    /// A load begins: returns when the state before it is known there. Its clock is compared anew, as clocks run apart.
+    /// A load begins: returns when the watcher knows the state before it. Compares the clocks again, because they
+    /// drift.
     pub fn load_begins(&mut self) -> Result<(), String> {
         self.link.clock = None;
         self.link.ping();
@@ -234,7 +236,7 @@ impl Watcher {
         }
     }
 
-    /// A window of this planned length begins now; there, as soon as the message arrives.
+    /// A window of this planned length begins now; at the watcher when the message arrives.
     pub fn window_begins(&mut self, planned_ns: u64, has_layers: bool) -> Result<(), String> {
         self.say(&ToWorker::Begin { planned_ns, has_layers })?;
         self.edges_ns[0] = monotonic_ns();
@@ -282,7 +284,8 @@ impl Watcher {
     }
 }
 
-/// The doubt about a window that is not the client's, both on this clock, to which theirs is known with this error.
+/// A doubt if the watcher's window is not the client's. Both are on the driver's clock; `uncertainty_ns` is the error
+/// of the conversion.
 fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) -> Option<Doubt> {
     let [begin, end] = [0, 1].map(|edge| theirs_ns[edge].saturating_sub(i128::from(ours_ns[edge])) as f64);
     let limit_ns =
@@ -300,7 +303,7 @@ fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) ->
     })
 }
 
-/// How a server ended that was started by a watcher which was lost for this reason.
+/// How a server ended whose watcher was lost.
 fn lost_with(why: String) -> String {
     format!("ended with its watcher ({why})")
 }
@@ -314,7 +317,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A watcher that tests make: it sees its server at once.
+    /// A scripted watcher that sees its server at once.
     fn watcher(deed: impl FnMut(ToWorker, &mut Mouth) + Send + 'static) -> Watcher {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("watcher");
@@ -338,7 +341,7 @@ mod tests {
                 ToWorker::Observe { .. } => {
                     let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
                     mouth.say(&FromWorker::Observation(Box::new(seen)));
-                    // What a clock gains in a day.
+                    // A day's clock drift.
                     mouth.ahead_ns = Some(ahead_ns + 4 * SECOND);
                 }
                 _ => {}
@@ -356,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_watcher_that_floods_holds_nothing_up() {
-        // Read faster than they are understood.
+        // Sent faster than it is parsed.
         let flood = format!("{{\"type\":\"pong\",\"sent_ns\":0,\"clock_ns\":0,\"more\":[0{}]}}\n", ",0".repeat(10_000));
         let mut watcher =
             watcher(move |message, mouth| while matches!(message, ToWorker::Begin { .. }) && mouth.utter(&flood) {});
@@ -374,11 +377,10 @@ mod tests {
         };
         assert_eq!(said(90_000_000, 20_000_000, 1), None);
         assert_eq!(said(0, 500_000_000, 100), None);
-        // Known to half of a round trip only.
         assert_eq!(window_doubt([300_000_000; 2], [0; 2], 250_000_000), None);
         let late = said(1_000_000, 2_850_000_000, 2).expect("it is doubted");
         assert!(late.contains("began 1.00 ms too late and ended 2.85 s too late"), "{late}");
-        // As long as the client's, but another one; and a clock that is no clock.
+        // Of the same length, but another window; and an impossible clock.
         assert!(said(-1_000_000_000, -1_000_000_000, 9).is_some());
         assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX], 0).is_some());
     }

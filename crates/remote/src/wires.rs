@@ -1,5 +1,5 @@
-//! The bytes of all workers, on one thread: it hands on the lines that they send, passes on what they say on standard
-//! error, and writes what they did not take at once.
+//! One thread carries the bytes of all workers: it forwards their lines and standard error, and writes what they did
+//! not take at once.
 
 use crate::complaints::{Complaints, LastLine, Said, start_to_show};
 use crate::error::{Result, system};
@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-/// Bytes that are read of one worker before it is another's turn.
+/// Bytes read from a worker before the next worker's turn.
 const TURN_BYTES: usize = 64 << 10;
-/// Lines that wait for a worker that does not read.
+/// Maximum queued lines for a worker that does not read.
 const MOST_WAITING: usize = 64;
-/// How often it is looked for bytes at least, nanoseconds.
+/// Longest wait for bytes, nanoseconds.
 const LOOK_NS: i64 = 100_000_000;
 /// The key of the event that ends the thread.
 const END: u64 = 0;
 
-/// The reason of an end that nothing is known about here.
+/// The reason if the worker gave none.
 pub const ENDED: &str = "it ended";
 
 /// What came from a worker.
@@ -33,11 +33,11 @@ pub const ENDED: &str = "it ended";
 pub enum Event {
     /// A line without its end, and when it came on the driver's monotonic clock.
     Line(Vec<u8>, u64),
-    /// The worker's output ended or is not the protocol; the reason in words.
+    /// The worker's output ended or is not the protocol; the reason.
     Ended(String),
 }
 
-/// The thread. Dropping this ends it.
+/// The thread, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Wires {
     shared: Arc<Shared>,
@@ -50,16 +50,15 @@ pub struct Wires {
 struct Shared {
     epoll: OwnedFd,
     next_key: AtomicU64,
-    /// Every event of what came before this is in the queue of events.
+    /// All that came before this instant is in the queue of events.
     heard_all_ns: AtomicU64,
-    /// Those that the thread has not yet taken.
+    /// Wires that the thread has not yet taken.
     added: Mutex<Vec<(u64, Wire)>>,
 }
 
-/// A descriptor of a worker, as the thread handles it.
 #[derive(Debug)]
 enum Wire {
-    /// Messages of the worker; a socket carries those to it as well.
+    /// Messages from the worker; a socket carries those to it as well.
     Lines {
         index: usize,
         from: Arc<OwnedFd>,
@@ -73,7 +72,7 @@ enum Wire {
     },
 }
 
-/// The messages to a worker; closed once it is given up.
+/// The queue of messages to a worker; `None` once it is given up.
 #[derive(Debug, Clone)]
 pub struct Out(Arc<Mutex<Option<Queue>>>);
 
@@ -82,17 +81,17 @@ struct Queue {
     to: Arc<OwnedFd>,
     shared: Arc<Shared>,
     key: u64,
-    /// What the thread awaits of this descriptor in any case.
+    /// What the thread always awaits on this descriptor.
     awaited: EventFlags,
     waiting: VecDeque<String>,
     written: usize,
-    /// Whether the thread goes on with it.
+    /// Whether the thread writes the rest.
     is_slow: bool,
     is_closing: bool,
 }
 
 impl Wires {
-    /// Starts the thread. What comes goes into `events`, with the worker's index.
+    /// Starts the thread. `events` gets each worker's events with its index.
     pub fn start(events: SyncSender<(usize, Event)>) -> Result<Wires> {
         let start = || -> std::io::Result<Wires> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -111,18 +110,16 @@ impl Wires {
         start().map_err(system("cannot start the threads for the bytes of workers"))
     }
 
-    /// Every event of what came before this is in the queue of events: who has none there was silent until then,
-    /// however long nobody read the queue.
+    /// All that came before this instant is in the queue of events, so a worker without an event there was silent until
+    /// then, even if the queue was not read.
     pub fn heard_all_ns(&self) -> u64 {
         self.shared.heard_all_ns.load(Ordering::Acquire)
     }
 
-    /// Shows the user a line.
     pub fn show(&self, line: String) {
         let _ = self.show.try_send(Said::Line(line));
     }
 
-    /// Carries the bytes of a worker's pipes.
     pub fn add_pipes(&self, index: usize, stdin: OwnedFd, stdout: OwnedFd) -> std::io::Result<Out> {
         ioctl_fionbio(&stdin, true)?;
         let key = self.shared.new_key();
@@ -173,7 +170,7 @@ impl Shared {
         Ok(epoll::add(&self.epoll, from, EventData::new_u64(key), EventFlags::IN)?)
     }
 
-    /// An event that comes before this comes again.
+    /// The event may come first; it is then repeated.
     fn hand_over(&self, key: u64, wire: Wire) {
         lock(&self.added).push((key, wire));
     }
@@ -186,8 +183,8 @@ impl Out {
         Out(Arc::new(Mutex::new(Some(queue))))
     }
 
-    /// Sends a line; false when closed. Nothing waits for a worker that does not read: when many lines wait for it,
-    /// this one is dropped, and the silence that follows is noticed.
+    /// Sends a line; false when closed. Never blocks: if many lines are queued, this one is dropped, and the silence
+    /// that follows is noticed.
     pub fn send(&self, text: String) -> bool {
         self.with(|queue| {
             if !queue.is_closing && queue.waiting.len() < MOST_WAITING {
@@ -197,7 +194,6 @@ impl Out {
         })
     }
 
-    /// Closes it once all is written.
     pub fn close(&self) {
         self.with(|queue| {
             queue.is_closing = true;
@@ -209,7 +205,7 @@ impl Out {
         self.with(Queue::write);
     }
 
-    /// Closed where `act` gives false.
+    /// Closes the queue if `act` returns false.
     fn with(&self, act: impl FnOnce(&mut Queue) -> bool) -> bool {
         let mut queue = lock(&self.0);
         let is_open = queue.as_mut().is_some_and(act);
@@ -257,7 +253,7 @@ impl Queue {
 struct Thread {
     shared: Arc<Shared>,
     wires: HashMap<u64, Wire>,
-    /// None once nobody listens.
+    /// `None` once the receiver is gone.
     events: Option<SyncSender<(usize, Event)>>,
 }
 
@@ -285,7 +281,7 @@ impl Thread {
                     self.end(key);
                 }
             }
-            // One that had more than its turn has been heard, too.
+            // Otherwise some worker may have more to read.
             if ready.len() < ready.capacity() {
                 self.shared.heard_all_ns.store(looked_ns, Ordering::Release);
             }
@@ -293,7 +289,7 @@ impl Thread {
     }
 
     fn end(&mut self, key: u64) {
-        // Dropping a descriptor that is held elsewhere would leave it in the epoll instance.
+        // A dropped descriptor with another holder would stay in the epoll instance.
         let _ = match self.wires.remove(&key) {
             Some(Wire::Lines { from, .. }) => epoll::delete(&self.shared.epoll, &from),
             Some(Wire::Complaints { from, .. }) => epoll::delete(&self.shared.epoll, &from),
@@ -303,7 +299,7 @@ impl Thread {
 }
 
 impl Wire {
-    /// Carries what is there; false at the end.
+    /// Moves the available bytes; false at the end.
     fn take_turn(
         &mut self,
         flags: EventFlags,
@@ -350,7 +346,7 @@ impl Wire {
     }
 }
 
-/// Tells of each line that `bytes` end; `line` is the beginning of the next, bounded.
+/// Calls `tell` for each line that `bytes` complete. `line` holds the beginning of the next, bounded.
 fn take_lines(line: &mut Vec<u8>, bytes: &[u8], tell: &mut impl FnMut(Event)) -> Result<(), ProtocolError> {
     let at_ns = monotonic_ns();
     for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -438,7 +434,7 @@ mod tests {
         assert_eq!(&got, b"quick\n");
         quick.write_all(b"answer\n").unwrap();
         assert_eq!(line(&events), (1, b"answer".to_vec()));
-        // Its input ends where all was written.
+        // Its input ends after the last line.
         to_slow.close();
         to_slow.send("too late\n".into());
         let mut its_stdin = its_stdin.1;
@@ -475,7 +471,7 @@ mod tests {
         let mut workers: Vec<UnixStream> = (0..10).map(add).collect();
         workers.iter_mut().for_each(|worker| worker.write_all(b"here\n").unwrap());
         let spoke_ns = monotonic_ns();
-        // The queue has room for four of them.
+        // The queue has room for four events.
         std::thread::sleep(Duration::from_millis(300));
         assert!(wires.heard_all_ns() <= spoke_ns);
         for _ in 0..10 {

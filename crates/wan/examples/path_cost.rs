@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("tun") => PathMechanism::TunDelayLine,
         _ => PathMechanism::Other,
     };
-    // The line on the first CPU, the sender on the last: as client and server are placed in a run.
+    // The line on the first CPU, the sender on the last, as client and server are placed in a run.
     let last = record::machine::online_cpus() - 1;
     let path = PathPlan { delay_ns: (delay_ms * 1e6) as u64, mechanism, ..PathPlan::default() };
     let pair = Pair::create(&PairPlan {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .server_namespace()
         .run_inside(|| Ok(UdpSocket::bind((pair.server_addr_v4(), 0)).expect("a new namespace has free ports")))?;
     sender.connect(receiver.local_addr()?)?;
-    // SAFETY: prctl with these arguments takes no pointers.
+    // SAFETY: this prctl takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
     let payload = vec![0u8; bytes];
     let meter = pair.path_meter().ok_or("a pair has a meter")?;

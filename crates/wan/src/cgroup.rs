@@ -1,6 +1,5 @@
-//! A control group (v2) for the server: every process that the server starts stays in it, also after forks, daemonising
-//! and re-parenting, so that all can be counted and ended together. No controller is enabled, so scheduling and limits
-//! do not change.
+//! A control group (v2) for the server. All its processes stay in it, also after forks, daemonising and re-parenting,
+//! so that they can be counted and ended together. No controller is enabled, so scheduling and limits do not change.
 
 use crate::error::{DuringStep, WanError};
 use record::fault;
@@ -14,28 +13,28 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub(crate) const PREFIX: &str = "straingauge-";
-/// Killed processes leave the group within milliseconds; uninterruptible ones may never.
+/// Killed processes leave the group within milliseconds, uninterruptible ones perhaps never.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Folders of the hierarchy that are looked at.
+/// Maximum folders of the hierarchy searched.
 const MOST_FOLDERS: usize = 50_000;
-/// Groups in the server's that are looked at.
+/// Maximum groups inside the server's.
 const MOST_INNER: usize = 1_000;
 
-/// A control group of a server. Whoever made it removes it: [`remove`](Self::remove).
+/// A control group of a server. The creator removes it: [`remove`](Self::remove).
 #[derive(Debug, Clone)]
 pub struct ServerCgroup {
     path: PathBuf,
 }
 
 impl ServerCgroup {
-    /// Makes the group below this process's own, or below the root of the hierarchy. The error gives the reason if it
-    /// cannot.
+    /// Makes the group below this process's own, or else below the root of the hierarchy.
     pub fn create() -> Result<Self, WanError> {
         Self::with_token(&crate::state::new_token()?)
     }
 
-    /// The same with the name of a pair. The name says whose it is, so that it is found without a state file.
+    /// As [`create`](Self::create), with a pair's token. The name has the owner, so that the group can be found without
+    /// a state file.
     pub(crate) fn with_token(token: &str) -> Result<Self, WanError> {
         let root = mounted_at().ok_or_else(|| WanError::Unsupported {
             what: "group the server's processes",
@@ -70,7 +69,7 @@ impl ServerCgroup {
                 folders.push(entry.path());
             }
         }
-        // One in another first: only an empty folder can be removed.
+        // Inner groups first: only an empty folder can be removed.
         found.sort_by_key(|(group, _): &(Self, Owner)| std::cmp::Reverse(group.path.components().count()));
         found
     }
@@ -80,31 +79,31 @@ impl ServerCgroup {
         &self.path
     }
 
-    /// Prepares `command` to run in the group. It runs outside where the kernel refuses that.
+    /// Prepares `command` to run in the group, or outside if the kernel refuses.
     pub fn run_in(&self, command: &mut Command) -> Result<(), WanError> {
         let joining = self.joining_file()?;
         let join = move || {
             let _ = rustix::io::write(joining.as_fd(), b"0");
             Ok(())
         };
-        // SAFETY: between fork and exec the closure makes one system call on a descriptor opened before.
+        // SAFETY: the closure makes one system call on a descriptor opened before the fork.
         unsafe { command.pre_exec(join) };
         Ok(())
     }
 
-    /// A descriptor through which a process joins: it writes `0`.
+    /// A process joins by writing `0` to this.
     pub(crate) fn joining_file(&self) -> Result<File, WanError> {
         OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).during("open the server's control group")
     }
 
-    /// The processes in the group and in those that were made in it.
+    /// The processes in the group and in groups inside it.
     pub fn processes(&self) -> Vec<u32> {
         let of = |folder: PathBuf| fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         let numbers = |text: String| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
         self.folders().into_iter().flat_map(|folder| numbers(of(folder))).collect()
     }
 
-    /// Folders of the control group, parents before children.
+    /// The folders of the group, parents before children.
     fn folders(&self) -> Vec<PathBuf> {
         let (mut folders, mut looked_at) = (vec![self.path.clone()], 0);
         while looked_at < folders.len() && folders.len() < MOST_INNER {
@@ -116,8 +115,8 @@ impl ServerCgroup {
         folders
     }
 
-    /// Kills every process in the group, waits until they are gone, and removes it, with the groups that the server
-    /// made in it. Returns how many processes there were.
+    /// Kills every process in the group, waits until they are gone, and removes it with the groups inside it. Returns
+    /// the number of processes.
     pub fn remove(&self) -> Result<usize, WanError> {
         let before = self.processes().len();
         let deadline = Instant::now() + EMPTY_WITHIN;
@@ -144,7 +143,7 @@ impl ServerCgroup {
             .and_then(|mut file| file.write_all(b"1"))
             .is_ok();
         if !at_once {
-            // Before Linux 5.14: one by one, and again by the caller, because new ones may be forked meanwhile.
+            // Before Linux 5.14. The caller repeats it, because new processes may be forked meanwhile.
             for pid in self.processes() {
                 kill(pid);
             }
@@ -152,13 +151,13 @@ impl ServerCgroup {
     }
 }
 
-/// Whose group has this name: `straingauge-TOKEN-OWNER`.
+/// The owner in the name `straingauge-TOKEN-OWNER`.
 fn owner_in(name: &std::ffi::OsStr) -> Option<Owner> {
     let (token, owner) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
     crate::state::is_token(token).then(|| Owner::parse(owner)).flatten()
 }
 
-/// SIGKILL. A process that has ended already is no error.
+/// Sends SIGKILL. A process that has ended is no error.
 pub(crate) fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -177,7 +176,7 @@ fn cgroup2_mount(mountinfo: &str) -> Option<String> {
     })
 }
 
-/// This process's place in the hierarchy, relative to its root.
+/// This process's group, relative to the root of the hierarchy.
 fn own_path() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;

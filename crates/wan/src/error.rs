@@ -1,4 +1,4 @@
-//! Why the path between client and server could not be made. Every message is one sentence: what, why, the remedy.
+//! Why the path between client and server could not be made. Every message says what failed, why, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub enum WanError {
          sudo, or start the server yourself and give only its URL"
     )]
     NotPermitted,
-    /// The kernel lacks something that is needed.
+    /// The kernel lacks a feature.
     #[error("this kernel cannot {what} ({source}): {remedy}")]
     Unsupported {
         /// The action that failed.
@@ -22,13 +22,13 @@ pub enum WanError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The name of a TUN device is in use by another process.
+    /// Another process uses the name of a TUN device.
     #[error("the TUN device {name} is in use by another process: end it, or try again for another name")]
     TunTaken {
         /// The device's name.
         name: String,
     },
-    /// The plan asks for an impossible path.
+    /// The plan is impossible.
     #[error(transparent)]
     Path(#[from] record::path::PathError),
     /// A step failed unexpectedly.
@@ -39,7 +39,7 @@ pub enum WanError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The caller wanted the self-test to stop.
+    /// The caller stopped the self-test.
     #[error("the test of the path was stopped")]
     Stopped,
     /// The plan names CPUs that this process may not use.
@@ -50,7 +50,7 @@ pub enum WanError {
         /// The CPUs that may be used, as a list.
         allowed: String,
     },
-    /// The folder for state files is not safe to use.
+    /// The folder of state files is not safe to use.
     #[error("{path} {why}: remove it, or make it owned by root with mode 0700")]
     UnsafeState {
         /// The path.
@@ -61,13 +61,13 @@ pub enum WanError {
 }
 
 impl WanError {
-    /// Whether this machine, or the rights of this process, allow no pair at all.
+    /// Whether no pair at all is possible on this machine or with these rights.
     pub fn is_of_machine(&self) -> bool {
         matches!(self, WanError::NotPermitted | WanError::Unsupported { .. } | WanError::UnsafeState { .. })
     }
 }
 
-/// Adds the name of the failed step to a kernel error.
+/// Names the failed step of a kernel error.
 pub(crate) trait DuringStep<T> {
     fn during(self, what: impl Into<String>) -> Result<T, WanError>;
 }

@@ -1,4 +1,4 @@
-//! Switching off segmentation offload, so that a packet of the path is a packet of the wire (linux/ethtool.h).
+//! Switches off segmentation offload, so that a packet of the path is a packet on the wire (linux/ethtool.h).
 
 use rustix::net::{AddressFamily, SocketType};
 use std::io;
@@ -7,7 +7,6 @@ use std::os::fd::AsRawFd;
 const ETHTOOL_STSO: u32 = 0x1f;
 const ETHTOOL_SGSO: u32 = 0x24;
 
-/// `struct ethtool_value`.
 #[repr(C)]
 struct Value {
     command: u32,
@@ -28,8 +27,8 @@ pub(crate) fn segment_in_stack(link: &str) -> io::Result<()> {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: `request` is a live ifreq whose data points to a live ethtool_value, as SIOCETHTOOL wants for these
-        // commands.
+        // SAFETY: `request` is a live ifreq whose data points to a live ethtool_value, as these SIOCETHTOOL commands
+        // require.
         if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) } != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -1,5 +1,5 @@
-//! The link that joins client and server: a veth pair, bare or with netem at both ends, or two TUN devices with the
-//! delay line between them. Names and addresses are the same for all.
+//! The link between client and server: a veth pair, bare or with netem at both ends, or two TUN devices with the delay
+//! line between them. All have the same names and addresses.
 
 use crate::delay_line::DelayLine;
 use crate::error::{DuringStep, WanError};
@@ -13,8 +13,8 @@ use record::{PathMechanism, PathPlan};
 use rustix::fd::AsFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses of both ends: RFC 2544's benchmarking block, and a unique local prefix (RFC 4193), both drawn by the
-/// token.
+/// Addresses of both ends, drawn from the token: in RFC 2544's benchmarking block, and a unique local prefix (RFC
+/// 4193).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     pub server_v4: Ipv4Addr,
@@ -25,7 +25,7 @@ pub(crate) struct Addresses {
 
 const PREFIX_BITS_V4: u8 = 30;
 const PREFIX_BITS_V6: u8 = 64;
-/// A TUN device holds this many packets for the delay line; a burst of them must not be lost unseen.
+/// Queue length of a TUN device: it must hold a burst until the delay line reads it.
 const TUN_QUEUE_PACKETS: u32 = 10_000;
 
 impl Addresses {
@@ -42,14 +42,12 @@ impl Addresses {
         }
     }
 
-    /// Fixed addresses, which a user can know beforehand: 198.18.0.1 and fd00::1 for the server, .2 and ::2 for the
-    /// client.
     pub(crate) fn known() -> Self {
         Addresses::of_token("0")
     }
 }
 
-/// The name of the server's end of the link; 14 of the 15 bytes that a name may have.
+/// 14 of the 15 bytes that a link's name may have.
 pub(crate) fn server_link(token: &str) -> String {
     format!("sgs-{token}")
 }
@@ -58,8 +56,8 @@ pub(crate) fn client_link(token: &str) -> String {
     format!("sgc-{token}")
 }
 
-/// A second name of the loopback device in both namespaces. It stays when the link is gone (a TUN device vanishes as
-/// soon as its process is killed), and so proves that the namespace is ours.
+/// A second name of the loopback device in both namespaces. It proves that a namespace is ours after the link is gone
+/// (a TUN device vanishes as soon as its process is killed).
 pub(crate) fn marker(token: &str) -> String {
     format!("sgn-{token}")
 }
@@ -75,16 +73,16 @@ pub(crate) struct Sides<'a> {
 
 #[derive(Debug)]
 pub(crate) struct Joint {
-    /// The plan with the mechanism that was chosen.
+    /// The plan with the chosen mechanism.
     pub plan: PathPlan,
     pub meter: PathMeter,
-    /// Present if the delay line is the mechanism; the link lives as long as this.
+    /// Present if the mechanism is the delay line, whose devices live as long as this.
     pub line: Option<DelayLine>,
     /// Settings that could not be made as planned.
     pub notes: Vec<String>,
 }
 
-/// Whether this kernel has netem, tried in a separate namespace.
+/// Whether this kernel has netem; tries it in a separate namespace.
 pub fn has_netem() -> bool {
     let tried = NetNamespace::create().and_then(|namespace| {
         namespace.run_inside(|| {
@@ -96,8 +94,8 @@ pub fn has_netem() -> bool {
     tried.is_ok()
 }
 
-/// Joins the sides as `plan` asks. Its mechanism `Other` means "netem where the kernel has it, else the delay line";
-/// the joint's plan names the one that was used.
+/// Joins the sides as `plan` asks. The mechanism `Other` means netem if the kernel has it, else the delay line; the
+/// joint's plan names the one in use.
 pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError> {
     plan.check()?;
     let mechanism = match plan.mechanism {
@@ -165,26 +163,25 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
     Ok(Joint { plan, meter, line, notes })
 }
 
-/// One end of the link, seen from its namespace.
 #[derive(Debug, Clone)]
 struct End<'a> {
     link: &'a str,
     v4: IpAddr,
     v6: IpAddr,
-    /// The other end's addresses, IPv4 and IPv6.
+    /// The other end's IPv4 and IPv6 address.
     peer: [IpAddr; 2],
-    /// 0 = the client's end: its packets have direction 0.
+    /// 0 = the client's end, whose packets have direction 0.
     number: u8,
     marker: String,
 }
 
 impl End<'_> {
-    /// Sets addresses, offloads, netem, routes; returns a socket of the namespace and the link's index, for the
+    /// Sets addresses, offloads, netem and routes. Returns a socket of the namespace and the link's index, for the
     /// counters.
     fn set_up(&self, plan: &PathPlan) -> Result<(Route, u32), WanError> {
         let route = Route::connect().during("talk to the kernel's rtnetlink")?;
         let link = self.link;
-        // Only the fallback of a fallback needs the marker, so a kernel without second names is no error.
+        // The marker is only a fallback, so a kernel without second names is no error.
         let _ = route.add_second_name("lo", &self.marker);
         let is_tun = plan.mechanism == PathMechanism::TunDelayLine;
         if is_tun {
@@ -219,12 +216,12 @@ impl End<'_> {
     }
 }
 
-/// Returns whether the link has its IPv6 address too: a machine with IPv6 switched off still measures IPv4.
+/// Returns whether the link also has its IPv6 address: without IPv6, IPv4 is still measured.
 fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<bool, WanError> {
     route.set_up("lo").during("set the loopback device up")?;
     route.add_address(link, v4, PREFIX_BITS_V4).during(format!("give {link} the address {v4}"))?;
-    // A host may hand its "IPv6 off" down to new namespaces. Only the load may cross the path: no link-local address,
-    // no router solicitations.
+    // New namespaces may inherit "IPv6 off". Only the load may cross the path: no link-local address, no router
+    // solicitations.
     let _ = setting::set(&format!("net/ipv6/conf/{link}/disable_ipv6"), "0");
     let _ = setting::set(&format!("net/ipv6/conf/{link}/addr_gen_mode"), "1");
     let _ = setting::set(&format!("net/ipv6/conf/{link}/router_solicitations"), "0");

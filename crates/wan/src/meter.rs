@@ -1,4 +1,4 @@
-//! The packets that crossed the path, and how exactly: counted by netem, or by the delay line on every packet.
+//! Counts the packets that crossed the path, by netem, or by the delay line, which also measures their lateness.
 
 use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
@@ -8,33 +8,33 @@ use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Lateness at the 99th percentile beyond this share of the delay is a doubt.
+/// Lateness at the 99th percentile beyond this share of the delay raises a doubt.
 const LATENESS_LIMIT_RATIO: f64 = 0.05;
-/// The limit of lateness without a delay.
+/// The limit if there is no delay.
 const LATENESS_LIMIT_NS: f64 = 1_000_000.0;
 
-/// Between the seeds of two changes (2^64 divided by the golden ratio). It is odd, so that none comes again, whatever
-/// the top bit, which tells the directions apart.
+/// Step between the seeds of two changes: 2^64 divided by the golden ratio. It is odd, so that seeds do not repeat,
+/// regardless of the top bit, which differs between directions.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Reads the counters of a path, from any thread. Copies share what they have read.
+/// Reads the counters of a path, from any thread. Clones share the last reading.
 #[derive(Debug, Clone)]
 pub struct PathMeter(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     plan: PathPlan,
-    /// The client's and the server's: a socket of the namespace and the link's index.
+    /// Of the client and the server: a socket of the namespace and the link's index.
     ends: [(Mutex<Route>, u32); 2],
     line: Option<LineMeter>,
     before: Mutex<Before>,
-    /// The plan's delay, or the one that replaced it.
+    /// The plan's delay, or its replacement.
     delay_ns: AtomicU64,
     /// How often it was replaced.
     changes: AtomicU64,
 }
 
-/// Counters that only grow, from the last reading.
+/// The last reading of counters that only grow.
 #[derive(Debug, Default)]
 struct Before {
     cpu_ns: u64,
@@ -45,16 +45,16 @@ struct Before {
 /// The path's work between two readings.
 #[derive(Debug, Clone)]
 pub struct PathTally {
-    /// The plan of the path.
+    /// The plan in force.
     pub plan: PathPlan,
-    /// Packets that crossed it, both directions. Where segments are merged (pure delay), the delay line counts each
-    /// such packet once, netem its segments.
+    /// Packets that crossed it, in both directions. If segments are merged (pure delay), the delay line counts each
+    /// merged packet once, netem its segments.
     pub packets: u64,
-    /// Packets lost because the plan loses them; `None` with netem, which does not distinguish them from dropped ones.
+    /// Packets lost as planned; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,
-    /// Packets dropped because a queue was full: the path's, or the receiver's backlog; with netem, the lost ones too.
+    /// Packets dropped because the path's queue or the receiver's backlog was full; with netem, the lost ones too.
     pub dropped: u64,
-    /// From due to delivered, every packet; `None` with netem, which does not report it.
+    /// From due to delivered, of every packet; `None` with netem.
     pub lateness: Option<Latency>,
     /// CPU time of the delay line.
     pub cpu_ns: Option<u64>,
@@ -80,8 +80,8 @@ impl PathMeter {
         PathPlan { delay_ns, queue_bytes, ..self.0.plan.clone() }
     }
 
-    /// Delays packets by `delay_ns` in each direction from now on; the link's queue follows. A path that was made
-    /// without emulation cannot delay, and refuses.
+    /// Delays packets by `delay_ns` in each direction from now on; the link's queue follows. Fails on a path without
+    /// emulation.
     pub fn set_delay(&self, delay_ns: u64) -> Result<(), WanError> {
         let before = self.0.delay_ns.swap(delay_ns, Ordering::Relaxed);
         let plan = self.plan();
@@ -91,7 +91,7 @@ impl PathMeter {
                 Ok(())
             }
             (None, PathMechanism::Netem) => {
-                // A change starts netem's losses anew: with the same seed, each delay would lose the same packets.
+                // A change restarts netem's losses: with the same seed, each delay would lose the same packets.
                 let plan = reseeded(plan, 1 + self.0.changes.fetch_add(1, Ordering::Relaxed));
                 self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
                     let route = lock(route);
@@ -120,7 +120,7 @@ impl PathMeter {
         Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
     }
 
-    /// The path's work since the last call, on any copy.
+    /// The path's work since the last call, on any clone.
     pub fn take(&self) -> PathTally {
         let mut tally = PathTally {
             plan: self.plan(),
@@ -143,7 +143,7 @@ impl PathMeter {
             tally.packets = counts.packets;
             tally.lost = Some(counts.lost);
             let by_devices: u64 = [0, 1].into_iter().map(|end| link(end).sent + link(end).received).sum();
-            // What a device refuses it counts as dropped, too.
+            // A device counts what it refuses as dropped, too.
             tally.dropped = counts.dropped + by_devices.max(counts.refused);
             tally.lateness = Some(counts.lateness);
             tally.cpu_ns = line.cpu_ns().map(|now| now.saturating_sub(std::mem::replace(&mut before.cpu_ns, now)));
@@ -170,13 +170,13 @@ fn reseeded(plan: PathPlan, changes: u64) -> PathPlan {
     PathPlan { seed: plan.seed.wrapping_add(changes.wrapping_mul(SEED_STEP)), ..plan }
 }
 
-/// How much a counter of the kernel grew, whose 32 bits may have wrapped around.
+/// The growth of a kernel counter, which may have wrapped around at 32 bits.
 fn grown(now: u64, before: u64) -> u64 {
     if now >= before { now - before } else { u64::from((now as u32).wrapping_sub(before as u32)) }
 }
 
 impl PathTally {
-    /// The figures of a point; none for a bare link.
+    /// The figures of a point; empty for a bare link.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         if self.plan.mechanism == PathMechanism::Link {
@@ -207,7 +207,7 @@ impl PathTally {
         self.lateness.as_ref()?.quantile_ns(quantile)
     }
 
-    /// Reasons not to trust what was measured over this path.
+    /// Reasons not to trust measurements over this path.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         if let Some(trouble) = &self.trouble {

@@ -1,7 +1,7 @@
 //! Anonymous network namespaces, held by a descriptor.
 //!
-//! A namespace lives as long as a process, a socket or a descriptor refers to it. One without a name under /run/netns
-//! therefore vanishes with everything in it (devices, addresses, routes) when its holder dies, however it dies.
+//! A namespace lives as long as a process, a socket or a descriptor refers to it. Without a name under /run/netns it
+//! vanishes with all its devices, addresses and routes when its holder dies.
 
 use crate::error::{DuringStep, WanError};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +28,7 @@ impl NetNamespace {
         Ok(NetNamespace { file })
     }
 
-    /// A new, empty namespace. The calling thread stays where it is.
+    /// A new, empty namespace. The calling thread stays in its own.
     pub fn create() -> Result<Self, WanError> {
         on_own_thread(|| {
             record::fault::step().during("make a network namespace")?;
@@ -52,7 +52,7 @@ impl NetNamespace {
             .during("enter a network namespace")
     }
 
-    /// Runs `work` inside the namespace, on a separate thread, and waits for it.
+    /// Runs `work` inside the namespace on a separate thread.
     pub fn run_inside<T: Send>(&self, work: impl FnOnce() -> Result<T, WanError> + Send) -> Result<T, WanError> {
         on_own_thread(|| {
             self.enter()?;
@@ -60,7 +60,7 @@ impl NetNamespace {
         })
     }
 
-    /// The number that identifies the namespace while it lives (`/proc/PID/ns/net` shows it); reused after its death.
+    /// The namespace's number (shown by `/proc/PID/ns/net`), reused after its end.
     pub fn inode(&self) -> Result<u64, WanError> {
         Ok(self.file.metadata().during("read a namespace's number")?.ino())
     }
@@ -77,8 +77,7 @@ impl AsFd for NetNamespace {
     }
 }
 
-/// Runs work on a separate thread that ends afterwards: namespaces belong to threads, and must not leak into the
-/// caller's.
+/// Runs `work` on a separate thread: namespaces belong to threads, and must not leak into the caller's.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T, WanError> + Send) -> Result<T, WanError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

@@ -31,27 +31,26 @@ pub struct PairPlan {
     pub server_cpus: Vec<usize>,
     /// CPUs of the client's receive processing; empty = not steered. The engine pins its own threads.
     pub client_cpus: Vec<usize>,
-    /// The path between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` means netem where the
-    /// kernel has it, else the TUN delay line.
+    /// The path; [`PathPlan::default`] is a bare veth link. The mechanism `Other` means netem if the kernel has it,
+    /// else the TUN delay line.
     pub path: PathPlan,
-    /// The addresses that the documentation states (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn
-    /// ones.
+    /// Use the documented addresses (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn ones.
     pub has_known_addresses: bool,
 }
 
-/// Settings that a new namespace does not inherit, copied so that the server runs as it would on this host; and all of
-/// TCP's.
+/// Settings that a new namespace does not inherit, copied with all of TCP's so that the server runs as it would on this
+/// host.
 const COPIED_TO_BOTH: [&str; 3] = ["net/core/somaxconn", PRIVILEGED, "net/ipv6/bindv6only"];
 /// The first port that needs no privilege.
 const PRIVILEGED: &str = "net/ipv4/ip_unprivileged_port_start";
-/// The first of the client's ports.
+/// The lowest of the client's ports.
 const FIRST_PORT: u32 = 1024;
-/// The client opens many connections to one address, so it gets all ports, and ports of closed connections again after
+/// The client opens many connections to one address, so it gets all ports, and reuses those of closed connections after
 /// a second.
 const SET_IN_CLIENT: &[(&str, &str)] =
     &[("net/ipv4/ip_local_port_range", "1024 65535"), ("net/ipv4/tcp_tw_reuse", "1")];
 
-/// Two joined namespaces. Dropping it removes everything, also the server's processes.
+/// Two joined namespaces. Dropping it removes everything, including the server's processes.
 #[derive(Debug)]
 pub struct Pair {
     name: String,
@@ -89,7 +88,7 @@ impl Pair {
             is_removed: false,
             token,
         };
-        // The group's name says whose it is. The state file comes before any process that could outlive this one.
+        // The group's name has the owner. The state file is written before any process that could outlive this one.
         pair.make_cgroup()?;
         pair.connect(plan)?;
         pair.apply_settings()?;
@@ -130,8 +129,8 @@ impl Pair {
         Ok(())
     }
 
-    /// A setting that a new namespace does not have, or does not let write, belongs to the whole machine. Another that
-    /// is refused is noted, and no error.
+    /// Settings that a new namespace does not have, or does not let write, belong to the whole machine. Other refused
+    /// settings become notes.
     fn apply_settings(&mut self) -> Result<(), WanError> {
         let host: Vec<(String, String)> = self.original.run_inside(|| {
             let names = COPIED_TO_BOTH.map(String::from).into_iter().chain(setting::named("net/ipv4/tcp_"));
@@ -141,7 +140,7 @@ impl Pair {
             let refused = namespace.run_inside(|| {
                 let copied = host.iter().map(|(name, value)| (name.as_str(), value.as_str()));
                 let copied = copied.filter(|(name, value)| {
-                    // The kernel keeps the client's ports above those that are privileged.
+                    // The kernel keeps the client's ports above the privileged ones.
                     let takes_ports = *name == PRIVILEGED && value.parse::<u32>().is_ok_and(|first| first > FIRST_PORT);
                     setting::is_writable(name) && !(side == "client" && takes_ports)
                 });
@@ -177,7 +176,7 @@ impl Pair {
         &self.notes
     }
 
-    /// The path between client and server, with the mechanism that is used.
+    /// The path with the mechanism in use.
     pub fn path(&self) -> &PathPlan {
         static BARE: std::sync::LazyLock<PathPlan> = std::sync::LazyLock::new(PathPlan::default);
         self.joint.as_ref().map_or(&BARE, |joint| &joint.plan)
@@ -188,9 +187,9 @@ impl Pair {
         self.joint.as_ref().map(|joint| joint.meter.clone())
     }
 
-    /// Tests whether the path is as planned, with pings and, if there is a bandwidth, a train of packets. Takes about a
-    /// round trip and a quarter of a second, longer on slow links; its packets do not count in the meter's next
-    /// reading. Ends with [`WanError::Stopped`] soon after `should_stop` says so.
+    /// Tests the path with pings and, if there is a bandwidth, a train of packets. Takes about a round trip and a
+    /// quarter of a second, longer on slow links; its packets do not count in the meter's next reading. Returns
+    /// [`WanError::Stopped`] soon after `should_stop` returns true.
     pub fn self_test(&self, should_stop: &(dyn Fn() -> bool + Sync)) -> Result<SelfTest, WanError> {
         let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
         let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into(), should_stop)?;
@@ -220,22 +219,22 @@ impl Pair {
         self.addresses.client_v6.into()
     }
 
-    /// The server's control group, if the kernel let one be made.
+    /// The server's control group, if the kernel allowed one.
     pub fn server_cgroup(&self) -> Option<&ServerCgroup> {
         self.cgroup.as_ref()
     }
 
-    /// The server's current processes; empty without a control group.
+    /// The server's processes; empty without a control group.
     pub fn server_processes(&self) -> Vec<u32> {
         self.cgroup.as_ref().map(ServerCgroup::processes).unwrap_or_default()
     }
 
-    /// Moves the calling thread, and threads it makes later, to the client's side.
+    /// Moves the calling thread, and threads it creates later, to the client's side.
     pub fn enter_client(&self) -> Result<(), WanError> {
         self.client.enter()
     }
 
-    /// Moves the calling thread, and threads it makes later, to the server's side.
+    /// Moves the calling thread, and threads it creates later, to the server's side.
     pub fn enter_server(&self) -> Result<(), WanError> {
         self.server.enter()
     }
@@ -255,14 +254,15 @@ impl Pair {
         &self.client
     }
 
-    /// Steers the loopback device of the server's namespace (a server that talks to itself or to its back ends). Done
-    /// at creation with the server's CPUs; an empty list switches it off.
+    /// Steers the loopback device of the server's namespace, for servers that talk to themselves or to back ends.
+    /// Creation does this with the server's CPUs; an empty list switches it off.
     pub fn steer_loopback(&self, cpus: &[usize]) -> Result<(), WanError> {
         cpu_set(cpus)?;
         self.server.run_inside(|| NamespaceSysfs::mount()?.steer("lo", cpus))
     }
 
-    /// The CPUs that receive processing of the server's and of the client's link is steered to, as the kernel shows it.
+    /// The CPUs to which receive processing of the server's and of the client's link is steered, as read from the
+    /// kernel.
     pub fn steered_to(&self) -> Result<(Vec<usize>, Vec<usize>), WanError> {
         let read = |namespace: &NetNamespace, link: String| {
             namespace.run_inside(|| NamespaceSysfs::mount()?.steered_to(&link))
@@ -279,8 +279,8 @@ impl Pair {
         self.run_at(&self.server, &self.server_cpus, true, self.cgroup.as_ref(), command)
     }
 
-    /// Prepares `command` to run beside the server: in its namespace, on its CPUs, as the leader of a new session, but
-    /// not in its control group, whose resources are the server's. It ends with the pair.
+    /// Prepares `command` to run on the server's side: in its namespace, on its CPUs, as the leader of a new session,
+    /// but not in its control group, whose resources are the server's. It ends with the pair.
     pub fn run_beside_server(&self, command: &mut Command) -> Result<(), WanError> {
         self.run_at(&self.server, &self.server_cpus, true, None, command)
     }
@@ -321,19 +321,19 @@ impl Pair {
             }
             Ok(())
         };
-        // SAFETY: between fork and exec the closure only makes system calls on values prepared before; it neither
-        // allocates nor takes locks.
+        // SAFETY: the closure only makes system calls on values prepared before the fork; it neither allocates nor
+        // locks.
         unsafe { command.pre_exec(prepare) };
         Ok(())
     }
 
-    /// Removes everything: the server's processes, link, control group and state file. The namespaces go with the last
-    /// thread that is still inside ([`leave`](Self::leave) first).
+    /// Removes everything: the server's processes, link, control group and state file. The namespaces vanish when the
+    /// last thread has left them ([`leave`](Self::leave)).
     pub fn remove(mut self) -> Result<(), WanError> {
         self.tear_down()
     }
 
-    /// Whatever could not be removed stays in this value, for another try.
+    /// Parts that could not be removed stay in this value, for another try.
     fn tear_down(&mut self) -> Result<(), WanError> {
         if self.is_removed {
             return Ok(());
@@ -342,12 +342,12 @@ impl Pair {
         if grouped.is_ok() {
             self.cgroup = None;
         }
-        // Processes that left the group, or never were in one. While this value holds the namespace its number is not
-        // reused, so the number proves that a process is ours.
+        // Processes that left the group, or were never in one. This value holds the namespace, so its number is not
+        // reused and proves that a process is ours.
         for namespace in [&self.server, &self.client] {
             end_processes_in_namespace(namespace.inode()?, |_| true);
         }
-        // The delay line's devices go with its thread; a veth is deleted below.
+        // The delay line's devices vanish with its thread; a veth is deleted below.
         if let Some(Joint { line, .. }) = self.joint.take() {
             drop(line);
         }
@@ -377,7 +377,6 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // A failure leaves the state file, so that the next run tries again.
         let _ = self.tear_down();
     }
 }

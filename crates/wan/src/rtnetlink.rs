@@ -1,9 +1,9 @@
-//! The requests to the kernel's rtnetlink that a pair needs: make a veth, delete it, set a link up, add an address or a
-//! neighbour, look a link up; and, in [`path`], those of a wide-area path.
+//! The rtnetlink requests of a pair: make a veth, delete it, set a link up, add an address or a neighbour, look up a
+//! link; [`path`] has those of a wide-area path.
 //!
 //! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,neighbour,veth}.h. Everything is in host byte
-//! order and padded to 4 bytes. Not netlink-packet-route: it has no netem, whose options and counters are most of this
-//! module, and adds a megabyte to a program.
+//! order and padded to 4 bytes. netlink-packet-route is not used: it lacks netem, whose options and counters are most
+//! of this module, and adds a megabyte to a program.
 
 mod path;
 
@@ -25,14 +25,14 @@ const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
-/// Duplicate address detection is skipped, so that the address is usable at once.
+/// Skips duplicate address detection, so that the address is usable at once.
 const IFA_F_NODAD: u32 = 0x02;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const NUD_PERMANENT: u16 = 0x80;
 const NLA_F_NESTED: u16 = 1 << 15;
 
-/// The Ethernet address of an end of a veth, 0 or 1: the pair is alone on its link, so every pair has the same two.
+/// The Ethernet address of end 0 or 1 of a veth. Each pair is alone on its link, so all pairs use the same two.
 fn ethernet_address(end: u8) -> [u8; 6] {
     [0x02, 0, 0, 0, 0, end]
 }
@@ -53,7 +53,6 @@ impl Request {
         Request { bytes }
     }
 
-    /// `struct ifinfomsg`.
     fn link(&mut self, index: u32, flags: u32, change: u32) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
         for field in [index, flags, change] {
@@ -61,13 +60,11 @@ impl Request {
         }
     }
 
-    /// `struct ifaddrmsg`.
     fn address(&mut self, family: i32, prefix_bits: u8, index: u32) {
         self.bytes.extend_from_slice(&[family as u8, prefix_bits, 0, 0]);
         self.bytes.extend_from_slice(&index.to_ne_bytes());
     }
 
-    /// `struct ndmsg`.
     fn neighbour(&mut self, family: i32, index: u32, state: u16) {
         self.bytes.extend_from_slice(&[family as u8, 0, 0, 0]);
         self.bytes.extend_from_slice(&index.to_ne_bytes());
@@ -104,20 +101,19 @@ impl Request {
     }
 }
 
-/// A socket to rtnetlink in the network namespace that the thread was in when it connected.
+/// An rtnetlink socket, in the network namespace of the thread that connected it.
 #[derive(Debug)]
 pub struct Route {
     socket: OwnedFd,
 }
 
 impl Route {
-    /// Opens the socket.
     pub fn connect() -> io::Result<Self> {
         let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         Ok(Route { socket })
     }
 
-    /// Makes a veth pair: `name` in this namespace, its end 0, and `peer_name` in `peer_namespace`, its end 1.
+    /// Makes a veth pair: end 0, `name`, in this namespace, and end 1, `peer_name`, in `peer_namespace`.
     pub fn add_veth(&self, name: &str, peer_name: &str, peer_namespace: BorrowedFd<'_>) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         request.link(0, 0, 0);
@@ -137,14 +133,13 @@ impl Route {
         self.execute(request)
     }
 
-    /// Deletes a link of this namespace; a veth takes its peer with it.
+    /// Deletes a link of this namespace; deleting one end of a veth deletes both.
     pub fn delete_link(&self, name: &str) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_DELLINK, 0);
         request.link(link_index(name)?, 0, 0);
         self.execute(request)
     }
 
-    /// Sets a link up.
     pub fn set_up(&self, name: &str) -> io::Result<()> {
         let up = libc::IFF_UP as u32;
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
@@ -160,7 +155,6 @@ impl Route {
         self.execute(request)
     }
 
-    /// Gives a link an address, usable at once.
     pub fn add_address(&self, name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         let (family, octets) = family_and_octets(address);
@@ -173,8 +167,8 @@ impl Route {
         self.execute(request)
     }
 
-    /// Adds a permanent neighbour entry to a link of a veth pair: `address` is at its end `end`. So no neighbour
-    /// request crosses the link, where it could be lost or late as any packet.
+    /// Adds a permanent neighbour entry: `address` is at end `end` of the link's veth. So no neighbour request crosses
+    /// the link, where it could be lost or late.
     pub fn add_neighbour(&self, name: &str, address: IpAddr, end: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, octets) = family_and_octets(address);
@@ -221,7 +215,7 @@ fn family_and_octets(address: IpAddr) -> (i32, Vec<u8>) {
     }
 }
 
-/// Reads the answer to one request: `NLMSG_ERROR` with 0 is success, with a negative number the error.
+/// Reads an acknowledgement: `NLMSG_ERROR` with 0 is success, with a negative number the error.
 fn acknowledged(reply: &[u8]) -> io::Result<()> {
     let word = |at: usize| reply.get(at..at + 4).map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]));
     let kind = reply.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));

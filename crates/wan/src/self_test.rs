@@ -1,5 +1,5 @@
-//! Checks that a path is as planned, from its users' side, whatever the mechanism: pings for the round trip, a train of
-//! packets for the bandwidth. Takes about a round trip and a quarter of a second.
+//! Checks a path from its users' side, whatever the mechanism: pings for the round trip, a train of packets for the
+//! bandwidth. Takes about a round trip and a quarter of a second.
 
 use crate::error::{DuringStep, WanError};
 use crate::namespace::NetNamespace;
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Pings over a path; more over one with losses, as far as this lasts and not more.
+/// Number of pings; more on a path with losses, within these limits.
 const PINGS: u16 = 10;
 const MOST_PINGS: u16 = 200;
 const PINGS_LAST: Duration = Duration::from_secs(2);
@@ -21,9 +21,9 @@ const PING_GAP: Duration = Duration::from_millis(5);
 const LIKELY: f64 = 1e-4;
 /// IPv4 header, ICMP header, payload: the size of a `ping`.
 const PING_BYTES: u64 = 84;
-/// How long answers may be late before they count as lost.
+/// Answers later than this count as lost.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How soon a wish to stop is noticed.
+/// Poll interval for a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 const TRAIN_NS: f64 = 100e6;
 const TRAIN_PACKETS: std::ops::RangeInclusive<u64> = 8..=20_000;
@@ -32,9 +32,9 @@ const TRAIN_PAYLOAD_BYTES: usize = MTU_BYTES as usize - 28;
 /// The tolerance of the round trip: 0.3 ms and 2 %.
 const ROUND_TRIP_TOLERANCE: (f64, f64) = (300_000.0, 0.02);
 const BANDWIDTH_TOLERANCE: f64 = 0.05;
-/// The train has to be sent at this multiple of the bandwidth, or it shows how fast it was sent.
+/// A train that was sent more slowly than this multiple of the bandwidth shows how fast it was sent.
 const SENT_FASTER: f64 = 1.2;
-/// The ioctl that returns when the last packet read from a socket had come (linux/sockios.h).
+/// The ioctl that returns the arrival time of the last packet read from a socket (linux/sockios.h).
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 
 /// The result of a self-test.
@@ -42,7 +42,7 @@ const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 pub struct SelfTest {
     /// The path that was tested.
     pub plan: PathPlan,
-    /// Round trips of the pings that were answered, nanoseconds, shortest first.
+    /// Round trips of the answered pings, nanoseconds, ascending.
     pub round_trips_ns: Vec<u64>,
     /// Pings sent.
     pub pings: u64,
@@ -55,7 +55,6 @@ pub struct SelfTest {
     pub sent_too_slowly_bits_per_sec: Option<f64>,
 }
 
-/// Result of a train of packets.
 #[derive(Debug, Clone, Copy)]
 struct Train {
     packets: u64,
@@ -96,7 +95,7 @@ impl SelfTest {
         words
     }
 
-    /// A doubt for every difference from the plan.
+    /// A doubt for every deviation from the plan.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut wrong = Vec::new();
         let asked = self.plan.round_trip_ns(PING_BYTES);
@@ -135,34 +134,33 @@ impl SelfTest {
     }
 }
 
-/// The probability that none of some pings is answered, of which the plan loses some on either way.
+/// The probability that no ping is answered; each may be lost in either direction.
 fn chance_of_none(pings: u64, loss_ratio: f64) -> f64 {
     (1.0 - (1.0 - loss_ratio).powi(2)).powf(pings as f64)
 }
 
-/// The probability that fewer of some packets arrive than give a rate: 0, 1 or 2 of a binomial distribution.
+/// The probability that too few packets arrive to give a rate: 0, 1 or 2 of a binomial distribution.
 fn chance_of_few(packets: u64, loss_ratio: f64) -> f64 {
     let (n, arrives) = (packets as f64, 1.0 - loss_ratio);
     let lost = |all_but: f64| loss_ratio.powf((n - all_but).max(0.0));
     lost(0.0) + n * arrives * lost(1.0) + n * (n - 1.0) / 2.0 * arrives.powi(2) * lost(2.0)
 }
 
-/// Pings so many that their silence says something, if there is time for them.
+/// Enough pings to make silence significant, if there is time for them.
 fn pings(plan: &PathPlan) -> u16 {
     let wanted = (LIKELY.ln() / (1.0 - (1.0 - plan.loss_ratio).powi(2)).ln()).ceil() as u16 + 1;
     let in_time = (PINGS_LAST.as_nanos() / gap(plan).as_nanos().max(1)).min(u128::from(MOST_PINGS)) as u16;
     wanted.min(in_time).max(PINGS)
 }
 
-/// From one ping to the next: on a slow link a ping must not wait for the one before it.
+/// Interval of pings: on a slow link a ping must not wait for the one before it.
 fn gap(plan: &PathPlan) -> Duration {
     PING_GAP.max(Duration::from_nanos(2 * (plan.round_trip_ns(PING_BYTES) as u64 / 2 - plan.delay_ns)))
 }
 
-/// A wish to stop, asked for while the test waits.
+/// Polled while the test waits.
 pub(crate) type ShouldStop<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Tests the path between two namespaces; `address` is the server's IPv4 address.
 pub(crate) fn run(
     plan: &PathPlan,
     client: &NetNamespace,
@@ -171,8 +169,8 @@ pub(crate) fn run(
     should_stop: ShouldStop<'_>,
 ) -> Result<SelfTest, WanError> {
     let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during("receive packets over the path"))?;
-    // Asking for a time stamp once makes the kernel take them from now on, but not at once (net_enable_timestamp defers
-    // it): the pings come first.
+    // The first request for a time stamp makes the kernel take them from some later moment on (net_enable_timestamp
+    // defers it), so do it before the pings.
     arrival_ns(&receiver);
     let pings = pings(plan);
     let mut round_trips_ns = client.run_inside(|| ping(plan, address, pings, should_stop))?;
@@ -194,8 +192,8 @@ pub(crate) fn run(
     Ok(tested)
 }
 
-/// Sends pings, a few milliseconds apart, and returns the round trips of those answered. The kernel answers, so no
-/// process of the other side is in the figure.
+/// Sends pings and returns the round trips of those answered. The kernel answers, so no process of the other side is
+/// included.
 fn ping(plan: &PathPlan, to: IpAddr, count: u16, should_stop: ShouldStop<'_>) -> Result<Vec<u64>, WanError> {
     let what = "ping over the path";
     let socket =
@@ -257,15 +255,15 @@ fn echo_request(identifier: [u8; 2], number: u16) -> [u8; 64] {
     packet
 }
 
-/// The sequence number of an echo reply to us; a raw socket gives the IP header too.
+/// The sequence number of an echo reply to us. A raw socket also gives the IP header.
 fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
     let header = usize::from(packet.first()? & 0x0f) * 4;
     let icmp = packet.get(header..header + 8)?;
     (icmp[0] == 0 && icmp[4..6] == identifier).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
 }
 
-/// Sends a train of full packets, as many as the link's queue holds of those that are not lost, and measures how fast
-/// they arrive at the other end, by the receiving kernel's time stamps.
+/// Sends a train of full packets, as many arriving ones as the link's queue holds, and measures how fast they arrive,
+/// by the receiving kernel's time stamps.
 fn train(
     plan: &PathPlan,
     client: &NetNamespace,
@@ -287,7 +285,7 @@ fn train(
         match sender.send_to(&payload, to) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // A full queue gives ENOBUFS; the packets that passed are enough.
+            // The queue is full; enough packets have passed.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
             Err(error) => return Err(error).during(what),
         }
@@ -300,7 +298,7 @@ fn train(
     };
     let longest = packets as f64 * MTU_BYTES as f64 * 8e9 / bandwidth + plan.delay_ns as f64;
     let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + PATIENCE;
-    // Once the first came, only lost ones are missing: waits no longer than a few packets take.
+    // After the first packet only lost ones are missing: wait no longer than a few packets take.
     let quiet = Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
     let mut buffer = [0u8; TRAIN_PAYLOAD_BYTES];
     let (mut received, mut first, mut last, mut until) = (0u64, None, None, end);
@@ -334,10 +332,10 @@ fn train(
     Ok(train)
 }
 
-/// When the packet last read from the socket had come.
+/// When the packet last read from the socket had arrived.
 fn arrival_ns(socket: &UdpSocket) -> Option<u64> {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `at` is a live timespec, which is what SIOCGSTAMPNS writes.
+    // SAFETY: `at` is a live timespec, as SIOCGSTAMPNS requires.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS as libc::Ioctl, &mut at) } == 0;
     done.then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
 }

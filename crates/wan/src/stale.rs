@@ -1,7 +1,7 @@
 //! What a killed run leaves of a pair: its control group, its processes, and its state file.
 //!
-//! Nothing else can be left. Namespaces have no names, so the kernel removes them with their last process, and in them
-//! the veth or TUN devices, their addresses, queue disciplines, and the masks that steer receive work.
+//! Namespaces have no names, so the kernel removes them with their last process, and with them the veth or TUN devices,
+//! their addresses, queueing disciplines, and the masks that steer receive work.
 
 use crate::cgroup::{self, ServerCgroup};
 use crate::link::{client_link, marker, server_link};
@@ -17,7 +17,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The kinds of this room, in the order of removal: the groups' processes keep namespaces alive.
+/// In the order of removal: the groups' processes keep namespaces alive.
 pub const LEFTOVERS: [Kind; 3] = [
     Kind {
         name: "control group",
@@ -68,8 +68,7 @@ fn processes_in_words(count: usize) -> String {
     format!("{count} process{}", if count == 1 { "" } else { "es" })
 }
 
-/// The pairs whose owner has ended. Without root there are none, because none could be made; then those of root are
-/// not seen.
+/// The pairs whose owner has ended. Only root can make pairs or see them.
 fn pairs_in(folder: &Path) -> Found {
     if !folder.exists() {
         return Found::default();
@@ -124,8 +123,8 @@ fn processes_of(state: &PairState) -> BTreeSet<u32> {
     inside.filter(|pid| is_of_pair(*pid, state)).collect()
 }
 
-/// Whether a process is in a namespace of this pair. Numbers of namespaces are reused, so the number alone does not
-/// prove it; a link in it whose name has the pair's random token does.
+/// Whether a process is in a namespace of this pair. Numbers of namespaces are reused, so the number does not prove it;
+/// a link named after the pair's random token does.
 fn is_of_pair(pid: u32, state: &PairState) -> bool {
     let links = [server_link(&state.token), client_link(&state.token), marker(&state.token)];
     NetNamespace::of_process(pid)
@@ -146,7 +145,7 @@ pub(crate) fn end_processes_in_namespace(namespace: u64, is_ours: impl Fn(u32) -
     }
 }
 
-/// The processes in a namespace, without this one.
+/// The processes in a namespace except this one.
 fn processes_in(namespace: u64) -> Vec<u32> {
     let wanted = format!("net:[{namespace}]");
     let is_inside = |pid: &u32| {
@@ -167,7 +166,7 @@ mod tests {
             eprintln!("not run: entering a namespace needs root");
             return;
         }
-        // As if a dead pair's number had been given to the namespace that everything else runs in.
+        // As if a dead pair's number had been reused for this machine's namespace.
         let number = NetNamespace::current().unwrap().inode().unwrap();
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("s");

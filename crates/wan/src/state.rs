@@ -1,4 +1,4 @@
-//! The state file of a pair, from which a later run can clean up after a killed one: one small file a pair in
+//! The state file of a pair, from which a later run can clean up after a killed one. One small file per pair in
 //! /run/straingauge, a folder that only root may enter.
 
 use crate::error::{DuringStep, WanError};
@@ -10,26 +10,23 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The folder of the state files. /run is emptied at boot, as namespaces and processes are.
+/// /run is emptied at boot, when namespaces and processes are gone.
 pub(crate) const FOLDER: &str = "/run/straingauge";
 const MAX_FILE_BYTES: u64 = 16 << 10;
 const MAX_FILES: usize = 1000;
 
-/// The content of a state file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PairState {
-    /// The run that owns the pair.
     pub owner: Owner,
-    /// Random name of the pair; part of the names of its links and of its control group.
     pub token: String,
     /// Number of the server's namespace.
     pub server_namespace: u64,
-    /// Number of the client's namespace, once there is one.
+    /// A pair of this process, with nothing in it yet.
     pub client_namespace: Option<u64>,
 }
 
 impl PairState {
-    /// A pair of this process, with nothing in it yet.
+    /// Part of the names of its links and of its control group.
     pub(crate) fn of_this_process(token: &str) -> Self {
         PairState { owner: Owner::of_this_process(), token: token.into(), server_namespace: 0, client_namespace: None }
     }
@@ -45,7 +42,7 @@ pub(crate) struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens the folder, making it if necessary. Refuses one that is not only this user's.
+    /// Opens the folder, creating it if necessary. Refuses one that others may access.
     pub(crate) fn open(path: &Path) -> Result<Self, WanError> {
         match fault::step().and_then(|()| DirBuilder::new().mode(0o700).create(path)) {
             Ok(()) => {}
@@ -74,7 +71,7 @@ impl StateFolder {
     pub(crate) fn write(&self, state: &PairState) -> Result<PathBuf, WanError> {
         let path = self.path.join(format!("{}.json", state.token));
         let text = serde_json::to_vec(state).expect("a state has only string keys");
-        // Readers take a file that does not parse for damaged and leave it, so it appears whole.
+        // Readers skip a file that does not parse, so it must appear complete.
         let partial = self.path.join(unfinished::name_of(&state.token));
         let write = || {
             fault::step()?;
@@ -118,7 +115,7 @@ pub(crate) fn read(path: &Path) -> Option<PairState> {
     is_token(&state.token).then_some(state)
 }
 
-/// Tokens become parts of file and link names: ten hexadecimal digits, nothing else.
+/// Tokens become parts of file and link names: only ten hexadecimal digits are accepted.
 pub(crate) fn is_token(text: &str) -> bool {
     text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,7 +1,7 @@
-//! Receive packet steering (RPS): sets which CPUs run the receive half of the network stack for a link.
+//! Receive packet steering (RPS): selects the CPUs that run the receive half of the network stack for a link.
 //!
-//! On a veth pair the packet a client sends is received by the server's end on the CPU that sent it, so without
-//! steering the client's CPU does the server's receive work (Documentation/networking/scaling.rst).
+//! On a veth pair the server's end receives a client's packet on the CPU that sent it, so without steering the client's
+//! CPU does the server's receive work (Documentation/networking/scaling.rst).
 
 use crate::error::{DuringStep, WanError};
 use rustix::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// The sysfs of the calling thread's network namespace, reachable only through this descriptor: /sys shows the
-/// namespace of the process that mounted it, and mounting over it would be seen by others.
+/// namespace of the process that mounted it, and mounting over it would be visible to others.
 pub(crate) struct NamespaceSysfs {
     root: OwnedFd,
 }
@@ -67,7 +67,7 @@ impl NamespaceSysfs {
     }
 }
 
-/// CPUs as the kernel's bitmap text: 32-bit groups in hexadecimal, most significant first, separated by commas.
+/// CPUs as the kernel's bitmap: 32-bit groups in hexadecimal, most significant first, separated by commas.
 fn cpu_mask(cpus: &[usize]) -> String {
     let groups = cpus.iter().max().map_or(1, |highest| highest / 32 + 1);
     let mut words = vec![0u32; groups];
@@ -77,7 +77,7 @@ fn cpu_mask(cpus: &[usize]) -> String {
     words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
 }
 
-/// The inverse of [`cpu_mask`]; what is not hexadecimal counts as 0.
+/// The inverse of [`cpu_mask`]; invalid groups count as 0.
 fn cpus_of_mask(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for (group, word) in text.trim().split(',').rev().enumerate() {

@@ -5,22 +5,21 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 
-/// The header of every packet: `struct virtio_net_hdr`, as the sender's stack wrote it, passed on unread.
+/// Bytes of the header of every packet, `struct virtio_net_hdr`, which is passed on unread.
 pub(crate) const HEADER_BYTES: usize = 10;
-/// The longest packet if segments are merged: 64 KiB of IP.
 pub(crate) const LONGEST_MERGED: usize = HEADER_BYTES + 65_535;
-/// The longest packet if they are not: one of the link's MTU, with room for a larger one.
+/// Longest packet if segments are merged: 64 KiB of IP.
 pub(crate) const LONGEST_SINGLE: usize = HEADER_BYTES + 2_048;
 
-/// An attached TUN device. It vanishes with this descriptor, however the process ends.
+/// Longest packet otherwise: the link's MTU, with some room.
 #[derive(Debug)]
 pub(crate) struct Tun {
     file: OwnedFd,
 }
 
 impl Tun {
-    /// Makes the device `name` in the calling thread's network namespace. Checksums are left to the receiver;
-    /// `merges_segments` also leaves TCP segmentation to it, so that up to 64 KiB cross as one packet.
+    /// Creates the device `name` in the calling thread's network namespace. Checksums are left to the receiver; with
+    /// `merges_segments` also TCP segmentation, so that up to 64 KiB cross as one packet.
     pub(crate) fn create(name: &str, merges_segments: bool) -> Result<Self, WanError> {
         record::fault::step().map_err(|error| cannot(name, error))?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -35,7 +34,7 @@ impl Tun {
             *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
-        // SAFETY: `request` is a live ifreq with a terminated name, which is what TUNSETIFF reads and writes.
+        // SAFETY: `request` is a live ifreq with a terminated name, as TUNSETIFF requires.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) } != 0 {
             return Err(cannot(name, io::Error::last_os_error()));
         }
@@ -62,7 +61,7 @@ impl Tun {
         }
     }
 
-    /// Hands one packet to the device's namespace: its stack receives it before this returns, unless it is steered.
+    /// Delivers a packet to the device's namespace: unless steered, its stack has received it when this returns.
     pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
         rustix::io::write(&self.file, packet)?;
         Ok(())

@@ -1,20 +1,15 @@
-//! Checks of the plans of protocols other than HTTP.
-
 use super::wrong;
 use crate::LoadError;
 use record::LoadPlan;
 use record::protocol::{Expect, Keyspace, Protocol};
 
-/// The most requests in flight on a connection.
 const MAX_PIPELINE: u32 = 10_000;
-/// The most keys of one get.
 const MAX_KEYS_PER_GET: u32 = 10_000;
 /// Keys are drawn as floating-point numbers, which are exact up to here.
 const MAX_KEYS: u64 = 1 << 53;
-/// A connection holds at most this many bytes of requests.
+/// Maximum bytes of requests on a connection.
 const MAX_PUT_BYTES: u64 = 1 << 30;
 
-/// Checks what is asked of a server in another protocol than HTTP/1.1.
 pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     let is_http_2 = plan.protocol.is_over_http_2();
     let (only, name) = if is_http_2 { ("HTTP/1.1", "HTTP/2") } else { ("HTTP", plan.protocol.scheme()) };

@@ -1,5 +1,5 @@
-//! The herd's thread: opens connections at the herd's pace, holds those that the server has, and replaces those that it
-//! drops.
+//! The thread of a herd: opens connections at the herd's pace, holds those that the server has, and replaces those that
+//! it drops.
 //!
 //! A handshake that is done at the client's end is not always done at the server's: a kernel whose accept queue is full
 //! may answer with a SYN cookie, keep no state, and drop the last segment. The client's end then stays established for
@@ -16,33 +16,30 @@ use record::time::monotonic_ns;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-/// How often the thread checks for a new target. Ten short wake-ups a second cost nothing.
+/// Poll interval for a new target.
 const LOOK_NS: u64 = 100_000_000;
-/// A failed attempt is repeated after this.
+/// Pause after a failed attempt.
 const PAUSE_NS: u64 = 100_000_000;
-/// The longest pause after connections that were dropped at once.
+/// Maximum pause after connections that were dropped at once.
 const MOST_PAUSE_NS: u64 = 1_000_000_000;
-/// Connections closed in one round.
+/// Maximum connections closed per round.
 const RELEASES: u64 = 4_096;
-/// How often attempts are looked at for time-outs and answered probes.
 const SWEEP_NS: u64 = 20_000_000;
-/// The first probe has left when a connection is as old as this, and what the server acknowledges in the last half of
-/// it is no answer to the handshake.
+/// At this age of a connection the first probe has been sent, and an acknowledgement in the last half of it does not
+/// belong to the handshake.
 const PROBED_AFTER_NS: u64 = 1_010_000_000;
-/// Data of the poller's events of held connections: their slot with this bit.
+/// Marks event data of held connections; the rest is their slot.
 const HELD_EVENT: u64 = 1 << 62;
 
-/// A connection that the server is not known to have.
 #[derive(Clone, Copy)]
 struct Attempt {
     fd: i32,
     lease: Lease,
     began_ns: u64,
-    /// When the handshake was done, at the client's end.
+    /// When the client's end finished the handshake.
     opened_ns: Option<u64>,
 }
 
-/// A connection that the server has.
 #[derive(Clone, Copy)]
 struct Held {
     fd: i32,
@@ -58,22 +55,22 @@ pub(super) struct Keeper {
     herd: Herd,
     connect_timeout_ns: u64,
     cpus: Vec<usize>,
-    /// Attempts by number; the free ones are listed.
+    /// By number; free numbers are listed.
     attempts: Vec<Option<Attempt>>,
     free_attempts: Vec<u32>,
-    /// Those whose handshake is not done.
+    /// Attempts whose handshake is not done.
     under_way: u64,
-    /// Those whose probe is not answered.
+    /// Attempts whose probe is not answered.
     probed: u64,
     next_sweep_ns: u64,
-    /// Held connections by slot; the free slots are listed.
+    /// By slot; free slots are listed.
     slots: Vec<Option<Held>>,
     free_slots: Vec<u32>,
     held: u64,
-    /// The pause after connections that the server dropped at once; grows while it keeps doing so.
+    /// Pause after connections that the server dropped at once; doubles while it does so.
     back_off_ns: u64,
     paused_until_ns: u64,
-    /// What only grows is counted here as it happens, the rest when it is published.
+    /// Growing counts are updated as they happen, the others when published.
     counts: ColdCounts,
 }
 
@@ -82,7 +79,7 @@ impl Keeper {
         let rules = check::port_rules(plan);
         let target = plan.addresses[0];
         let mut sources = check::sources(plan, target, &rules);
-        // The engine takes sources from the front; the herd from the back, so that they rarely share one.
+        // The engine takes sources from the front, the herd from the back, so that they rarely share one.
         sources.reverse();
         Ok(Keeper {
             poller: Poller::new()?,
@@ -110,7 +107,7 @@ impl Keeper {
     /// Keeps the herd at its target until the owner ends it.
     pub(super) fn keep(&mut self, shared: &Shared) -> Result<(), Errno> {
         if let Some(cpu) = self.cpus.last() {
-            // Not pinned is slower, not wrong.
+            // Pinning only affects speed.
             let _ = crate::cost::pin_to(*cpu);
         }
         while !shared.is_ending.load(Ordering::SeqCst) {
@@ -128,7 +125,7 @@ impl Keeper {
                 self.sweep(now_ns)?;
             }
             if self.probed + self.under_way == 0 {
-                // Some thousand at most while the herd grows; not needed while it stays.
+                // They hold some thousands while the herd grows, and are not needed afterwards.
                 (self.attempts, self.free_attempts) = (Vec::new(), Vec::new());
             }
             self.publish(shared);
@@ -136,7 +133,7 @@ impl Keeper {
             let wait_ns = if self.held > target || (may_open && pause_ns == 0) {
                 self.herd.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
             } else if self.probed + self.under_way > 0 {
-                // Handshakes are events.
+                // Handshakes arrive as events.
                 SWEEP_NS
             } else if may_open {
                 pause_ns.min(LOOK_NS)
@@ -147,7 +144,7 @@ impl Keeper {
             for index in 0..count {
                 let (conditions, data) = self.poller.event(index);
                 if data & HELD_EVENT != 0 {
-                    // The server closed it, or sent something without a request: it is no longer cold.
+                    // The server closed it, or sent something unrequested: it is no longer cold.
                     if self.close(data as u32, false) {
                         self.counts.dropped += 1;
                     }
@@ -176,7 +173,7 @@ impl Keeper {
             };
             let fd = match self.begin(lease) {
                 Ok(fd) => fd,
-                // Our own limits: trying the next one at once would fail, too.
+                // A local limit: the next attempt would fail, too.
                 Err(_) => {
                     self.ports.release(lease, false, now_ns);
                     self.failed(now_ns);
@@ -211,8 +208,7 @@ impl Keeper {
         }
     }
 
-    /// Something happened to an attempt: its handshake is done or failed, or the server ended it before it answered the
-    /// probe.
+    /// An attempt's handshake is done or failed, or the server closed it before it answered the probe.
     fn decided(&mut self, number: u32, conditions: u32) -> Result<(), Errno> {
         let Some(attempt) = self.attempts.get(number as usize).copied().flatten() else { return Ok(()) };
         let now_ns = monotonic_ns();
@@ -220,7 +216,7 @@ impl Keeper {
             self.forget(number);
             self.ports.release(attempt.lease, false, now_ns);
             self.counts.dropped += 1;
-            // It was full, or it takes no more: at full speed it would be asked for ever.
+            // The server is full: back off, or this loop would retry at full speed for ever.
             self.herd.fall_back(now_ns);
             if now_ns >= self.paused_until_ns {
                 self.back_off_ns = (2 * self.back_off_ns).clamp(PAUSE_NS / 10, MOST_PAUSE_NS);
@@ -247,7 +243,7 @@ impl Keeper {
         self.poller.modify(attempt.fd, READABLE, u64::from(number))
     }
 
-    /// Takes an attempt off the list.
+    /// Removes an attempt from the list.
     fn take(&mut self, number: u32) -> Option<Attempt> {
         let attempt = self.attempts[number as usize].take()?;
         self.free_attempts.push(number);
@@ -261,7 +257,7 @@ impl Keeper {
         }
     }
 
-    /// The server answered: the connection is held from now on, and no longer probed.
+    /// The server answered: the connection is held, and no longer probed.
     fn hold(&mut self, number: u32) -> Result<(), Errno> {
         let Some(attempt) = self.take(number) else { return Ok(()) };
         let slot = self.free_slots.pop().unwrap_or_else(|| {
@@ -282,8 +278,8 @@ impl Keeper {
         self.paused_until_ns = now_ns + PAUSE_NS;
     }
 
-    /// Gives up handshakes that take too long, and holds the connections whose probe was answered. The kernel itself
-    /// ends those whose probes are not.
+    /// Gives up slow handshakes and holds connections whose probe was answered. The kernel ends those whose probes are
+    /// not.
     fn sweep(&mut self, now_ns: u64) -> Result<(), Errno> {
         for number in 0..self.attempts.len() as u32 {
             match self.attempts[number as usize] {
@@ -314,7 +310,7 @@ impl Keeper {
         }
     }
 
-    /// Closes a held connection; whether there was one. `is_ours`: the server has not ended it.
+    /// Closes a held connection; returns whether there was one. `is_ours`: the server has not closed it.
     fn close(&mut self, slot: u32, is_ours: bool) -> bool {
         let Some(Held { fd, lease }) = self.slots[slot as usize].take() else { return false };
         socket::close(fd);
@@ -325,7 +321,6 @@ impl Keeper {
     }
 }
 
-/// CPU time of the calling thread.
 fn thread_cpu_ns() -> u64 {
     let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `spent` is a live, writable timespec.

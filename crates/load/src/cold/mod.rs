@@ -3,7 +3,7 @@
 //! Banga and Mogul ("Scalable kernel performance for Internet servers under realistic loads", 1998) call the client
 //! that holds them the *load-adding* client: a server on a wide-area network has hundreds of idle connections for each
 //! active one, and laboratory load has none. A herd is opened once and stays through many load points; connections that
-//! the server drops are counted and opened again.
+//! the server drops are counted and reopened.
 
 mod keeper;
 mod room;
@@ -21,18 +21,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long no new cold connection may be established before a herd is given up.
+/// A herd is given up if no new connection is established for this long.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The herd's counts; all but `established` only grow.
+/// A herd's counts; all but `established` only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ColdCounts {
-    /// Connections established now, at the server's end, too.
+    /// Connections established now, also at the server's end.
     pub established: u64,
     /// Connections opened since the herd began.
     pub opened: u64,
-    /// Connections that the server closed, spoke on, or did not have (its accept queue was full), and that were opened
-    /// again.
+    /// Connections that the server closed, sent data on, or did not have (its accept queue was full); they were
+    /// reopened.
     pub dropped: u64,
     /// Connection attempts that failed.
     pub failed: u64,
@@ -42,15 +42,13 @@ pub struct ColdCounts {
     pub user_bytes: u64,
 }
 
-/// Report of the keeper's thread.
 #[derive(Debug, Clone, Default)]
 struct Told {
     counts: ColdCounts,
-    /// Why it has ended by itself, if it has.
+    /// Why it ended, if it did so by itself.
     trouble: Option<String>,
 }
 
-/// State shared by the keeper's thread and its owner.
 #[derive(Debug, Default)]
 struct Shared {
     target: AtomicU64,
@@ -79,7 +77,7 @@ pub struct ColdHerd {
 }
 
 impl ColdHerd {
-    /// Begins an empty herd; [`resize`](Self::resize) opens connections, `most` at most. Addresses, source addresses,
+    /// Begins an empty herd; [`resize`](Self::resize) opens at most `most` connections. Addresses, source addresses,
     /// connect timeout, connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the
     /// calling thread.
     pub fn begin(plan: &LoadPlan, most: u64) -> Result<Self, LoadError> {
@@ -101,8 +99,8 @@ impl ColdHerd {
         Ok(ColdHerd { shared, thread: Some(thread), most, slab_before: kernel_memory(), slab_filled: None })
     }
 
-    /// Opens or closes connections until `target` are established, at the server's end, too. Returns early when `stop`
-    /// is set. Fails when the number does not grow for `patience`: the server refuses, or a limit was reached.
+    /// Opens or closes connections until `target` are established, also at the server's end, or `stop` is set. Fails if
+    /// the number does not approach the target for `patience`.
     pub fn resize(
         &mut self,
         target: u64,
@@ -163,15 +161,15 @@ impl ColdHerd {
         self.shared.told().counts
     }
 
-    /// Kernel memory for each connection, from the growth of slab and socket memory while the herd was filled; both
-    /// ends if the server is on this machine. `None` without connections, or if other work shrank that memory.
+    /// Kernel memory per connection, from the growth of slab memory while the herd was filled; both ends if the server
+    /// is on this machine. `None` without connections, or if other work shrank that memory.
     pub fn kernel_bytes_per_connection(&self) -> Option<f64> {
         let grown = self.slab_filled?.checked_sub(self.slab_before?)?;
         let established = self.counts().established;
         (established > 0).then(|| grown as f64 / established as f64)
     }
 
-    /// The herd as figures of a point; `before` are the counts at the window's begin.
+    /// The herd's figures for a point; `before` are the counts at the window's begin.
     pub fn figures(&self, before: ColdCounts, window_ns: u64) -> Figures {
         figures(self.counts(), before, self.kernel_bytes_per_connection(), window_ns)
     }
@@ -194,8 +192,7 @@ impl ColdCounts {
     }
 }
 
-/// Cold connections as figures of a point; `before` are the counts at the window's begin, `kernel_bytes` the kernel's
-/// memory for each, where it is known.
+/// As [`ColdHerd::figures`], of several herds. `kernel_bytes`: kernel memory per connection, if known.
 pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes: Option<f64>, window_ns: u64) -> Figures {
     let mut figures = Figures::default();
     let established = now.established;
@@ -219,7 +216,6 @@ impl Drop for ColdHerd {
     }
 }
 
-/// Slab and socket buffer memory of the machine in bytes.
 fn kernel_memory() -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let slab = meminfo.lines().find_map(|line| line.strip_prefix("Slab:"))?;

@@ -6,7 +6,7 @@ use record::LoadPlan;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Descriptors of a process that are no cold connections.
+/// Descriptors reserved for other uses.
 const SPARE: u64 = 128;
 
 /// Capacity of a machine for cold connections to one server.
@@ -22,9 +22,9 @@ pub struct ColdRoom {
     pub memory_bytes: u64,
 }
 
-/// What this machine has for connections of this plan. Opens none.
+/// This machine's capacity for cold connections of this plan. Opens none.
 pub fn room(plan: &LoadPlan) -> Result<ColdRoom, LoadError> {
-    // As many source addresses as there can be.
+    // Asks for the most source addresses possible.
     let plan = LoadPlan { connections: u64::from(u32::MAX), threads: 1, ..plan.clone() };
     let rules = check::port_rules(&plan);
     check::check_sources(&plan)?;

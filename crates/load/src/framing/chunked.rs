@@ -1,26 +1,22 @@
 //! The chunked transfer coding (RFC 9112 section 7.1): sizes, extensions, data, trailers.
 //!
-//! Lines end in CR LF only: a lone LF in a chunk header enables request smuggling, and no real server sends one.
+//! Lines must end in CR LF: a lone LF in a chunk header enables request smuggling, and no real server sends one.
 
 use super::{Framing, MAX_HEAD_BYTES, Malformed, Phase};
 
-/// A chunk-size line with its extensions may have this many bytes.
+/// Limit for a chunk-size line with its extensions.
 const MAX_LINE_BYTES: u32 = 4096;
 
 /// The part of the coding that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Hexadecimal digits of the chunk size.
     Size,
     /// After the digits, up to the CR; ignored.
     Extension,
     /// The LF of the size line.
     SizeLf,
-    /// Chunk data.
     Data,
-    /// The CR after the data.
     DataCr,
-    /// The LF after the data.
     DataLf,
     /// The first byte of a trailer line, or of the empty line that ends the body.
     TrailerStart,
@@ -31,7 +27,7 @@ pub(super) enum Step {
 }
 
 impl Framing {
-    /// Takes bytes in one step; returns how many, and whether they are of the body. `bytes` is not empty.
+    /// Takes bytes within one step; returns how many, and whether they belong to the body. `bytes` is not empty.
     pub(super) fn feed_chunked(&mut self, step: Step, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let next = |framing: &mut Framing, step: Step| framing.phase = Phase::Chunked(step);
         let byte = bytes[0];
@@ -57,7 +53,7 @@ impl Framing {
                 Ok((1, false))
             }
             Step::Extension => {
-                // A control character other than tab is not allowed in an extension; CR ends it.
+                // Control characters other than tab are invalid in an extension; CR ends it.
                 let end = bytes.iter().position(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f).unwrap_or(bytes.len());
                 self.count_line_byte(end)?;
                 match bytes.get(end) {

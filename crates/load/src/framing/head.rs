@@ -1,12 +1,11 @@
-//! Status line and header fields: how they determine the end of the response (RFC 9112 sections 4, 5, 6 and 9).
+//! Status line and header fields, and how they determine the end of the response (RFC 9112 sections 4, 5, 6 and 9).
 
 use super::{Malformed, Parts, is_identity};
 
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
-/// The first bytes are those of HTTP/2.
+/// The peer speaks HTTP/2.
 pub(crate) const HTTP_2: Malformed = Malformed("the server speaks HTTP/2 only on this port: ask for it with --http2");
-/// Length, type, flags and stream of a frame.
 const FRAME_HEAD_BYTES: usize = 9;
 
 /// How the end of the body is found.
@@ -33,20 +32,20 @@ pub struct Head {
     pub body: BodyKind,
     /// Whether the connection stays open after the body.
     pub is_keep_alive: bool,
-    /// The end of the body could be read in two ways, so that the client closes the connection after it.
+    /// The end of the body could be read in two ways, so the client closes the connection after it.
     pub is_ambiguous: bool,
     /// Kind of the body's parts.
     pub parts: Parts,
 }
 
 impl Head {
-    /// An interim response: the final one follows. 101 is final, as another protocol follows it.
+    /// An interim response: the final one follows. 101 is final, because another protocol follows it.
     pub fn is_interim(&self) -> bool {
         (100..200).contains(&self.status) && self.status != 101
     }
 }
 
-/// Refuses as early as possible bytes that do not begin like a response, so that a non-HTTP peer is found at once.
+/// Refuses bytes that do not begin like a response, so that a non-HTTP peer is noticed at once.
 pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     const START: &[u8] = b"HTTP/1.";
     let known = bytes.len().min(START.len());
@@ -58,8 +57,8 @@ pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// Whether bytes are the begin of an HTTP/2 server's first frame: a SETTINGS frame (type 4), or to a client that did
-/// not begin in HTTP/2 a GOAWAY frame (type 7), either of stream 0 and of less than 256 bytes.
+/// Whether bytes begin like an HTTP/2 server's first frame: SETTINGS (type 4), or GOAWAY (type 7) to a client that did
+/// not begin in HTTP/2; both of stream 0 and below 256 bytes.
 fn may_be_http_2(bytes: &[u8]) -> bool {
     let is_right = |at: usize, byte: u8| match at {
         2 | 4 => true,
@@ -69,7 +68,7 @@ fn may_be_http_2(bytes: &[u8]) -> bool {
     bytes.iter().take(FRAME_HEAD_BYTES).enumerate().all(|(at, byte)| is_right(at, *byte))
 }
 
-/// Whether bytes that came without a request are those of an HTTP/2 server.
+/// Whether unrequested bytes are those of an HTTP/2 server.
 pub(crate) fn is_http_2(bytes: &[u8]) -> bool {
     bytes.len() >= FRAME_HEAD_BYTES && may_be_http_2(bytes)
 }
@@ -87,7 +86,7 @@ pub(super) fn find_end(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// Where to continue the search when `len` bytes held no end: an end may begin in the last two.
+/// Where to resume the search after `len` bytes without an end: an end may begin in the last two.
 pub(super) fn resume_at(len: usize) -> usize {
     len.saturating_sub(2)
 }
@@ -112,7 +111,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
             line = &unfolded;
         }
         let (name, value) = split_field(line)?;
-        // The length decides which names need a closer look; most fields pass with one comparison.
+        // Most fields are skipped by the length of their name.
         match name.len() {
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 if length.is_some() {
@@ -142,8 +141,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     } else {
         match (coding, length) {
             (Coding::Chunked, announced) => {
-                // RFC 9112 section 6.3: the coding wins over the length, but the connection cannot be trusted
-                // afterwards.
+                // RFC 9112 section 6.3: the coding wins over the length, but the connection must be closed afterwards.
                 is_ambiguous = is_keep_alive && announced.is_some();
                 is_keep_alive &= announced.is_none();
                 BodyKind::Chunked
@@ -156,7 +154,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     if body == BodyKind::UntilClose || status == 101 {
         is_keep_alive = false;
     }
-    // The ends of its parts are not to be seen in a compressed body.
+    // Part boundaries are not visible in a compressed body.
     let parts = if is_encoded { Parts::Reads } else { parts };
     Ok(Head { len: bytes.len(), status, body, is_keep_alive, is_ambiguous, parts })
 }
@@ -169,7 +167,7 @@ enum Coding {
 }
 
 impl Coding {
-    /// Adds the codings of one field, in order; `chunked` may come only at the end, and once. `identity` is none: RFC
+    /// Adds the codings of one field, in order. `chunked` may occur only once, at the end. `identity` is ignored: RFC
     /// 2616 had it, and servers still send it.
     fn add(&mut self, value: &[u8]) -> Result<(), Malformed> {
         let mut is_empty = true;
@@ -196,8 +194,8 @@ fn begins_with_space(bytes: &[u8]) -> bool {
     matches!(bytes, [b' ' | b'\t', ..])
 }
 
-/// A line with those that continue it, each after a space, as a user agent has to read them (RFC 9112 section 5.2), and
-/// what follows.
+/// Joins a line with its continuation lines by spaces, as a user agent must (RFC 9112 section 5.2). Returns it and the
+/// rest.
 #[cold]
 fn unfold<'b>(line: &[u8], mut rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
     let mut unfolded = line.trim_ascii_end().to_vec();
@@ -210,7 +208,7 @@ fn unfold<'b>(line: &[u8], mut rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
     (unfolded, rest)
 }
 
-/// The next line without its end, and what follows.
+/// The next line without its end, and the rest.
 fn next_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let Some(at) = memchr::memchr(b'\n', bytes) else { return (bytes, &[]) };
     let line = &bytes[..at];
@@ -249,7 +247,6 @@ fn split_field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     Ok((name, value.trim_ascii()))
 }
 
-/// Controls other than tab; a carriage return inside a line is one.
 fn has_control(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
 }
@@ -270,7 +267,6 @@ fn parse_length(value: &[u8]) -> Result<u64, Malformed> {
     })
 }
 
-/// The members of a comma-separated list, without parameters and empty members.
 fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|byte| *byte == b',')

@@ -2,10 +2,10 @@
 //! I/O.
 //!
 //! The rules are those of RFC 9112 section 6.3 for a client, read strictly: a response that a proxy could read in two
-//! ways (two lengths, space before a colon) is malformed, because a measurement must not guess. Splitting
-//! the bytes differently never changes the result (a property test checks that).
+//! ways (two lengths, space before a colon) is malformed, because a measurement must not guess. Splitting the bytes
+//! differently never changes the result (a property test checks that).
 //!
-//! - [`head`] reads status line and fields, [`HeadCache`] skips that for a head seen just before;
+//! - [`head`] reads status line and fields, [`HeadCache`] skips that for a repeated head;
 //! - [`chunked`] walks chunks, extensions and trailers;
 //! - [`parts`] counts the parts of a body.
 
@@ -20,9 +20,9 @@ pub use parts::Parts;
 pub(crate) use parts::{Parted, TYPE_BYTES, is_identity};
 pub use template::HeadCache;
 
-/// A head (status line and fields) longer than this is malformed: it also bounds the memory of a connection.
+/// A longer head (status line and fields) is malformed: this bounds the memory of a connection.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// Interim (1xx) responses skipped before a final one; more are malformed, so that an endless stream of them ends.
+/// Maximum interim (1xx) responses before a final one, so that an endless stream of them ends.
 const MAX_INTERIM: u8 = 100;
 
 /// The rule that the bytes break.
@@ -32,11 +32,11 @@ pub struct Malformed(pub &'static str);
 /// The result of [`Framing::feed`] for a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fed {
-    /// Bytes that belong to this response. Smaller than the slice only when `is_complete`: the rest does not belong.
+    /// Bytes that belong to this response; fewer than the slice only if `is_complete`.
     pub used: usize,
-    /// Body bytes among them, framing removed.
+    /// Body bytes among them, without framing.
     pub body: usize,
-    /// Parts of the body that end in them; `None`: its type does not say what its parts are.
+    /// Parts of the body that end in them; `None` if its type does not define parts.
     pub parts: Option<u32>,
     /// The response is complete.
     pub is_complete: bool,
@@ -48,7 +48,7 @@ impl Fed {
     }
 }
 
-/// The effect of a connection's end on the response.
+/// What the end of a connection means for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
     /// The end of the connection completes the body.
@@ -69,11 +69,11 @@ enum Phase {
     Done,
 }
 
-/// A head that arrived in pieces. Kept only as long as the head is incomplete.
+/// A head that arrived in pieces, kept until it is complete.
 #[derive(Debug)]
 struct Carry {
     bytes: Vec<u8>,
-    /// No head ends before this offset: bytes are not searched twice.
+    /// No head ends before this offset.
     searched: usize,
 }
 
@@ -84,7 +84,7 @@ const AMBIGUOUS: u8 = 4;
 /// The state of one response. 32 bytes, and a carry buffer only while a head is split over reads.
 #[derive(Debug, Default)]
 pub struct Framing {
-    /// Body bytes left: of the body (fixed) or of the chunk.
+    /// Bytes left of the body (fixed) or of the chunk.
     remaining: u64,
     carry: Option<Box<Carry>>,
     /// Bytes of the chunk-size line or of the trailers so far.
@@ -102,7 +102,7 @@ impl Framing {
         Framing::default()
     }
 
-    /// Resets the state: the next byte begins another response.
+    /// Prepares for another response.
     #[inline]
     pub fn reset(&mut self) {
         self.carry = None;
@@ -141,7 +141,7 @@ impl Framing {
         self.carry.as_ref().map_or(0, |carry| carry.bytes.capacity() + size_of::<Carry>())
     }
 
-    /// How many of the next bytes are certainly body, so that they need not be looked at.
+    /// How many of the next bytes are certainly body and need not be inspected.
     #[inline]
     pub fn skippable(&self) -> u64 {
         match self.phase {
@@ -169,7 +169,7 @@ impl Framing {
     pub fn feed(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Fed, Malformed> {
         if self.flags & STARTED == 0 && !bytes.is_empty() {
             self.flags |= STARTED;
-            // The common case in one step: a head like the last one, and its whole body after it.
+            // Fast path: a head like the last one, followed by the whole body.
             if let Some(known) = heads.matching(slot, bytes) {
                 self.begin_body(&known)?;
                 let after = self.feed_slow(heads, slot, &bytes[known.len..])?;
@@ -233,7 +233,7 @@ impl Framing {
                 }
             }
             Some(carry) => {
-                // One byte beyond the limit is enough to know that it is crossed.
+                // One byte beyond the limit proves that it is exceeded.
                 let room = MAX_HEAD_BYTES + 1 - before;
                 let part = &bytes[..bytes.len().min(room)];
                 carry.bytes.extend_from_slice(part);

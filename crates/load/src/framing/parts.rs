@@ -3,16 +3,15 @@
 /// Kind of the parts of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parts {
-    /// Bytes of one read, for types without parts of their own.
+    /// Bytes of one read, for types without parts.
     #[default]
     Reads,
     /// A server-sent event with data, up to its blank line.
     Events,
-    /// A line that is not empty, as of JSON.
+    /// A line that is not empty, e.g. of JSON.
     Lines,
 }
 
-/// Bytes of a type, or an encoding, that are looked at.
 pub(crate) const TYPE_BYTES: usize = 24;
 
 impl Parts {
@@ -35,11 +34,10 @@ pub(crate) fn is_identity(value: &[u8]) -> bool {
     value.is_empty() || value.eq_ignore_ascii_case(b"identity")
 }
 
-/// The line has bytes.
 const IN_LINE: u8 = 1;
-/// The event has a line of data: without one it is a comment, which keeps a connection open.
+/// The event has a data line: without one it is a comment, which only keeps a connection open.
 const HAS_DATA: u8 = 2;
-/// A line feed that comes next ends no other line.
+/// A line feed next does not end another line.
 const AFTER_RETURN: u8 = 4;
 
 /// Counts the parts of one body.
@@ -54,13 +52,12 @@ impl Parted {
         Parted { kind, state: 0 }
     }
 
-    /// Whether the next bytes have to be looked at.
     #[inline]
     pub(crate) fn counts(&self) -> bool {
         self.kind != Parts::Reads
     }
 
-    /// Takes the next bytes of the body; how many parts end in them.
+    /// Takes the next bytes of the body; returns how many parts end in them.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> u32 {
         let mut parts = 0;
         for byte in bytes {
@@ -141,7 +138,7 @@ mod tests {
             let mut parted = Parted::new(kind);
             let in_two = parted.take(first) + parted.take(second);
             prop_assert_eq!(in_two, count(kind, &text));
-            // Every part has a letter and the end of its line at least.
+            // Every part has at least a letter and a line end.
             prop_assert!(2 * in_two as usize <= text.len());
         }
     }

@@ -1,12 +1,12 @@
-//! The fast path for heads: servers repeat themselves. A head that is byte for byte the last one on its target means
-//! the same, because [`parse_head`](super::parse_head) is a pure function; a changed `Date` costs one parse a second.
+//! The fast path for heads: servers repeat themselves. A head that equals the last one on its target has the same
+//! meaning, because [`parse_head`](super::parse_head) is a pure function; a changed `Date` costs one parse a second.
 
 use super::head::{Head, parse_head};
 use super::{Malformed, head};
 
-/// Longer heads are parsed each time: comparing them gains little, keeping them costs cache.
+/// Longer heads are always parsed: comparing them gains little and costs cache.
 const MAX_KEPT_BYTES: usize = 4096;
-/// Targets with a kept head each; more share them.
+/// Targets with a kept head each; further targets share them.
 const SLOTS: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct HeadCache {
     is_head_request: bool,
-    /// A slot for responses to HEAD, if the other requests use another method.
+    /// A slot for responses to HEAD, if other requests use another method.
     head_slot: Option<usize>,
     kept: Vec<Option<Kept>>,
 }
@@ -31,12 +31,12 @@ impl HeadCache {
         HeadCache { is_head_request, head_slot: None, kept: (0..slots).map(|_| None).collect() }
     }
 
-    /// For responses to requests of any method: those to HEAD in slot 1, all others in slot 0.
+    /// For responses to any method: HEAD in slot 1, all others in slot 0.
     pub fn for_both() -> Self {
         HeadCache { is_head_request: false, head_slot: Some(1), kept: vec![None, None] }
     }
 
-    /// The meaning of the head that `bytes` begin with, if it is the one kept for `slot`.
+    /// The meaning of the head at the beginning of `bytes`, if it is the one kept for `slot`.
     #[inline]
     pub(super) fn matching(&self, slot: usize, bytes: &[u8]) -> Option<Head> {
         let kept = self.kept[if slot < self.kept.len() { slot } else { slot % self.kept.len() }].as_ref()?;

@@ -1,8 +1,7 @@
-//! Frames (RFC 9113 section 4): their head, their kinds, and the codes of errors.
+//! Frames (RFC 9113 section 4): head, kinds, error codes.
 
-/// Length, kind, flags and stream.
 pub(super) const HEAD_BYTES: usize = 9;
-/// The longest payload that a server may send: the initial SETTINGS_MAX_FRAME_SIZE, which we leave as it is.
+/// Maximum payload that a server may send: the initial SETTINGS_MAX_FRAME_SIZE, which we do not change.
 pub(super) const MAX_PAYLOAD_BYTES: u32 = 16_384;
 
 pub(super) const DATA: u8 = 0;
@@ -22,11 +21,11 @@ pub(super) const END_HEADERS: u8 = 4;
 pub(super) const PADDED: u8 = 8;
 pub(super) const PRIORITY: u8 = 0x20;
 
-/// The error code of a malformed response.
+/// Error code of a malformed response.
 pub(super) const PROTOCOL_ERROR: u32 = 1;
-/// The error code of a request that the client gives up.
+/// Error code of a request that the client gives up.
 pub(super) const CANCEL: u32 = 8;
-/// The error code of a request that the server has not begun to process.
+/// Error code of a request that the server has not begun to process.
 pub(crate) const REFUSED_STREAM: u32 = 7;
 
 const ERRORS: [&str; 14] = [
@@ -51,10 +50,8 @@ pub(crate) fn error_name(code: u32) -> &'static str {
     ERRORS.get(code as usize).copied().unwrap_or("an unknown error code")
 }
 
-/// The head of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
-    /// Bytes of the payload.
     pub(super) length: u32,
     pub(super) kind: u8,
     pub(super) flags: u8,

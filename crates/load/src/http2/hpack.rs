@@ -1,18 +1,18 @@
-//! Header compression of HTTP/2 (RFC 7541): reading the fields of responses, and writing those of requests.
+//! Header compression of HTTP/2 (RFC 7541): reads the fields of responses, and writes those of requests.
 //!
-//! Of a response only a few fields matter, so a reader keeps of every other one just its length, which the dynamic
-//! table needs: nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
+//! Only a few response fields matter. A reader keeps just the length of every other one, which the dynamic table needs:
+//! nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
 
 use super::{Malformed, huffman};
 use crate::framing::{Parts, TYPE_BYTES, is_identity};
 use std::collections::VecDeque;
 
-/// The size of the dynamic table, which both sides begin with; we announce no other.
+/// The initial size of the dynamic table, which we keep.
 pub(super) const TABLE_BYTES: u32 = 4096;
-/// An entry of the dynamic table counts as so many bytes more than its text.
+/// Overhead of an entry in the size of the dynamic table.
 pub(super) const ENTRY_BYTES: u32 = 32;
 
-/// The length of the name of each entry in the static table, from 1 on.
+/// The length of the name of each static entry, from 1 on.
 #[rustfmt::skip]
 static STATIC_NAMES: [u8; 61] = [
     10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27,
@@ -20,14 +20,13 @@ static STATIC_NAMES: [u8; 61] = [
     13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3,
     16,
 ];
-/// The values of `:status` in the static table, from [`FIRST_STATUS`] on.
+/// Values of `:status` in the static table, from [`FIRST_STATUS`] on.
 static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST_STATUS: usize = 8;
 const CONTENT_ENCODING: usize = 26;
 const CONTENT_LENGTH: usize = 28;
 const CONTENT_TYPE: usize = 31;
 const LOCATION: usize = 46;
-/// The length of the names that matter, as they are and in the Huffman code.
 const NAMES: [(usize, usize); 6] = [(7, 5), (8, 6), (11, 8), (12, 9), (14, 10), (16, 11)];
 
 const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that is in no table)");
@@ -36,7 +35,6 @@ const WRONG_NUMBER: Malformed = Malformed("a header field breaks the rules of HP
 const WRONG_SIZE: Malformed = Malformed("a header field breaks the rules of HPACK (a larger table than was offered)");
 const WRONG_STATUS: Malformed = Malformed("the response has a status that is not a number of three digits");
 
-/// A field whose value matters.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Name {
     #[default]
@@ -56,26 +54,21 @@ struct Entry {
     bytes: u32,
     name_bytes: u32,
     name: Name,
-    /// The value, where it is a status of HTTP or gRPC or a length; whether it is an encoding other than identity.
+    /// A status or length; for content-encoding, whether it differs from identity.
     number: u64,
-    /// Kind of the body's parts, if the value is a content type.
+    /// Kind of the body's parts, for content-type.
     parts: Parts,
 }
 
 /// Contents of a block of header fields.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Fields {
-    /// 0: it has none.
     pub(super) status: u16,
-    /// The value of `location`, where [`Reader::keeps_location`].
+    /// Only if [`Reader::keeps_location`].
     pub(super) location: Option<Box<[u8]>>,
-    /// The value of `grpc-status`.
     pub(super) grpc_status: Option<u16>,
-    /// The value of `grpc-message`: the server's words about an error.
     pub(super) grpc_message: Option<Box<[u8]>>,
-    /// What `content-type` says of the body's parts, where [`Reader::looks_at_parts`].
     pub(super) parts: Parts,
-    /// The value of `content-length`.
     pub(super) length: Option<u64>,
     /// `content-length` is no number, or there is more than one.
     pub(super) is_length_wrong: bool,
@@ -103,14 +96,13 @@ impl Fields {
     }
 }
 
-/// Reads the blocks of one connection, in their order.
 #[derive(Debug)]
 pub(super) struct Reader {
     entries: VecDeque<Entry>,
     bytes: u32,
     limit: u32,
     pub(super) keeps_location: bool,
-    /// Whether it matters what the parts of a body are.
+    /// Whether the kind of a body's parts matters.
     pub(super) looks_at_parts: bool,
 }
 
@@ -120,7 +112,6 @@ impl Default for Reader {
     }
 }
 
-/// A string as it stands in a block.
 #[derive(Clone, Copy)]
 struct Text<'b> {
     bytes: &'b [u8],
@@ -151,7 +142,6 @@ impl Text<'_> {
         Ok(text)
     }
 
-    /// The name that this text is.
     fn name(&self) -> Result<Name, Malformed> {
         let is_as_long =
             |(plain, coded): &(usize, usize)| self.bytes.len() == if self.is_coded { *coded } else { *plain };
@@ -177,7 +167,7 @@ impl Text<'_> {
         })
     }
 
-    /// Its begin, as far as a type or an encoding is looked at.
+    /// Its beginning, as far as a type or an encoding is examined.
     fn begin<'b>(&self, begin: &'b mut [u8; TYPE_BYTES]) -> Result<&'b [u8], Malformed> {
         let mut length = 0;
         self.decode(|byte| {
@@ -189,7 +179,7 @@ impl Text<'_> {
         Ok(&begin[..length.min(TYPE_BYTES)])
     }
 
-    /// A decimal number, and how many digits it has.
+    /// A decimal number with its number of digits.
     fn number(&self) -> Option<(u64, usize)> {
         let mut number = Some(0u64);
         let digits = self.decode(|byte| {
@@ -229,13 +219,13 @@ impl Reader {
             }
         }
         if fields.is_encoded {
-            // The ends of its parts are not to be seen in a compressed body.
+            // Part boundaries are not visible in a compressed body.
             fields.parts = Parts::Reads;
         }
         Ok(fields)
     }
 
-    /// The name of an entry, and its number and parts.
+    /// An entry's name, number and parts.
     fn indexed(&self, index: usize) -> Result<(Name, u64, Parts), Malformed> {
         if index == 0 {
             return Err(WRONG_INDEX);
@@ -252,7 +242,7 @@ impl Reader {
         Ok((name, number, Parts::Reads))
     }
 
-    /// Reads a field that is written out, whose name may be an entry's.
+    /// Reads a literal field, whose name may refer to an entry.
     fn literal(&self, rest: &mut &[u8], prefix: u32, fields: &mut Fields) -> Result<Entry, Malformed> {
         let is_kept = prefix == 6 && self.limit >= ENTRY_BYTES;
         let (name, name_bytes) = match integer(rest, prefix)? {
@@ -302,7 +292,7 @@ impl Reader {
         }
     }
 
-    /// Removes the oldest entries until there is room for so many bytes, or none is left.
+    /// Removes the oldest entries until there is room for `bytes`, or none is left.
     fn evict(&mut self, bytes: u32) {
         while self.bytes + bytes > self.limit {
             let Some(oldest) = self.entries.pop_back() else { return };
@@ -311,7 +301,7 @@ impl Reader {
     }
 }
 
-/// Takes a number whose first byte has so many bits of it (RFC 7541 section 5.1).
+/// Takes an integer with a prefix of this many bits (RFC 7541 section 5.1).
 fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Malformed> {
     let (first, mut after) = rest.split_first().ok_or(CUT_SHORT)?;
     let most = (1 << prefix) - 1;
@@ -333,7 +323,6 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Malformed> {
     Ok(value)
 }
 
-/// Takes a string (RFC 7541 section 5.2).
 fn string<'b>(rest: &mut &'b [u8]) -> Result<Text<'b>, Malformed> {
     let is_coded = rest.first().is_some_and(|first| first & 0x80 != 0);
     let length = integer(rest, 7)?;
@@ -342,7 +331,7 @@ fn string<'b>(rest: &mut &'b [u8]) -> Result<Text<'b>, Malformed> {
     Ok(Text { bytes, is_coded })
 }
 
-/// Appends a number after the bits that its first byte has already.
+/// Appends an integer below the prefix's fixed `bits`.
 pub(super) fn put_integer(out: &mut Vec<u8>, bits: u8, prefix: u32, value: usize) {
     let most = (1 << prefix) - 1;
     if value < most {
@@ -363,23 +352,20 @@ fn put_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// How a field is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Written out, for this block only.
     Plain,
-    /// Written out, and put into the dynamic table.
     Kept,
 }
 
-/// Appends a field with its name and value. Static names with values of their own are the caller's.
+/// Appends a literal field. Fully indexed static fields are written by the caller.
 pub(super) fn put_field(out: &mut Vec<u8>, form: Form, name: &[u8], value: &[u8]) {
     out.push(if form == Form::Kept { 0x40 } else { 0 });
     put_string(out, name);
     put_string(out, value);
 }
 
-/// Appends a reference to the dynamic table: to the entry that was put last but `ago`.
+/// Appends a reference to the entry added `ago` entries before the last one.
 pub(super) fn put_kept(out: &mut Vec<u8>, ago: usize) {
     put_integer(out, 0x80, 7, STATIC_NAMES.len() + 1 + ago);
 }
@@ -443,7 +429,7 @@ mod tests {
             for flags in 0..16 {
                 let mut theirs = httlib_hpack::Encoder::default();
                 let mut ours = Reader { looks_at_parts: true, ..Reader::default() };
-                // The second block refers to the table, where the first one has filled it.
+                // The second block refers to the table that the first one filled.
                 for _ in 0..2 {
                     let mut block = Vec::new();
                     for (name, value) in [("content-encoding", encoding), ("content-type", "text/event-stream")] {
@@ -456,7 +442,7 @@ mod tests {
                 }
             }
         }
-        // Name and value written out, the name in the Huffman code.
+        // Literal name and value, the name in the Huffman code.
         let name = huffman_of(b"content-encoding");
         let mut block = [&[0, 0x80 | name.len() as u8][..], &name, &[2, b'b', b'r']].concat();
         put_field(&mut block, Form::Plain, b"content-type", b"application/jsonl");
@@ -471,7 +457,7 @@ mod tests {
     }
 
     proptest! {
-        /// httlib-hpack writes the blocks, in every form, and its table is ours.
+        /// httlib-hpack writes the blocks, in every form; both tables must agree.
         #[test]
         fn fields_are_read_from_the_blocks_of_another_implementation(
             blocks in prop::collection::vec(

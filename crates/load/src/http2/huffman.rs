@@ -1,9 +1,9 @@
-//! The Huffman code of HPACK (RFC 7541 appendix B). It is canonical: codes of one length follow each other in the order
+//! The Huffman code of HPACK (RFC 7541 appendix B). It is canonical: codes of one length are consecutive, in the order
 //! of [`SYMBOLS`], so counts by length determine it.
 
 use super::Malformed;
 
-/// Codes of so many bits, and how many of them.
+/// Code lengths, and the number of codes of each.
 const COUNTS: [(u32, u32); 21] = [
     (5, 10),
     (6, 26),
@@ -28,10 +28,9 @@ const COUNTS: [(u32, u32); 21] = [
     (30, 4),
 ];
 
-/// The end of a string, which must not be in one: the last code.
 const END: u32 = 256;
 
-/// Bytes in the order of their codes.
+/// Symbols in the order of their codes.
 #[rustfmt::skip]
 static SYMBOLS: [u8; 256] = [
     48, 49, 50, 97, 99, 101, 105, 111, 115, 116, 32, 37, 45, 46, 47, 51, 52, 53, 54, 55,
@@ -48,12 +47,11 @@ static SYMBOLS: [u8; 256] = [
     251, 252, 253, 254, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 15, 16, 17, 18, 19, 20,
     21, 23, 24, 25, 26, 27, 28, 29, 30, 31, 127, 220, 249, 10, 13, 22,];
 
-/// The codes of one length.
 struct Group {
     bits: u32,
-    /// The first code, at the top of 32 bits.
+    /// The first code, left-aligned in 32 bits.
     first: u32,
-    /// The first code beyond the group, likewise; the last group ends at 2^32.
+    /// The first code after the group, left-aligned; the last group ends at 2^32.
     end: u64,
     /// The index of the first code's symbol.
     symbol: u32,
@@ -78,9 +76,8 @@ const fn groups() -> [Group; COUNTS.len()] {
 
 const WRONG: Malformed = Malformed("a header field breaks the rules of HPACK (its Huffman code)");
 
-/// Decodes a string, byte by byte; returns its length.
 pub(super) fn decode(coded: &[u8], mut take: impl FnMut(u8)) -> Result<usize, Malformed> {
-    // The next bits, from the top.
+    // The next bits, left-aligned.
     let (mut window, mut have) = (0u64, 0u32);
     let mut rest = coded.iter();
     let mut length = 0;
@@ -90,7 +87,7 @@ pub(super) fn decode(coded: &[u8], mut take: impl FnMut(u8)) -> Result<usize, Ma
             window |= u64::from(*byte) << (56 - have);
             have += 8;
         }
-        // A string is filled up with ones.
+        // Strings are padded with ones.
         let top = ((window | u64::MAX >> have) >> 32) as u32;
         let Some(group) = GROUPS.iter().find(|group| u64::from(top) < group.end) else { return Err(WRONG) };
         if group.bits > have {

@@ -5,19 +5,18 @@ const PREFIX_BYTES: u8 = 5;
 /// Counts the messages of one response.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Messages {
-    /// Bytes of the prefix that have come.
+    /// Prefix bytes received.
     prefix: u8,
-    /// Bytes of the message that are to come.
+    /// Missing bytes of the message.
     left: u32,
 }
 
 impl Messages {
-    /// Whether a message has begun and not ended.
     pub(super) fn is_within(&self) -> bool {
         self.prefix > 0
     }
 
-    /// Takes the next bytes of the body; how many messages end in them.
+    /// Takes the next bytes of the body; returns how many messages end in them.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> u32 {
         let mut messages = 0;
         while let Some((first, rest)) = bytes.split_first() {

@@ -1,10 +1,10 @@
-//! The header blocks of requests, made once before the load. The fields that all requests share are put into the
-//! connection's dynamic table with its first request, and referred to afterwards.
+//! The header blocks of requests, made once before the load. Fields shared by all requests enter the connection's
+//! dynamic table with its first request; later requests refer to them.
 
 use super::hpack::{ENTRY_BYTES, Form, TABLE_BYTES, put_field, put_integer, put_kept};
 use std::sync::Arc;
 
-/// The shared fields in one form: what precedes the path, and what follows it.
+/// The shared fields in one form: those before the path, and those after it.
 #[derive(Debug, Default)]
 struct Shared {
     before: Vec<u8>,
@@ -14,35 +14,31 @@ struct Shared {
 /// The requests of a plan.
 #[derive(Debug)]
 pub struct Requests {
-    /// Written out.
     plain: Shared,
-    /// Written out and put into the dynamic table.
     first: Shared,
     /// References to the table.
     later: Shared,
-    /// What the references need of the table.
+    /// Table size needed by the references.
     table_bytes: u32,
-    /// The field of each target's path; empty where all requests have the same.
     paths: Vec<Box<[u8]>>,
     pub(super) body: Arc<[u8]>,
     pub(super) is_head: bool,
 }
 
-/// The state of the table that the server keeps for our requests.
+/// The server's table for our requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// Empty, of so many bytes at most. A size other than the initial one is announced with the first block.
+    /// Empty, of at most this size. A size other than the initial one is announced with the first block.
     Fresh(u32),
     /// Has the shared fields.
     Kept,
-    /// The server has made it smaller, which the next block confirms.
+    /// Shrunk by the server, which the next block confirms.
     Shrunk(u32),
-    /// Not used.
     Unused,
 }
 
 impl Coding {
-    /// The server sets the size of the table. One that grows again is not used again.
+    /// The server sets the size of the table. Once shrunk, it is not used again.
     pub(super) fn limit(&mut self, limit: u32) {
         *self = match *self {
             Coding::Fresh(before) => Coding::Fresh(before.min(limit)),
@@ -54,7 +50,7 @@ impl Coding {
 }
 
 impl Coding {
-    /// Puts what the next block has to begin with; the table is not used after that, unless it has the shared fields.
+    /// Writes the beginning of the next block. Afterwards the table is unused unless it has the shared fields.
     fn confirm(&mut self, out: &mut Vec<u8>) {
         match *self {
             Coding::Kept | Coding::Unused => return,
@@ -64,7 +60,7 @@ impl Coding {
         *self = Coding::Unused;
     }
 
-    /// Appends a block that was written out before.
+    /// Appends a block without references.
     #[inline]
     pub(super) fn put_block(&mut self, block: &[u8], out: &mut Vec<u8>) {
         self.confirm(out);
@@ -79,7 +75,7 @@ impl Default for Coding {
 }
 
 impl Requests {
-    /// `headers` without `host`; their names in any case.
+    /// `headers` without `host`; names in any case.
     pub fn new<'p>(
         method: &str,
         scheme: &str,
@@ -99,7 +95,7 @@ impl Requests {
             body,
             is_head: method == "HEAD",
         };
-        // Of each field in the table: whether it precedes the path.
+        // For each field in the table, whether it precedes the path.
         let mut kept = Vec::new();
         requests.share(":method", method, &mut kept);
         requests.share(":scheme", scheme, &mut kept);
@@ -129,7 +125,6 @@ impl Requests {
         requests
     }
 
-    /// Adds a field that all requests have.
     fn share(&mut self, name: &str, value: &str, kept: &mut Vec<bool>) {
         let is_pseudo = name.starts_with(':');
         let part = |shared: &mut Shared, form: Form| {
@@ -148,7 +143,6 @@ impl Requests {
         kept.push(is_pseudo);
     }
 
-    /// Appends the block of a target's request.
     #[inline]
     pub(super) fn put(&self, target: usize, coding: &mut Coding, out: &mut Vec<u8>) {
         let before = *coding;
@@ -169,8 +163,8 @@ impl Requests {
     }
 }
 
-/// Writes requests out whose method and path are not known before: those of a log. They use no table, so that each can
-/// be sent on any connection.
+/// Writes requests whose method and path are not known before: those of a log. They use no table, so that each can be
+/// sent on any connection.
 #[derive(Debug)]
 pub struct Writer {
     before: Vec<u8>,
@@ -216,7 +210,7 @@ mod tests {
     }
 
     proptest! {
-        /// httlib-hpack reads the blocks of both kinds, whenever the server makes its table smaller.
+        /// httlib-hpack reads both kinds of blocks, whenever the server shrinks its table.
         #[test]
         fn requests_are_read_by_another_implementation(
             steps in prop::collection::vec((any::<bool>(), 0..3usize, prop::option::of(0u32..5000)), 1..12),

@@ -1,4 +1,4 @@
-//! A connection: its requests, and what is to be sent; `incoming` takes what comes in, frame by frame.
+//! A connection: its requests and its output; `incoming` handles what it receives, frame by frame.
 
 mod incoming;
 
@@ -10,9 +10,9 @@ use super::{Fed, Malformed, hpack};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The window of a stream and of the connection: the server is not to wait for us.
+/// Window of streams and of the connection: so large that the server never waits.
 const WINDOW_BYTES: u32 = 1 << 30;
-/// Larger buffers are given back when they are empty; bodies are put into no larger one.
+/// Larger buffers are freed when empty; bodies are put only into smaller ones.
 const KEPT_BYTES: usize = 64 * 1024;
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -22,25 +22,24 @@ const NONE: u32 = u32::MAX;
 pub enum Ended {
     /// With a complete response.
     Response,
-    /// With a response that breaks this rule; the connection goes on.
+    /// With a malformed response that breaks this rule; the connection goes on.
     Malformed(Malformed),
-    /// The server reset its stream, with this error code.
+    /// The server reset its stream.
     Reset(u32),
-    /// The server ends the connection (GOAWAY), with this error code, and does not process the request.
+    /// The server ends the connection (GOAWAY) and does not process the request.
     GoneAway(u32),
 }
 
-/// A DATA frame that came in part.
+/// A partly received DATA frame.
 #[derive(Debug, Default)]
 struct Data {
     left: u32,
     padding: u32,
-    /// Place of its stream, if that is open.
+    /// Place of its stream, if open.
     place: Option<usize>,
     is_last: bool,
 }
 
-/// A header in several frames.
 #[derive(Debug)]
 struct Header {
     stream: u32,
@@ -49,10 +48,10 @@ struct Header {
     frames: u32,
 }
 
-/// A connection to a server, with `R` of the caller for each request.
+/// A connection to a server, with a value `R` of the caller for each request.
 #[derive(Debug)]
 pub struct Session<R> {
-    /// A frame that came in part, but for the payload of DATA.
+    /// A partly received frame, except the payload of DATA.
     carry: Vec<u8>,
     data: Data,
     header: Option<Box<Header>>,
@@ -60,26 +59,25 @@ pub struct Session<R> {
     has_settings: bool,
     settings: Settings,
     streams: Streams<R>,
-    /// Requests at once.
+    /// Maximum concurrent requests.
     most: u32,
-    /// Place of the request that the bytes fed last belong to, and whether it is over.
+    /// Place of the request to which the last bytes belong, or `NONE`.
     current: u32,
     ended: Option<Ended>,
     /// Place of the newest request.
     newest: u32,
-    /// The last stream that the server processes, and why it ends the connection.
     going: Option<(u32, u32)>,
     /// Requests beyond that stream are still to be reported.
     is_refusing: bool,
-    /// The rule that was broken by bytes after others that were good.
+    /// The last stream that the server processes, and the error code of its GOAWAY.
     broken: Option<Malformed>,
     window_bytes: u32,
-    /// Bytes received since we have last opened the connection's window.
+    /// Bytes received since the connection's window was last opened.
     received: u32,
     send_window: i64,
     coding: Coding,
     body: Arc<[u8]>,
-    /// Places of open requests whose bodies wait for a window, each once.
+    /// Places of requests whose bodies wait for a window, each once.
     waiting: VecDeque<u32>,
     demands: u32,
     out: Vec<u8>,
@@ -121,7 +119,7 @@ impl<R> Default for Session<R> {
 }
 
 impl<R: Default + Clone> Session<R> {
-    /// Counts the parts of bodies: messages of gRPC, or what their type says.
+    /// Counts the parts of bodies: messages of gRPC, or those defined by the content type.
     pub fn count_parts(&mut self, is_grpc: bool) {
         self.fields.looks_at_parts = !is_grpc;
         self.counts_messages = is_grpc;
@@ -132,7 +130,7 @@ impl<R: Default + Clone> Session<R> {
         self.fields.keeps_location = true;
     }
 
-    /// Puts what opens the connection, for at most so many requests at once. The server's SETTINGS answer it:
+    /// Opens the connection for at most `most` concurrent requests. The server's SETTINGS answer it:
     /// [`Fed::is_complete`] of those bytes.
     pub fn open(&mut self, requests: &Requests, most: u32) {
         self.most = most.max(1);
@@ -141,7 +139,7 @@ impl<R: Default + Clone> Session<R> {
         put_opening(self.window_bytes, &mut self.out);
     }
 
-    /// Puts the request for a target. Whether there [is room](Self::has_room) is the caller's to know.
+    /// Puts the request for a target. The caller checks [`has_room`](Self::has_room).
     #[inline]
     pub fn put(&mut self, requests: &Requests, target: usize, request: R) {
         let (is_head, body_bytes) = (requests.is_head, self.body.len() as u32);
@@ -151,7 +149,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Puts a request without a body whose block was [written out](super::Writer) before.
+    /// Puts a request without a body whose block was [written](super::Writer) before.
     pub fn put_block(&mut self, block: &[u8], is_head: bool, request: R) {
         self.put_header(request, is_head, 0, |coding, out| coding.put_block(block, out));
     }
@@ -167,7 +165,7 @@ impl<R: Default + Clone> Session<R> {
         stream.request = request;
         stream.is_head = is_head;
         let id = stream.id;
-        // One that waited for the connection's opening.
+        // The request may have waited for the connection's opening.
         self.is_refusing |= self.going.is_some_and(|(last, _)| id > last);
         let end = if body_bytes == 0 { END_STREAM } else { 0 };
         let start = self.out.len();
@@ -196,7 +194,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Puts as much of a request's body as the windows allow and there is room for; the rest waits.
+    /// Puts as much of a request's body as windows and buffer allow.
     fn send_body(&mut self, place: usize) {
         let stream = self.streams.at(place);
         while stream.unsent > 0 {
@@ -219,7 +217,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Puts what waited for a window, or for room.
+    /// Continues bodies that waited for a window or for buffer space.
     fn send_waiting(&mut self) {
         for _ in 0..self.waiting.len() {
             if self.send_window <= 0 || self.out.len() + HEAD_BYTES >= KEPT_BYTES {
@@ -230,7 +228,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Bytes that are not yet handed to the transport.
+    /// Bytes not yet handed to the transport.
     #[inline]
     pub fn out(&self) -> &[u8] {
         &self.out
@@ -260,13 +258,13 @@ impl<R: Default + Clone> Session<R> {
         self.streams.open()
     }
 
-    /// Whether requests may follow on the connection.
+    /// Whether more requests may follow on the connection.
     #[inline]
     pub fn is_lasting(&self) -> bool {
         self.going.is_none() && self.streams.has_numbers()
     }
 
-    /// Place of the request that the bytes fed last belong to; `None`: they are the connection's.
+    /// Place of the request to which the last bytes belong; `None`: they belong to the connection.
     #[inline]
     pub fn current(&self) -> Option<usize> {
         (self.current != NONE).then_some(self.current as usize)
@@ -278,7 +276,7 @@ impl<R: Default + Clone> Session<R> {
         self.newest as usize
     }
 
-    /// How the current request ended. [`Session::end`] is called for it before more bytes are fed.
+    /// How the current request ended. The caller calls [`Session::end`] for it before it feeds more bytes.
     #[inline]
     pub fn ended(&self) -> Option<Ended> {
         self.ended
@@ -317,7 +315,7 @@ impl<R: Default + Clone> Session<R> {
         self.streams.position(from, |stream| holds(&stream.request))
     }
 
-    /// Ends a request: forgets it when it is over, else cancels it.
+    /// Ends a request: forgets it if it is over, else cancels it.
     #[inline]
     pub fn end(&mut self, place: usize) {
         let is_over = self.ended.is_some() && self.current == place as u32;
@@ -360,7 +358,7 @@ impl<R: Default + Clone> Session<R> {
             + self.waiting.capacity() * size_of::<u32>()
     }
 
-    /// Takes the next bytes of the connection, up to the end of a request or to bytes that belong to another one.
+    /// Takes the next bytes of the connection, up to the end of a request or to bytes of another one.
     #[inline]
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
         if let Some(broken) = self.broken {
@@ -369,7 +367,7 @@ impl<R: Default + Clone> Session<R> {
         (self.current, self.ended) = (NONE, None);
         let mut fed = Fed::default();
         match self.feed_frames(bytes, &mut fed) {
-            // Count the frames before the error first: the result must not depend on how bytes are split.
+            // First report the frames before the error: the result must not depend on how bytes are split.
             Err(broken) if fed.used > 0 => self.broken = Some(broken),
             Err(broken) => return Err(broken),
             Ok(()) => {}

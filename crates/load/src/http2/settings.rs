@@ -12,20 +12,16 @@ const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
 
-/// The window of a connection, and that of a stream, before anything else is said.
+/// Initial window of a connection and of a stream.
 pub(super) const INITIAL_WINDOW_BYTES: u32 = 65_535;
 pub(super) const MAX_WINDOW_BYTES: i64 = (1 << 31) - 1;
 
-/// The server's settings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
-    /// Streams at once.
     pub(super) streams: u32,
-    /// Window of a new stream.
     pub(super) window_bytes: u32,
-    /// The longest payload of a frame.
     pub(super) frame_bytes: u32,
-    /// Of the dynamic table for our requests, where the last SETTINGS had it.
+    /// Size of the table for our requests, if the last SETTINGS had it.
     pub(super) table_bytes: Option<u32>,
 }
 
@@ -41,7 +37,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes the payload of a SETTINGS frame.
     pub(super) fn take(&mut self, payload: &[u8]) -> Result<(), Malformed> {
         let wrong = Err(Malformed("a SETTINGS frame of HTTP/2 has a value that is not allowed"));
         self.table_bytes = None;
@@ -65,7 +60,7 @@ impl Settings {
     }
 }
 
-/// Appends what opens a connection: the preface, our settings, and the window of the connection.
+/// Appends preface, our settings, and the connection's window.
 pub(super) fn put_opening(window_bytes: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(PREFACE);
     let settings = [(ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, window_bytes)];

@@ -1,48 +1,44 @@
-//! The streams of a connection that are open, by their number.
+//! The open streams of a connection.
 //!
-//! A stream lies where the low bits of its number say. Numbers of streams are ours to choose, so long as they grow: one
-//! whose place is taken is left out. So a stream is found in one step, however many there are and whichever ends first.
+//! The place of a stream is the low bits of its number. We may skip numbers, so a number whose place is taken is
+//! skipped. So a stream is found in one step, however many there are and in whatever order they end.
 
 use super::messages::Messages;
 use crate::framing::Parted;
 
-/// An open stream.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream<R> {
-    /// 0: none is open here.
+    /// 0: the place is free.
     pub(super) id: u32,
-    /// Bytes of the request's body that are not sent.
+    /// Unsent bytes of the request's body.
     pub(super) unsent: u32,
-    /// How many bytes of a body the server takes; less than 0 where it has made its window smaller.
+    /// Bytes of a body that the server accepts; negative after it shrank its window.
     pub(super) send_window: i64,
-    /// Bytes received since we have last opened its window.
     pub(super) received: u32,
-    /// Final status; 0 = the header has not come.
     pub(super) status: u16,
     pub(super) interim: u8,
     pub(super) grpc_status: Option<u16>,
-    /// The request's method is HEAD.
+    /// Whether the request's method is HEAD.
     pub(super) is_head: bool,
-    /// Bytes of the body that are to come, where that is known.
     pub(super) body_left: Option<u64>,
     pub(super) parted: Parted,
     pub(super) messages: Messages,
     pub(super) request: R,
 }
 
-/// The number of places for so many open streams at most.
+/// Places for at most `most` open streams.
 pub(crate) fn places(most: u32) -> usize {
     (most.max(1) as usize * 2).next_power_of_two()
 }
 
-/// The highest number of a stream at which another one is begun.
+/// No stream is begun beyond this number.
 const LAST_ID: u32 = (1 << 31) - (1 << 20);
 
 #[derive(Debug)]
 pub(super) struct Streams<R> {
     places: Vec<Stream<R>>,
     open: u32,
-    /// The number of the next stream, unless its place is taken.
+    /// The next stream number, unless its place is taken.
     next_id: u32,
 }
 
@@ -61,7 +57,6 @@ impl<R: Default + Clone> Streams<R> {
         self.open
     }
 
-    /// Whether there are numbers left.
     pub(super) fn has_numbers(&self) -> bool {
         self.next_id < LAST_ID
     }
@@ -76,7 +71,6 @@ impl<R: Default + Clone> Streams<R> {
         (id >> 1) as usize & (self.places.len() - 1)
     }
 
-    /// The place of an open stream.
     #[inline]
     pub(super) fn find(&self, id: u32) -> Option<usize> {
         if self.places.is_empty() {
@@ -96,12 +90,12 @@ impl<R: Default + Clone> Streams<R> {
         &self.places[place]
     }
 
-    /// Makes places for so many open streams, and as many free ones between them.
+    /// Makes places for `most` open streams, and as many free ones between them.
     pub(super) fn allot(&mut self, most: u32) {
         self.places = vec![Stream::default(); places(most)];
     }
 
-    /// Begins the next stream; returns its place. There is one.
+    /// Begins the next stream; returns its place. The caller ensures that one is free.
     #[inline]
     pub(super) fn begin(&mut self) -> usize {
         debug_assert!((self.open as usize) < self.places.len());
@@ -122,7 +116,7 @@ impl<R: Default + Clone> Streams<R> {
         self.open -= 1;
     }
 
-    /// The place of an open stream for which this holds, searched from a place on.
+    /// The place of an open stream for which `holds` is true, searched from a place on.
     pub(super) fn position(&self, from: usize, mut holds: impl FnMut(&Stream<R>) -> bool) -> Option<usize> {
         if self.open == 0 {
             return None;

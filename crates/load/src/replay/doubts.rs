@@ -1,12 +1,11 @@
-//! Reasons to doubt that what was sent is what the log has and what was asked for. They are of a whole load, of all
-//! machines.
+//! Reasons to doubt that the load sent was the one in the log, or the one asked for; of a whole load, of all machines.
 
 use crate::result::LoadResult;
 use record::units::{format_si, percent};
 use record::workload::ReplayResult;
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity, other_rate_ratio};
 
-/// More lines whose time was moved up than this share are no accident.
+/// A larger share of lines whose time was moved up is no accident.
 const CLAMPED_RATIO: f64 = 0.01;
 /// A longer time without a line is more likely a wrong clock than a quiet site.
 const GAP_NS: u64 = 86_400_000_000_000;
@@ -27,13 +26,13 @@ pub fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts
 }
 
-/// A client's share of the requests, if it has most of them.
+/// The dominant client's share of the requests, if it has most of them.
 pub(crate) fn dominant_client_ratio(replay: &ReplayResult) -> Option<f64> {
     let ratio = replay.largest_client_requests as f64 / replay.requests.max(1) as f64;
     (ratio > 0.5).then_some(ratio)
 }
 
-/// A client's requests go one after another, so a load has at most as many under way as there are clients.
+/// Each client sends its requests one after another, so a load has at most as many in flight as there are clients.
 fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option<Doubt> {
     let too_few = plan.pace == Pace::Closed && replay.clients < plan.connections;
     let dominant = dominant_client_ratio(replay);
@@ -57,7 +56,7 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
     ))
 }
 
-/// Lines that are older than the lines above them by more than the window in which they are sorted.
+/// Lines older than earlier lines by more than the sorting window.
 fn moved_up(replay: &ReplayResult) -> Option<Doubt> {
     let ratio = replay.clamped as f64 / replay.lines.saturating_sub(replay.rejected).max(1) as f64;
     (ratio > CLAMPED_RATIO).then(|| {

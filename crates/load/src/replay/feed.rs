@@ -1,8 +1,8 @@
-//! The read-ahead: a separate thread reads the log and writes the requests out, so that an engine thread never waits
-//! for a disk or a decoder.
+//! The read-ahead: a separate thread reads the log and writes the requests, so that an engine thread never waits for a
+//! disk or a decoder.
 //!
-//! It is bounded by construction: a channel of [`BATCHES`] batches, each closed at [`STEPS`] steps or [`TEXT_BYTES`] of
-//! request text. A reader that is ahead waits; an engine thread that is ahead retries after a moment.
+//! It is bounded: a channel of [`BATCHES`] batches, each closed at [`STEPS`] steps or [`TEXT_BYTES`] of request text. A
+//! reader that is ahead waits; an engine thread that is ahead retries after a moment.
 
 use super::Pending;
 use crate::request::http_2_writer;
@@ -11,11 +11,9 @@ use record::LoadPlan;
 use record::workload::ReplayResult;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-/// Batches read ahead at most.
 pub(crate) const BATCHES: usize = 16;
-/// Steps in a batch at most.
 pub(crate) const STEPS: usize = 256;
-/// Request text at which a batch is closed. One request more may follow: a line has at most 64 KiB.
+/// Request text at which a batch is closed. One more request may follow: a line has at most 64 KiB.
 const TEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -24,7 +22,6 @@ pub(crate) enum Step {
     Close { client: u64, session: u64, at_ns: u64 },
 }
 
-/// The engine thread's end of the channel.
 #[derive(Debug)]
 pub(crate) struct Feed {
     batches: Receiver<Vec<Step>>,
@@ -36,9 +33,7 @@ pub(crate) struct Feed {
 /// The next item of the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A step, due at this time since the start.
     Step(u64),
-    /// The reader is late.
     NotYet,
     /// The log, or its readable part, is over.
     Over,
@@ -80,11 +75,9 @@ pub(crate) struct Feeder<'a> {
     plan: &'a LoadPlan,
 }
 
-/// The report of a reader.
 #[derive(Debug)]
 pub(crate) struct FeedReport {
     pub(crate) account: ReplayResult,
-    /// Requests that cannot be sent again.
     pub(crate) unsendable: u64,
     pub(crate) failure: Option<String>,
 }
@@ -144,12 +137,12 @@ impl Feeder<'_> {
     }
 }
 
-/// Writes the requests of a log with the plan's Host and header fields, as the plan's protocol has them.
+/// Writes a log's requests with the plan's Host and header fields, in the plan's protocol.
 enum RequestWriter {
     Http1 {
         /// After the target: version, fields, empty line.
         rest: Vec<u8>,
-        /// Rest of the request for methods that announce a body; a log has no bodies.
+        /// As `rest`, for methods that announce a body; a log has no bodies.
         rest_with_length: Vec<u8>,
     },
     Http2(crate::http2::Writer),
@@ -193,7 +186,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// An endless log that counts what is read of it.
+    /// An endless log that counts how much of it is read.
     struct Endless<'a> {
         read: &'a AtomicU64,
         target: Vec<u8>,
@@ -225,7 +218,7 @@ mod tests {
         let (feeder, mut feed) = feeder(&plan, source);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| feeder.run());
-            // Until the reader stands still: the channel is full and it waits.
+            // Until the reader stops: the channel is full and it waits.
             let mut before = u64::MAX;
             while before != read.load(Ordering::SeqCst) || matches!(feed.peek(), Next::NotYet) {
                 before = read.load(Ordering::SeqCst);
@@ -238,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_ahead_waits() {
-        // One batch with the engine thread, one that the reader holds, and the channel.
+        // One batch with the engine thread, one with the reader, and the channel.
         let most = ((BATCHES + 2) * STEPS) as u64;
         assert!(read_ahead(1) <= most, "the bound by steps");
         assert!(read_ahead(60_000) <= ((BATCHES + 2) * (TEXT_BYTES / 60_000 + 1)) as u64, "the bound by text");

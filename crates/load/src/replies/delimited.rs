@@ -1,17 +1,15 @@
-//! Answers over TCP whose end is known without their meaning.
+//! Answers over TCP whose end is known without understanding them.
 
 use super::{Fed, Malformed};
 use record::protocol::Expect;
 
-/// A longer line is malformed: it also ends an endless one.
+/// A longer line is malformed, so that an endless one ends.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// The state of one answer.
 #[derive(Debug, Default)]
 pub struct Delimited {
-    /// Bytes so far.
     length: u64,
-    /// The number that the answer's first bytes have said so far.
     announced: u64,
 }
 
@@ -52,7 +50,7 @@ impl Delimited {
     }
 
     fn feed_line(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
-        // One byte beyond the limit is enough to know that it is crossed, however the bytes are split.
+        // One byte beyond the limit proves that it is exceeded, however the bytes are split.
         let room = (MAX_LINE_BYTES + 1 - self.length) as usize;
         let part = &bytes[..bytes.len().min(room)];
         let end = memchr::memchr(b'\n', part);

@@ -3,18 +3,18 @@
 use super::{Fed, Line, Malformed, Wanted, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, NOT_STORED, memcached_error};
 
-/// In the number of keys asked for: with meta commands, one for each key.
+/// Flag in the number of requested keys: meta commands, one for each key.
 pub const META: u32 = 1 << 31;
-/// More bytes in a value than any server is set up for.
+/// More than any server allows in a value.
 const MAX_VALUE_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Step {
     #[default]
     Line,
-    /// In the bytes of a value: so many are left.
+    /// In the value; this many bytes are left.
     Value(u64),
-    /// In the two bytes after a value: so many are left.
+    /// In the two bytes after a value; this many are left.
     End(u8),
     Done,
 }
@@ -24,9 +24,8 @@ enum Step {
 pub struct Memcached {
     step: Step,
     line: Line,
-    /// Values so far.
     values: u32,
-    /// Meta commands that are answered so far.
+    /// Meta commands answered so far.
     answers: u32,
     status: u16,
     has_started: bool,
@@ -48,7 +47,7 @@ impl Memcached {
         self.has_started
     }
 
-    /// As [`record::protocol::Protocol::status_words`] reads it. Meaningful once the reply is complete.
+    /// As defined by [`record::protocol::Protocol::status_words`]. Valid once the reply is complete.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -58,9 +57,8 @@ impl Memcached {
         self.line.text()
     }
 
-    /// Takes the next bytes of the connection. `asked`: for how many keys; 0 for a command that is answered by one
-    /// line; with [`META`] in meta commands. After an error or a complete reply, call [`Memcached::reset`] before the
-    /// next call.
+    /// Takes the next bytes of the connection. `asked`: number of keys; 0 for a command answered by one line; with
+    /// [`META`] for meta commands. After an error or a complete reply, call [`Memcached::reset`] before the next call.
     pub fn feed(&mut self, asked: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
         let mut fed = Fed::default();
         loop {
@@ -105,7 +103,7 @@ impl Memcached {
         }
     }
 
-    /// One of the meta commands for `keys` keys is answered. The gravest status of all is that of the reply.
+    /// One of `keys` meta commands is answered. The reply's status is the gravest of all.
     fn answer(&mut self, keys: u32, status: u16) {
         self.answers += 1;
         self.status = self.status.max(status);
@@ -149,10 +147,9 @@ impl Memcached {
         Ok(())
     }
 
-    /// `VALUE key flags bytes`, with a number for compare-and-swap after it where that was asked for; in meta `VA bytes
-    /// flags`. `place` is that of the bytes.
+    /// `VALUE key flags bytes [cas]`, or `VA bytes flags` of a meta command. `place` is the word with the bytes.
     fn begin_value(&mut self, keys: u32, place: usize) -> Result<(), Malformed> {
-        // A key has up to 250 bytes, of which the first are kept: a long one hides the length.
+        // A key has up to 250 bytes, but only the first are kept: a long key hides the length.
         if !self.line.is_whole() {
             return Err(Malformed("a line of the reply is longer than those of the keys that were asked for"));
         }

@@ -12,7 +12,7 @@ pub mod resp;
 
 pub use crate::framing::{Fed, Malformed};
 
-/// Why a reply cannot be read that begins with this byte, if it is the beginning of another protocol's.
+/// The error for a reply that begins with this byte; recognises the beginnings of other protocols.
 fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {
     Malformed(match (first, wanted) {
         (b'H', Wanted::Redis) => "the server answered HTTP, not Redis' protocol: write the URL with http",
@@ -26,23 +26,21 @@ fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {
     })
 }
 
-/// The protocol of a reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Redis,
     Memcached,
 }
 
-/// Bytes of a line that are kept: its meaning is in them.
+/// Bytes kept of a line: its meaning is in them.
 const KEPT_BYTES: usize = 96;
-/// A longer line is malformed: it also ends an endless one.
+/// A longer line is malformed, so that an endless one ends.
 const MAX_LINE_BYTES: u32 = 64 * 1024;
 
-/// A line that may come in pieces: its first bytes and its length.
 #[derive(Debug, Clone)]
 struct Line {
     kept: [u8; KEPT_BYTES],
-    /// Bytes so far, without the line feed.
+    /// Without the line feed.
     length: u32,
     ends_with_return: bool,
 }
@@ -60,7 +58,7 @@ impl Line {
         const TOO_LONG: Malformed = Malformed("a line of the reply is longer than 64 KiB");
         const NO_RETURN: Malformed =
             Malformed("a line of the reply does not end with a carriage return and a line feed");
-        // One byte beyond the limit is enough to know that it is crossed, however the bytes are split.
+        // One byte beyond the limit proves that it is exceeded, however the bytes are split.
         let room = (MAX_LINE_BYTES + 1 - self.length) as usize;
         let part = &bytes[..bytes.len().min(room)];
         let end = memchr::memchr(b'\n', part);
@@ -80,7 +78,6 @@ impl Line {
         }
     }
 
-    /// The line, without its end; only its first bytes where it is longer.
     fn text(&self) -> &[u8] {
         &self.kept[..((self.length as usize).saturating_sub(1)).min(KEPT_BYTES)]
     }
@@ -103,7 +100,6 @@ fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0')))
 }
 
-/// The word that a line begins with.
 fn first_word(line: &[u8]) -> &[u8] {
     line.split(|byte| *byte == b' ').next().unwrap_or_default()
 }

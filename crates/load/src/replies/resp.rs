@@ -3,11 +3,11 @@
 use super::{Fed, Line, Malformed, Wanted, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, redis_error};
 
-/// Aggregates within aggregates; deeper ones are malformed, which bounds the memory of a connection.
+/// Maximum nesting of aggregates; deeper ones are malformed, which bounds the memory of a connection.
 pub const MAX_DEPTH: usize = 128;
-/// The server's own limit of a string (`proto-max-bulk-len`).
+/// The server's own limit for a string (`proto-max-bulk-len`).
 const MAX_STRING_BYTES: u64 = 512 << 20;
-/// Elements of an aggregate, as other clients take them.
+/// Maximum elements of an aggregate, as in other clients.
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -17,12 +17,12 @@ enum Step {
     Type,
     /// In the line that begins with this type.
     Line(u8),
-    /// In a string's bytes: so many are left. `is_error`: its first bytes tell the status.
+    /// In a string; this many bytes are left. `is_error`: its first bytes give the status.
     Bytes {
         left: u64,
         is_error: bool,
     },
-    /// In the two bytes after a string: so many are left.
+    /// In the two bytes after a string; this many are left.
     End {
         left: u8,
         is_error: bool,
@@ -35,19 +35,19 @@ enum Step {
 pub struct Resp {
     step: Step,
     line: Line,
-    /// Values that are left of the innermost aggregate; of the reply itself one.
+    /// Missing values of the innermost aggregate; 1 for the reply itself.
     left: u64,
-    /// Values that are left, after it, of the aggregates around it. Allocated for aggregates alone.
+    /// Missing values of the aggregates around it. Allocated for aggregates only.
     around: Vec<u64>,
     status: u16,
     has_started: bool,
-    /// What is read is no reply but came on its own (a push of RESP3).
+    /// This is no reply but a push of RESP3.
     is_push: bool,
 }
 
-/// What a value of the reply is, once its first line is read.
+/// A value after its first line.
 enum Value {
-    /// Nothing follows.
+    /// The value is complete.
     Whole {
         is_null: bool,
     },
@@ -60,7 +60,7 @@ enum Value {
         count: u64,
         is_push: bool,
     },
-    /// Attributes come before the value and are no value.
+    /// Attributes precede the value and do not count as values.
     Attributes(u64),
 }
 
@@ -95,7 +95,7 @@ impl Resp {
         self.has_started
     }
 
-    /// As [`record::protocol::Protocol::status_words`] reads it. Meaningful once the reply is complete.
+    /// As defined by [`record::protocol::Protocol::status_words`]. Valid once the reply is complete.
     pub fn status(&self) -> u16 {
         self.status
     }
@@ -175,7 +175,7 @@ impl Resp {
         self.around.is_empty()
     }
 
-    /// Keeps the first bytes of a string as those of a line, which ends with a carriage return.
+    /// Keeps the first bytes of a string as a line, which ends with a carriage return.
     fn keep(&mut self, bytes: &[u8]) {
         let line = &mut self.line;
         let at = (line.length as usize).saturating_sub(1).min(super::KEPT_BYTES);
@@ -184,7 +184,6 @@ impl Resp {
         line.length = (at + kept + 1) as u32;
     }
 
-    /// Continues after the first line of a value.
     fn begin(&mut self, kind: u8) -> Result<(), Malformed> {
         match self.value(kind)? {
             Value::Whole { is_null } => self.value_ends(if is_null { MISS } else { ANSWER }),
@@ -204,7 +203,7 @@ impl Resp {
                 self.enter(count, self.left - 1)?;
             }
             Value::Attributes(0) => self.step = Step::Type,
-            // The value that they are about is still to come.
+            // The value itself is still to come.
             Value::Attributes(count) => self.enter(count, self.left)?,
         }
         Ok(())
@@ -255,7 +254,6 @@ impl Resp {
         })
     }
 
-    /// Notes the status, if it is that of the reply itself.
     fn note(&mut self, status: u16) {
         if self.is_at_top() {
             self.status = status;
@@ -272,7 +270,7 @@ impl Resp {
         Ok(())
     }
 
-    /// A value is over; those around it may be, too.
+    /// A value ends, and with it perhaps the aggregates around it.
     fn value_ends(&mut self, status: u16) {
         self.note(status);
         self.step = Step::Type;
@@ -295,7 +293,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a reader says of bytes that come in pieces of this size: used, body, status; or the rule that they break.
+    /// The result for bytes that come in pieces of this size: used, body, status; or the broken rule.
     fn read(bytes: &[u8], size: usize) -> Result<(usize, usize, Option<u16>), Malformed> {
         let mut resp = Resp::default();
         let (mut used, mut body) = (0, 0);

@@ -15,15 +15,13 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use verify::Verifier;
 
-/// Sessions kept for resumption by each thread.
 const SESSIONS_KEPT: usize = 256;
-/// Bytes taken off a socket in one read.
+/// Bytes read from a socket at once.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
 /// Bytes of a request that are encrypted before the socket takes them.
 const BUFFERED_BYTES: usize = 256 * 1024;
 
-/// The settings that every connection of a plan shares.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsSetting {
     config: Arc<ClientConfig>,
@@ -49,7 +47,7 @@ impl TlsSetting {
         Ok(connection)
     }
 
-    /// The same with a separate session store, so that threads share no lock.
+    /// With a separate session store, so that threads share no lock.
     fn for_thread(&self) -> Self {
         let mut config = (*self.config).clone();
         config.resumption = resumption(self.has_resumption);
@@ -118,7 +116,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
     Ok((roots, given))
 }
 
-/// A TLS error as the middle of a sentence, with the remedy. It has no names of the library.
+/// A TLS error as the middle of a sentence, with the remedy and without the library's names.
 pub(crate) fn words(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
@@ -137,7 +135,7 @@ pub(crate) fn words(error: &rustls::Error) -> String {
         }
         Error::DecryptError => "what it sends cannot be decrypted: does something between change it?".into(),
         Error::PeerSentOversizedRecord => "it sends a longer record than TLS allows: is this a TLS server?".into(),
-        // The rest is about the client's own side: its configuration, its clock, its randomness.
+        // Other errors are the client's own: its configuration, clock or randomness.
         _ => "the TLS handshake could not be made on this side".into(),
     }
 }
@@ -209,12 +207,9 @@ fn alert_words(alert: rustls::AlertDescription) -> String {
     }
 }
 
-/// The sessions of one thread, and their results.
 pub(crate) struct Sessions {
     pub(crate) setting: TlsSetting,
-    /// One for each slot; absent while the slot has no socket.
     pub(crate) of_slot: Vec<Option<Box<ClientConnection>>>,
-    /// When the handshake under way began.
     pub(crate) began_ns: Vec<u64>,
     pub(crate) raw: Box<[u8]>,
     pub(crate) tally: TlsTally,
@@ -239,7 +234,7 @@ pub struct TlsTally {
     pub times: Latency,
     /// Handshakes that ended inside the window.
     pub completed_in_window: u64,
-    /// Handshakes that resumed an earlier session, of all of the run.
+    /// Handshakes of the run that resumed an earlier session.
     pub resumed: u64,
     /// Handshakes that failed.
     pub failed: u64,
@@ -247,7 +242,6 @@ pub struct TlsTally {
     pub example: Option<String>,
 }
 
-/// Adds the handshakes of another thread or machine.
 pub(crate) fn add_handshakes(mine: &mut Option<TlsTally>, other: Option<TlsTally>) {
     match (mine, other) {
         (_, None) => {}
@@ -278,7 +272,7 @@ mod tests {
         assert!(other(webpki::Error::CaUsedAsEndEntity).contains("self-signed"));
         let old = other(webpki::Error::UnsupportedCertVersion);
         assert!(old.contains("subjectAltName") && !old.contains("insecure"), "that would not help: {old}");
-        // What servers say whose only key is of P-521.
+        // What servers send if their only key is of P-521.
         assert!(words(&Error::AlertReceived(AlertDescription::HandshakeFailure)).contains("not P-521"));
     }
 
@@ -299,7 +293,7 @@ mod tests {
             Error::DecryptError,
             Error::FailedToGetCurrentTime,
         ] {
-            // Names of keys are the user's, too.
+            // Names of keys are known to users, too.
             let words = words(&error).replace("Ed25519", "").replace("subjectAltName", "");
             let is_name =
                 |word: &str| word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);

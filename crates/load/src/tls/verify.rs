@@ -1,6 +1,5 @@
-//! The certificates that are accepted. `--tls ca=FILE`: those that the given ones have signed, and the given ones
-//! themselves. `--tls insecure`: any; signatures of the handshake are still checked, so that they cost the same as in a
-//! checked one.
+//! The accepted certificates. `--tls ca=FILE`: those signed by the given ones, and the given ones themselves. `--tls
+//! insecure`: any; handshake signatures are still checked, so that they cost as much.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -36,8 +35,8 @@ impl Verifier {
     }
 }
 
-/// Whether the only objection is that the certificate is an authority's, as self-signed ones are by default, or signed
-/// by an unknown one. The library checks the dates first, so they are valid.
+/// Whether the only objection is that the certificate is an authority's (self-signed ones are by default), or signed by
+/// an unknown one. The library checks the dates first, so they are valid.
 fn is_about_the_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -59,7 +58,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let How::By { authorities, given } = &self.how else { return Ok(ServerCertVerified::assertion()) };
         match authorities.verify_server_cert(server, intermediates, name, ocsp_response, now) {
-            // The server presents exactly a certificate that was given as trusted, so no authority needs to sign it.
+            // The server presents a certificate that was given as trusted, so no authority needs to sign it.
             Err(error) if is_about_the_issuer(&error) && given.iter().any(|one| one == server) => {
                 verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -98,8 +97,8 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
     use std::time::Duration;
 
-    /// The output of `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, from November 2026 on. Its
-    /// key is for the servers of tests.
+    /// From `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, valid from November 2026 on. Its key
+    /// belongs to test servers.
     const SELF_SIGNED: &[u8] = include_bytes!("self_signed.pem");
 
     /// The verdict on a server that presents this certificate, `years` after 1970.

@@ -1,4 +1,4 @@
-//! The choice of source, transport and protocol, once for each thread.
+//! Chooses source, transport and protocol, once for each thread.
 
 use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, Protocol as Spoken, Redis, Talk, Tcp};
 use super::source::{Closed, Open, Replay, Source};
@@ -9,7 +9,7 @@ use crate::socket::Errno;
 use record::Pace;
 use record::protocol::Protocol;
 
-/// Runs one engine thread's part of the load with the source, the transport and the protocol of its plan.
+/// Runs one engine thread's part of the load with the source, transport and protocol of its plan.
 pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     let (seed, share) = (task.plan.seed, task.share);
     match &task.plan.protocol {
@@ -21,7 +21,7 @@ pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     }
 }
 
-/// Reads as fast as the socket has bytes; without dates where the kernel refuses them, which is the error.
+/// Reads as fast as the socket has bytes. The error is why arrivals are not dated.
 fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
     match Sampled::new(task.plan, task.connections) {
         Ok(pace) => (pace, None),

@@ -1,4 +1,4 @@
-//! Opening connections: all at the start, and again after an end or a failure.
+//! Opens connections: all at the start, and again after an end or a failure.
 
 use super::protocol::Stream;
 use super::transport::Pace;
@@ -10,9 +10,9 @@ use crate::socket::{self, Errno};
 use crate::tally::Failure;
 use record::time::monotonic_ns;
 
-/// The number of explicit ports tried before an attempt fails: another program may hold some.
+/// Explicit ports tried before an attempt fails: another program may hold some.
 const PORT_TRIES: usize = 16;
-/// The longest pause after consecutive failures.
+/// Maximum pause after consecutive failures.
 const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
@@ -27,9 +27,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Opens closed slots that are to be reopened.
+    /// Opens the closed slots in `to_open`.
     pub(super) fn reopen(&mut self) {
-        // Those of now: a connection that only connects may be closed again at once.
+        // Only those in the queue now: a connection that only connects may be closed again at once.
         for _ in 0..self.to_open.len() {
             let Some(slot) = self.to_open.pop_front() else { return };
             let slot = slot as usize;
@@ -87,8 +87,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Opens a socket and connects it: (descriptor, established already). After an error, `lease` is what the caller
-    /// must return.
+    /// Opens a socket and connects it: (descriptor, established already). After an error the caller returns `lease`.
     fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
         let fd = socket::stream_socket(self.task.address.family())?;
         self.system_calls += 2;
@@ -151,7 +150,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Continues when TCP is established.
     fn established(&mut self, slot: usize, now: u64) {
         let took_ns = now.saturating_sub(self.connections[slot].since_ns);
         self.herd.succeeded(took_ns);
@@ -159,7 +157,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         T::connected(self, slot, now);
     }
 
-    /// Continues when the transport is ready: with the protocol's own opening, if it has one.
+    /// Continues when the transport is ready, with the protocol's own opening if it has one.
     pub(super) fn ready(&mut self, slot: usize, now: u64) {
         if A::IS_PIPELINED {
             let connection = &mut self.connections[slot];
@@ -181,7 +179,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         S::connected(self, slot, now);
     }
 
-    /// Ends a failed attempt, and the request that it was for.
+    /// Ends a failed attempt and its request.
     pub(super) fn connect_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let has_begun = self.has_begun();
         let connection = &mut self.connections[slot];
@@ -212,7 +210,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     }
 
     /// Lets a slot pause for `first_ns`, doubled with each consecutive failure, up to a second. A quarter of the pause
-    /// differs from slot to slot, so that they do not all return at once.
+    /// differs between slots, so that they do not all return at once.
     pub(super) fn back_off(&mut self, slot: usize, now: u64, first_ns: u64) {
         let connection = &mut self.connections[slot];
         let pause = first_ns.saturating_mul(1 << connection.failures.min(20)).min(MAX_BACK_OFF_NS);
@@ -222,7 +220,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.since_ns = now + pause + spread;
     }
 
-    /// Closes the socket of a slot, which is `Closed` afterwards.
+    /// Closes a slot's socket; the slot is `Closed` afterwards.
     pub(super) fn drop_socket(&mut self, slot: usize, now: u64, closed_first: bool) {
         let connection = &mut self.connections[slot];
         if matches!(connection.state, State::Idle | State::Busy | State::Lingering) {
@@ -234,13 +232,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.fd = -1;
         connection.state = State::Closed;
         connection.stream.close();
-        // Events of the old socket in this batch are stale now.
+        // Events of the old socket in this batch are stale.
         connection.generation = connection.generation.wrapping_add(1);
         let lease = connection.lease();
         self.task.ports.release(lease, closed_first, now);
     }
 
-    /// Whether no connection is established, under way, or about to be opened.
+    /// Whether no connection is established, in progress, or about to be opened.
     pub(super) fn has_no_connection(&self) -> bool {
         self.established == 0 && self.connecting == 0 && self.to_open.is_empty()
     }

@@ -1,9 +1,8 @@
-//! A request on an established connection: sending it, reading the response, and then reusing or closing the
-//! connection.
+//! A request on an established connection: sends it, reads the response, and then reuses or closes the connection.
 //!
 //! Only the [`protocol`](super::protocol) knows the bytes of a request and where a response ends; this module gives it
-//! the received bytes and acts on its answer. What several requests in flight on a connection need is in
-//! [`in_flight`](super::in_flight).
+//! the received bytes and acts on its answer. [`in_flight`](super::in_flight) handles several requests in flight on a
+//! connection.
 
 use super::protocol::Stream;
 use super::transport::{Arrival, Pace};
@@ -13,10 +12,10 @@ use crate::framing::{AtEnd, Fed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 
-/// A server that closes an unused connection earlier than this does not do so because it was idle.
+/// A server that closes an unused connection earlier than this has another reason than idleness.
 const UNUSED_NS: u64 = 1_000_000_000;
 
-/// Whether a server ends a connection without a request by a 408 (Request Timeout), as HAProxy does.
+/// Whether a server ended an unused connection by a 408 (Request Timeout), as HAProxy does.
 fn is_request_timeout(bytes: &[u8]) -> bool {
     bytes.starts_with(b"HTTP/1.") && bytes.get(8..12) == Some(b" 408")
 }
@@ -91,7 +90,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         S::closed(self, slot);
     }
 
-    /// Handles `count` received bytes; true when the connection was closed or has a new request.
+    /// Handles `count` received bytes; true if the connection was closed or has a new request.
     #[inline]
     pub(super) fn take_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         match self.connections[slot].state {
@@ -100,7 +99,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             State::Opening => return self.take_opening(slot, count, now),
             State::Idle if A::IS_MULTIPLEXED => return self.take_responses(slot, count, now),
             State::Idle => {
-                // Bytes without a request: the connection cannot be trusted any more.
+                // Unrequested bytes: the connection cannot be trusted any more.
                 let bytes = &self.buffer[..count];
                 let is_timeout = A::IS_HTTP_1 && is_request_timeout(bytes);
                 if is_timeout {
@@ -117,7 +116,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         false
     }
 
-    /// The same for body bytes that were removed from the socket without being copied.
+    /// As [`take_bytes`](Self::take_bytes), for body bytes discarded from the socket without copying.
     pub(super) fn skip_response_bytes(&mut self, slot: usize, count: usize, now: u64) {
         self.connections[slot].stream.skip(count as u64);
         self.received(slot, now, count, count, true);
@@ -125,13 +124,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.parts_came(slot, now, None);
     }
 
-    /// Where the counts by class have the described request of a connection.
     #[inline]
     pub(super) fn place(&self, slot: usize) -> usize {
         slot * self.protocol.places() + self.connections[slot].stream.place()
     }
 
-    /// Counts bytes of the body of the described request.
     #[inline]
     pub(super) fn body_came(&mut self, slot: usize, bytes: usize) {
         let place = self.place(slot);
@@ -140,7 +137,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts the described request of a connection as failed by its class.
+    /// Counts the described request of a connection as failed in its class.
     #[inline]
     pub(super) fn failed_of_class(&mut self, slot: usize, intended_ns: u64, now: u64) {
         let place = self.place(slot);
@@ -149,7 +146,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Bytes of a body came, in which so many of its parts end; `None`: they are a part.
+    /// Body bytes came that end this many parts; `None`: they are one part.
     #[inline]
     pub(super) fn parts_came(&mut self, slot: usize, now: u64, parts: Option<u32>) {
         if self.task.plan.clients.times_parts && parts != Some(0) {
@@ -205,7 +202,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts received bytes; `is_response`: of the response under way, not of the connection.
+    /// Counts received bytes. `is_response`: they belong to the response, not to the connection.
     #[inline]
     pub(super) fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize, is_response: bool) {
         let connection = &mut self.connections[slot];
@@ -220,7 +217,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     fn response_complete(&mut self, slot: usize, now: u64, by_bytes: bool) {
         self.count_response(slot, now, by_bytes);
         let connection = &mut self.connections[slot];
-        // A request that is still being sent makes the connection unusable for the next one.
+        // An unfinished send makes the connection unusable for another request.
         let is_done = connection.has(LAST_REQUEST | PEER_CLOSED | WATCHES_WRITABLE);
         if !is_done && connection.stream.is_keep_alive() {
             connection.stream.reset();
@@ -233,14 +230,14 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.drop_socket(slot, now, closed_first);
             S::closed(self, slot);
         } else {
-            // The side that closes first keeps the port in TIME_WAIT: let the server, which has announced to close.
+            // The side that closes first keeps the port in TIME_WAIT: let the server close, which announced it.
             connection.stream.reset();
             connection.state = State::Lingering;
             connection.since_ns = now;
         }
     }
 
-    /// Counts the complete response to the described request of a connection.
+    /// Counts the complete response to the described request.
     #[inline]
     pub(super) fn count_response(&mut self, slot: usize, now: u64, by_bytes: bool) {
         let place = self.place(slot);
@@ -273,13 +270,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.failures = 0;
     }
 
-    /// Handles the server's close of its half; everything before it was read.
+    /// Handles the server's close of its half, after all data before it was read.
     pub(super) fn on_end(&mut self, slot: usize, now: u64) {
         self.connections[slot].set(PEER_CLOSED, true);
         self.ended(slot, now);
     }
 
-    /// Ends a connection on which the server said that it sends no more.
+    /// Ends a connection on which the server sends no more.
     pub(super) fn ended(&mut self, slot: usize, now: u64) {
         let connection = &self.connections[slot];
         if connection.state != State::Busy {
@@ -296,7 +293,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.lost(slot, now, exchange_failure(error));
     }
 
-    /// Ends a connection that cannot be used any more: the attempt, or the requests under way, have failed.
+    /// Ends an unusable connection: the attempt, or the requests in flight, have failed.
     pub(super) fn lost(&mut self, slot: usize, now: u64, failure: Failure) {
         match self.connections[slot].state {
             State::Connecting | State::Handshaking | State::Opening => self.connect_failed(slot, now, failure),
@@ -311,13 +308,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Continues after the server has ended a connection without a request. One that was never used may exceed a limit
-    /// of the server, so it rests; not if it was idle for long, which many servers limit, too.
+    /// Continues after the server closed a connection without a request. A slot that was never used may exceed a limit
+    /// of the server, so it pauses; not after a long idle time, which many servers limit, too.
     pub(super) fn ended_idle(&mut self, slot: usize, now: u64) {
         self.reopen_idle(slot, now, false);
     }
 
-    /// `is_timeout`: the server has said why, so that it is no limit of connections.
+    /// `is_timeout`: the server gave idleness as the reason.
     fn reopen_idle(&mut self, slot: usize, now: u64, is_timeout: bool) {
         let connection = &self.connections[slot];
         if connection.requests == 0 && now.saturating_sub(connection.since_ns) < UNUSED_NS {
@@ -330,7 +327,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Ends the requests under way without a response, and their connection.
+    /// Ends the requests in flight without a response, and their connection.
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         self.describe_any(slot);
         let intended_ns = self.connections[slot].intended_ns;

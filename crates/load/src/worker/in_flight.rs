@@ -1,5 +1,4 @@
-//! Several requests in flight on a connection: putting them together into one send, taking their responses, and the
-//! opening of such a connection.
+//! Several requests in flight on a connection: sends them together, takes their responses, and opens such a connection.
 
 use super::protocol::Stream;
 use super::transport::Pace;
@@ -9,7 +8,6 @@ use crate::connection::{CORKED, LAST_REQUEST, PEER_CLOSED, State};
 use crate::tally::Failure;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
-    /// Whether another request may be sent on a connection.
     #[inline]
     pub(super) fn has_room(&self, slot: usize) -> bool {
         let connection = &self.connections[slot];
@@ -73,7 +71,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Handles `count` received bytes of responses; true when the connection was closed.
+    /// Handles `count` received bytes of responses; true if the connection was closed.
     pub(super) fn take_responses(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         self.connections[slot].set(CORKED, true);
@@ -84,7 +82,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
             if !A::IS_MULTIPLEXED && connection.state != State::Busy {
-                // More bytes than there were requests: the connection cannot be trusted any more.
+                // More bytes than requests: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[at..count]);
                 self.drop_socket(slot, now, true);
                 self.ended_idle(slot, now);
@@ -129,7 +127,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.connections[slot].generation != generation
     }
 
-    /// Uses the room that the server gives beyond that of the requests that are over.
+    /// Uses the room that the server allows beyond that of finished requests.
     #[inline]
     fn use_room(&mut self, slot: usize, now: u64) {
         while self.has_room(slot) {
@@ -141,7 +139,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets a busy connection describe one of its requests, where it describes none.
+    /// Lets a busy connection describe one of its requests if it describes none.
     #[inline]
     pub(super) fn describe_any(&mut self, slot: usize) {
         if A::IS_MULTIPLEXED {
@@ -152,7 +150,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets a connection describe the request that the last bytes belong to. False: they belong to none.
+    /// Lets a connection describe the request that the last bytes belong to. False if there is none.
     #[inline]
     fn turn(&mut self, slot: usize) -> bool {
         let connection = &mut self.connections[slot];
@@ -162,7 +160,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         is_response
     }
 
-    /// The described request is over: another one is described now.
+    /// The described request is over: describes another one.
     #[inline]
     fn request_over(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
@@ -206,7 +204,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Ends a connection, whose requests are answered in any order, that has no request and takes none.
+    /// Ends a multiplexed connection that has no request and takes none.
     fn settle(&mut self, slot: usize, now: u64) {
         let connection = &self.connections[slot];
         if connection.state != State::Idle {
@@ -215,7 +213,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if !connection.has(LAST_REQUEST | PEER_CLOSED) && connection.stream.is_keep_alive() {
             return;
         }
-        // A server that has said GOAWAY may well wait for the client to close.
+        // A server that has sent GOAWAY may wait for the client to close.
         let (closed_first, failures) = (!connection.has(PEER_CLOSED), connection.failures);
         self.drop_socket(slot, now, closed_first);
         if failures > 1 {
@@ -224,7 +222,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.ended_idle(slot, now);
     }
 
-    /// Counts the described request as failed; the connection goes on.
     fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let UnderWay { intended_ns, since_ns, .. } = self.connections[slot].under_way();
         self.asked(slot, intended_ns, now);
@@ -238,8 +235,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.failures = connection.failures.saturating_add(1);
     }
 
-    /// Fails the requests that were sent too long ago: one by one, or with their connection, if nothing has come in on
-    /// it meanwhile.
+    /// Fails the requests that were sent too long ago: one by one, or with their connection if it received nothing
+    /// meanwhile.
     pub(super) fn time_out(&mut self, slot: usize, now: u64) {
         let before_ns = now.saturating_sub(self.task.plan.timeout_ns);
         let generation = self.connections[slot].generation;
@@ -278,14 +275,14 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Handles `count` received bytes of the replies to a connection's opening; true when the connection was closed or
-    /// has a request.
+    /// Handles `count` received bytes of replies to a connection's opening; true if the connection was closed or has a
+    /// request.
     pub(super) fn take_opening(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         let mut at = 0;
         while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
-            // No request has a target yet: the field counts the replies that are still to come.
+            // Before the first request this field counts the missing replies.
             let fed = match connection.target {
                 0 if !A::IS_MULTIPLEXED => {
                     Err(crate::framing::Malformed("more bytes than the opening of the connection is answered with"))
@@ -318,7 +315,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.opened(slot, now);
         }
         if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
-            // What answers the server's own opening.
+            // Sends our answer to the server's opening.
             self.uncork(slot, now);
             if self.connections[slot].generation == generation && self.connections[slot].stream.has_more() {
                 // A request waited for the connection, which takes none.
@@ -331,7 +328,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.connections[slot].generation != generation
     }
 
-    /// Notes that the transport has taken all bytes of the requests that were put; `sent` of them just now.
+    /// The transport has taken all bytes of the requests; `sent` of them just now.
     #[inline]
     pub(super) fn all_sent(&mut self, slot: usize, sent: usize) {
         self.part_sent(slot, sent);
@@ -340,8 +337,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts bytes that the transport has taken. Where requests are sent together, they count as those of the
-    /// described one.
+    /// Counts bytes that the transport has taken; for the described request, if several are sent together.
     #[inline]
     pub(super) fn part_sent(&mut self, slot: usize, sent: usize) {
         let connection = &self.connections[slot];

@@ -4,22 +4,22 @@
 //! - this file: the loop;
 //! - [`choice`]: which source, transport and protocol;
 //! - [`exchange`]: a request out, a response in. Read this first;
-//! - [`source`]: which request leaves when, and on which connection: closed loop, open loop, or a log;
+//! - [`source`]: which request is sent when, and on which connection: closed loop, open loop, or a log;
 //! - [`transport`]: how bytes cross a connection: plain or TLS, as fast as possible or paced;
 //! - [`protocol`]: the bytes of a request, and where its response ends;
 //! - [`in_flight`]: several requests in flight on a connection;
-//! - [`connect`]: opening and reopening connections;
-//! - [`sweep`]: timeouts, and what remains at the end;
-//! - [`waiting`]: for events, but not past the next intended send.
+//! - [`connect`]: opens and reopens connections;
+//! - [`sweep`]: timeouts, and the end of the run;
+//! - [`waiting`]: waits for events, but not past the next intended send.
 //!
-//! A worker is compiled for each [`Source`], [`Transport`] and [`Protocol`] that go together. [`run`] chooses them
-//! once, so no step has to branch on them.
+//! A worker is compiled for each combination of [`Source`], [`Transport`] and [`Protocol`]. [`run`] chooses once, so no
+//! step branches on them.
 //!
 //! # Clock readings
 //!
-//! The worker reads the clock after each wait, and again for every later event of the same batch, so the time given to
-//! an event is at most one `recv` late. The time of a last byte is when the engine handles its event, that of an actual
-//! send when the system call begins.
+//! The worker reads the clock after each wait, and again for every later event of the batch, so an event's time is at
+//! most one `recv` late. The time of a last byte is when the engine handles its event, that of an actual send when the
+//! system call begins.
 
 mod choice;
 mod connect;
@@ -58,17 +58,16 @@ use transport::Transport;
 
 /// Size of the thread's one buffer for responses.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// Requests longer than this may leave in several segments, of which Nagle's algorithm would hold the last one back.
+/// A longer request may leave in several segments, of which Nagle's algorithm would delay the last.
 const SMALL_REQUEST_BYTES: usize = 500;
-/// The longest wait after the window for requests under way (the timeout, if shorter), and two round trips of the path,
-/// so that a stall at the end shows in the response times.
+/// Longest wait after the window for requests in flight (the timeout, if shorter), in addition to two round trips, so
+/// that a stall at the end shows in the response times.
 pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
-/// The input of one engine thread.
 pub(crate) struct Task<'a> {
     /// This thread's part of this machine's connections.
     pub(crate) thread: Share,
-    /// This thread's part of the whole load, which other machines may send, too.
+    /// This thread's part of the whole load, including other machines.
     pub(crate) share: Share,
     pub(crate) plan: &'a LoadPlan,
     pub(crate) requests: &'a Requests,
@@ -80,15 +79,13 @@ pub(crate) struct Task<'a> {
     pub(crate) sources: &'a [Option<IpAddr>],
     pub(crate) port_range: (u16, u16),
     pub(crate) ports: PortAllocator,
-    /// This thread's connections.
     pub(crate) connections: usize,
     pub(crate) supply: &'a dyn Supply,
-    /// The requests of a log, where one is replayed.
+    /// The requests of a log, if one is replayed.
     pub(crate) feed: Option<Feed>,
     pub(crate) tls: Option<&'a TlsSetting>,
 }
 
-/// The results of one engine thread.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
     pub(crate) classes: Option<Box<Classes>>,
@@ -101,7 +98,7 @@ pub(crate) struct Report {
     /// Bandwidth of each paced connection, bits per second.
     pub(crate) bits_per_sec: Vec<f64>,
     pub(crate) tls: Option<TlsTally>,
-    /// Why no arrivals of responses were timed, where the kernel refused.
+    /// Why no arrivals of responses were dated.
     pub(crate) has_no_stamps: Option<Errno>,
 }
 
@@ -119,7 +116,6 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     unread: Vec<u32>,
     buffer: Box<[u8]>,
     tally: Tally,
-    /// Results by class, where the plan requests them.
     classes: Option<Box<Classes>>,
     herd: Herd,
     /// Slots opened so far by the herd.
@@ -130,7 +126,6 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     sweep: Sweep,
     /// How long the server may take to close a connection after announcing it.
     linger_ns: u64,
-    /// Whether Nagle's algorithm would delay the end of a request.
     needs_no_delay: bool,
     polling_ns: u64,
     system_calls: u64,
@@ -156,7 +151,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             to_open: VecDeque::new(),
             unread: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
-            // There is no window yet: before the start only connections are counted.
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
             classes: Classes::new(task.plan, task.connections * protocol.places()),
             herd: Herd::new(task.plan.connect_rate_per_sec / f64::from(task.thread.of)),
@@ -216,7 +210,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
                     begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
                 }
                 self.end_with_the_source(now);
-                // If the run is cut short in the warm-up, there is no window to wait for.
+                // A run that is cut short in the warm-up has no window.
                 let is_over = now >= self.tally.end_ns || (now < self.tally.begin_ns && is_cut);
                 if !self.is_draining() && is_over {
                     end = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
@@ -286,8 +280,8 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         self.phase == Phase::Draining
     }
 
-    /// Cuts the run short: the window ends after `now`, so that it contains every request counted as sent, without a
-    /// wait for responses.
+    /// Cuts the run short: the window ends after `now`, so that it contains every request counted as sent, without
+    /// waiting for responses.
     fn cut(&mut self, now: u64) {
         if now + 1 < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
@@ -304,7 +298,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         self.in_flight == 0 && self.source.is_done() && (self.connecting == 0 || !self.source.attempts_are_requests())
     }
 
-    /// Ends the window when the source is at its end and everything was answered.
+    /// Ends the window when the source is exhausted and everything was answered.
     fn end_with_the_source(&mut self, now: u64) {
         if self.source.ends_window() && self.in_flight == 0 && self.connecting == 0 && now < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
@@ -350,6 +344,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
     }
 }
 
-/// The number of histograms of a [`Tally`] and their approximate size.
+/// Number of histograms in a [`Tally`], and their approximate size.
 const LATENCIES: usize = record::LOAD_TIMES + 1;
 const LATENCY_BYTES: usize = 300_000;

@@ -1,8 +1,8 @@
 //! Timeouts, and the end of the run.
 //!
-//! Timeouts are found by a walk over the connections, a part at a time, instead of by a list in order of expiry. Such a
-//! list is O(1), too, but touches two other connections on every request: two cache misses at ten thousand connections.
-//! The walk costs about 2 ns per connection and round at any request rate.
+//! Timeouts are found by walking over the connections, a part at a time. A list in order of expiry is O(1), too, but
+//! touches two other connections on every request: two cache misses at ten thousand connections. The walk costs about 2
+//! ns per connection and round at any request rate.
 
 use super::protocol::Stream;
 use super::{Protocol, Source, Transport, Worker};
@@ -10,19 +10,18 @@ use crate::connection::{ASKED, HEARD, LINGERED, State, UnderWay};
 use crate::tally::Failure;
 use record::CloseFirst;
 
-/// The longest duration of a round; timeouts are noticed this late at most.
+/// Maximum duration of a round, and so of the delay of a timeout.
 const ROUND_NS: u64 = 20_000_000;
 /// Connections in one part of the walk, which takes about a microsecond.
 const STRETCH: usize = 512;
-/// The time that a server has to close a connection after announcing it.
+/// How long a server may take to close a connection after announcing it.
 pub(super) const LINGER_NS: u64 = 250_000_000;
 
-/// The progress of the walk over the connections.
 #[derive(Default)]
 pub(super) struct Sweep {
     at: usize,
     pub(super) next_ns: u64,
-    /// Memory of split heads: in the present round so far, and the most of any round.
+    /// Memory of split heads: in the current round so far, and the maximum of any round.
     carry_bytes_round: usize,
     pub(super) carry_bytes_max: usize,
 }

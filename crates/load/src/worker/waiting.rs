@@ -1,11 +1,11 @@
-//! Waiting for events, for the edges of the window, and for the next intended send.
+//! Waits for events, for the edges of the window, and for the next intended send.
 
 use super::transport::Pace;
 use super::{Protocol, Source, Transport, Worker};
 use crate::socket::Errno;
 use record::time::monotonic_ns;
 
-/// The longest wait, after which orders of the calling thread are noticed.
+/// Maximum wait before orders of the calling thread are noticed.
 const LOOK_UP_NS: u64 = 50_000_000;
 /// On an unshared CPU the thread wakes this long before an intended send and then polls.
 const POLL_AHEAD_NS: u64 = 30_000;

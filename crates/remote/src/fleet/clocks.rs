@@ -1,40 +1,39 @@
-//! The workers' clocks against the driver's, before each start.
+//! Compares the workers' clocks with the driver's before each start.
 //!
-//! Half of a round trip bounds the error of a comparison. Of exchanges that begin at once, most wait here for the
-//! others to be written and read, so only a few are under way at a time; those that take longer wait elsewhere, and
-//! hold up no other.
+//! The error of a comparison is at most half the round trip. If all exchanges began at once, most would queue here, so
+//! only a few are under way at a time. A slow exchange leaves that number, so that it delays no other worker.
 
 use super::Fleet;
 use crate::protocol::LEASE_NS;
 use record::time::monotonic_ns;
 use std::collections::VecDeque;
 
-/// The least number of exchanges with a worker.
+/// Minimum exchanges with a worker.
 const LEAST: u64 = 8;
-/// The most with one whose clock is not yet known to [`GOAL_NS`]: one of them may be quick.
+/// Maximum exchanges with a worker whose clock is not yet known to [`GOAL_NS`].
 const MOST: u64 = 64;
 /// A clock that is known this well needs no more exchanges.
 const GOAL_NS: u64 = 250_000;
-/// More than the least are made for so long, and a little longer for each worker.
+/// Time limit for more than the minimum, and its extension for each worker.
 const MORE_NS: u64 = 400_000_000;
 const MORE_OF_EACH_NS: u64 = 100_000;
-/// Exchanges under way at once: as many as are handled within a part of [`GOAL_NS`].
+/// Exchanges under way at once: as many as can be handled within a fraction of [`GOAL_NS`].
 const UNDER_WAY: usize = 16;
-/// An exchange that takes longer than this waits elsewhere.
+/// A longer exchange no longer counts as under way.
 const QUICK_NS: u64 = 1_000_000;
-/// How often it is looked for workers that are lost or silent.
+/// Interval of the check for lost and silent workers.
 const LOOK_NS: u64 = 20_000_000;
 
 struct Exchange {
     index: usize,
     began_ns: u64,
-    /// The worker's pongs before it.
+    /// The worker's pongs before this exchange.
     pongs: u64,
 }
 
 impl Fleet {
-    /// Exchanges pings with each of these workers, one at a time with each, until their clocks are known or time is up.
-    /// False if `must_end` says so first.
+    /// Exchanges pings with these workers, one at a time with each, until their clocks are known or time is up. Returns
+    /// false as soon as `must_end` does.
     pub(super) fn compare_clocks(&mut self, live: &[usize], must_end: impl Fn(&Fleet) -> bool) -> bool {
         for index in live {
             self.links[*index].clock = None;

@@ -1,4 +1,4 @@
-//! Cold connections of workers that do not answer, or do not get to their number.
+//! Cold connections of workers that do not answer, or do not reach their number.
 
 use super::faked::{Deed, Mouth, fleet, plan};
 use super::{Fleet, OnLoss};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
-/// A worker with room for all, which does this when it is to hold so many.
+/// A worker with room for all, which calls `deed` with the number to hold.
 fn holds(mut deed: impl FnMut(u64, &mut Mouth) + Send + 'static) -> Deed {
     Box::new(move |message, mouth| match message {
         ToWorker::ColdAsk(_) => {
@@ -27,7 +27,7 @@ fn report(mouth: &mut Mouth, established: u64) {
     mouth.say(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None }));
 }
 
-/// Of these workers, ten connections.
+/// Ten connections over these workers.
 fn ten(fleet: &mut Fleet) -> Result<ColdHeld> {
     fleet.plan_cold(&plan(2, 1), 10, &GO_ON)?;
     fleet.hold_cold(&plan(2, 1), 10, &GO_ON, &mut |_| {})
@@ -49,7 +49,7 @@ fn the_others_hold_what_one_that_does_not_say_what_it_has_would_have_held() {
     assert_eq!(ten(&mut fleet).expect("cold connections").counts.established, 10);
 }
 
-/// A server may close some of them, which are opened again.
+/// A server may close some connections, which are then opened again.
 #[test]
 fn workers_need_not_all_be_at_their_number_at_the_same_time() {
     let first = holds(|count, mouth| {

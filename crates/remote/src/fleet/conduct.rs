@@ -1,5 +1,5 @@
-//! A load of a fleet while it goes on: workers get ready, clocks are compared, all start at one instant, results are
-//! added up.
+//! A load of a fleet in progress: workers get ready, clocks are compared, all start at one instant, results are added
+//! up.
 
 use super::{Fleet, OnLoss};
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures};
@@ -14,35 +14,32 @@ use record::time::{monotonic_ns, unix_ms};
 use record::{DoubtKind, LoadPlan};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time from the order to start until the start: for the network, and more for each worker that gets the order.
+/// Time from the order to start until the start, and its extension for each worker that gets the order.
 const LEAD_NS: u64 = 50_000_000;
 const LEAD_OF_EACH_NS: u64 = 50_000;
 const PROGRESS_NS: u64 = 200_000_000;
-/// Results may come this long after the window: timeouts of the last requests, and the network.
+/// Timeout for results after the window: requests may time out.
 const RESULT_NS: u64 = 30_000_000_000;
 
 #[derive(Default)]
 struct Results {
     sum: merge::Sum,
     parts: Vec<Part>,
-    /// How late each was, by its index.
+    /// Lateness of each worker, with its index.
     late: Vec<(usize, f64)>,
 }
 
 pub(super) struct Conduct<'a> {
-    /// Its workers.
     pub fleet: &'a mut Fleet,
     /// The whole of it.
     pub plan: &'a LoadPlan,
-    /// The workers that have a part.
     pub live: &'a [usize],
     /// Whether the user ends it.
     pub stop: &'a AtomicBool,
-    /// Told of its window.
+    /// Called at the edges of the window.
     pub events: &'a mut dyn LoadEvents,
-    /// When it began.
     pub began_ns: u64,
-    /// How long its workers' connections may take to open.
+    /// Timeout for the workers' connections to open.
     pub opening_ns: u64,
     /// When progress was last reported.
     pub reported_ns: u64,
@@ -93,7 +90,7 @@ impl Conduct<'_> {
         let mut results = Results::default();
         while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
-            // One after the other as they come, so that not all are held at once.
+            // Merged as they come, so that only one is held in memory.
             self.take_results(&mut results);
             self.report_progress(window.0);
         }
@@ -122,7 +119,7 @@ impl Conduct<'_> {
             if self.must_end() {
                 return false;
             }
-            // All that are left are done before that: a log is at its end.
+            // All may be done early: a log ends.
             let are_done =
                 |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done | WorkerState::Lost(_));
             if now >= until_ns || self.live.iter().all(are_done) {
@@ -241,7 +238,7 @@ impl Conduct<'_> {
         let Results { sum, mut parts, mut late } = results;
         parts.sort_by_key(|part| part.number);
         late.sort_by_key(|(index, _)| *index);
-        // One that was lost after it had given its result took nothing of this load with it.
+        // A worker that was lost after its result did not affect this load.
         let is_counted = |link: &Link| parts.binary_search_by_key(&link.number, |part| part.number).is_ok();
         let silent = live.iter().filter(|index| {
             let link = &fleet.links[**index];
@@ -250,7 +247,7 @@ impl Conduct<'_> {
         for index in silent.copied().collect::<Vec<_>>() {
             fleet.links[index].lose("it gave no result in time".into());
         }
-        // Also one that was lost since the last load, or while this one was prepared.
+        // Includes workers lost since the last load or during the preparation.
         for (index, link) in fleet.links.iter().enumerate() {
             if let WorkerState::Lost(why) = &link.state
                 && !link.is_excused
@@ -270,7 +267,7 @@ impl Conduct<'_> {
             return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
         };
         all.started_unix_ms = started_unix_ms;
-        // Workers stop for a loss, too; only this process knows whether the user interrupted.
+        // Workers stop after a loss, too; only a stop by the user is an interruption.
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;
@@ -283,8 +280,8 @@ impl Conduct<'_> {
     }
 }
 
-/// Whether a load of these workers ends: the user stopped it, every worker is lost, or one is and the run ends with it.
-/// One that has given its result is not missed.
+/// Whether a load of these workers ends: the user stopped it, all are lost, or one is lost without a result and the run
+/// does not go on.
 fn must_end(fleet: &Fleet, live: &[usize], stop: &AtomicBool) -> bool {
     let lost =
         live.iter().map(|index| &fleet.links[*index]).filter(|link| link.is_lost() && link.result.is_none()).count();

@@ -1,5 +1,4 @@
-//! Workers that tests make, alone or in fleets: each says hello, answers pings, and does with every other message what
-//! its test says.
+//! Scripted workers for tests: each says hello, answers pings, and passes every other message to its test's function.
 
 use super::{Fleet, OnLoss};
 use crate::inputs::{Handing, InputFiles};
@@ -18,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 /// The worker's end of its socket.
 pub struct Mouth {
     socket: UnixStream,
-    /// How far its clock is ahead; without one it answers no ping.
+    /// How far its clock is ahead; `None`: it answers no ping.
     pub ahead_ns: Option<u64>,
 }
 
@@ -27,17 +26,16 @@ impl Mouth {
         self.utter(&line(message));
     }
 
-    /// Says what may be no message; whether it was heard.
+    /// Writes a line that need not be a message; false if the driver is gone.
     pub fn utter(&mut self, text: &str) -> bool {
         self.socket.write_all(text.as_bytes()).is_ok()
     }
 
-    /// The result of a load of `plan` with so many responses.
+    /// Sends the result of a load of `plan` with `ok` responses.
     pub fn give(&mut self, plan: &LoadPlan, ok: u64) {
         self.give_of(LoadResult { window_ns: plan.duration_ns, ..LoadResult::default() }, ok);
     }
 
-    /// The result of a load that it ended before its time.
     pub fn give_early(&mut self, ok: u64) {
         self.give_of(LoadResult { window_ns: 1_000_000, interrupted: true, ..LoadResult::default() }, ok);
     }
@@ -48,16 +46,15 @@ impl Mouth {
         self.say(&FromWorker::Result(Box::new(WireResult::new(result, 0).expect("a result is JSON"))));
     }
 
-    /// Ends, as a worker that dies.
+    /// Closes the socket, as a worker that dies.
     pub fn end(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
-/// What a worker does with a message.
 pub type Deed = Box<dyn FnMut(ToWorker, &mut Mouth) + Send>;
 
-/// A worker that says ready to a plan, and does this at its start.
+/// A worker that gets ready for a plan, and calls `deed` at its start.
 pub fn at_start(mut deed: impl FnMut(&LoadPlan, &mut Mouth) + Send + 'static) -> Deed {
     let mut plan = None;
     Box::new(move |message, mouth| match message {
@@ -70,7 +67,6 @@ pub fn at_start(mut deed: impl FnMut(&LoadPlan, &mut Mouth) + Send + 'static) ->
     })
 }
 
-/// A fleet of these.
 pub fn fleet(workers: Vec<Deed>, on_loss: OnLoss) -> Fleet {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let socket = folder.path().join("workers");
@@ -79,7 +75,7 @@ pub fn fleet(workers: Vec<Deed>, on_loss: OnLoss) -> Fleet {
     Fleet::connect(&sources, None, on_loss, None, &AtomicBool::new(false)).expect("a fleet")
 }
 
-/// Has these workers behind a socket.
+/// Serves these workers on a socket.
 pub fn listen(socket: &Path, workers: Vec<Deed>) {
     let listener = UnixListener::bind(socket).expect("a socket in a temporary folder");
     std::thread::spawn(move || {
@@ -89,12 +85,12 @@ pub fn listen(socket: &Path, workers: Vec<Deed>) {
     });
 }
 
-/// A worker whose clock is so far ahead; without one it answers no ping.
+/// A worker whose clock is ahead by `ahead_ns`; `None`: it answers no ping.
 pub fn work(socket: UnixStream, ahead_ns: Option<u64>, deed: Deed) {
     work_after(&[], socket, ahead_ns, deed);
 }
 
-/// The same, which says this after its hello.
+/// As [`work`], with messages sent after the hello.
 pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64>, mut deed: Deed) {
     let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
     let mut mouth = Mouth { socket, ahead_ns };
@@ -118,12 +114,11 @@ pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64
     }
 }
 
-/// A plan for so many connections and this window.
 pub fn plan(connections: u64, duration_ns: u64) -> LoadPlan {
     LoadPlan { connections, duration_ns, ..LoadPlan::simple("127.0.0.1:9".parse().expect("an address")) }
 }
 
-/// Plans that name no file.
+/// Input files of plans without any.
 pub struct NoFile;
 
 impl InputFiles for NoFile {
@@ -142,7 +137,6 @@ impl InputFiles for NoFile {
     fn account(&self, _replay: &mut ReplayResult) {}
 }
 
-/// Nobody follows the load.
 pub struct Unheard;
 
 impl LoadEvents for Unheard {

@@ -1,4 +1,4 @@
-//! What a load's result says of workers that were lost, before, in and after its window.
+//! The doubts about workers that were lost before, in and after the window.
 
 use super::Fleet;
 use super::OnLoss;
@@ -17,7 +17,7 @@ fn doubts(result: &LoadResult, kind: DoubtKind) -> Vec<&str> {
     result.doubts.iter().filter(|doubt| doubt.kind == kind).map(|doubt| doubt.what.as_str()).collect()
 }
 
-/// With a window that is over, and with one that goes on: a log's part may end early.
+/// With a window that is over, and with one in progress: a log's part may end early.
 #[test]
 fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
     for duration_ns in [1_000_000, MINUTE_NS] {
@@ -56,12 +56,12 @@ fn connections_that_open_at_a_rate_have_the_time_that_this_takes() {
         .collect();
     let mut fleet = fleet(slow, OnLoss::End);
     fleet.timeout_ns = 0;
-    // The last one opens after a quarter of an hour.
+    // The last connection opens after 15 minutes.
     let plan = LoadPlan { connect_rate_per_sec: 0.01, connect_timeout_ns: 0, ..plan(10, 1_000_000) };
     assert_eq!(fleet.run_fake(&plan).expect("a result").counts.outcomes.ok, 60);
 }
 
-/// As workers of a driver that was stopped for longer than their lease, and goes on.
+/// Like workers of a driver that was stopped for longer than their lease and then continues.
 #[test]
 fn a_load_that_every_worker_ended_by_itself_is_no_load() {
     let early = || at_start(|_, mouth| mouth.give_early(30));
@@ -86,7 +86,7 @@ fn a_worker_that_is_asked_to_stop_has_done_its_part() {
     assert_eq!(doubts(&result, DoubtKind::WorkerLost).len(), 1, "{:?}", result.doubts);
 }
 
-/// A helper on this machine that finds no later nodes, says why, and ends.
+/// A helper that finds no later nodes, says why, and ends.
 const HELPER: &str = r#"#!/bin/sh
 read -r order
 echo '{"type":"nodes","nodes":[{"name":"n","socket":"SOCKET"}],"joins":true}'
@@ -130,7 +130,7 @@ fn what_a_helper_failed_of_is_said_where_its_workers_are_lost() {
     assert!(why.contains("closed its socket; its last failure: the head is gone"), "{why}");
 }
 
-/// Drives loads, before each but the first of which this worker is known to be lost, and its lease has ended.
+/// Drives three loads. Before the second and third, waits until worker `lost` is lost and its lease has expired.
 fn loads_without(lost: usize, mut fleet: Fleet) -> [LoadResult; 3] {
     std::array::from_fn(|load| {
         while load > 0 && !fleet.links[lost].is_lost() {

@@ -1,10 +1,9 @@
-//! The TUN delay line: one thread between two TUN devices, one in each namespace, that hands every packet on when it is
-//! due. For kernels without netem.
+//! The TUN delay line, for kernels without netem: one thread between two TUN devices, one in each namespace, forwards
+//! every packet when it is due.
 //!
-//! The thread sleeps until a packet comes or is due, runs on the client's CPUs and, if permitted, at a real-time
-//! priority: contention, not the timer, makes deliveries late. It always sleeps when it has nothing to do, so a
-//! real-time thread cannot starve its CPU while the load is within its capacity. Its lateness is measured on every
-//! packet.
+//! The thread sleeps until a packet comes or is due. It runs on the client's CPUs and, if permitted, at a real-time
+//! priority, because contention makes deliveries late, not the timer. It sleeps whenever it has nothing to do, so it
+//! cannot starve its CPU while the load is within its capacity. Every packet's lateness is measured.
 
 mod queue;
 mod shaper;
@@ -24,11 +23,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// At most this much memory for the packets of one direction: 100 ms at 10 Gbit/s are 125 MB.
+/// Maximum memory for the packets of one direction: 100 ms at 10 Gbit/s take 125 MB.
 const LIMIT_BYTES: usize = 256 << 20;
-/// Packets read or written before the other direction gets its turn.
+/// Maximum packets read or written before the other direction's turn.
 const BATCH: usize = 64;
-/// A packet may be delivered this part of the delay early, if the thread is awake: it saves wake-ups.
+/// An awake thread may deliver a packet early by this part of the delay, which saves wake-ups.
 const EARLY_PART: u64 = 200;
 const EARLIEST_NS: u64 = 50_000;
 /// Above the kernel's own soft interrupt threads, below anything that keeps the machine alive.
@@ -39,15 +38,14 @@ const REAL_TIME_PRIORITY: libc::c_int = 40;
 pub(crate) struct LineCounts {
     /// Packets delivered.
     pub packets: u64,
-    /// Their bytes, from the IP header on.
+    /// From the IP header on.
     pub bytes: u64,
     /// Packets lost because the plan loses them.
     pub lost: u64,
-    /// Packets dropped because the queue of the link, or this line's memory, was full.
+    /// Dropped because the link's queue, or this line's memory, was full.
     pub dropped: u64,
-    /// Packets that the receiving namespace refused.
     pub refused: u64,
-    /// From due to delivered, every packet.
+    /// From due to delivered, of every packet.
     pub lateness: Latency,
 }
 
@@ -55,15 +53,15 @@ pub(crate) struct LineCounts {
 struct Shared {
     counts: Mutex<LineCounts>,
     should_stop: AtomicBool,
-    /// Thread id, and whether it runs at a real-time priority.
+    /// Thread id, and whether its priority is real-time.
     thread: Mutex<Option<(i32, bool)>>,
     trouble: Mutex<Option<String>>,
-    /// A new delay and queue for the thread, and whether there is one.
+    /// The new delay and queue; valid if `is_changed`.
     change: Mutex<(u64, u64)>,
     is_changed: AtomicBool,
 }
 
-/// A running delay line; it ends, and its devices vanish, when this is dropped or the process ends.
+/// A running delay line. It ends, and its devices vanish, when this is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct DelayLine {
     shared: Arc<Shared>,
@@ -71,12 +69,12 @@ pub(crate) struct DelayLine {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Reads the counts of a line with another owner.
+/// Reads the counts of a line that another value owns.
 #[derive(Debug, Clone)]
 pub(crate) struct LineMeter(Arc<Shared>);
 
 impl DelayLine {
-    /// Starts the thread between the client's and the server's device; with an empty list of CPUs it is not pinned.
+    /// Starts the thread between the client's and the server's device, pinned unless `cpus` is empty.
     pub(crate) fn start(plan: &PathPlan, client: Tun, server: Tun, cpus: &[usize]) -> Result<Self, WanError> {
         let shared = Arc::new(Shared::default());
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).during("make an eventfd")?);
@@ -128,36 +126,36 @@ impl Drop for DelayLine {
 
 impl LineMeter {
     pub(crate) fn take(&self) -> LineCounts {
-        // The new histogram is made before the lock is taken: the line waits for it.
+        // Allocate the histogram before taking the lock, for which the line waits.
         let fresh = LineCounts::default();
         std::mem::replace(&mut *lock(&self.0.counts), fresh)
     }
 
-    /// CPU time of the thread so far, from the scheduler's account.
+    /// CPU time of the thread, by the scheduler.
     pub(crate) fn cpu_ns(&self) -> Option<u64> {
         let (thread, _) = (*lock(&self.0.thread))?;
         let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
         text.split(' ').next()?.parse().ok()
     }
 
-    /// Delays packets that come from now on by `delay_ns`.
+    /// Delays packets that come from now on.
     pub(crate) fn set_delay(&self, delay_ns: u64, queue_bytes: u64) {
         *lock(&self.0.change) = (delay_ns, queue_bytes);
         self.0.is_changed.store(true, Ordering::Release);
     }
 
-    /// Why the line ended, if it did.
+    /// Why the line ended.
     pub(crate) fn trouble(&self) -> Option<String> {
         lock(&self.0.trouble).clone()
     }
 }
 
-/// Sets SCHED_FIFO for the calling thread; without the right to it, at least exact timers.
+/// Sets SCHED_FIFO for the calling thread; without permission, at least exact timers.
 fn become_real_time() -> bool {
     // SAFETY: prctl with these arguments takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
     let priority = libc::sched_param { sched_priority: REAL_TIME_PRIORITY };
-    // SAFETY: `priority` is a live sched_param; 0 names the calling thread.
+    // SAFETY: `priority` is a live sched_param; 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority) == 0 }
 }
 
@@ -165,9 +163,9 @@ fn become_real_time() -> bool {
 struct Direction {
     queue: PacketQueue,
     shaper: Shaper,
-    /// Buffer for a packet that finds the queue full.
+    /// Receives a packet if the queue is full.
     spill: Vec<u8>,
-    /// The device may have packets; cleared when it has none.
+    /// Cleared when the device has no packet.
     is_readable: bool,
 }
 
@@ -214,7 +212,7 @@ impl Direction {
         Ok(fetched > 0)
     }
 
-    /// Delivers the packets that are due; returns whether there were any.
+    /// Delivers due packets; returns whether there were any.
     fn deliver(&mut self, to: &Tun, early_ns: u64, counts: &Mutex<LineCounts>) -> bool {
         let mut delivered: [(u64, usize); BATCH] = [(0, 0); BATCH];
         let (mut count, mut refused) = (0, 0);
@@ -229,7 +227,7 @@ impl Direction {
                     delivered[count] = (now.saturating_sub(due_ns), packet.len().saturating_sub(HEADER_BYTES));
                     count += 1;
                 }
-                // The link is down or out of memory: a packet is lost, as on a real path, and counted.
+                // The link is down or out of memory: the packet is lost, as on a real path, and counted.
                 Err(_) => refused += 1,
             }
             self.queue.pop();
@@ -250,7 +248,7 @@ impl Direction {
 
 #[derive(Debug)]
 struct Line {
-    /// Client's, server's. Direction 0 leads from the first to the second.
+    /// The client's and the server's. Direction 0 leads from the first to the second.
     devices: [Tun; 2],
     directions: [Direction; 2],
     early_ns: u64,
@@ -274,8 +272,7 @@ impl Line {
         Ok(())
     }
 
-    /// Applies a new delay. The change is seen with the next packet at the latest, before that packet's fate is
-    /// decided.
+    /// Applies a new delay, at the latest before the next packet's fate is decided.
     fn take_change(&mut self) {
         if self.shared.is_changed.swap(false, Ordering::AcqRel) {
             let (delay_ns, queue_bytes) = *lock(&self.shared.change);
@@ -286,7 +283,7 @@ impl Line {
         }
     }
 
-    /// Sleeps until a packet comes, one is due, or the line is to end.
+    /// Sleeps until a packet comes or is due, or the line ends.
     fn sleep(&mut self) -> io::Result<()> {
         let next_ns = self.directions.iter().filter_map(|direction| Some(direction.queue.front()?.0)).min();
         let timeout = next_ns.map(|due_ns| {

@@ -1,14 +1,14 @@
-//! Packets under way, oldest first, in one ring of bytes that grows as needed.
+//! Packets in transit, oldest first, in one ring of bytes that grows as needed.
 
 use std::collections::VecDeque;
 
-/// The ring a queue starts with.
+/// Initial size of the ring.
 const FIRST_BYTES: usize = 1 << 20;
 
-/// A first-in first-out queue of packets, each with the time at which it is due.
+/// A first-in first-out queue of packets with their due times.
 ///
-/// Every packet lies in one piece. While the queue is not empty, `write_at` never equals the front packet's place, so
-/// the two cases "nothing is free" and "everything is free" cannot be confused.
+/// Every packet is contiguous. While the queue is not empty, `write_at` never equals the front packet's place, so
+/// "full" and "empty" cannot be confused.
 #[derive(Debug)]
 pub(crate) struct PacketQueue {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ struct Packet {
 }
 
 impl PacketQueue {
-    /// An empty queue for packets of at most `longest` bytes; it never takes more than `limit_bytes` of memory.
+    /// `longest`: maximum packet size. `limit_bytes`: maximum memory.
     pub(crate) fn new(longest: usize, limit_bytes: usize) -> Self {
         let first = FIRST_BYTES.max(2 * longest).min(limit_bytes.max(2 * longest));
         PacketQueue {
@@ -38,7 +38,6 @@ impl PacketQueue {
         }
     }
 
-    /// Space for one packet of the greatest length; `None` when the queue is full.
     pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
         let at = match self.free_at() {
             Some(at) => at,
@@ -79,7 +78,7 @@ impl PacketQueue {
         Some(())
     }
 
-    /// Takes the first `length` bytes of the last [`room`](Self::room) as a packet. Due times must not decrease.
+    /// Adds the first `length` bytes of the last [`room`](Self::room) as a packet. Due times must not decrease.
     pub(crate) fn push(&mut self, length: usize, due_ns: u64) {
         debug_assert!(length <= self.longest && self.packets.back().is_none_or(|last| last.due_ns <= due_ns));
         self.packets.push_back(Packet { due_ns, at: self.write_at, length });

@@ -1,4 +1,4 @@
-//! Decides the fate of a packet: lost, dropped, or due at a time. One shaper a direction; no packet, no clock, no
+//! Decides a packet's fate: lost, dropped, or due at a time. One shaper per direction; knows no packet, clock or
 //! kernel.
 
 use rand::{Rng, SeedableRng};
@@ -7,33 +7,31 @@ use record::PathPlan;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Deliver at this time, nanoseconds of the caller's clock.
     Due(u64),
-    /// Lost, because the plan loses it.
     Lost,
-    /// The queue of the link is full.
+    /// The link's queue is full.
     Dropped,
 }
 
 /// Decides fates in the order of the packets. Due times never decrease: the path does not reorder.
 ///
-/// Loss comes first, then a link with a queue, then the delay. netem with a rate (net/sched/sch_netem.c) delays first
-/// and has the link after that; with a constant delay the result is the same.
+/// Loss comes first, then a link with a queue, then the delay. netem with a rate (net/sched/sch_netem.c) delays before
+/// the link; with a constant delay the result is equal.
 #[derive(Debug)]
 pub(crate) struct Shaper {
     delay_ns: u64,
-    /// Lost when a uniform 64-bit number is below this.
+    /// Lost if a uniform 64-bit number is below this.
     loss_below: u64,
     losses: ChaCha8Rng,
     ns_per_byte: f64,
     queue_ns: u64,
-    /// When the link has sent what is in its queue.
+    /// When the link has sent its queue.
     link_is_free_ns: u64,
     last_due_ns: u64,
 }
 
 impl Shaper {
-    /// The shaper of one direction (0 or 1); directions lose different packets.
+    /// The two directions, 0 and 1, lose different packets.
     pub(crate) fn new(plan: &PathPlan, direction: u64) -> Self {
         let ns_per_byte = match plan.bandwidth_bits_per_sec {
             0 => 0.0,
@@ -52,7 +50,7 @@ impl Shaper {
         }
     }
 
-    /// Sets another delay for packets from now on. Packets under way stay ahead of them.
+    /// Sets the delay of later packets, which stay behind earlier ones.
     pub(crate) fn set_delay(&mut self, delay_ns: u64, queue_bytes: u64) {
         self.delay_ns = delay_ns;
         self.queue_ns = (queue_bytes as f64 * self.ns_per_byte) as u64;
@@ -121,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_shorter_delay_fills_no_queue() {
-        // 12 Mbit/s, 100 ms: what is under way is not in the queue, which holds little afterwards.
+        // 12 Mbit/s, 100 ms: packets in transit are not in the queue, which holds little afterwards.
         let mut shaper = Shaper::new(&plan(100, 0.0, 12_000_000), 0);
         assert_eq!(shaper.fate(0, 1500), Fate::Due(101_000_000));
         shaper.set_delay(1_000_000, 30_000);
@@ -139,7 +137,7 @@ mod tests {
         assert_ne!(lost(0, 7), lost(1, 7));
         assert_ne!(lost(0, 7), lost(0, 8));
         let count = lost(0, 7).iter().filter(|lost| **lost).count() as f64;
-        // Four standard deviations of a binomial of 2000 at 0.1.
+        // Four standard deviations of a binomial distribution of 2000 at 0.1.
         assert!((count - 200.0).abs() < 4.0 * (2000.0 * 0.1 * 0.9f64).sqrt(), "{count} of 2000 lost at 10 %");
     }
 }

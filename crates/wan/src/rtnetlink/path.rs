@@ -1,4 +1,4 @@
-//! The requests that a path needs: the netem queueing discipline, quick acknowledgements as a route's metric, counters.
+//! The requests of a path: the netem queueing discipline, quick acknowledgements as a route's metric, counters.
 //!
 //! Layout: include/uapi/linux/{pkt_sched,gen_stats,rtnetlink,if_link}.h.
 
@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 
 const TC_H_ROOT: u32 = 0xffff_ffff;
-/// The handle of the netem that loses and delays, the place in it, and the handle of the one there that limits.
+/// Handle of the netem that loses and delays, its class, and the handle of the limiting netem below it.
 const DELAY_HANDLE: u32 = 0x1_0000;
 const IN_DELAY: u32 = 0x1_0001;
 const LIMIT_HANDLE: u32 = 0x2_0000;
@@ -18,7 +18,7 @@ const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
-/// The packets again, where the 32 bits of the basic counter are too few (Linux 5.5).
+/// A 64-bit packet count; the basic counter has 32 bits (Linux 5.5).
 const TCA_STATS_PKT64: u16 = 8;
 const TCA_NETEM_RATE: u16 = 6;
 const TCA_NETEM_RATE64: u16 = 8;
@@ -28,13 +28,13 @@ const TCA_NETEM_PRNG_SEED: u16 = 14;
 const NETEM_OPTIONS_BYTES: usize = 24;
 /// netem counts a veth's Ethernet header as part of a packet; a path counts from the IP header on.
 const ETHERNET_HEADER_BYTES: i32 = 14;
-/// Packets that are being delayed at most. netem bounds their number, which must never be what limits the path: with a
-/// bandwidth it follows the smallest packets, an IPv4 and a UDP header.
+/// Minimum capacity for delayed packets. netem bounds their number, which must never limit the path: with a bandwidth
+/// the capacity is computed from the smallest packets (IPv4 and UDP header).
 const DELAYED_PACKETS: f64 = 200_000.0;
 const SMALLEST_PACKET_BYTES: f64 = 28.0;
-/// The most that netem is asked to hold.
+/// Maximum capacity requested from netem.
 const MOST_PACKETS: f64 = 4e6;
-/// The fewest packets that a link's queue holds.
+/// Minimum packets in a link's queue.
 const FEWEST_PACKETS: f64 = 20.0;
 
 const RTA_DST: u16 = 1;
@@ -43,7 +43,7 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTAX_QUICKACK: u16 = 15;
-/// The metric of the routes that the kernel makes for IPv6 addresses.
+/// The kernel's default metric of IPv6 routes.
 const IPV6_KERNEL_METRIC: u32 = 256;
 
 const IFLA_STATS64: u16 = 23;
@@ -52,31 +52,29 @@ const IFLA_PROP_LIST: u16 = 52;
 const IFLA_ALT_IFNAME: u16 = 53;
 const RTM_NEWLINKPROP: u16 = 108;
 
-/// Counters of a netem.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetemCounts {
-    /// Packets that left it; segments count each. It wraps around at 32 bits on old kernels.
+    /// Packets that left it, each segment counted. Wraps around at 32 bits on old kernels.
     pub packets: u64,
-    /// Their bytes, from the Ethernet header on.
+    /// From the Ethernet header on.
     pub bytes: u64,
-    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them. It
-    /// wraps around at 32 bits.
+    /// Packets lost as planned, or dropped because it was full: netem does not distinguish them. Wraps around at 32
+    /// bits.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,
 }
 
-/// Packets that an end of a link dropped.
+/// Packets that one end of a link dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkDrops {
-    /// On their way in: the receiver's backlog was full.
+    /// Incoming: the receiver's backlog was full.
     pub received: u64,
-    /// On their way out. A veth counts what the other end's backlog dropped here, too.
+    /// Outgoing. A veth includes drops of the other end's backlog.
     pub sent: u64,
 }
 
 impl Request {
-    /// `struct tcmsg`.
     fn queueing(&mut self, index: u32, handle: u32, parent: u32) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
         for field in [index, handle, parent, 0] {
@@ -85,7 +83,7 @@ impl Request {
     }
 }
 
-/// The body of netem's options, of which attributes follow: the old structure.
+/// The beginning of netem's options, to which attributes are added.
 fn netem_options(limit: f64, loss_ratio: f64) -> Request {
     let mut options = Request { bytes: Vec::with_capacity(96) };
     let loss = (loss_ratio * f64::from(u32::MAX)).round() as u32;
@@ -104,8 +102,7 @@ fn delay_options(plan: &PathPlan, direction: u64) -> Request {
     options
 }
 
-/// The netem after it, which lets the bandwidth through. Its queue is a number of packets, those of the plan's queue if
-/// all are full.
+/// The netem below it, which limits the bandwidth. Its queue is counted in full packets.
 fn limit_options(plan: &PathPlan) -> Request {
     let mut options = netem_options((plan.queue_bytes as f64 / MTU_BYTES as f64).max(FEWEST_PACKETS), 0.0);
     let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
@@ -121,12 +118,12 @@ fn limit_options(plan: &PathPlan) -> Request {
 }
 
 impl Route {
-    /// Puts netem with the plan's figures in front of `link`.
+    /// Adds netem with the plan's figures to `link`.
     pub fn add_netem(&self, link: &str, plan: &PathPlan, direction: u64) -> io::Result<()> {
         self.set_netem(link_index(link)?, plan, direction)
     }
 
-    /// The same for a link known by its index in this socket's namespace; an existing netem gets the new figures.
+    /// As [`add_netem`](Self::add_netem) for a link of this socket's namespace. An existing netem is reconfigured.
     pub fn set_netem(&self, index: u32, plan: &PathPlan, direction: u64) -> io::Result<()> {
         self.queue(index, (DELAY_HANDLE, TC_H_ROOT), &delay_options(plan, direction))?;
         if plan.bandwidth_bits_per_sec > 0 {
@@ -143,9 +140,9 @@ impl Route {
         self.execute(request)
     }
 
-    /// The counts of the netem in front of the link of this index; those of the limit are in them.
+    /// The counts of the link's netem, including those of the limit.
     pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
-        // Without ECHO the kernel notifies all listeners but the asker.
+        // Without ECHO the kernel notifies all listeners but the sender.
         let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
         request.queueing(index, DELAY_HANDLE, TC_H_ROOT);
         let reply = self.query(request)?;
@@ -163,7 +160,7 @@ impl Route {
                                 counts.bytes = number64(payload, 0);
                                 counts.packets = u64::from(number32(payload, 8));
                             }
-                            // After the basic counters.
+                            // Comes after the basic counters.
                             TCA_STATS_PKT64 => counts.packets = number64(payload, 0),
                             TCA_STATS_QUEUE => counts.dropped = u64::from(number32(payload, 8)),
                             _ => {}
@@ -176,19 +173,19 @@ impl Route {
         Ok(counts)
     }
 
-    /// Packets that the link of this index dropped.
+    /// Packets dropped by this link.
     pub fn link_drops(&self, index: u32) -> io::Result<LinkDrops> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link(index, 0, 0);
         let reply = self.query(request)?;
         let found = attributes(reply.get(32..).unwrap_or_default());
         let statistics = found.iter().find(|(kind, _)| *kind == IFLA_STATS64);
-        // `struct rtnl_link_stats64`: the seventh number is rx_dropped, the eighth tx_dropped.
+        // `struct rtnl_link_stats64`: field 7 is rx_dropped, field 8 tx_dropped.
         let number = |at| statistics.map_or(0, |(_, payload)| number64(payload, at));
         Ok(LinkDrops { received: number(48), sent: number(56) })
     }
 
-    /// Sets how many packets a device holds for its reader.
+    /// Sets the queue length of a device, in packets.
     pub fn set_queue_length(&self, link: &str, packets: u32) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(link)?, 0, 0);
@@ -196,7 +193,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// Gives a link a second name, by which it can be found, too (Linux 5.5).
+    /// Gives a link an alternative name (Linux 5.5).
     pub fn add_second_name(&self, link: &str, name: &str) -> io::Result<()> {
         let mut request = Request::new(RTM_NEWLINKPROP, libc::NLM_F_CREATE | libc::NLM_F_EXCL | libc::NLM_F_APPEND);
         request.link(link_index(link)?, 0, 0);
@@ -204,8 +201,8 @@ impl Route {
         self.execute(request)
     }
 
-    /// Makes connections over the network of `address` acknowledge every segment at once: replaces the route that the
-    /// kernel made for the address by one with the metric `quickack` (tcp_in_quickack_mode in net/ipv4/tcp_input.c).
+    /// Makes connections over the network of `address` acknowledge every segment at once: replaces the kernel's route
+    /// of the address by one with the metric `quickack` (tcp_in_quickack_mode in net/ipv4/tcp_input.c).
     pub fn acknowledge_at_once(&self, link: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, own, network) = match address {
@@ -243,7 +240,6 @@ impl Route {
     }
 }
 
-/// Splits attributes into kind and payload; stops at the first that does not fit.
 fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     let mut found = Vec::new();
     while let Some(&[a, b, c, d]) = bytes.first_chunk::<4>() {

@@ -1,4 +1,4 @@
-//! What a server sends on a connection: frames, taken one by one, and the rules that they break.
+//! What a server sends on a connection, frame by frame, and the rules that it may break.
 
 use super::super::frame::*;
 use super::super::settings::MAX_WINDOW_BYTES;
@@ -6,13 +6,13 @@ use super::super::{Fed, Malformed};
 use super::{Data, Ended, Header, KEPT_BYTES, NONE, Session};
 use crate::framing::Parted;
 
-/// A longer header is malformed: it also ends an endless one.
+/// Maximum size of a header, so that an endless one ends.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// The most frames of a header.
+/// Maximum frames of a header.
 const MAX_HEADER_FRAMES: u32 = 128;
 /// Interim (1xx) responses before a final one.
 const MAX_INTERIM: u8 = 100;
-/// Frames that demand an answer of ours, without a response among them.
+/// Maximum frames that demand an answer from us between two responses.
 const MAX_DEMANDS: u32 = 10_000;
 const HTTP_1: Malformed = Malformed("the server answered HTTP/1.1, not HTTP/2: leave out --http2");
 const TLS: Malformed = Malformed("the server answered TLS: write the URL with https");
@@ -41,7 +41,6 @@ const FLOOD: Malformed =
     Malformed("the server sends 10000 frames that demand an answer (PING, SETTINGS), and no response");
 
 impl<R: Default + Clone> Session<R> {
-    /// Takes bytes up to the end of a request or to those of another one.
     pub(super) fn feed_frames(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
         if self.is_refusing && self.refuse() {
             fed.is_complete = true;
@@ -50,7 +49,7 @@ impl<R: Default + Clone> Session<R> {
         while fed.used < bytes.len() && !fed.is_complete {
             let rest = &bytes[fed.used..];
             if self.data.left + self.data.padding > 0 {
-                // Only the first bytes of a slice are the rest of a frame.
+                // Only the first bytes of a slice can be the rest of a frame.
                 self.take_data(rest, fed);
             } else if !self.carry.is_empty() {
                 self.carry_on(rest, fed)?;
@@ -87,7 +86,7 @@ impl<R: Default + Clone> Session<R> {
             && head.stream != self.streams.get(self.current as usize).id
     }
 
-    /// Takes the next bytes of a frame that came in part.
+    /// Takes the next bytes of a partly received frame.
     fn carry_on(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
         let before = self.carry.len();
         let mut used = 0;
@@ -124,7 +123,6 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Checks what can be known before the payload has come.
     #[inline]
     fn check(&self, head: &Head) -> Result<(), Malformed> {
         if !self.has_settings && (head.kind != SETTINGS || head.has(ACK) || head.stream != 0) {
@@ -176,12 +174,12 @@ impl<R: Default + Clone> Session<R> {
                 self.go_away(number(payload) & 0x7fff_ffff, number(&payload[4..]), fed);
                 Ok(())
             }
-            // PRIORITY, acknowledgements, and kinds that are not known, which are to be ignored.
+            // PRIORITY, acknowledgements, and unknown kinds, which must be ignored.
             _ => Ok(()),
         }
     }
 
-    /// The place of an open stream; `None` for one that is over.
+    /// The place of an open stream; `None` if it is over.
     #[inline]
     fn place_of(&self, stream: u32) -> Result<Option<usize>, Malformed> {
         match self.streams.find(stream) {
@@ -196,8 +194,7 @@ impl<R: Default + Clone> Session<R> {
         fed.is_complete = true;
     }
 
-    /// Ends a response, with the rule that it breaks where its body is of another length than announced (RFC 9113
-    /// section 8.1.1).
+    /// Ends a response; malformed if its body differs from the announced length (RFC 9113 section 8.1.1).
     #[inline]
     fn complete_response(&mut self, place: usize, fed: &mut Fed) {
         let stream = self.streams.get(place);
@@ -212,7 +209,7 @@ impl<R: Default + Clone> Session<R> {
         self.complete(place, ended, fed);
     }
 
-    /// Takes the head of a DATA frame, with the length of its padding; its payload follows.
+    /// Takes the head of a DATA frame and its padding length; the payload follows.
     #[inline]
     fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
         let place = self.place_of(head.stream)?;
@@ -237,7 +234,7 @@ impl<R: Default + Clone> Session<R> {
             match announced.checked_sub(u64::from(left)) {
                 Some(rest) => *announced = rest,
                 None => {
-                    // The frame's bytes are of no request any more.
+                    // The stream is over: skip the payload.
                     self.data.place = None;
                     self.complete(place, Ended::Malformed(TOO_LONG), fed);
                     return Ok(());
@@ -250,7 +247,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Counts bytes of the connection's window, and opens it again.
+    /// Counts bytes against the connection's window, and reopens it.
     #[inline]
     fn receive(&mut self, bytes: u32) -> Result<(), Malformed> {
         self.received += bytes;
@@ -263,7 +260,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// The same of a stream's window; one that is over needs none.
+    /// As [`receive`](Self::receive) for a stream's window; the last frame needs none.
     #[inline]
     fn receive_of(&mut self, place: usize, bytes: u32, is_last: bool) -> Result<(), Malformed> {
         let stream = self.streams.at(place);
@@ -277,7 +274,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Takes the next bytes of the payload of DATA.
+    /// Takes the next bytes of a DATA payload.
     #[inline]
     fn take_data(&mut self, bytes: &[u8], fed: &mut Fed) {
         let part = (self.data.left as usize).min(bytes.len());
@@ -295,7 +292,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Counts the parts of a body that end in these bytes, where they are looked at.
+    /// Counts the body parts that end in these bytes.
     #[inline]
     fn count(&mut self, place: usize, bytes: &[u8], fed: &mut Fed) {
         let stream = self.streams.at(place);
@@ -355,10 +352,10 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Takes a whole header block, which is a header, an interim one, or trailers.
+    /// Takes a whole header block: a header, an interim one, or trailers.
     #[inline]
     fn take_block(&mut self, stream: u32, is_last: bool, block: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        // Also of a stream that is over: the table is the connection's.
+        // Also for a stream that is over: the table belongs to the connection.
         let fields = self.fields.read(block)?;
         let Some(place) = self.place_of(stream)? else { return Ok(()) };
         self.current = place as u32;
@@ -453,14 +450,14 @@ impl<R: Default + Clone> Session<R> {
         self.demanded()
     }
 
-    /// Counts a frame that we have answered.
+    /// Counts a frame that demands an answer from us.
     fn demanded(&mut self) -> Result<(), Malformed> {
         self.demands += 1;
         if self.demands > MAX_DEMANDS { Err(FLOOD) } else { Ok(()) }
     }
 
     fn go_away(&mut self, last: u32, code: u32, fed: &mut Fed) {
-        // A server that ends a connection gently first promises all streams.
+        // A server that closes gracefully first allows all streams.
         let last = self.going.map_or(last, |(before, _)| before.min(last));
         self.going = Some((last, code));
         self.is_refusing = true;
@@ -478,7 +475,7 @@ impl<R: Default + Clone> Session<R> {
         place.is_some()
     }
 }
-/// How many bytes of a frame are taken together: all of it, or the head of DATA.
+/// Bytes of a frame that are needed at once: all of it, or the head of DATA.
 #[inline]
 fn needed(head: &Head) -> usize {
     match head.kind {
@@ -487,7 +484,7 @@ fn needed(head: &Head) -> usize {
     }
 }
 
-/// Names what speaks another protocol. Of HTTP/2 the first byte is 0: a short SETTINGS frame.
+/// Recognises other protocols. The first byte of HTTP/2 is 0, in a short SETTINGS frame.
 fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     match bytes {
         [b'H', ..] => Err(HTTP_1),

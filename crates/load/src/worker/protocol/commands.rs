@@ -1,4 +1,4 @@
-//! Which keys are asked for, and the texts of commands.
+//! Draws keys, and formats commands.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -6,26 +6,26 @@ use rand_distr::{Distribution, Zipf};
 use record::Share;
 use record::protocol::Keyspace;
 
-/// Draws keys and whether to read. Each thread has its own.
+/// Draws keys and whether to read. One per thread.
 pub(super) struct Draws {
     rng: ChaCha8Rng,
     keys: u64,
     zipf: Option<Zipf<f64>>,
-    /// Reads are draws of 32 bits below this.
+    /// A draw of 32 bits below this is a read.
     reads_below: u64,
     pub(super) value: Box<[u8]>,
 }
 
 impl Draws {
     pub(super) fn new(keyspace: &Keyspace, seed: u64, share: Share) -> Self {
-        // Independent of the schedule's draws and of those of targets.
+        // Independent of the draws of schedule and targets.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(2 << 32 | u64::from(share.index));
         let is_skewed = keyspace.zipf_exponent > 0.0;
         Draws {
             rng,
             keys: keyspace.keys.max(1),
-            // The plan has passed the check, so there is something to draw from.
+            // `check` has verified the distribution.
             zipf: is_skewed.then(|| Zipf::new(keyspace.keys as f64, keyspace.zipf_exponent).ok()).flatten(),
             reads_below: (keyspace.read_ratio * 2f64.powi(32)).round() as u64,
             value: vec![b'x'; keyspace.value_bytes as usize].into(),
@@ -97,7 +97,7 @@ impl Word {
         Word(pieces)
     }
 
-    /// Appends the word, with keys that are drawn now.
+    /// Appends the word, drawing its keys.
     #[inline]
     pub(super) fn put(&self, draws: &mut Draws, out: &mut Vec<u8>) {
         for piece in &self.0 {
@@ -142,7 +142,7 @@ mod tests {
         let alike = count(0.0);
         assert!(alike.iter().all(|count| (250..550).contains(count)), "{alike:?}");
         let skewed = count(1.0);
-        // The first has 1/H(50) = 22 % of the draws, and twice as many as the second.
+        // The first has 1/H(50) = 22 % of the draws, twice as many as the second.
         assert!((4_100..4_800).contains(&skewed[0]) && (2_000..2_500).contains(&skewed[1]), "{skewed:?}");
     }
 

@@ -8,10 +8,8 @@ use crate::tally::Failure;
 use crate::worker::Source;
 use record::protocol::ANSWER;
 
-/// Connections alone.
 pub(crate) struct Connect;
 
-/// Such a connection has no state of its own.
 #[derive(Default)]
 pub(crate) struct Nothing;
 

@@ -1,5 +1,5 @@
-//! HTTP/1.1, one request at a time on a connection. [`crate::request`] makes the bytes of requests, and only
-//! [`crate::framing`] knows where a response ends.
+//! HTTP/1.1, one request at a time on a connection. [`crate::request`] makes the bytes of requests, and
+//! [`crate::framing`] finds the end of a response.
 
 use super::{Protocol, Stream};
 use crate::connection::Connection;
@@ -8,7 +8,6 @@ use crate::request::Requests;
 use crate::tally::Failure;
 use crate::worker::Source;
 
-/// HTTP/1.1.
 pub(crate) struct Http1 {
     heads: HeadCache,
 }
@@ -72,7 +71,7 @@ impl Protocol for Http1 {
 
     const IS_HTTP_1: bool = true;
 
-    /// The bytes are the source's already.
+    /// The source has the bytes.
     #[inline]
     fn put<S: Source>(&mut self, source: &mut S, requests: &Requests, slot: usize, _stream: &mut Framing) -> u32 {
         source.target(requests, slot) as u32

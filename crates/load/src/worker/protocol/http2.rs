@@ -1,4 +1,4 @@
-//! HTTP/2. [`crate::http2`] knows its bytes; here a connection's streams are requests of the load.
+//! HTTP/2. [`crate::http2`] knows its bytes; here a connection's streams become requests of the load.
 
 use super::{Protocol, Stream};
 use crate::connection::Connection;
@@ -20,7 +20,7 @@ pub(crate) struct Http2 {
     counts_parts: bool,
 }
 
-/// The status of a complete response, where it is one to a call of gRPC.
+/// The status of a complete response to a gRPC call.
 pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize) -> u16 {
     match session.status(place) {
         200 => record::protocol::grpc_status(session.grpc_status(place)),
@@ -29,7 +29,7 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 }
 
 impl Http2 {
-    /// `body`: the plan's, which all threads share.
+    /// `body`: the plan's, shared by all threads.
     pub(crate) fn new(plan: &LoadPlan, body: Arc<[u8]>) -> Self {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
         let depth = plan.protocol.pipeline();
@@ -43,13 +43,12 @@ impl Http2 {
     }
 }
 
-/// The streams of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     session: Session<UnderWay>,
     /// Place of the request that the connection describes.
     described: Option<usize>,
-    /// No request under way was sent before.
+    /// No request in flight was sent earlier.
     oldest_ns: u64,
     heard_ns: u64,
     is_grpc: bool,
@@ -245,7 +244,7 @@ impl Protocol for Http2 {
         let target = source.target(requests, slot);
         match source.block(slot) {
             None => stream.session.put(&self.requests, target, UnderWay::default()),
-            // Of a log, HEAD is the target 1.
+            // For a log, HEAD is target 1.
             Some(block) => stream.session.put_block(block, target == 1, UnderWay::default()),
         }
         target as u32

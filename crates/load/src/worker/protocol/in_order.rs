@@ -1,4 +1,4 @@
-//! Protocols whose requests may be in flight together on a connection and are answered in their order.
+//! Protocols with several requests in flight on a connection, answered in order.
 
 use super::{Protocol, Stream};
 use crate::connection::Connection;
@@ -9,9 +9,8 @@ use crate::tally::Failure;
 use crate::worker::Source;
 use std::collections::VecDeque;
 
-/// What is particular to one of these protocols: the bytes of its requests, and where its replies end.
+/// One of these protocols: the bytes of its requests, and where its replies end.
 pub(crate) trait Talk {
-    /// The reply under way.
     type Reply: Reply;
 
     /// Appends what opens a connection; returns the number of replies to it.
@@ -19,14 +18,13 @@ pub(crate) trait Talk {
         0
     }
 
-    /// Appends the next request. Returns what [`Talk::feed`] wants to know of it.
+    /// Appends the next request. The returned value is passed to `feed` with its reply.
     fn put(&mut self, out: &mut Vec<u8>) -> u32;
 
     /// Takes the next bytes of a connection.
     fn feed(&mut self, reply: &mut Self::Reply, target: u32, bytes: &[u8]) -> Result<Fed, Malformed>;
 }
 
-/// A reply under way.
 pub(crate) trait Reply: Default {
     fn reset(&mut self);
     fn has_started(&self) -> bool;
@@ -38,7 +36,6 @@ pub(crate) trait Reply: Default {
     }
 }
 
-/// The protocol of a [`Talk`].
 pub(crate) struct InOrder<K> {
     talk: K,
     depth: usize,
@@ -50,16 +47,15 @@ impl<K: Talk> InOrder<K> {
     }
 }
 
-/// The protocol's part of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Queue<R> {
     reply: R,
-    /// Requests that were put and not all handed to the transport.
+    /// Requests not yet handed to the transport.
     out: Vec<u8>,
     behind: VecDeque<UnderWay>,
 }
 
-/// Larger buffers are given back when they are empty.
+/// Larger buffers are freed when empty.
 const KEPT_BYTES: usize = 64 * 1024;
 
 impl<R: Reply> Stream for Queue<R> {

@@ -7,7 +7,6 @@ use crate::replies::memcached as replies;
 use record::Share;
 use record::protocol::MemcachedPlan;
 
-/// Commands of a plan.
 pub(crate) struct Memcached {
     draws: Draws,
     keys_per_get: u32,

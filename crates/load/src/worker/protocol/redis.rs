@@ -7,16 +7,15 @@ use crate::replies::resp::Resp;
 use record::Share;
 use record::protocol::RedisPlan;
 
-/// Commands of a plan.
 pub(crate) struct Redis {
     draws: Draws,
-    /// GET and SET, chosen by the share of reads; or the commands of the plan, sent in turn.
+    /// GET and SET, chosen by the share of reads; or the plan's commands in turn.
     commands: Vec<Vec<Word>>,
     /// The next command; `None`: by the share of reads.
     next: Option<usize>,
     opening: Vec<u8>,
     opening_replies: u32,
-    /// A word under construction: its length precedes it.
+    /// Buffer for a word, whose length precedes it.
     word: Vec<u8>,
 }
 

@@ -1,11 +1,8 @@
-//! The same bytes again and again over TCP.
-
 use super::in_order::{Reply, Talk};
 use crate::framing::{Fed, Malformed};
 use crate::replies::delimited::Delimited;
 use record::protocol::{ANSWER, Expect, TcpPlan};
 
-/// The request of a plan, and where its answer ends.
 pub(crate) struct Tcp {
     send: Box<[u8]>,
     expect: Expect,

@@ -39,7 +39,7 @@ impl Source for Closed {
 
     fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if A::CONNECTS_ONLY {
-            // Begun before the window's end, it is answered after it.
+            // It began before the window's end and is answered after it.
             return worker.send_request(slot, now, now);
         }
         if worker.is_loading() && now < worker.tally.end_ns {
@@ -47,8 +47,8 @@ impl Source for Closed {
         }
     }
 
-    /// In the round in which the window ends, events are handled before draining begins. A request sent for one of them
-    /// would reach the server and belong to no window.
+    /// When the window ends, events are handled before draining begins. A request sent for one of them would reach the
+    /// server and belong to no window.
     #[inline]
     fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if worker.is_loading() && now < worker.tally.end_ns {

@@ -19,19 +19,17 @@ use crate::tally::Failure;
 /// Functions that take a worker are called when a connection changes its state; they may send a request, or open or
 /// close connections. The others return information to the worker.
 pub(crate) trait Source: Sized {
-    /// Requests have separate intended sends. Otherwise the intended send of a request is the end of the one before it.
+    /// Requests have intended sends of their own. Otherwise a request's intended send is the end of the one before it.
     const IS_SCHEDULED: bool;
 
     /// Begins the load. The tally's window is set.
     fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, now: u64);
 
-    /// Called when a new connection is established and idle; a request may wait for it.
     fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
     /// Called when a response is complete and its connection has room for another request.
     fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
-    /// Called when a connection is closed; it may be reopened.
     fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize);
 
     /// Sends every due request for which there is a connection.
@@ -55,23 +53,21 @@ pub(crate) trait Source: Sized {
         requests.class_of(target)
     }
 
-    /// The bytes of the request under way on `slot`.
     #[inline]
     fn bytes<'b, F>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection<F>) -> &'b [u8] {
         requests.of(connection)
     }
 
-    /// The request under way on `slot` as a block of HTTP/2, where the source has written it out.
+    /// The request on `slot` as an HTTP/2 block, if the source has written it.
     fn block(&self, _slot: usize) -> Option<&[u8]> {
         None
     }
 
-    /// The length of the longest possible request.
     fn longest(&self, requests: &Requests) -> usize {
         requests.longest()
     }
 
-    /// The memory of response heads.
+    /// The cache of response heads.
     fn heads(&self, requests: &Requests) -> HeadCache {
         HeadCache::new(requests.is_head, requests.targets.len())
     }
@@ -86,7 +82,7 @@ pub(crate) trait Source: Sized {
         true
     }
 
-    /// The intended send of the request that an attempt to connect is for, if it is for one.
+    /// The intended send of the request that a connection attempt is for, if any.
     fn carried_by<F>(connection: &Connection<F>, has_begun: bool) -> Option<u64> {
         let _ = has_begun;
         connection.carried_request()
@@ -100,7 +96,7 @@ pub(crate) trait Source: Sized {
     /// Called when an attempt to connect has failed.
     fn attempt_failed(&mut self, _failure: Failure) {}
 
-    /// Whether a response with this status is what the request under way on `slot` asked for.
+    /// Whether a response with this status is what the request on `slot` asked for.
     #[inline]
     fn is_ok(&self, _slot: usize, status: u16) -> bool {
         (200..400).contains(&status)

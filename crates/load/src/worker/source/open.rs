@@ -1,7 +1,7 @@
 //! Open loop: chooses the request, its time and its connection.
 //!
-//! Requests that are due but find no free connection wait in the schedule: its cursor stays at the first of them. They
-//! leave in order as soon as a connection is free, however late; none is dropped.
+//! Due requests without a free connection wait in the schedule: its cursor stays at the first of them. They are sent in
+//! order as soon as a connection is free, however late; none is dropped.
 
 use super::Source;
 use crate::arrival::Schedule;
@@ -83,7 +83,7 @@ impl Source for Open<'_> {
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
                 let Connection { since_ns: begun_ns, first_byte_ns: waits_since_ns, .. } = worker.connections[slot];
-                // The connection's opening is a wait for it, or where connections are the requests the request itself.
+                // Opening the connection is waiting for it, or, if connections are the requests, the request itself.
                 let left_ns = if A::CONNECTS_ONLY { begun_ns } else { now };
                 worker.tally.left(intended_ns, left_ns, left_ns.saturating_sub(waits_since_ns));
                 worker.send_request(slot, intended_ns, now);
@@ -141,7 +141,6 @@ impl Source for Open<'_> {
         self.due_ns
     }
 
-    /// No wake-up for requests that wait for a connection: an event will free one.
     fn wake_ns(&self) -> u64 {
         if self.starved_since_ns.is_some() { u64::MAX } else { self.due_ns }
     }
@@ -184,7 +183,6 @@ impl Source for Open<'_> {
 }
 
 impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
-    /// Makes a connection available to requests.
     fn make_free(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         if !connection.has(QUEUED) {
@@ -193,7 +191,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
         }
     }
 
-    /// Keeps a connection available that has room for another request beside those in flight.
+    /// Keeps a connection available that has room for another request.
     #[inline]
     fn keep_free(&mut self, slot: usize) {
         if A::IS_PIPELINED && self.has_room(slot) {
@@ -216,7 +214,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
         None
     }
 
-    /// Whether every connection failed to open and pauses: requests due now have failed the same way. False when none
+    /// Whether every connection failed to open and pauses: requests due now have failed for that reason. False if none
     /// has failed yet.
     fn fail_due(&mut self, now: u64) -> bool {
         let Some(failure) = self.source.last_failure else { return false };

@@ -21,17 +21,16 @@ use clients::Due;
 use record::time::monotonic_ns;
 use std::collections::{HashMap, VecDeque};
 
-/// The most requests of one thread that wait for their client.
+/// Maximum requests of one thread that wait for their client.
 const WAITING_LIMIT: usize = 1 << 16;
-/// In mode "as fast as possible", this many requests for each connection are searched for free clients.
+/// In mode "as fast as possible", this many requests per connection are searched for free clients.
 const LOOK_AHEAD: usize = 16;
-/// The time until a late reader is checked again.
+/// Pause before a late reader is checked again.
 const LOOK_AGAIN_NS: u64 = 300_000;
 
-/// The replay of one engine thread.
 pub(crate) struct Replay {
     feed: Feed,
-    /// Whether requests leave at the log's times; otherwise as fast as the server answers.
+    /// Whether requests are sent at the log's times; otherwise as fast as the server answers.
     is_paced: bool,
     start_ns: u64,
     /// When the next step is due or a slot must be handled.
@@ -48,9 +47,8 @@ pub(crate) struct Replay {
     freed: Vec<u32>,
     waiting: usize,
     waiting_limit: usize,
-    /// Since when the log is not read further because too many requests wait.
+    /// Since when the log is not read because too many requests wait.
     stalled_since_ns: Option<u64>,
-    /// Whether no more steps are taken.
     is_over: bool,
     comparison: Comparison,
 }
@@ -71,7 +69,7 @@ enum Item {
 struct Slot {
     client: Option<u64>,
     session: u64,
-    /// How often it was used; identifies stale entries of the idle queue.
+    /// Number of uses; identifies stale entries of the idle queue.
     visits: u32,
     /// The visit after which it was last put into the idle queue.
     rested: Option<u32>,
@@ -101,7 +99,6 @@ impl Replay {
         }
     }
 
-    /// Notes that a slot's connection is free or gone.
     fn freed(&mut self, slot: usize) {
         self.freed.push(slot as u32);
         self.due_ns = 0;
@@ -197,7 +194,7 @@ impl Source for Replay {
         self.feed.peek() != Next::NotYet
     }
 
-    /// What the log's server refused is refused again. An error of the server itself is none that a log excuses.
+    /// A status that the log's server gave may be given again, except a server error.
     fn is_ok(&self, slot: usize, status: u16) -> bool {
         let is_as_logged = || self.under_way(slot).is_some_and(|request| request.status == Some(status));
         matches!(status, 200..400) || (matches!(status, 400..500) && is_as_logged())
@@ -233,7 +230,7 @@ impl Source for Replay {
             }
         }
         self.waiting = 0;
-        // Where the queue was full, more was due. Do not wait long for the reader.
+        // If the queue was full, more was due. Do not wait long for the reader.
         let give_up_ns = monotonic_ns() + 200_000_000;
         while !self.is_over {
             match self.feed.peek() {
@@ -313,7 +310,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
                 None if state == State::Closed => return replay.release(slot as u32),
                 None if replay.unplaced.is_empty() => return replay.rests(slot as u32),
                 None => {
-                    // Another client waits for a connection; this one opens a new one when it has a request.
+                    // Another client waits for a connection; this one opens a new one for its next request.
                     replay.comparison.evicted += 1;
                     self.drop_socket(slot, now, true);
                 }
@@ -349,7 +346,6 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
         }
     }
 
-    /// Sends the request assigned to a slot.
     fn send_replayed(&mut self, slot: usize, intended_ns: u64, now: u64) {
         if !self.source.is_paced {
             // In mode "as fast as possible" the intended send is the earliest possible time.

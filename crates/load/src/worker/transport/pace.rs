@@ -39,39 +39,39 @@ pub(crate) trait Pace {
     #[inline]
     fn request_leaves<F>(&mut self, _slot: usize, _connection: &mut Connection<F>, _now_ns: u64) {}
 
-    /// Reads from the socket as much as fits the buffer.
+    /// Reads as much as fits the buffer.
     #[inline]
     fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         socket::receive(connection.fd, buffer)
     }
 
-    /// When the last byte of a complete response came in; `None` where that is not timed. `by_bytes`: the bytes of the
+    /// When the last byte of a complete response arrived; `None` if that is not dated. `by_bytes`: the bytes of the
     /// last read completed it, not the end of the connection, whose time is unknown.
     #[inline]
     fn arrival<F>(&mut self, _connection: &mut Connection<F>, _by_bytes: bool) -> Option<Arrival> {
         None
     }
 
-    /// When [`Pace::look`] has something to do; `u64::MAX` = never.
+    /// When [`Pace::look`] has work to do; `u64::MAX` = never.
     #[inline]
     fn next_look_ns(&self) -> u64 {
         u64::MAX
     }
 
-    /// The thread has waited, looks at `events` at `now_ns`, and takes them next. `are_all`: nothing else is there to
-    /// be read. Returns a time that is over in which arrivals were timed.
+    /// Called after each wait, before the thread handles its `events` of `now_ns`. `are_all`: there is nothing else to
+    /// read. Returns a finished period in which arrivals were dated.
     fn look(&mut self, _now_ns: u64, _events: usize, _are_all: bool) -> Option<Range<u64>> {
         None
     }
 
-    /// How many of `most` bytes of a response `slot` may read now; `None` when it pauses, with its timer set.
+    /// How many of `most` response bytes `slot` may read now; `None` while it pauses, with its timer set.
     #[inline]
     fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
         Some(most)
     }
 
-    /// Called when `slot` has read `bytes` of a response. There may be more: it is read when the pace allows, because
-    /// the event that announced it does not repeat.
+    /// `slot` has read `bytes` of a response. There may be more: it is read when the pace allows, because the event
+    /// that announced it does not repeat.
     #[inline]
     fn took(&mut self, _slot: usize, _bytes: usize, _now_ns: u64, _in_window: bool) {}
 
@@ -95,7 +95,7 @@ pub(crate) trait Pace {
 pub(crate) struct Limited {
     bytes_per_sec: f64,
     quantum: usize,
-    /// The time of one read; at most this much of a delay is made up for.
+    /// Duration of one read, and the maximum delay that is made up for.
     interval_ns: u64,
     /// Whether the whole delay since the request is made up for, as with a fixed bandwidth.
     makes_up: bool,
@@ -118,7 +118,7 @@ impl Limited {
             quantum,
             interval_ns,
             makes_up: clients.bandwidth.is_some(),
-            // Offsets, until the first request makes them times.
+            // Offsets until the first request, then times.
             allowed_ns: (0..connections as u64).map(|slot| slot % GROUPS * (interval_ns / GROUPS)).collect(),
             has_timer: vec![false; connections],
             timers: BinaryHeap::with_capacity(connections),
@@ -199,7 +199,7 @@ impl Pace for Limited {
 }
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
-    /// How many of `most` bytes a connection may read now; `None` when it pauses.
+    /// How many of `most` bytes a connection may read now; `None` while it pauses.
     #[inline]
     pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
         // Only responses have a pace.
@@ -218,7 +218,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// The thread has waited and looks at `events`.
+    /// Called after each wait, before `events` are handled.
     #[inline]
     pub(in crate::worker) fn look(&mut self, now: u64, events: usize) {
         if now >= self.transport.pace().next_look_ns() {
@@ -233,8 +233,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(in crate::worker) fn read_rested(&mut self, now: u64) {
         while let Some(slot) = self.transport.pace_mut().take_due(now) {
-            // Responses may have ended, and connections with them, since the timer was set; of several streams in any
-            // order there may be bytes that belong to none.
+            // Responses, and connections with them, may have ended since the timer was set; a multiplexed connection
+            // may have bytes that belong to no request.
             let state = self.connections[slot].state;
             if state == State::Busy || (A::IS_MULTIPLEXED && state == State::Idle) {
                 T::receive(self, slot, now);

@@ -17,19 +17,19 @@ use record::time::monotonic_ns;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One burst begins in each period, anywhere in it. Turning the dates on and off is work for all CPUs, so bursts are
-/// not shorter.
+/// One burst begins at a random time in each period. Switching the dates on and off costs all CPUs, so bursts are not
+/// shorter.
 const PERIOD_NS: u64 = 500_000_000;
 const BURST_NS: u64 = 20_000_000;
-/// A shorter load has too few bursts: it is one burst.
+/// A shorter load is one burst.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Two clocks read within this time of each other can be compared.
+/// Two clocks read within this time can be compared.
 const EXACT_NS: u64 = 5_000;
 const TRIES: u32 = 3;
-/// Both clocks run at the same speed: their difference changes only when the wall clock is set.
+/// Both clocks run at the same speed; a larger difference means that the wall clock was set.
 const STEP_NS: u64 = 20_000;
 
-/// When the last byte of a response of a burst came in.
+/// When the last byte of a response of a burst arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// On the monotonic clock.
@@ -38,12 +38,11 @@ pub(crate) enum Arrival {
     Unknown,
 }
 
-/// Reads as fast as the socket has bytes, and times the arrival of the responses of bursts.
+/// Reads as fast as the socket has bytes, and dates the arrival of the responses of bursts.
 pub(crate) struct Sampled {
     stamping: Socket,
     bursts: Bursts,
     wall: WallClock,
-    /// The stamp of the last read that asked for one, wall clock.
     stamp_ns: Option<u64>,
 }
 
@@ -53,14 +52,14 @@ impl Sampled {
         let stamping = Socket(socket::stream_socket(libc::AF_INET)?);
         socket::set_stamping(stamping.0, true)?;
         let bursts = Bursts::new(Times::of(plan), connections);
-        // Where the first burst is on from the start, it stays: the kernel does not turn its dates on at once.
+        // If the first burst begins at the start, stamping stays on: the kernel does not turn it on at once.
         if !bursts.times.is_always {
             socket::set_stamping(stamping.0, false)?;
         }
         Ok(Sampled { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
     }
 
-    /// Times no arrivals.
+    /// Dates no arrivals.
     pub(crate) fn never(plan: &LoadPlan) -> Self {
         let bursts = Bursts { next_ns: u64::MAX, ..Bursts::new(Times::of(plan), 0) };
         Sampled { stamping: Socket(-1), bursts, wall: WallClock::new(), stamp_ns: None }
@@ -107,7 +106,7 @@ impl Pace for Sampled {
         let was_dating = self.bursts.is_dating();
         let over = self.bursts.look(now_ns, events, are_all);
         if self.bursts.is_dating() != was_dating {
-            // It worked for the first time, and asks for no memory.
+            // This worked the first time, and allocates nothing.
             let _ = socket::set_stamping(self.stamping.0, !was_dating);
         }
         over
@@ -119,12 +118,12 @@ impl Pace for Sampled {
 }
 
 impl Sampled {
-    /// Every read of the response requests a stamp, because the last one is known only afterwards.
+    /// Every read of the response requests a stamp, because the last read is known only afterwards.
     #[cold]
     fn receive_stamped<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         if !connection.has(STAMPED) {
-            // The packets are stamped already; this makes the socket return the stamps. It is done here and not when
-            // the request leaves, so that its cost is in no response time.
+            // The packets are stamped already; this makes the socket return the stamps. Done here and not when the
+            // request is sent, so that its cost is in no response time.
             let _ = socket::set_stamps(connection.fd);
             connection.set(STAMPED, true);
         }
@@ -136,8 +135,8 @@ impl Sampled {
     }
 }
 
-/// When bursts are meant to begin and end. The times are random, so that they keep no step with anything periodic, and
-/// the same for all threads, as a date costs every thread of the machine.
+/// When bursts are planned to begin and end. The times are random, so that they do not coincide with periodic work, and
+/// equal for all threads, because dating costs every thread of the machine.
 struct Times {
     seed: u64,
     is_always: bool,
@@ -158,7 +157,7 @@ impl Times {
         [last, this].into_iter().find(|burst| burst.end > now_ns).unwrap_or_else(|| self.of_period(period + 1))
     }
 
-    /// Bursts begin anywhere in their period, each place equally likely, and end in it or in the next one.
+    /// Bursts begin uniformly in their period, and end in it or in the next one.
     fn of_period(&self, period: u64) -> Range<u64> {
         // SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
         let mut bits = self.seed.wrapping_add(period).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -179,9 +178,7 @@ struct Bursts {
     times: Times,
     connections: usize,
     phase: Phase,
-    /// The burst that is on, or the last one.
     burst: Range<u64>,
-    /// When [`Bursts::look`] has something to do.
     next_ns: u64,
 }
 
@@ -189,7 +186,7 @@ struct Bursts {
 enum Phase {
     Off,
     On,
-    /// The burst is over, but its last responses may still lie in the kernel. They are behind at most so many events.
+    /// The burst is over, but its last responses may still be in the kernel, after at most this many events.
     Rest(usize),
 }
 
@@ -198,36 +195,36 @@ impl Bursts {
         Bursts { times, connections, phase: Phase::Off, burst: 0..0, next_ns: 0 }
     }
 
-    /// Packets are dated, and reads ask for the dates. Until the last response of the burst is read: turning the dates
-    /// off would delay it.
+    /// Whether packets are dated, and reads ask for the dates. Stays on until the last response of the burst is read:
+    /// turning it off would delay that.
     #[inline]
     fn is_dating(&self) -> bool {
         self.phase != Phase::Off
     }
 
-    /// The thread looks at `events` at `now_ns`; `are_all`: nothing else is there to be read. Returns the burst that is
-    /// over.
+    /// Called after each wait, before the thread handles its `events` of `now_ns`. `are_all`: there is nothing else to
+    /// read. Returns a finished burst.
     fn look(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
         if now_ns < self.next_ns {
             return None;
         }
         let was_on = self.phase == Phase::On;
         match &mut self.phase {
-            // What came in before now may be behind these events, and even if they are all there were: the thread may
-            // have stood since its wait.
+            // Responses may have arrived after these events were returned, e.g. if this thread was preempted since
+            // epoll_wait.
             Phase::On => {
                 self.burst.end = now_ns;
                 self.phase = Phase::Rest(self.connections);
                 self.next_ns = 0;
             }
             Phase::Rest(0) => self.phase = Phase::Off,
-            // The kernel hands out events in turn, and one response at a time is under way on a connection: the last
-            // ones are read when every connection had its turn, or when nothing was left.
+            // The kernel returns events in turn, and a connection has one response at a time: the last ones are read
+            // when every connection had its turn, or when nothing was left.
             Phase::Rest(left) => *left = if are_all { 0 } else { left.saturating_sub(events) },
             Phase::Off => {}
         }
         if self.phase == Phase::Off {
-            // Not the one it waited for, if the wait has passed that one by.
+            // Not the planned burst, if the wait has passed it.
             let meant = self.times.next(now_ns);
             self.next_ns = meant.start;
             if meant.contains(&now_ns) {
@@ -239,8 +236,8 @@ impl Bursts {
         was_on.then(|| self.burst.clone())
     }
 
-    /// Whether a response is of the burst, whose request left at `sent_ns`. One that has no date came in before the
-    /// burst, or before the kernel had begun to date, unless its request left after that.
+    /// Whether a response belongs to the burst, whose request was sent at `sent_ns`. Without a date it arrived before
+    /// the burst, or before the kernel began to date, unless its request was sent after that.
     fn takes(&self, arrival: Arrival, sent_ns: u64) -> bool {
         match arrival {
             Arrival::At(at_ns) => self.burst.contains(&at_ns),
@@ -248,7 +245,7 @@ impl Bursts {
         }
     }
 
-    /// The burst that is on, empty if none is.
+    /// The current burst; empty if there is none.
     fn open(&self) -> Range<u64> {
         if self.phase == Phase::On { self.burst.clone() } else { 0..0 }
     }
@@ -266,8 +263,8 @@ impl WallClock {
         WallClock { offset: Offset::now(), stepped_ns: 0 }
     }
 
-    /// A stamp on the monotonic clock. The request left at `sent_ns`. A stamp that may be older than the last step of
-    /// the wall clock, or is not between `sent_ns` and now, is not used.
+    /// A stamp on the monotonic clock. The request was sent at `sent_ns`. A stamp that may be older than the last step
+    /// of the wall clock, or is not between `sent_ns` and now, is not used.
     fn arrival(&mut self, stamp_ns: u64, sent_ns: u64) -> Arrival {
         self.convert(stamp_ns, sent_ns, Offset::now(), monotonic_ns())
     }
@@ -345,11 +342,11 @@ mod tests {
             let (mut clock, before) = wall(1_700_000_000_000_000_000);
             let stamp = |offset: Offset, at_ns: u64| (offset.ns + at_ns as i64) as u64;
             let after = Offset { ns: before.ns + step_ns, ..before };
-            // Seen at the first read after it, of a request that came in before it.
+            // Noticed at the first read after it, of a request that arrived before it.
             let seen_ns = SENT_NS + 9_000_000;
             let old = stamp(before, SENT_NS + 2_000_000);
             assert_eq!(clock.convert(old, SENT_NS, after, seen_ns), Arrival::Unknown, "{step_ns}");
-            // Another one that was under way then, whichever clock its stamp is of.
+            // Another one in flight then, whichever clock its stamp has.
             for offset in [before, after] {
                 let stamp = stamp(offset, SENT_NS + 8_000_000);
                 assert_eq!(
@@ -358,7 +355,7 @@ mod tests {
                     "{step_ns}"
                 );
             }
-            // One that left when the step was known.
+            // One sent after the step was noticed.
             let (sent_ns, arrived_ns) = (seen_ns + 10, seen_ns + 50_000);
             let arrival = clock.convert(stamp(after, arrived_ns), sent_ns, after, seen_ns + 60_000);
             assert_eq!(arrival, Arrival::At(arrived_ns), "{step_ns}");
@@ -374,7 +371,7 @@ mod tests {
         assert_eq!(clock.convert(stamp_ns, SENT_NS, good, SENT_NS + 95_000), Arrival::At(SENT_NS + 70_000));
     }
 
-    /// Looks at the events from `now_ns` on, of a load of one connection that is always served.
+    /// Checks the events from `now_ns` on, of a load of one connection that is always served.
     struct Looks(Bursts);
 
     impl Looks {
@@ -382,12 +379,13 @@ mod tests {
             Looks(Bursts::new(Times { seed, is_always: false }, 1))
         }
 
-        /// Two looks in a row; whether what comes in after the second, and is read at the next look, is taken.
+        /// Two successive checks; returns whether a response that arrives after the second, and is read at the next, is
+        /// taken.
         fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
             self.0.look(now_ns, 1, true);
             let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
-            // Read before the next look; or after it; or the thread stood between its wait, which found nothing, and
-            // that look: then the next wait finds it.
+            // Read before the next check; or after it; or the thread was preempted between its wait, which found
+            // nothing, and that check: then the next wait finds it.
             let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(Arrival::At(arrived_ns), 0);
             let early = dated && read(&self.0);
             self.0.look(read_ns, 0, true);
@@ -406,7 +404,7 @@ mod tests {
         for stall_ns in [100_000, 7_000_000, 100_000_000, 1_000_000_000, 3_000_000_000] {
             let (mut looks, mut now_ns, mut taken) = (Looks::new(stall_ns), 0, 0);
             for _ in 0..STALLS {
-                // In step with the periods: the stall, then looks every 5 ms until it comes again.
+                // In step with the periods: the stall, then checks every 5 ms until it comes again.
                 let again_ns = (now_ns + stall_ns).next_multiple_of(PERIOD_NS) + 60_000_000;
                 let (is_taken, next_ns) = looks.takes(now_ns, stall_ns);
                 taken += u64::from(is_taken);
@@ -444,16 +442,16 @@ mod tests {
         bursts.look(meant.start - 1, 0, true);
         assert!(!bursts.is_dating());
         assert_eq!((bursts.look(on_ns, 512, false), bursts.open()), (None, on_ns..u64::MAX));
-        // Longer than meant: the thread was held up.
+        // Longer than planned: the thread was held up.
         assert_eq!(bursts.look(meant.end - 1, 512, false), None);
         assert_eq!((bursts.look(over_ns, 512, false), bursts.open()), (Some(on_ns..over_ns), 0..0));
         let is_of = |bursts: &Bursts, at_ns| bursts.takes(Arrival::At(at_ns), SENT_NS);
         for (at_ns, is_in) in [(on_ns - 1, false), (on_ns, true), (over_ns - 1, true), (over_ns, false)] {
             assert_eq!(is_of(&bursts, at_ns), is_in, "{at_ns}");
         }
-        // Without a date it came in before, unless it was asked for in the burst.
+        // Without a date it arrived before, unless it was requested in the burst.
         assert!(!bursts.takes(Arrival::Unknown, on_ns - 1) && bursts.takes(Arrival::Unknown, on_ns));
-        // Its last responses are behind other connections' events.
+        // Its last responses come after other connections' events.
         bursts.look(over_ns + 1, 488, false);
         assert!(bursts.is_dating(), "1,000 connections may have had none yet");
         bursts.look(over_ns + 2, 512, false);

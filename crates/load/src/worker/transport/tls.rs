@@ -9,7 +9,6 @@ use crate::tls::{RAW_BYTES, Sessions, TlsSetting, words};
 use crate::worker::{Protocol, Source, Worker};
 use std::io::{self, Read, Write};
 
-/// A descriptor as rustls writes to it.
 struct Sink(i32);
 
 impl Write for Sink {
@@ -44,7 +43,7 @@ impl<P: Pace> Transport for Tls<P> {
         &mut self.pace
     }
 
-    /// Begins the handshake. The attempt is under way until it is complete.
+    /// Begins the handshake. The attempt lasts until it is complete.
     fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.connections[slot].state = State::Handshaking;
         let sessions = &mut worker.transport.sessions;
@@ -75,7 +74,7 @@ impl<P: Pace> Transport for Tls<P> {
 
     fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         if A::IS_PIPELINED && worker.connections[slot].has(WATCHES_WRITABLE) {
-            // The rest of earlier requests is sent first, and these with it.
+            // The rest of earlier requests is sent first, followed by these.
             return;
         }
         worker.connections[slot].written = 0;
@@ -135,12 +134,12 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         self.ready(slot, now);
     }
 
-    /// Ends an unusable session: the attempt, or the request under way, has failed.
+    /// Ends an unusable session: the attempt, or the request in flight, has failed.
     fn tls_failed(&mut self, slot: usize, now: u64, error: &rustls::Error) {
         self.failed_by(slot, now, || words(error));
     }
 
-    /// The server has closed or, with unread bytes of ours, reset the connection during the handshake.
+    /// The server has closed the connection during the handshake, or reset it because of unread bytes of ours.
     fn handshake_cut(&mut self, slot: usize, now: u64) {
         self.failed_by(slot, now, || {
             "it closed the connection during the handshake: does it limit connections?".into()
@@ -178,7 +177,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { return };
             let Ok(taken) = session.writer().write(rest) else { return self.lost(slot, now, Failure::Tls) };
             if taken == 0 {
-                // It has all of them, or the server reads no more.
+                // All are sent, or the server reads no more.
                 break Ok(true);
             }
             let is_whole = taken == rest.len();
@@ -289,7 +288,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         match self.connections[slot].state {
             _ if self.connections[slot].generation != generation => {}
             State::Handshaking => self.handshake_cut(slot, now),
-            // The close that it announced follows.
+            // The announced close follows.
             State::Lingering => {}
             _ => self.ended(slot, now),
         }

@@ -3,15 +3,14 @@
 use super::{LOOK_AGAIN_NS, Replay};
 use crate::replay::{Next, Step};
 
-/// The result of [`Replay::due`].
 pub(super) enum Due {
     Now(Step),
-    /// Nothing before this time; never, where an event must come first.
+    /// Nothing before this time; `u64::MAX` if an event must come first.
     At(u64),
 }
 
 impl Replay {
-    /// The next step that is due at `now`, or when to look again.
+    /// The next step that is due at `now`, or when to try again.
     pub(super) fn due(&mut self, now: u64, end_ns: u64) -> Due {
         if self.is_over {
             return Due::At(u64::MAX);
@@ -55,7 +54,6 @@ impl Replay {
         step
     }
 
-    /// Drops everything that waits.
     fn give_up(&mut self) {
         self.is_over = true;
         self.waiting = 0;
@@ -65,7 +63,6 @@ impl Replay {
         }
     }
 
-    /// Gives `slot` to a client.
     pub(super) fn place(&mut self, slot: u32, client: u64) {
         self.slots[slot as usize].client = Some(client);
         self.clients.entry(client).or_default().slot = Some(slot);
@@ -85,7 +82,6 @@ impl Replay {
         }
     }
 
-    /// Marks `slot` as idle from now on.
     pub(super) fn rests(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         let visits = entry.visits;
