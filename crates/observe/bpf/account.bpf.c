@@ -27,6 +27,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define NEVER_NS (~0ULL >> 1)
 
 volatile struct account_gate gate SEC(".bss.gate");
+/* Ports that the server's machine listens on, a bit for each: connections with these local ports were accepted. */
+__u64 listening[65536 / 64] SEC(".bss.listening");
 struct account_sums sums SEC(".bss.sums");
 struct cpu_clock clocks[ACCOUNT_CPUS] SEC(".bss.clocks");
 /* What the first argument of a system call is, by its number. */
@@ -143,6 +145,10 @@ static __always_inline void begin_place(struct place *place, struct task_struct 
     bpf_core_read(place->name, sizeof(place->name), &t->comm);
 }
 
+static __always_inline bool is_served(__u16 port) {
+    return port == gate.port || listening[port / 64] >> (port % 64) & 1;
+}
+
 static __always_inline void describe_socket(struct place *place, struct file *file) {
     struct socket *socket = BPF_CORE_READ(file, private_data);
     struct sock *sk = BPF_CORE_READ(socket, sk);
@@ -155,7 +161,7 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
         place->object[0] = BPF_CORE_READ(sk, __sk_common.skc_daddr);
     if (family != AF_UNIX_FAMILY) {
         place->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
-        if (BPF_CORE_READ(sk, __sk_common.skc_num) == gate.port) {
+        if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
             /* Each client would have a place of its own. */
             place->object[0] = place->object[1] = 0;
             place->port = 0;
@@ -578,7 +584,7 @@ static __always_inline struct outgoing *outgoing_of(struct sock *sk) {
 }
 
 static __always_inline bool may_be_outgoing(const struct sock *sk) {
-    return gate.is_open && sk->__sk_common.skc_num != gate.port && bpf_ktime_get_ns() < gate.closes_ns;
+    return gate.is_open && !is_served(sk->__sk_common.skc_num) && bpf_ktime_get_ns() < gate.closes_ns;
 }
 
 SEC("?tp_btf/sock_send_length")

@@ -4,6 +4,7 @@ use crate::listening::servers_of;
 use crate::outgoing::{Elsewhere, Held, canonical};
 use crate::port_sockets::PortReader;
 use crate::processes::{Process, ProcessTable, all_pids, living_thread};
+use crate::sock_diag::Scope;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 
@@ -71,7 +72,7 @@ fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
                 let is_it = socket.is_listener && socket.file == Some(*file);
                 found.extend(is_it.then_some(socket.inode));
             }),
-            Elsewhere::Connections(ends) => reader.read_elsewhere(0, |one| {
+            Elsewhere::Connections(ends) => reader.read_elsewhere(0, Scope::Elsewhere, |one| {
                 let is_one = !one.is_listener && ends.contains(&(canonical(one.local), canonical(one.remote)));
                 found.extend(is_one.then_some(one.inode));
             }),

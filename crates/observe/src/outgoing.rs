@@ -4,7 +4,7 @@ use crate::cpu_clock;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
 use crate::processes::living_thread;
-use crate::sock_diag::SocketFile;
+use crate::sock_diag::{Scope, SocketFile};
 use record::time::monotonic_ns;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -86,16 +86,17 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let (mut own_ports, mut own) = (HashSet::new(), Vec::new());
     let (mut others, mut listeners) = (HashMap::<_, Vec<u64>>::new(), HashMap::new());
     let mut reader = PortReader::open(Some(*first), port).ok()?;
-    let read = reader.read_elsewhere(port, |one| match (inodes.contains(&one.inode), one.is_listener) {
-        (true, true) => own_ports.extend([one.local.port()]),
-        (true, false) => own.push((canonical(one.local), canonical(one.remote))),
-        (false, true) => listeners.extend([(one.local.port(), one.inode)]),
-        // One that waits to be accepted is nobody's.
-        (false, false) if others.len() < MAX_ADDRESSES && one.inode != 0 => {
-            others.entry(canonical(one.local)).or_default().push(one.inode);
-        }
-        (false, false) => {}
-    });
+    let read =
+        reader.read_elsewhere(port, Scope::Elsewhere, |one| match (inodes.contains(&one.inode), one.is_listener) {
+            (true, true) => own_ports.extend([one.local.port()]),
+            (true, false) => own.push((canonical(one.local), canonical(one.remote))),
+            (false, true) => listeners.extend([(one.local.port(), one.inode)]),
+            // One that waits to be accepted is nobody's.
+            (false, false) if others.len() < MAX_ADDRESSES && one.inode != 0 => {
+                others.entry(canonical(one.local)).or_default().push(one.inode);
+            }
+            (false, false) => {}
+        });
     read.ok()?;
     let (mut counts, mut backends) = (BTreeMap::new(), BTreeMap::<String, Held>::new());
     for (local, remote) in own.into_iter().filter(|(local, _)| !own_ports.contains(&local.port())) {

@@ -51,15 +51,16 @@ impl PortReader {
         }
     }
 
-    /// Calls `each` with every established connection whose local port is another, and with every listener of another.
-    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(Connection)) -> io::Result<()> {
+    /// Calls `each` with the sockets of `scope`, which is one of other ports.
+    pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(Connection)) -> io::Result<()> {
         match self {
-            PortReader::Diag(diag) => diag.read_elsewhere(port, each),
+            PortReader::Diag(diag) => diag.read_elsewhere(port, scope, each),
             PortReader::Text(files) => files.iter_mut().try_for_each(|file| {
                 file.rewind()?;
                 each_line(file, |line| {
                     let is_listener = line.state == TCP_LISTEN;
-                    if (is_listener || line.state == ESTABLISHED) && line.local.port() != port {
+                    let is_wanted = is_listener || scope == Scope::Elsewhere && line.state == ESTABLISHED;
+                    if is_wanted && line.local.port() != port {
                         each(Connection { is_listener, inode: line.inode, local: line.local, remote: line.remote });
                     }
                 })
@@ -162,7 +163,7 @@ mod tests {
             let keep = |connection| {
                 found.insert(connection);
             };
-            reader.read_elsewhere(served_at.port(), keep).unwrap();
+            reader.read_elsewhere(served_at.port(), Scope::Elsewhere, keep).unwrap();
             for (stream, remote) in to_other.iter().map(|stream| (stream, other_at)).chain([(&to_served, served_at)]) {
                 let (inode, local) = (inode_of(stream), stream.local_addr().unwrap());
                 let wanted = Connection { is_listener: false, inode, local, remote };

@@ -170,6 +170,8 @@ pub enum Scope {
     AllStates,
     /// Established ones and listeners of every other port.
     Elsewhere,
+    /// Listeners of every other port.
+    ListenersElsewhere,
 }
 
 /// How a dump asks.
@@ -221,9 +223,9 @@ impl DiagSocket {
         Ok(sockets)
     }
 
-    /// Calls `each` with every established connection whose local port is another, and with every listener of another.
-    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(Connection)) -> io::Result<()> {
-        self.dump(port, Scope::Elsewhere, |datagram, sequence, _| {
+    /// Calls `each` with the sockets of `scope`, which is one of other ports.
+    pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(Connection)) -> io::Result<()> {
+        self.dump(port, scope, |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
                 if body.len() >= MESSAGE_BYTES && u16::from_be_bytes([body[4], body[5]]) != port {
                     each(Connection {
@@ -285,7 +287,7 @@ impl DiagSocket {
 
 pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u32) -> Vec<u8> {
     let states: u32 = match scope {
-        Scope::Listeners => 1 << TCP_LISTEN,
+        Scope::Listeners | Scope::ListenersElsewhere => 1 << TCP_LISTEN,
         Scope::TimeWait => 1 << 6,
         Scope::AllStates => 0xfff,
         Scope::Elsewhere => 1 << ESTABLISHED | 1 << TCP_LISTEN,
@@ -293,7 +295,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
     let extensions: u8 = if scope == Scope::Listeners { 1 << (SKMEMINFO - 1) } else { 0 };
     // struct inet_diag_sockid: source port first, everything else 0 = any.
     let mut id = [0u8; 48];
-    if scope != Scope::Elsewhere {
+    if !matches!(scope, Scope::Elsewhere | Scope::ListenersElsewhere) {
         id[..2].copy_from_slice(&port.to_be_bytes());
     }
     let mut body = Vec::with_capacity(96);
@@ -321,7 +323,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
     };
     let filter = match scope {
         // "source port > port, then to the end, or source port < port".
-        Scope::Elsewhere => {
+        Scope::Elsewhere | Scope::ListenersElsewhere => {
             let [to_end_low, to_end_high] = 12u16.to_ne_bytes();
             let above = operation(BC_S_GE, 12, port.saturating_add(1));
             let below = operation(BC_S_LE, 12, port.saturating_sub(1));

@@ -43,10 +43,39 @@ pub fn end(child: &mut Child, daemons: &[u32]) -> Option<ExitStatus> {
 }
 
 fn signal(child: &Child, daemons: &[u32], signal: libc::c_int) {
+    let left = left_the_group(child.id(), daemons);
     // SAFETY: kill takes no pointers; the group is that of a child that we started as its leader.
     unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
-    for daemon in daemons {
+    for daemon in left {
         // SAFETY: as above.
-        unsafe { libc::kill(*daemon as libc::pid_t, signal) };
+        unsafe { libc::kill(daemon as libc::pid_t, signal) };
+    }
+}
+
+/// Those of the processes that are not in the group of `leader`: a signal to the group does not reach them. A program
+/// may take a second signal as an order to end at once.
+fn left_the_group(leader: u32, processes: &[u32]) -> Vec<u32> {
+    let group = Pid::from_raw(leader as i32);
+    let of = |pid: u32| Pid::from_raw(pid as i32).and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
+    processes.iter().copied().filter(|pid| of(*pid) != group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_of_the_group_gets_one_signal() {
+        let sleeper = |group: i32| Command::new("sleep").arg("600").process_group(group).spawn().unwrap();
+        let mut leader = sleeper(0);
+        let (mut member, mut daemon) = (sleeper(leader.id() as i32), sleeper(0));
+        let all = [leader.id(), member.id(), daemon.id()];
+        assert_eq!(left_the_group(leader.id(), &all), [daemon.id()]);
+        assert_eq!(end(&mut leader, &all).and_then(|status| status.signal()), Some(libc::SIGTERM));
+        for child in [&mut member, &mut daemon] {
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+        }
     }
 }

@@ -144,7 +144,7 @@ fn is_profiled_by_segments(points: &[Value]) {
         let sent = value(point, "layer.packets_sent");
         assert_eq!(value(point, "layer.segments_sent"), sent, "a packet is a segment");
         let payload = value(point, "layer.payload_sent_bytes");
-        assert!((payload / sent / SEGMENT_BYTES as f64 - 1.0).abs() < 0.1, "{payload} bytes in {sent} packets");
+        assert!((payload / sent / SEGMENT_BYTES as f64 - 1.0).abs() < 0.2, "{payload} bytes in {sent} packets");
         // A request carries the acknowledgement of the segment before it, or that comes alone.
         let received = value(point, "layer.packets_received") / sent;
         assert!((0.9..2.2).contains(&received), "{received} packets received for each sent");

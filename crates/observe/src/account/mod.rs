@@ -9,8 +9,10 @@ use crate::bpf::types::account::{Gate, Sums};
 use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal};
 use crate::namespace::needs_hosts_process_ids;
+use crate::port_sockets::PortReader;
 use crate::processes::{Process, ProcessTable};
 use crate::profile::symbols::KernelSymbols;
+use crate::sock_diag::Scope;
 use crate::watch::kernel_has_send_events;
 use calls::arguments;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ProgramInput};
@@ -43,6 +45,7 @@ pub struct Accountant {
     object: Object,
     members: Members,
     symbols: KernelSymbols,
+    sockets: Option<PortReader>,
     port: u16,
     last_length_ns: u64,
     why_no_backends: Option<String>,
@@ -104,6 +107,7 @@ impl Accountant {
             object,
             members: Members::default(),
             symbols,
+            sockets: None,
             port,
             last_length_ns: FIRST_WINDOW_NS,
             why_no_backends,
@@ -137,6 +141,7 @@ impl Accountant {
         for name in ["places", "wait_samples", "wait_stacks", "outgoing"] {
             bpf::clear(&self.object, name)?;
         }
+        self.set_listening(processes)?;
         let before = self.gate()?;
         self.set_gate(&Gate {
             window: before.window,
@@ -155,6 +160,21 @@ impl Accountant {
         self.windows += 1;
         self.in_window = names.into_iter().map(|name| bpf::attach(&self.object, name)).collect::<Result<_, _>>()?;
         self.run("open_window")
+    }
+
+    /// A connection from one of these ports was accepted: it leads to a client, and not to another server.
+    fn set_listening(&mut self, processes: &[Process]) -> Result<(), Refusal> {
+        if self.sockets.is_none() {
+            self.sockets = processes.first().and_then(|first| PortReader::open(Some(first.pid), self.port).ok());
+        }
+        let mut listening = [0u64; 1 << 10];
+        if let Some(sockets) = &mut self.sockets {
+            let mut add = |port: u16| listening[usize::from(port / 64)] |= 1 << (port % 64);
+            // What cannot be read is as nothing.
+            let _ = sockets.read_elsewhere(self.port, Scope::ListenersElsewhere, |one| add(one.local.port()));
+        }
+        let bytes: Vec<u8> = listening.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Ok(bpf::map(&self.object, ".bss.listening")?.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)
     }
 
     /// Ends the window and returns its account. `processes` are those of the server that live now.
@@ -192,6 +212,8 @@ mod tests {
     use super::*;
     use crate::group::ServerGroup;
     use record::account::{ThreadGroup, WaitKind};
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
 
     fn started(test: &str) -> Option<Accountant> {
         match Accountant::start(1) {
@@ -246,5 +268,31 @@ mod tests {
             assert!((300_000_000..account.window_ns).contains(&of("naps", WaitKind::Sleep)), "{account:?}");
             assert_eq!(account.lost, 0);
         }
+    }
+    #[test]
+    fn a_connection_that_was_accepted_at_another_port_leads_to_no_backend() {
+        let test = "a_connection_that_was_accepted_at_another_port_leads_to_no_backend";
+        let Some(mut accountant) = started(test) else { return };
+        if !kernel_has_send_events() {
+            return println!("SKIPPED {test}: this kernel has no event for sends and receives");
+        }
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (other, backend) = (listen(), listen());
+        let connect = |to: &TcpListener| {
+            (TcpStream::connect(to.local_addr().unwrap()).unwrap(), to.accept().map(|(stream, _)| stream).unwrap())
+        };
+        let ((client, mut accepted), (mut outgoing, far)) = (connect(&other), connect(&backend));
+        // What is sent is answered by the other end of it, also in this process.
+        let account = account_of(&mut accountant, || {
+            for (stream, far) in [(&mut accepted, &client), (&mut outgoing, &far)] {
+                stream.write_all(b"asks").unwrap();
+                (&mut &*far).write_all(b"says").unwrap();
+                stream.read_exact(&mut [0; 4]).unwrap();
+            }
+        });
+        let seen: Vec<_> = account.backends.iter().map(|one| (one.address.to_string(), one.calls)).collect();
+        assert!(seen.contains(&(backend.local_addr().unwrap().to_string(), 1)), "{account:?}");
+        let client = client.local_addr().unwrap().to_string();
+        assert!(!seen.iter().any(|(address, _)| *address == client), "{account:?}");
     }
 }

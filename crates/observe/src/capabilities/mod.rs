@@ -4,7 +4,7 @@
 mod cpu;
 mod kernel;
 mod network;
-mod scratch;
+pub(crate) mod scratch;
 
 use record::machine::Capability;
 

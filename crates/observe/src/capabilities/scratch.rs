@@ -41,6 +41,14 @@ pub fn try_in_new_namespace(probe: Probe) -> io::Result<()> {
     })
 }
 
+/// Moves the calling thread into a new network namespace, of which the loopback device is up.
+#[cfg(test)]
+pub fn enter_new_namespace() -> io::Result<()> {
+    // SAFETY: only the network namespace of this thread changes.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+    set_loopback_up()
+}
+
 fn set_loopback_up() -> io::Result<()> {
     // struct ifinfomsg: family, padding and type, interface, flags, those that change.
     let mut fixed = [0u8; 16];
