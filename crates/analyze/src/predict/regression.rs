@@ -89,32 +89,16 @@ pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
     })
 }
 
-/// A function of parameters whose residuals are to be small. Parameters are unbounded; a bounded one is mapped by the
-/// model.
-pub trait Residuals {
-    /// Residuals for these parameters; always the same number of them.
-    fn residuals(&self, parameters: &[f64]) -> Vec<f64>;
-}
+/// Residuals for parameters, always as many. Parameters are unbounded; the model maps a bounded one.
+type Residuals<'a> = dyn Fn(&[f64]) -> Vec<f64> + 'a;
 
-impl<F: Fn(&[f64]) -> Vec<f64>> Residuals for F {
-    fn residuals(&self, parameters: &[f64]) -> Vec<f64> {
-        self(parameters)
-    }
-}
-
-struct Problem<'a, R: Residuals> {
-    model: &'a R,
+struct Problem<'a> {
+    model: &'a Residuals<'a>,
     at: DVector<f64>,
     scales: &'a [f64],
 }
 
-impl<R: Residuals> Problem<'_, R> {
-    fn at(&self, parameters: &[f64]) -> DVector<f64> {
-        DVector::from_vec(self.model.residuals(parameters))
-    }
-}
-
-impl<R: Residuals> LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_, R> {
+impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
     type ResidualStorage = Owned<f64, Dyn>;
     type JacobianStorage = Owned<f64, Dyn, Dyn>;
     type ParameterStorage = Owned<f64, Dyn>;
@@ -128,34 +112,35 @@ impl<R: Residuals> LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_, R> {
     }
 
     fn residuals(&self) -> Option<DVector<f64>> {
-        Some(self.at(self.at.as_slice())).filter(|values| values.iter().all(|value| value.is_finite()))
+        let values = DVector::from_vec((self.model)(self.at.as_slice()));
+        Some(values).filter(|values| values.iter().all(|value| value.is_finite()))
     }
 
     fn jacobian(&self) -> Option<DMatrix<f64>> {
-        Some(jacobian(self.model, self.at.as_slice(), self.scales)).filter(|j| j.iter().all(|value| value.is_finite()))
-    }
-}
-
-/// Central differences; a step is a millionth of the parameter's scale.
-fn jacobian<R: Residuals>(model: &R, at: &[f64], scales: &[f64]) -> DMatrix<f64> {
-    let columns: Vec<DVector<f64>> = (0..at.len())
-        .map(|p| {
-            let step = 1e-6 * at[p].abs().max(scales[p].abs()).max(1e-300);
+        // Central differences; a step is a millionth of the parameter's scale.
+        let column = |p: usize| {
+            let step = 1e-6 * self.at[p].abs().max(self.scales[p].abs()).max(1e-300);
             let moved = |by: f64| {
-                let mut parameters = at.to_vec();
+                let mut parameters = self.at.clone();
                 parameters[p] += by;
-                DVector::from_vec(model.residuals(&parameters))
+                DVector::from_vec((self.model)(parameters.as_slice()))
             };
             (moved(step) - moved(-step)) / (2.0 * step)
-        })
-        .collect();
-    DMatrix::from_columns(&columns)
+        };
+        let columns: Vec<DVector<f64>> = (0..self.at.len()).map(column).collect();
+        Some(DMatrix::from_columns(&columns)).filter(|j| j.iter().all(|value| value.is_finite()))
+    }
 }
 
 /// Minimises the sum of squared residuals from `start` (Levenberg and Marquardt, as in MINPACK). `scales` are sizes
 /// that matter for each parameter. Returns the parameters and the sum; `None` where the residuals are not finite at the
 /// start.
-pub fn minimise<R: Residuals>(model: &R, start: &[f64], scales: &[f64], evaluations: usize) -> Option<(Vec<f64>, f64)> {
+pub fn minimise(
+    model: &dyn Fn(&[f64]) -> Vec<f64>,
+    start: &[f64],
+    scales: &[f64],
+    evaluations: usize,
+) -> Option<(Vec<f64>, f64)> {
     let problem = Problem { model, at: DVector::from_row_slice(start), scales };
     if problem.residuals().is_none_or(|values| values.len() < start.len()) {
         return None;
@@ -164,19 +149,4 @@ pub fn minimise<R: Residuals>(model: &R, start: &[f64], scales: &[f64], evaluati
     let (problem, report) = LevenbergMarquardt::new().with_patience(patience).minimize(problem);
     let sum = 2.0 * report.objective_function;
     sum.is_finite().then(|| (problem.at.as_slice().to_vec(), sum))
-}
-
-/// Parameters at a minimum with the errors from the curvature there.
-pub fn with_errors<R: Residuals>(model: &R, at: &[f64], scales: &[f64], confidence: f64) -> Vec<Parameter> {
-    let residuals = model.residuals(at);
-    let freedom = residuals.len().saturating_sub(at.len());
-    let variance = residuals.iter().map(|r| r * r).sum::<f64>() / freedom.max(1) as f64;
-    let j = jacobian(model, at, scales);
-    let inverse = (j.transpose() * &j).try_inverse();
-    (0..at.len())
-        .map(|p| {
-            let error = inverse.as_ref().map_or(f64::NAN, |inverse| (inverse[(p, p)] * variance).sqrt());
-            parameter(at[p], error, freedom, confidence)
-        })
-        .collect()
 }

@@ -17,7 +17,7 @@
 use super::open::{Queue, general_service};
 use super::readings::Reading;
 use super::regression::minimise;
-use super::usl;
+use super::usl::{self, Usl};
 use serde::Serialize;
 
 record::worded! {
@@ -147,11 +147,11 @@ pub struct State {
 impl Server {
     /// Closed loop with `connections` (any positive real number) and `cold` idle ones beside.
     pub fn closed(&self, connections: f64, cold: f64) -> State {
-        if let Some((alpha, beta, gamma)) = self.usl {
+        if let Some(law) = self.usl_law() {
             let demand_s = self.base_s;
             // The law has no CPUs; no server does more than its CPUs allow.
             let most = self.cpus_for(connections) / demand_s;
-            let rate = usl::throughput(alpha, beta, gamma, connections).min(most).min(self.limit());
+            let rate = law.throughput(connections).min(most).min(self.limit());
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
         let lasting = self.lasting_s(connections, cold);
@@ -182,6 +182,10 @@ impl Server {
             paid = if low < secant && secant < high { secant } else { 0.5 * (low + high) };
         }
         state
+    }
+
+    fn usl_law(&self) -> Option<Usl> {
+        self.usl.map(|(alpha, beta, gamma)| Usl { alpha, beta, gamma })
     }
 
     /// [`Self::closed`], and the time from one request to the next in its place, seconds (Little's law).
@@ -429,8 +433,8 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     };
     if form == Form::Usl {
         let points: Vec<(f64, f64)> = levels.iter().map(|level| (level.load, level.throughput_per_sec)).collect();
-        let law = usl::fit(&points, 0.95).ok()?;
-        return Some(Server { usl: Some((law.alpha.value, law.beta.value, law.gamma.value)), ..server });
+        let law = usl::fit(&points)?;
+        return Some(Server { usl: Some((law.alpha, law.beta, law.gamma)), ..server });
     }
     // Each level has two numbers, throughput and demand.
     if loads.len() < 2 || 2 * loads.len() < form.parameters() + 1 {
