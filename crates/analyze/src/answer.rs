@@ -1,13 +1,14 @@
 //! The answer of a run of `find`: the number to plan with, where the server breaks, what is full, and how sure that is.
-//! Every output begins with its sentence, and shows these numbers and no others.
+//! Every output begins with its sentence and shows its numbers.
 //!
-//! Of an open loop, these hold in every run: plan <= held <= capacity, and what failed is above what held. Where the
-//! points disagree, a number is absent and the reason says why.
+//! In an open loop plan <= held <= capacity, and every failed rate is above the held one. If the points disagree, a
+//! number is absent and the reason says why.
 
+use crate::disturbance::DISTURBED_RATIO;
 use crate::point::executable;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
-    Findings, Level, Peak, Place, PointFinding, Spread, SweepFindings, Zone, estimate_words, load_words,
+    Findings, Level, Peak, Place, PointFinding, Spread, SweepFindings, Zone, doubts, estimate_words, load_words,
 };
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
@@ -28,10 +29,9 @@ record::worded! {
     }
 }
 
-/// From this share of disturbed points on an answer is less sure, and from the second on it is not.
-const DISTURBED_RATIOS: (f64, f64) = (0.2, 0.5);
-/// The same for the upper end of the plan's interval over its lower end, and for the rate that failed over the one that
-/// held.
+/// An answer is less sure from the first share of disturbed points on, and not sure from the second.
+const DISTURBED_RATIOS: (f64, f64) = (DISTURBED_RATIO, 0.5);
+/// Likewise for the upper over the lower end of the plan's interval, and for the failed over the held rate.
 const WIDTH_RATIOS: (f64, f64) = (1.25, 2.0);
 
 /// Answer of a run in one sentence, and the numbers in it.
@@ -121,8 +121,8 @@ pub fn of(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Answer>
     Some(answer)
 }
 
-/// The answer's numbers as figures, which limits and other programs read by name. Where a point was not reached, the
-/// measured bound takes its place: a server that held 60k/s does not cross `breaks < 50k`.
+/// The answer's numbers as figures, for limits and other programs. The measured bound stands in for a point that was
+/// not reached: a server that held 60k/s does not cross `breaks < 50k`.
 pub fn figures(findings: &Findings, answer: Option<&Answer>) -> Figures {
     let mut figures = Figures::default();
     let yields: fn(&SweepFindings) -> &PointFinding = |sweep| &sweep.yield_point;
@@ -228,8 +228,8 @@ fn program(run: &RunDir) -> String {
     }
 }
 
-/// What limits the server: a cause that is certain, else the CPU, thread or limit of CPU time that is full at the loads
-/// beyond the one to plan with, else a cause that is possible.
+/// What limits the server: a certain cause, else the CPU, thread or CPU limit that is full beyond the planned load,
+/// else a possible cause.
 fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
     let limits = || causes.iter().filter(|cause| cause.is_limit);
     if let Some(cause) = limits().find(|cause| cause.certainty == Certainty::Cause) {
@@ -281,8 +281,7 @@ fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
         let at = load_words(level.load, sweep.sweep);
         reasons.push((Sure::Low, format!("from {at} on the client was the limit, not the server")));
     }
-    let (disturbed, points) =
-        sweep.levels.iter().fold((0, 0), |sum, level| (sum.0 + level.disturbed, sum.1 + level.points));
+    let (disturbed, points) = doubts::disturbed(&sweep.levels);
     let so_many = |(fair, low): (f64, f64), ratio: f64| match ratio {
         ratio if ratio >= low => Some(Sure::Low),
         ratio if ratio >= fair => Some(Sure::Fair),

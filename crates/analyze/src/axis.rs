@@ -10,7 +10,7 @@ mod words;
 
 pub use words::{effect_words, headline, place_words, sentences, slowed_words, value_cell, value_words};
 
-use crate::disturbance::quiet_first;
+use crate::disturbance::counted;
 use crate::point::{client_is_saturated, cpu_us, good_per_sec, softirq_beside_us};
 use crate::statistics::{self, median};
 use crate::within;
@@ -18,7 +18,7 @@ use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, RunDir, SlowPlac
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Fixed, so that the same run always gives the same result.
+/// Fixed, so that a run always gives the same result.
 const SEED: u64 = 0x4158;
 
 /// Everything at one value of the axis.
@@ -77,8 +77,7 @@ pub struct Change {
 pub struct Conforming {
     /// Share of the connections that must conform.
     pub demanded_ratio: f64,
-    /// Most connections of which the share conformed, in the median over repeats, with every smaller number conforming,
-    /// too.
+    /// Most connections with enough conforming ones, in the median over repeats, at this and every smaller number.
     pub held: Option<f64>,
     /// Fewest connections of which the share did not conform.
     pub failed: Option<f64>,
@@ -156,7 +155,7 @@ fn of_axis(
     criteria: &Criteria,
     demanded_ratio: f64,
 ) -> AxisFindings {
-    // A place is tried once before its delays are known; of one that no request reaches there is nothing else.
+    // A place is tried once to find its delays. If no request reaches it, that trial is its only point.
     if slowed.is_some() && placed.iter().any(|(value, point)| *value > 0.0 && point.repeat > 0) {
         placed.retain(|(_, point)| point.repeat > 0);
     }
@@ -202,7 +201,7 @@ pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> 
 }
 
 fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> AxisLevel {
-    let quiet = quiet_first(points);
+    let quiet = counted(points);
     let over = |read: &dyn Fn(&Point) -> Option<f64>| {
         let values: Vec<f64> = quiet.iter().filter_map(|point| read(point)).collect();
         estimate(&values, criteria)
@@ -263,7 +262,7 @@ fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
     Conforming { demanded_ratio, held: judged().map(|(value, _)| value).rfind(below), failed }
 }
 
-/// Why the effect of a slow-down says nothing of a speed-up.
+/// Why the effect of a slow-down does not predict a speed-up.
 fn doubt_of_place(place: SlowPlace, effect: Option<&slow_down::Effect>, reached: Option<Estimate>) -> Option<Doubt> {
     let name = slowed_words(place);
     match effect {

@@ -1,11 +1,10 @@
-//! Compares two runs. Each figure is one question: its ratio B / A, the mean over all loads that both measured, with an
-//! interval from the repeats ([`pooled`]). If the runs were measured in turn, round by round, the points of a round are
-//! compared with each other, so drift cancels.
+//! Compares two runs. The ratio B / A of a figure is the mean over all loads that both measured, with an interval from
+//! the repeats ([`pooled`]). If the runs were measured in turn, the points of one round are compared with each other,
+//! so drift cancels.
 //!
-//! The interval decides. Worse is a figure whose whole interval is on the worse side of no change and that may have
-//! lost more than the threshold; not worse is one whose interval ends before the threshold; of others nobody can tell.
-//! The intervals of a comparison are so wide that all of its figures together give a false alarm in at most 1 -
-//! confidence of comparisons.
+//! A figure is worse if its whole interval is on the worse side of no change and reaches beyond the threshold; it is
+//! not worse if the interval ends before the threshold; otherwise it is open. The intervals are so wide that all
+//! figures together give a false alarm in at most 1 - confidence of comparisons.
 
 pub mod costs;
 mod pooled;
@@ -45,9 +44,9 @@ const FIGURES: [Figure; 4] = [
     (names::RESPONSE_P50, "p50", Better::Lower),
     (names::RESPONSE_P99, "p99", Better::Lower),
 ];
-/// Good answers as a share of the requests: compared where one of the runs leaves requests or connections without.
+/// Share of good answers: compared if a run leaves requests or connections without one.
 const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
-/// The rate to plan with, of runs that have an open loop.
+/// The rate to plan with, if both runs have an open loop.
 const PLAN: Figure = (names::FIND_PLAN, "plan", Better::Higher);
 
 record::worded! {
@@ -55,13 +54,13 @@ record::worded! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Outcome {
-        /// Worse, and not by chance, and that by more than the threshold is not excluded.
+        /// Worse, and not by chance; more than the threshold is not excluded.
         Regression = "worse",
         /// Better, and not by chance.
         Improvement = "better",
         /// The interval ends before the threshold: not worse by more than that.
         NotWorse = "not worse",
-        /// The interval holds no change and the threshold, or the points measured something else.
+        /// The interval contains both no change and the threshold, or the points measured something else.
         Unclear = "could not tell",
         /// Fewer than two repeats on a side: no interval.
         Untested = "not tested",
@@ -85,13 +84,12 @@ pub struct Difference {
     pub ratio: Estimate,
     /// Worse by more than this matters.
     pub threshold_ratio: f64,
-    /// The smallest worsening (0.1 = 10 %) that would have been found different from none in 8 of 10 comparisons with
-    /// repeats that scatter like these; absent without an interval.
+    /// The smallest worsening (0.1 = 10 %) that 8 of 10 comparisons with such scatter would have found; absent without
+    /// an interval.
     pub detectable_ratio: Option<f64>,
-    /// Half of the points of either run measured something else than intended (the client was saturated), at all loads.
+    /// At all loads half of the points of a run measured something else than intended (the client was saturated).
     pub is_invalid: bool,
-    /// Whether the comparison is open while this figure is: what a request costs, and how many are answered. A time
-    /// that nobody can tell leaves it decided.
+    /// Whether the conclusion depends on this figure: cost of a request, and throughput or good answers.
     pub is_main: bool,
     /// Outcome for this figure.
     pub outcome: Outcome,
@@ -195,11 +193,14 @@ impl Difference {
             Some(_) if self.is_invalid => Outcome::Unclear,
             Some(ends) => {
                 let (least, most) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
-                match most <= worse_by(self.better, self.threshold_ratio) {
-                    _ if most < 0.0 => Outcome::Improvement,
-                    true => Outcome::NotWorse,
-                    false if least > 0.0 => Outcome::Regression,
-                    false => Outcome::Unclear,
+                if most < 0.0 {
+                    Outcome::Improvement
+                } else if most <= worse_by(self.better, self.threshold_ratio) {
+                    Outcome::NotWorse
+                } else if least > 0.0 {
+                    Outcome::Regression
+                } else {
+                    Outcome::Unclear
                 }
             }
         };
@@ -215,16 +216,18 @@ fn worse_by(better: Better, ratio: f64) -> f64 {
 fn conclusion(figures: &[Difference]) -> Conclusion {
     let is_open = |figure: &Difference| matches!(figure.outcome, Outcome::Unclear | Outcome::Untested);
     let mut main = figures.iter().filter(|figure| figure.is_main).peekable();
-    match () {
-        () if figures.iter().any(|figure| figure.outcome == Outcome::Regression) => Conclusion::Regression,
-        () if main.peek().is_none() || main.any(is_open) => Conclusion::CouldNotTell,
-        () => Conclusion::NoRegression,
+    if figures.iter().any(|figure| figure.outcome == Outcome::Regression) {
+        Conclusion::Regression
+    } else if main.peek().is_none() || main.any(is_open) {
+        Conclusion::CouldNotTell
+    } else {
+        Conclusion::NoRegression
     }
 }
 
 type Level<'a> = ((Sweep, f64), Vec<&'a Point>);
 
-/// A single point of a rate is an open loop's, as one of a search over rates is.
+/// A single point with a rate belongs to the open loop.
 fn levels(run: &RunDir) -> Vec<Level<'_>> {
     let sweep = |point: &Point| match point.sweep {
         Sweep::Single if point.offered_per_sec().is_some() => Sweep::Rate,
@@ -259,7 +262,7 @@ pub fn runs(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, 
     compared(a, b, threshold_ratio, false)
 }
 
-/// The same for two runs that were measured in turn: points of one round (repeat) are pairs.
+/// Compares two runs that were measured in turn: points of one round (repeat) are pairs.
 pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, CompareError> {
     compared(a, b, threshold_ratio, true)
 }
@@ -301,7 +304,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let (points_a, points_b) = (matched.iter().flat_map(|one| one.1), matched.iter().flat_map(|one| one.2));
     doubts.extend(doubts_of_points((a, points_a.copied().collect()), (b, points_b.copied().collect())));
     if !is_paired {
-        // Two servers in turn differ on purpose, and got the same requests.
+        // Servers that are compared in turn differ on purpose, and get the same requests.
         doubts.extend(subjects::doubts(&a.record, &b.record));
     }
     Ok(Comparison {
@@ -333,14 +336,13 @@ fn asked_once((at, a, b): &Matched<'_>) -> Option<String> {
     Some(format!("{without} sent no request at {at}, and the other run did: nothing is compared there"))
 }
 
-/// Whether half of the points of a side missed the server.
+/// Whether half of the points of a side measured something else than the server.
 fn missed((_, a, b): &Matched<'_>) -> bool {
     half(a, doubted::missed_the_server) || half(b, doubted::missed_the_server)
 }
 
-/// The loads that are compared as one, and those that are left out in words. They are of one loop: an open loop's
-/// throughput is what is offered, and its times are not those of a closed loop. Loads at which the points measured
-/// something else are left out, unless all did.
+/// The loads that are pooled, and those left out in words. All are of one loop: an open loop's throughput is the
+/// offered rate. Loads at which the points measured something else are left out, unless all did.
 fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
     let is_open = |one: &&Matched<'_>| one.0.0 == Sweep::Rate;
     let closed: Vec<Matched<'_>> = matched.iter().filter(|one| !is_open(one)).copied().collect();
@@ -359,7 +361,7 @@ fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
 
 fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, threshold_ratio: f64) -> Vec<Difference> {
     let is_open = loads.iter().any(|((sweep, _), ..)| *sweep == Sweep::Rate);
-    // Of a closed loop the throughput is what the times are, over all loads.
+    // In a closed loop the throughput determines the times.
     let answered = if is_open { names::RESPONSE_P50 } else { names::THROUGHPUT };
     let good = good_threshold(loads, criteria, threshold_ratio);
     let wanted = FIGURES.iter().map(|figure| (figure, threshold_ratio)).chain(good.map(|most| (&GOOD, most)));
@@ -371,7 +373,7 @@ fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, thre
             Some((figure, threshold, pooled(&common, is_paired)?, common))
         })
         .collect();
-    // An alarm is one of the two ends of an interval: all of them together are to be 1 - confidence.
+    // Each end of an interval can raise a false alarm; all together may do so with 1 - confidence.
     let parts = (found.len() as f64 / 2.0).max(1.0);
     let confidence = 1.0 - (1.0 - criteria.confidence_ratio) / parts;
     let of_one = |((figure, word, better), threshold_ratio, all, common): (&Figure, f64, Pooled, Vec<_>)| Difference {
@@ -412,7 +414,7 @@ fn at_loads(
     common.iter().zip(departs).filter_map(of_load).collect()
 }
 
-/// The smallest worsening whose interval excludes no change in 8 of 10 comparisons whose repeats scatter like these.
+/// The smallest worsening that 8 of 10 comparisons with such scatter would find.
 fn detectable(all: &Pooled, better: Better, confidence: f64) -> Option<f64> {
     /// Two-sided share of Student's law up to its quantile of 80 %.
     const POWER: f64 = 0.6;
@@ -426,7 +428,7 @@ fn detectable(all: &Pooled, better: Better, confidence: f64) -> Option<f64> {
 fn planned(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Difference> {
     let (a, b) = (plan(a)?, plan(b)?);
     let ends = a.interval().zip(b.interval()).map(|((low_a, high_a), (low_b, high_b))| {
-        // Of two independent numbers each end is as far as both of theirs together (Donner and Zou, 2012).
+        // The interval of a ratio of two independent numbers (Donner and Zou, 2012).
         let off = |from: f64, to: f64| (to / from).ln();
         let low = off(b.value, low_b).hypot(off(a.value, high_a));
         let high = off(b.value, high_b).hypot(off(a.value, low_a));
@@ -458,9 +460,8 @@ fn plan(run: &RunDir) -> Option<Estimate> {
     Some(if plan.n > 1 { plan } else { Estimate { low: None, high: None, ..plan } })
 }
 
-/// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections
-/// without, and no more than the limit of errors where one mostly does not; the mean over the loads is compared with
-/// the mean of their thresholds. `None` where neither run ever leaves any without.
+/// The threshold for the share of good answers: the common one if both runs mostly fail, else at most the error limit;
+/// the mean over the loads. `None` if neither run ever fails.
 fn good_threshold(loads: &[Matched<'_>], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
     let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
     let least = threshold_ratio.min(criteria.error_ratio);
@@ -484,7 +485,7 @@ fn half(points: &[&Point], is_so: fn(&Point) -> bool) -> bool {
     2 * points.iter().filter(|point| is_so(point)).count() >= points.len()
 }
 
-/// The logarithm of a figure of a point. None of many is less than one of them.
+/// The logarithm of a figure of a point. Zero counts as half of one request.
 fn log(point: &Point, figure: &str) -> Option<f64> {
     let outcomes = &point.outcomes;
     let value = match figure {

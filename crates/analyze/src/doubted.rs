@@ -1,4 +1,4 @@
-//! Collects the doubts of points, for conclusions from them: a comparison or a model is no better than its points.
+//! Doubts about conclusions from points.
 
 use record::{DoubtKind, Point, Severity};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) fn of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Stri
         .collect()
 }
 
-/// Whether a point measured something else than intended because of the client or the path: the server did not fail.
+/// Whether a point measured something else because of the client or the path, not the server.
 pub(crate) fn missed_the_server(point: &Point) -> bool {
     let is_the_servers =
         |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections | DoubtKind::Censored);

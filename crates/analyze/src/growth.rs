@@ -36,7 +36,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// The growth.
+    /// The difference, without its interval.
     pub fn grew_us(&self) -> f64 {
         self.difference_us.value
     }
@@ -54,18 +54,21 @@ pub fn layers(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
 
 /// The functions that certainly grew, without their callees; the largest growth first.
 pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
-    // A point lists only its most expensive functions: a function that is not listed cost less than any that is.
-    let cost = |point: &Point, name: &str| {
-        if point.functions.is_empty() {
-            return None;
-        }
-        let named = point.functions.iter().filter(|known| known.function == name);
-        // The sum of none would be -0.
-        Some(named.fold(0.0, |sum, known| sum + known.us_per_request))
-    };
-    let all: BTreeSet<&str> =
-        high.iter().flat_map(|point| &point.functions).map(|cost| cost.function.as_str()).collect();
-    grown(all.into_iter().filter_map(|name| compare(name, (low, high), confidence, |point| cost(point, name))))
+    let grew = |name: &str| compare(name, (low, high), confidence, |point| function_us(point, name));
+    grown(function_names(high.iter().copied()).into_iter().filter_map(grew))
+}
+
+/// The functions that these points list.
+pub(crate) fn function_names<'p>(points: impl Iterator<Item = &'p Point>) -> BTreeSet<&'p str> {
+    points.flat_map(|point| &point.functions).map(|cost| cost.function.as_str()).collect()
+}
+
+/// CPU time of a function without its callees, microseconds a request. A point lists only its most expensive functions,
+/// so one that is not listed cost less than any that is: 0. `None` where the point lists none.
+pub(crate) fn function_us(point: &Point, name: &str) -> Option<f64> {
+    let named = point.functions.iter().filter(|known| known.function == name);
+    // The sum of none would be -0.
+    (!point.functions.is_empty()).then(|| named.fold(0.0, |sum, known| sum + known.us_per_request))
 }
 
 fn grown(all: impl Iterator<Item = Growth>) -> Vec<Growth> {

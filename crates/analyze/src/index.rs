@@ -4,7 +4,6 @@
 use crate::answer::Answer;
 use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOLD_RATIO};
 use crate::point::good_per_sec;
-use crate::statistics::median;
 use crate::verdict;
 use crate::zones::{self, Findings, Level, Peak, SweepFindings, cpu_us};
 use record::owner::Life;
@@ -67,7 +66,7 @@ pub struct Row {
     pub answer: Option<Answer>,
     /// Highest throughput of that sweep; of a single load its throughput.
     pub peak: Option<Peak>,
-    /// The load of the next two: the highest that was measured up to the yield point; the peak's without a yield point.
+    /// The load of the next two figures: the highest up to the yield point, or the peak's.
     pub load: Option<f64>,
     /// 99th percentile of the response time there, microseconds.
     pub response_p99_us: Option<f64>,
@@ -110,8 +109,8 @@ pub struct Unreadable {
 pub struct Filter {
     /// Begun at this Unix time (milliseconds) or later.
     pub since_unix_ms: Option<u64>,
-    /// Each of these occurs in what is known of the run (kind, server, request, URL, name, folder, versions, the result
-    /// against the run before), in upper or lower case.
+    /// Words that must all occur in the run's text (kind, server, request, URL, name, folder, versions, result), in any
+    /// case.
     pub only: Vec<String>,
 }
 
@@ -211,7 +210,7 @@ pub fn of(folder: &Path, found: &Found, filter: &Filter) -> Index {
     index
 }
 
-/// The error; the path stands beside it.
+/// The error without the path, which is shown next to it.
 fn sentence(error: RunError) -> String {
     match error {
         RunError::Malformed { path, why } => format!("{}: {why}", path.file_name().unwrap_or_default().display()),
@@ -268,7 +267,7 @@ fn row(run: &RunDir, scenario: usize) -> Row {
     row
 }
 
-/// The open loop's, with which one plans, where both were measured.
+/// The open loop if it was measured: its numbers are planned with.
 fn main_sweep(findings: &Findings) -> Option<&SweepFindings> {
     findings.rate.as_ref().or(findings.connections.as_ref())
 }
@@ -291,11 +290,7 @@ impl Row {
     fn take_single(&mut self, run: &RunDir) {
         let points: Vec<&Point> = run.points.iter().filter(|point| point.sweep == Sweep::Single).collect();
         let Some(first) = points.first() else { return };
-        let of = |value: &dyn Fn(&Point) -> Option<f64>| {
-            median(
-                &points.iter().filter_map(|point| value(point)).filter(|value| value.is_finite()).collect::<Vec<_>>(),
-            )
-        };
+        let of = |value: &dyn Fn(&Point) -> Option<f64>| zones::reduced(&points, value).map(|spread| spread.median);
         let load = first.load();
         self.sweep = Some(Sweep::Single);
         self.load = Some(load);

@@ -32,7 +32,7 @@ const SHORT: &[(&str, &str)] = &[
 ];
 /// Two rates are the same up to this ratio.
 const SAME_RATE: f64 = 1.01;
-/// Failed requests as a share, with those of connections that got no answer: computed from the outcomes, not a figure.
+/// Failed requests as a share, including connections without an answer: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
 
 record::worded! {
@@ -129,7 +129,7 @@ impl Check {
         !matches!(self, Check::Held(_))
     }
 
-    /// The sentence.
+    /// The comparison in words.
     pub fn words(&self) -> &str {
         match self {
             Check::Crossed(words) | Check::Held(words) | Check::NotMeasured(words) => words,
@@ -252,8 +252,8 @@ impl Limit {
         self.at_per_sec.is_some()
     }
 
-    /// Compares a figure of a run of `find` with the limit: of the answer, or at the measured rate next to the typed
-    /// one and not above it.
+    /// Compares a figure of a run of `find` with the limit: of the answer, or at the highest measured rate up to the
+    /// typed one.
     pub fn check_run(&self, run: &RunDir, figures: &Figures) -> Check {
         let Some((typed, per_sec)) = &self.at_per_sec else { return self.check_figures(figures) };
         let offered = |point: &Point| point.offered_per_sec().filter(|_| point.sweep == Sweep::Rate);

@@ -2,7 +2,7 @@
 
 use record::{Criteria, DoubtKind, Figure, Outcomes, Point, RunDir, RunRecord, names};
 
-/// From this share of the busy time of the server's CPUs on, other work filled them and not the server.
+/// If other work took more than this share of the busy time of the server's CPUs, it filled them, not the server.
 const TAKEN_RATIO: f64 = 0.3;
 
 /// Good answers per second: errors, which are often quick, do not count.
@@ -10,8 +10,7 @@ pub fn good_per_sec(point: &Point) -> Option<f64> {
     point.value(names::GOODPUT).or(point.value(names::THROUGHPUT)).filter(|rate| rate.is_finite())
 }
 
-/// Requests without a good answer, as a share. A connection that got no byte lost as many as each of the others had,
-/// though it sent one.
+/// Share of requests without a good answer. A connection that got no byte counts for as many as each of the others had.
 pub(crate) fn lost_ratio(outcomes: &Outcomes) -> f64 {
     let silent = if outcomes.completed() == 0 { 1.0 } else { outcomes.silent_ratio().unwrap_or(0.0) };
     let failed = outcomes.failed_ratio();
@@ -32,7 +31,7 @@ pub(crate) fn saturation(point: &Point) -> Option<f64> {
     larger(own_limit(point), cpus)
 }
 
-/// What no other work can fill: a thread, and a limit of CPU time.
+/// The limits that other work cannot fill: a thread, and a CPU limit.
 pub(crate) fn own_limit(point: &Point) -> Option<f64> {
     larger(point.value(names::SERVER_BUSIEST_THREAD), point.value(names::SERVER_QUOTA_USED))
 }
@@ -46,7 +45,7 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-/// Of the server's CPUs, the share that other work took. Older runs do not record it.
+/// Share of the server's CPUs that other work took. Older runs do not record it.
 fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
 }
@@ -56,23 +55,22 @@ pub(crate) fn executable(record: &RunRecord) -> &str {
     record.server_facts.get("executable").and_then(|path| path.rsplit('/').next()).unwrap_or_default()
 }
 
-/// Whether the server's program is an interpreter with a lock that lets one thread of a process run at a time, by its
-/// name. Python without that lock is installed with a `t` at the end.
+/// Whether the server's program, by its name, is an interpreter that runs one thread of a process at a time.
+/// Free-threaded Python ends in `t`.
 pub(crate) fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {
     const INTERPRETERS: [&str; 3] = ["python", "pypy", "ruby"];
     let name = executable(record);
     INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter)) && !name.ends_with('t')
 }
 
-/// CPUs that the server may use. Older runs do not record them with the point: then those that it was given, or all of
-/// this machine's.
+/// CPUs that the server may use; if the point does not record them, those that it was given, or all of this machine's.
 pub(crate) fn allowed_cpus(run: &RunDir, point: &Point) -> f64 {
     let given = run.record.scenario.server().map_or(0, |server| server.cpus.len());
     let known = if given > 0 { given } else { run.record.machine.cpus } as f64;
     point.value(names::SERVER_CPUS).filter(|cpus| *cpus >= 1.0).unwrap_or(known).max(1.0)
 }
 
-/// Whether a large part of what kept the server's CPUs busy was other work, neither the server's nor the client's.
+/// Whether much of the busy time of the server's CPUs was neither the server's nor the client's.
 pub(crate) fn is_crowded(point: &Point) -> bool {
     let busy = point.value(names::SERVER_CPU_BUSY);
     busy.zip(taken(point)).is_some_and(|(busy, taken)| taken > TAKEN_RATIO * busy)
@@ -91,7 +89,7 @@ pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
     client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
 }
 
-/// CPU of a request: the server group's own, and the softirq time of its CPUs that is not included already.
+/// CPU time of a request: the server group's own, and the softirq time of its CPUs that this does not include.
 pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
@@ -102,8 +100,7 @@ pub fn cpu_figure(point: &Point) -> Option<Figure> {
     Some(Figure { value: own.value.and_then(|_| cpu_us(point)), ..own.clone() })
 }
 
-/// With more failed requests than this, the CPU time of a request is that of errors, which are often cheap, and not of
-/// answers.
+/// With more failed requests, the CPU time of a request is that of errors, which are often cheap.
 pub(crate) const FAILED_RATIO_FOR_COST: f64 = 0.05;
 
 /// Whether the CPU time of a request is that of an answer.
@@ -116,8 +113,7 @@ pub fn softirq_beside_us(point: &Point) -> Option<f64> {
     point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
 }
 
-/// What the 99th percentile of the response time falls by when the client's reap delays are taken off, as a share of
-/// it.
+/// Share of the 99th percentile of the response time that is the client's reap delay.
 pub(crate) fn reap_of_p99(point: &Point) -> Option<f64> {
     let with = point.value(names::SAMPLED_P99).filter(|us| *us > 0.0)?;
     Some((1.0 - point.value(names::ARRIVED_P99)? / with).max(0.0))

@@ -39,8 +39,7 @@ pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
         shares
     };
     let totals = [before.total().max(1) as f64, after.total().max(1) as f64];
-    // Two samples more than counted (Agresti and Caffo 2000): a function that one side never sampled is not certain
-    // either.
+    // Agresti and Caffo (2000): two samples more, so that a function without samples on one side is not certain either.
     let variance = |share: f64, total: f64| {
         let share = (share * total + 1.0) / (total + 2.0);
         share * (1.0 - share) / (total + 2.0)

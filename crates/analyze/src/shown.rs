@@ -8,10 +8,11 @@ pub(crate) fn percent_against(share: f64, limit: f64) -> (String, String) {
     let (plain, limit_words) = (percent(share), exact_percent(limit));
     let number = |words: &str| words.trim_end_matches(" %").parse::<f64>().ok();
     let Some(at) = number(&limit_words).filter(|_| share != limit) else { return (plain, limit_words) };
-    let is_told = |words: &String| number(words).is_some_and(|number| number != at && (number < at) == (share < limit));
+    let is_apart =
+        |words: &String| number(words).is_some_and(|number| number != at && (number < at) == (share < limit));
     let finer = (1..8).map(|decimals| format!("{:.decimals$} %", share * 100.0));
-    let told = std::iter::once(plain.clone()).chain(finer).find(is_told);
-    (told.unwrap_or(plain), limit_words)
+    let apart = std::iter::once(plain.clone()).chain(finer).find(is_apart);
+    (apart.unwrap_or(plain), limit_words)
 }
 
 /// A time and its limit, the time with more digits if both would read alike.

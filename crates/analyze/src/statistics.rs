@@ -63,14 +63,13 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (count > 0.0).then(|| finite.iter().map(|value| value / count).sum())
 }
 
-/// The arithmetic mean of what weighs differently.
+/// The weighted mean.
 pub fn weighted_mean<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T) -> f64) -> Option<f64> {
     let whole: f64 = all.iter().map(&weight).sum();
     (whole > 0.0).then(|| all.iter().map(|one| value(one) * weight(one)).sum::<f64>() / whole)
 }
 
-/// The median of what weighs differently: half of the weight lies on either side, and between two values of which each
-/// would do lies their mean.
+/// The weighted median: half of the weight lies on either side. Between two values that both qualify it is their mean.
 pub fn weighted_median<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T) -> f64) -> Option<f64> {
     let mut known: Vec<(f64, f64)> = all.iter().map(|one| (value(one), weight(one))).collect();
     known.retain(|(value, weight)| value.is_finite() && *weight > 0.0);

@@ -25,7 +25,6 @@ pub use sure::least_ns;
 pub use turns::Turns;
 pub use warm_up::WarmUp;
 
-/// That all repeats, or blocks, were measured.
 fn all_measured(number: u32, what: &str) -> String {
     if number == 1 {
         format!("the one {what} was measured")
@@ -45,7 +44,7 @@ pub trait Planner {
     /// At its first call a planner takes a share of the remaining budget. After [`Step::Done`] it returns only that.
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step;
 
-    /// The width of the interval as of the last yardstick, in words; where a width is requested
+    /// The width of the interval at the last yardstick, in words, if one is requested
     /// ([`SweepPlan::until_sure_ratio`]).
     fn known(&self) -> Option<&str> {
         None
@@ -125,16 +124,14 @@ fn ladder(plan: &SweepPlan) -> Vec<u64> {
     loads
 }
 
-/// Whether the two highest loads of the pass over connections both failed: higher loads would show nothing new. Of a
-/// load that was measured again, the last point counts.
+/// Whether the two highest loads of the first pass both failed. The last point of a load counts.
 fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
     let closed = points.iter().filter(|point| point.sweep == Sweep::Connections);
     let last: BTreeMap<u64, &Point> = closed.map(|point| (point.connections, point)).collect();
     last.len() >= 2 && last.values().rev().take(2).all(|point| crate::zones::fails(point, criteria))
 }
 
-/// Chooses disturbed points to measure again: each load once in a repeat, and none where most points are disturbed,
-/// because measuring again would not help.
+/// Chooses disturbed points to measure again: each load once in a repeat, and none if most points are disturbed.
 #[derive(Debug, Default)]
 struct Remeasured(Vec<Load>);
 

@@ -141,7 +141,7 @@ fn unquiet_sentence(run: &RunDir, findings: &Findings) -> Option<String> {
 
 /// Puts findings into words.
 pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
-    let run = &*crate::zones::polling::told_apart_in(run, &findings.criteria);
+    let run = &*crate::zones::polling::without_polling_in(run, &findings.criteria);
     let mut said = Vec::new();
     let causes = causes(run, findings);
     if let Some(closed) = &findings.connections {

@@ -13,6 +13,7 @@ mod processes;
 pub mod recording;
 pub mod stalls;
 pub mod tables;
+mod thinned;
 
 pub use recording::{Recording, RecordingError};
 
@@ -61,7 +62,7 @@ pub fn find(recording: &Recording) -> WatchFindings {
         headroom: recording.headroom.clone(),
         lines: lines::find(recording),
         stalls: stalls::find(recording),
-        tables: tables::of(recording),
+        tables: tables::tables(recording),
     }
 }
 

@@ -1,7 +1,5 @@
-//! The watch's figures for the points of a run, by load: the server's side of every point.
-//!
-//! A row is the medians over the points of one load; a figure that no point of it measured stays empty, and the reason
-//! that most points give is printed with the table.
+//! The watch's figures for the points of a run, by load. A row holds medians over the points of one load. A figure that
+//! no point measured is absent; the most frequent reason is printed with the table.
 
 use crate::statistics::median;
 use crate::zones::{counted_at, reduced};
@@ -155,7 +153,7 @@ fn of_load(load: f64, points: &[&Point]) -> Row {
 fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
     let points = &counted_at(points);
     let classes = || points.iter().filter_map(|point| point.watched.as_ref()).flat_map(|watched| &watched.classes);
-    // Points come from a file: a class is identified by its bounds and name.
+    // Classes are identified by bounds and name.
     let mut known: Vec<(u64, &str)> = classes().map(|class| (class.from_bytes, class.name.as_str())).collect();
     known.sort_unstable();
     known.dedup();

@@ -1,18 +1,16 @@
 //! Compares two loads, two runs or two servers within repeats, so that the machine's drift from repeat to repeat
-//! cancels.
+//! cancels. A repeat that lacks one of the two is in no pair.
 //!
-//! Where a repeat measured a load more than once, its undisturbed points count alone, as a disturbed point is measured
-//! again for that reason. A pair with a disturbed member counts with less weight, that of a difference whose members
-//! weigh as in [`crate::disturbance`]: to leave it out would lose three of four pairs where half of the points are
-//! disturbed, and would choose repeats and loads by what disturbed them. A repeat that lacks one of the two is in no
-//! pair: nothing is ever paired across repeats.
+//! If a repeat measured a load more than once, its points count by [`counted`]. A pair with a disturbed member weighs
+//! less, as a difference of members that weigh as in [`crate::disturbance`]: leaving it out would lose three of four
+//! pairs if half of the points are disturbed.
 
-use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
+use crate::disturbance::{DISTURBED_WEIGHT, counted, is_disturbed};
 use crate::statistics::{estimate, median, weighted_mean, weighted_median};
 use record::{Estimate, Point};
 use std::collections::BTreeMap;
 
-/// Fixed, so that the same run always gives the same result.
+/// Fixed, so that a run always gives the same result.
 const SEED: u64 = 0x4158;
 
 /// Values of a figure at one load in one repeat.
@@ -53,7 +51,7 @@ pub(crate) fn visits(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -
     let visit = |(repeat, same): (u32, Vec<&Point>)| {
         let known: Vec<&Point> =
             same.iter().copied().filter(|point| value(point).is_some_and(f64::is_finite)).collect();
-        let counted = quiet_first(&known);
+        let counted = counted(&known);
         let values: Vec<f64> = counted.iter().filter_map(|point| value(point)).collect();
         let visit = Visit {
             at_ms: counted.first()?.started_unix_ms as f64,

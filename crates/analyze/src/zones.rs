@@ -13,7 +13,7 @@
 
 mod capacity;
 mod curve;
-mod doubts;
+pub(crate) mod doubts;
 mod failure;
 mod find;
 mod knee;

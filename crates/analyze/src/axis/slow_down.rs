@@ -5,7 +5,7 @@
 //! repeats, widened by Student's factor.
 
 use super::{SEED, estimate};
-use crate::disturbance::quiet_first;
+use crate::disturbance::counted;
 use crate::point::{client_limited, cpu_us};
 use crate::statistics::student;
 use crate::statistics::{bootstrap, median};
@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 pub const CHEAPER_RATIO: f64 = 0.2;
 /// Curvature that matters, as a share of the whole effect at the longest slow-down.
 const CURVED: f64 = 0.25;
-/// A smaller gain is told as none.
+/// A smaller gain is reported as none.
 const LEAST_GAIN: f64 = 0.02;
-/// Less than this of a request's CPU time cannot be seen in anything.
+/// A smaller added share of a request's CPU time cannot be measured.
 const LEAST_ADDED_RATIO: f64 = 0.02;
 
 /// What slowing down one place did. The slopes are microseconds for each microsecond of CPU time that was added to a
@@ -58,7 +58,7 @@ impl Effect {
     }
 }
 
-/// The added time and what it took, against nothing added in the same repeat, with its weight.
+/// Added time, effect against nothing added in the same repeat, and weight.
 type Pair = (f64, f64, f64);
 
 pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate> {
@@ -78,8 +78,8 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
         point.value(names::THROUGHPUT).filter(|rate| is_closed && *rate > 0.0).map(|rate| 1e6 / rate)
     };
     let of_time = repeats(slowed, plain, &time_us);
-    let costs: Vec<f64> = quiet_first(plain).into_iter().filter_map(cpu_us).collect();
-    let times: Vec<f64> = quiet_first(plain).into_iter().filter_map(time_us).collect();
+    let costs: Vec<f64> = counted(plain).into_iter().filter_map(cpu_us).collect();
+    let times: Vec<f64> = counted(plain).into_iter().filter_map(time_us).collect();
     let time = slope(&of_time, criteria);
     let is_client_limited = 2 * plain.iter().filter(|point| client_limited(point, criteria)).count() > plain.len();
     let (cost_us, time_now_us) = (median(&costs), median(&times));
@@ -128,14 +128,14 @@ fn repeats(slowed: &[&Point], plain: &[&Point], read: &dyn Fn(&Point) -> Option<
     repeats.into_values().filter(|pairs| !pairs.is_empty()).collect()
 }
 
-/// The line through none with the least squares.
+/// Least-squares slope through the origin.
 fn line(repeats: &[Vec<Pair>]) -> Option<f64> {
     let pairs = || repeats.iter().flatten();
     let squares: f64 = pairs().map(|(x, _, weight)| weight * x * x).sum();
     (squares > 0.0).then(|| pairs().map(|(x, y, weight)| weight * x * y).sum::<f64>() / squares)
 }
 
-/// The part of y = a x + b x^2 that is no line, at `most`.
+/// The quadratic part of y = a x + b x^2 at `most`.
 fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
     let sum = |power: i32, of: fn(&Pair) -> f64| -> f64 {
         repeats.iter().flatten().map(|pair| pair.2 * (pair.0 / most).powi(power) * of(pair)).sum()
@@ -147,7 +147,7 @@ fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
     (determinant > 1e-9 * x2 * x4).then(|| (x2 * x2y - x3 * xy) / determinant)
 }
 
-/// The bootstrap's interval, as much wider as Student's distribution is than the normal one: of few repeats it is too
+/// The bootstrap's interval, widened by the ratio of Student's to the normal quantile: with few repeats it is too
 /// narrow.
 fn interval(
     repeats: &[Vec<Pair>],

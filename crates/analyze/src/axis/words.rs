@@ -53,9 +53,10 @@ const SMALL_GAIN: f64 = 0.1;
 pub fn effect_words(effect: Option<&Effect>) -> String {
     let Some(effect) = effect else { return "not measured: requests reach it too seldom".into() };
     let Some(gain) = effect.gain_ratio else {
-        return match effect.is_client_limited {
-            true => "not measured: the client was saturated, not the server".into(),
-            false => "not measured: no throughput of a closed loop".into(),
+        return if effect.is_client_limited {
+            "not measured: the client was saturated, not the server".into()
+        } else {
+            "not measured: no throughput of a closed loop".into()
         };
     };
     let Some((low, high)) = gain.low.zip(gain.high) else {

@@ -4,7 +4,7 @@
 
 use super::pooled::{Common, pooled};
 use super::{Level, levels, same_load};
-use crate::growth::LAYERS;
+use crate::growth::{LAYERS, function_names, function_us};
 use crate::profile::why_no_stacks;
 use crate::within;
 use record::Estimate;
@@ -39,22 +39,16 @@ pub struct Cost {
     pub difference_us: Estimate,
 }
 
-/// Compares them.
+/// Compares the costs of a request in two runs.
 pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
     let (of_a, of_b) = (levels(a), levels(b));
     let matched: Vec<(&Level<'_>, &Level<'_>)> =
         of_a.iter().filter_map(|level| Some((level, of_b.iter().find(|other| same_load(level.0, other.0))?))).collect();
     let pairs: Vec<Pair<'_>> = matched.iter().map(|(a, b)| (a.1.as_slice(), b.1.as_slice())).collect();
     let layer = |(word, name): &(&str, &'static str)| cost(word, &pairs, confidence, |point| point.value(name));
-    // A point lists only its most expensive functions: one that is not listed cost less than any that is.
-    let of_function = |point: &Point, name: &str| {
-        let listed = point.functions.iter().filter(|known| known.function == name);
-        (!point.functions.is_empty()).then(|| listed.fold(0.0, |sum, known| sum + known.us_per_request))
-    };
-    let all = pairs.iter().flat_map(|(a, b)| a.iter().chain(*b)).flat_map(|point| &point.functions);
-    let names: BTreeSet<&str> = all.map(|known| known.function.as_str()).collect();
-    let mut functions: Vec<Cost> =
-        names.into_iter().filter_map(|name| cost(name, &pairs, confidence, |point| of_function(point, name))).collect();
+    let function = |name: &str| cost(name, &pairs, confidence, |point| function_us(point, name));
+    let names = function_names(pairs.iter().flat_map(|(a, b)| a.iter().chain(*b)).copied());
+    let mut functions: Vec<Cost> = names.into_iter().filter_map(function).collect();
     functions.sort_by(|a, b| b.difference_us.value.abs().total_cmp(&a.difference_us.value.abs()));
     Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &pairs) }
 }
@@ -83,10 +77,8 @@ fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String
             (!has_any).then(|| format!("{name} has no stacks: {}", why_no_stacks(run)))
         };
         let why: Vec<String> = [("A", a), ("B", b)].into_iter().filter_map(none).collect();
-        return Err(match why.is_empty() {
-            true => "no load that both measured has stacks in both".into(),
-            false => why.join("; "),
-        });
+        let none_in_common = || "no load that both measured has stacks in both".into();
+        return Err(if why.is_empty() { none_in_common() } else { why.join("; ") });
     }
     let count = loads.len() as u64;
     let whole = |side: fn(&Both) -> &Folded| {
@@ -99,8 +91,7 @@ fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String
     Ok(under_one_root(whole(|both| &both.0), whole(|both| &both.1)))
 }
 
-/// Two different servers share no program's name, and below it much: the kernel's work for them. It is compared under
-/// one name.
+/// Renames the programs of two different servers alike, so that the kernel's work below them is compared.
 fn under_one_root(a: Folded, b: Folded) -> Both {
     let is_program = |name: &String| !name.starts_with('[');
     let roots = |folded: &Folded| -> BTreeSet<String> {

@@ -1,7 +1,6 @@
-//! One change over all loads: of logarithms, so that it is a ratio, or of the values themselves. The repeat is the
-//! independent unit: points of one repeat share its drift, however many loads it has, so the error of a mean over loads
-//! and repeats is that of the repeats' sums (Liang and Zeger, 1986), and a test on it is Student's. Paired sides are
-//! compared within repeats; the others each have an error (Welch, 1947).
+//! One change over all loads, of values or of their logarithms (a ratio). The repeat is the independent unit, as its
+//! points share the drift: the error of a mean over loads and repeats is that of the repeats' sums (Liang and Zeger,
+//! 1986), tested with Student's t. Paired sides are compared within repeats; others each have an error (Welch, 1947).
 
 use crate::statistics::{student, weighted_median};
 use crate::within::{Pair, Visit, paired};
@@ -80,7 +79,7 @@ fn mean(readings: &[Reading]) -> Option<Mean> {
     let error = (by_repeat.len() > 1).then(|| {
         let squares: f64 = by_repeat.values().map(|(off, _)| off * off).sum();
         let powers = |power: i32| by_repeat.values().map(|(_, weight)| weight.powi(power)).sum::<f64>();
-        // As many repeats of one weight as these are worth.
+        // The effective number of repeats of equal weight.
         let worth = powers(2).powi(2) / powers(4);
         ((squares * repeats / (repeats - 1.0)).sqrt() / whole, (worth - 1.0).max(1.0))
     });
@@ -147,7 +146,7 @@ impl Sides {
         mean(&changes)
     }
 
-    /// One load against the others of its repeat: their median, as one that departs is no measure for the rest.
+    /// One load against the median of the others of its repeat.
     fn against_others(&self, load: usize) -> Sides {
         let of = |side: &[Reading]| -> Vec<Reading> {
             let other = |repeat: u32| {

@@ -1,7 +1,5 @@
-//! What a command that runs beside a server costs: the server without and with it, in turn, round by round.
-//!
-//! The price is the comparison of the two. Found is one that differs from none, not one beyond a threshold; the
-//! threshold decides the exit code alone.
+//! The price of a command that runs beside a server: the server without and with it, in turn, round by round. A price
+//! is found if it differs from none; the threshold decides only the exit code.
 
 use super::{Better, Comparison, Difference, GOOD, Outcome, limit_words};
 use crate::statistics::{mean, mean_estimate};
@@ -53,19 +51,16 @@ pub fn price_words(price: &Price, comparison: &Comparison) -> String {
         [] => String::new(),
     };
     let tested = comparison.figures.iter().any(|figure| figure.outcome != Outcome::Untested);
-    let mut words = match () {
-        () if !tested => format!(
-            "Could not tell: {rounds} {loads} {} too few for a test.",
-            if comparison.repeats == 1 { "is" } else { "are" }
-        ),
-        () if comparison.figures.iter().all(|figure| figure.is_invalid) => {
-            format!("Could not tell: the points of {rounds} {loads} measured something else; see the doubts.")
-        }
-        () if found.is_empty() => String::new(),
-        () => {
-            let all: Vec<String> = found.iter().map(|figure| change(figure)).collect();
-            format!("{}, in {rounds} {loads}.", all.join("; "))
-        }
+    let mut words = if !tested {
+        let are = if comparison.repeats == 1 { "is" } else { "are" };
+        format!("Could not tell: {rounds} {loads} {are} too few for a test.")
+    } else if comparison.figures.iter().all(|figure| figure.is_invalid) {
+        format!("Could not tell: the points of {rounds} {loads} measured something else; see the doubts.")
+    } else if found.is_empty() {
+        String::new()
+    } else {
+        let all: Vec<String> = found.iter().map(|figure| change(figure)).collect();
+        format!("{}, in {rounds} {loads}.", all.join("; "))
     };
     let unchanged: Vec<String> =
         others.iter().filter(|figure| !figure.is_invalid).filter_map(|figure| within(figure)).collect();

@@ -16,8 +16,7 @@ pub fn server_words(run: &RunDir) -> String {
     plain(argv.as_deref().unwrap_or("the server"), 160)
 }
 
-/// Doubts about a comparison of runs that measured different servers or sent different requests. Missing facts about a
-/// server (one that was not watched, an unknown version) are no difference.
+/// Doubts if two runs measured different servers or sent different requests. Unknown facts count as equal.
 pub(super) fn doubts(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     let mut doubts = Vec::new();
     let servers = servers(a, b);
@@ -127,9 +126,8 @@ fn loads(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     found
 }
 
-/// Whether two runs did the same to the same server: the same command with the same requests, clients and path, the
-/// same program, loads that can be compared. The program's version and its command line may differ, as may machine and
-/// date: their effect is what a series of such runs shows.
+/// Whether two runs did the same to the same server: command, requests, clients, path, program and comparable loads.
+/// The program's version and its command line, machine and date may differ: a series of runs shows their effect.
 pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
     let is_same_load = match (&a.scenario.kind, &b.scenario.kind) {
         (RunKind::Load(a), RunKind::Load(b)) => (a.load.connections, a.load.pace) == (b.load.connections, b.load.pace),

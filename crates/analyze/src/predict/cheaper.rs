@@ -10,7 +10,7 @@ use record::point::FunctionCost;
 use record::text::plain;
 use record::{Pace, Point, RunDir};
 
-/// Points at this share of the highest throughput, and above: what a request costs there decides the capacity.
+/// Points with at least this share of the highest throughput count: their cost decides the capacity.
 const NEAR: f64 = 0.8;
 /// Functions that an error lists.
 const LISTED: usize = 5;
@@ -18,8 +18,7 @@ const LISTED: usize = 5;
 /// Layers and functions that get cheaper, with the CPU time saved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cheaper {
-    /// Of each layer or function: its name (untrusted text), the share of its cost that is saved, and its cost,
-    /// microseconds a request.
+    /// Name of a layer or function, saved share of its cost, and its cost, microseconds a request.
     pub parts: Vec<(String, f64, f64)>,
     /// The share of a request's CPU time that all of them save together.
     pub saved_ratio: f64,

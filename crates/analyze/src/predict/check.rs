@@ -1,5 +1,5 @@
-//! Chooses a model by cross-validation on the run's own points: each level is predicted by a model fitted to the
-//! others. The hard test: a model fitted up to half the yield point must predict everything beyond.
+//! Chooses a model by cross-validation: each level is predicted by a model fitted to the others. A model fitted up to
+//! half the yield point must also predict everything beyond.
 
 use super::readings::{PredictError, Reading, Readings, levels, typical};
 use super::server::{Form, Server, fit};
@@ -11,16 +11,15 @@ use serde::Serialize;
 pub const MEDIAN_ERROR: f64 = 0.10;
 /// And none is further off than this.
 pub const LARGEST_ERROR: f64 = 0.30;
-/// And half of its cross-validated demands are at most this far off. At the lowest loads a demand scatters more than a
-/// throughput.
+/// And half of its cross-validated demands are at most this far off.
 pub const DEMAND_ERROR: f64 = 0.20;
 /// The weight of a demand's error next to one of throughput, as in the fit.
 const DEMAND_WEIGHT: f64 = 0.7;
-/// Errors that differ by less are the same, however quiet the points: no model is that exact.
+/// Smallest difference of errors that can count.
 const LEAST_TIE: f64 = 0.01;
-/// Errors that differ by more than this are different, however the points scatter.
+/// Larger differences always count.
 const MOST_TIE: f64 = 0.05;
-/// Looking ahead, a smaller difference counts, because a small error there grows on the way.
+/// The difference that counts for extrapolation, where errors grow.
 const FAR_TIE: f64 = 0.003;
 /// The difference that counts if no load was measured twice.
 const UNKNOWN_TIE: f64 = 0.02;
@@ -103,8 +102,7 @@ pub fn typicals(readings: &[Reading]) -> Vec<Reading> {
     levels(readings).iter().map(|level| typical(level)).collect()
 }
 
-/// How much the errors of two models must differ to count as different: the standard error of a level's median
-/// throughput.
+/// The difference of errors that counts: the standard error of a level's median throughput.
 fn tie(readings: &[Reading]) -> f64 {
     let (mut squares, mut freedom, mut counts) = (0.0, 0usize, Vec::new());
     for level in levels(readings).iter().filter(|level| level.len() > 1) {
@@ -123,8 +121,8 @@ fn is_near(error: f64, least: f64, tie: f64) -> bool {
     error <= (least * 1.1).max(least + tie)
 }
 
-/// Checks all models and fits the one with the least error. Of those that the points cannot distinguish, the one with
-/// the fewest parameters; a law of throughput alone only if it is clearly better than every queue.
+/// Fits the model with the least error; of those within the scatter, the one with the fewest parameters. The law of
+/// throughput wins only if it is clearly better than every queue.
 pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
     let levels = typicals(readings);
     enough(&levels, "closed-loop")?;
@@ -216,7 +214,7 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
         _ if failed > 0 => Some("too few levels, or no fit".to_string()),
         (Some(median), _) if median > MEDIAN_ERROR => Some(format!("median above {:.0} %", MEDIAN_ERROR * 100.0)),
         (_, Some((_, worst))) if worst > LARGEST_ERROR => Some(format!("largest above {:.0} %", LARGEST_ERROR * 100.0)),
-        // Where something other than the CPU limits the server, the demand decides nothing.
+        // The demand is irrelevant if something other than the CPU limits the server.
         _ if 2 * limited < levels.len() && median_demand.is_some_and(|median| median > DEMAND_ERROR) => {
             Some(format!("median of demand above {:.0} %", DEMAND_ERROR * 100.0))
         }
@@ -237,9 +235,8 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
     }
 }
 
-/// Forms by how far they predict, best first: fitted to the lowest of the levels, how much is each off at those above?
-/// Below saturation every form has the same throughput (connections over the path), so they differ only in the demand,
-/// which saturates the server later. Of those within a tenth of the best the simplest comes first.
+/// Forms by how well they extrapolate, best first: the error at higher levels of fits to the lowest ones. Below
+/// saturation forms differ only in the demand. The simplest form within a tenth of the best comes first.
 fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
     /// Forms that loads far below saturation can distinguish.
     const FORMS: [Form; 10] = [
@@ -348,8 +345,8 @@ pub fn extrapolate(
     Some(found)
 }
 
-/// Servers fitted to resampled points: within each level as many points as it has, with replacement; a level measured
-/// once is moved by the scatter of the others. The same seed gives the same servers.
+/// Servers fitted to resampled points, drawn with replacement within each level; a level measured once is moved by the
+/// scatter of the others. Deterministic.
 pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec<Server> {
     let groups = levels(readings);
     let mut random = random(SEED);

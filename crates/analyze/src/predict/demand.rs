@@ -1,7 +1,5 @@
-//! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate.
-//!
-//! Banga and Mogul (1998) extrapolate idle CPU to the rate at which none is left, and warn that the cost of a request
-//! may not stay the same until there; so the x-intercept is printed in addition to the models, not instead of them.
+//! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate. Banga
+//! and Mogul (1998) extrapolate idle CPU to zero, and warn that the cost of a request may change until there.
 
 use super::readings::{Reading, levels, typical};
 use super::regression::{Line, line};

@@ -13,11 +13,11 @@ use record::workload::Grouping;
 use record::{RunDir, Sweep};
 use serde::Serialize;
 
-/// Mixes that are more alike than this (smallest over largest singular value) cannot separate classes.
+/// Mixes with a smaller ratio of the smallest to the largest singular value cannot separate classes.
 const ALIKE: f64 = 0.02;
 /// The sum of the asked shares may differ from 1 by this.
 const ROUNDING: f64 = 1e-3;
-/// An upper bound: no workload has more classes.
+/// Limit on classes.
 const MAX_CLASSES: usize = 64;
 
 /// The cost of another mix.

@@ -74,7 +74,7 @@ pub struct Answer {
     pub assumptions: Vec<String>,
 }
 
-/// What the asked requests cost, where that differs from the measured ones.
+/// Costs of the asked requests that differ from the measured ones.
 #[derive(Debug, Default)]
 pub struct Costs {
     /// Another mix.
@@ -235,7 +235,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The rate at which the run itself failed, if the question is about the server as it was, at that rate or more.
+    /// The rate at which the run itself failed, if the question is about the unchanged server at that rate or more.
     fn failed_at(&self, rate: f64) -> Option<f64> {
         let Question { cpus, delay_s, cold, scaled_select, cheaper, mix, .. } = self.question;
         let is_same = cpus.is_none()
@@ -247,8 +247,7 @@ impl Situation<'_> {
         open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
     }
 
-    /// Why numbers far beyond all measured ones are refused, and whether those of the asked load are among them: a
-    /// capacity far above what was measured rests on the last digits of small numbers.
+    /// Refuses numbers far beyond all measured ones, and says whether the asked load is among them.
     fn too_far(&self, server: &Server) -> Option<(String, bool)> {
         let highest = self.readings.highest_per_sec();
         let cold = self.question.cold.unwrap_or(0.0);
@@ -282,8 +281,8 @@ impl Situation<'_> {
         server.open_queue(rate, self.question.cold.unwrap_or(0.0))
     }
 
-    /// A part of the distribution of the response time over its mean: Little's law gives the time of a request with
-    /// what the client takes before it, the measured shape the rest, and a longer path shifts it.
+    /// A quantile of the response time: Little's law gives the cycle, the measured shape its distribution, and a longer
+    /// path shifts it.
     fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
         let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
         let shape = pick(&self.shapes, server, &state, self.readings.criteria.saturation_ratio)?;
@@ -327,10 +326,12 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
                    --cold and give both runs, or try it with straingauge scale",
         );
     }
-    let mut assumed = vec![match question.mix.is_empty() {
-        true => "the mix of requests and the machine's speed stay as measured".to_string(),
-        false => "the machine's speed stays as measured".to_string(),
-    }];
+    let stays = if question.mix.is_empty() {
+        "the mix of requests and the machine's speed stay as measured"
+    } else {
+        "the machine's speed stays as measured"
+    };
+    let mut assumed = vec![stays.to_string()];
     match server.limit_per_sec.filter(|_| server.is_limited(question.cold.unwrap_or(0.0))) {
         Some(limit) => assumed.push(format!(
             "the limit of {}/s, which is not the CPU's, stays as measured; more CPUs do not raise it",

@@ -7,7 +7,7 @@ use record::text::plain;
 use record::{Criteria, Pace, Point, RunDir, RunRecord, Sweep, names};
 use std::collections::BTreeSet;
 
-/// Other work of this size on the machine makes the CPUs' busy share useless for the server's demand.
+/// With more other work, the CPUs' busy share says nothing about the server's demand.
 const OTHERS_CPUS: f64 = 0.1;
 
 /// Why a run cannot be modelled; each message says what to do.
@@ -76,7 +76,7 @@ pub struct Reading {
     pub is_in_order: bool,
     /// Cold connections beside the load.
     pub cold: f64,
-    /// Requests per second that were answered well. Of the open loop it may be 0.
+    /// Good answers per second; may be 0 in the open loop.
     pub throughput_per_sec: f64,
     /// Server CPU time of such a request, seconds.
     pub demand_s: f64,
@@ -99,8 +99,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Closed loop: from one request to the next in its place (Little's law), seconds. That is the response time, and
-    /// what the client takes before it sends again, as to connect.
+    /// Closed loop: time from one request to the next in its place (Little's law), seconds: the response time, and what
+    /// the client takes before it sends again (connecting).
     pub fn cycle_s(&self) -> f64 {
         self.load * self.in_flight / self.throughput_per_sec
     }
@@ -119,7 +119,7 @@ pub struct Readings {
     pub quota_cpus: Option<f64>,
     /// Whether connections end after some requests: connecting takes round trips, too.
     pub reconnects: bool,
-    /// What bears its work, where that is one, or fewer than its CPUs.
+    /// The threads or processes that do its work, if fewer than its CPUs, or one.
     pub workers: Option<Workers>,
     /// CPUs that other work used, median.
     pub others_cpus: f64,
@@ -129,7 +129,7 @@ pub struct Readings {
     pub doubts: Vec<String>,
 }
 
-/// Threads that bear the work, or processes where a process runs one thread at a time: each keeps one CPU busy at most.
+/// Threads that do the work, or processes that run one thread at a time: each keeps at most one CPU busy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Workers {
     /// How many.
@@ -212,7 +212,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         all.iter().filter(|(_, point)| point.pace == Pace::Closed).map(|(_, point)| point.connections).collect()
     };
     let measured = closed(&all);
-    // Rate and cost of errors are not those of answers. An offered rate that was answered with errors has failed.
+    // Rate and cost of errors are not those of answers.
     all.retain(|(_, point)| point.pace != Pace::Closed || costs_are_of_answers(point));
     let left = closed(&all);
     if left.len() < measured.len() {
@@ -243,8 +243,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     Ok(readings)
 }
 
-/// Refuses runs of different servers. Returns a doubt for each run of which something else differs; the requests may
-/// where they are `mixes`.
+/// Refuses runs of different servers; returns doubts for other differences. Requests may differ if these are `mixes`.
 pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictError> {
     let Some((first, others)) = runs.split_first() else { return Ok(Vec::new()) };
     let mut doubts = Vec::new();
@@ -279,13 +278,13 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
     Ok(doubts)
 }
 
-/// What bears the server's work, where that is one, or fewer than the CPUs that it may use.
+/// See [`Workers`].
 fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
-    /// Threads that use up to this share of a worker's CPU time are not counted as workers.
+    /// Threads with at most this share of a worker's CPU time do not count.
     const BESIDE: f64 = 0.25;
-    /// A worker that keeps a CPU so busy would leave more of its work to others, if there were any.
+    /// A worker this busy would leave work to others if there were any.
     const BUSY: f64 = 0.5;
-    /// Fewer requests in flight than this for each worker may be why no more work.
+    /// With fewer requests in flight for each worker, there may be more workers than seen.
     const IN_FLIGHT: f64 = 2.0;
     /// A process that uses more runs threads side by side.
     const ONE_CPU: f64 = 1.15;
@@ -316,7 +315,7 @@ fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
     (count < cpus || count == 1.0).then_some(Workers { count, kind })
 }
 
-/// The most in any of its points: what the server's threads may run on is known once they have run.
+/// The maximum over its points.
 fn allowed_cpus(run: &RunDir) -> f64 {
     run.points.iter().map(|point| crate::point::allowed_cpus(run, point)).fold(1.0, f64::max)
 }
@@ -341,8 +340,7 @@ fn reading(
     let softirq = checked(names::SERVER_SOFTIRQ_BESIDE)?.or(checked(names::SERVER_SOFTIRQ)?);
     let Some(completed) = completed.filter(|rate| *rate > 0.0) else { return Ok(None) };
     let rate = good.map_or(completed, |good| good.min(completed));
-    // The CPUs' own account is complete if nothing else runs there; with other work only the server group's account is
-    // right.
+    // The CPUs' busy time is the server's if nothing else runs there; otherwise the server's own account is right.
     let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * completed);
     let used = match busy {
         Some(busy) if others_cpus < OTHERS_CPUS || own.is_none() => Some(busy * cpus),

@@ -1,18 +1,17 @@
-//! The server as a closed network of one class: a station with the server's CPUs, and a delay for everything else
-//! (path, client). The demand changes with the load:
+//! The server as a closed network of one class: a station with the server's CPUs, and a delay for the path and the
+//! client. The demand changes with the load:
 //!
-//! demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
+//!     demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
 //!
-//! A request that finds the CPU idle pays for waking it (`wake`). If caches and the CPU's clock cool down while it
-//! idles, the price depends on how long that was: with the time constant `cooling` and exponential gaps it is
-//! `wake/(1+X*cooling)` at the rate X, which falls early and then stays low, where `wake*(1-U)` falls in a straight
-//! line all the way to saturation. The work that grows with connections (the plastic zone) is `growth`. If it is cache
-//! misses on the connections' state it grows by steps, one level of the cache after the other, and ends when all
-//! accesses miss: the same amount for each doubling (`doubling`) is nearer to that than a straight line. The CPUs may
-//! also do work that does not follow the rate (`background`, timers and ticks): the intercept of Banga and Mogul's
-//! lines. It makes requests look expensive at low rates, and takes its share of the capacity. The queue is solved by
-//! Schweitzer's approximation with the residual service of Pollaczek and Khinchine (`cv_squared` 1 gives the
-//! exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
+//! - `wake`: a request that finds the CPU idle pays for waking it. If caches and the CPU's clock cool down meanwhile,
+//!   it pays `wake / (1 + X cooling)` at the rate X instead (time constant `cooling`, exponential gaps).
+//! - `growth`: work that grows with connections (the plastic zone). `doubling`: cache misses on the connections' state,
+//!   which grow by steps, one level of the cache after the other.
+//! - `background`: work that does not follow the rate (timers, ticks), the intercept of Banga and Mogul's lines. It
+//!   makes requests look expensive at low rates and takes its share of the capacity.
+//!
+//! The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine (`cv_squared`
+//! 1 is the exponential case), a quadratic in the throughput; several CPUs as Seidmann does.
 
 use super::open::{Queue, general_service};
 use super::readings::Reading;
@@ -155,9 +154,8 @@ impl Server {
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
         let lasting = self.lasting_s(connections, cold);
-        // The share of `wake_s` that a request pays depends on the state, and the state on it: at 0 the state asks for
-        // more than 0, at 1 for no more than 1, so the share lies between. Secants find it in some six steps, halving
-        // where one leaves the bracket.
+        // The share of `wake_s` that a request pays depends on the state and vice versa. It lies between 0 and 1;
+        // secants, with bisection as fallback, find it in some six steps.
         let (mut low, mut high, mut paid): (f64, f64, f64) = (0.0, 1.0, 0.5);
         let mut before: Option<(f64, f64)> = None;
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
@@ -245,8 +243,8 @@ impl Server {
         self.cpu_capacity_per_sec(cold).min(self.limit())
     }
 
-    /// The highest rate that the CPUs can serve, requests per second: that of full CPUs, or of the closed loop at its
-    /// peak where a request costs more with more connections.
+    /// The highest rate that the CPUs can serve: full CPUs, or the peak of the closed loop if the cost grows with
+    /// connections.
     pub fn cpu_capacity_per_sec(&self, cold: f64) -> f64 {
         if self.is_growing() { self.peak(cold).1 } else { self.full_rate(cold) }
     }
@@ -261,9 +259,7 @@ impl Server {
         self.cpus * self.free_ratio() / self.lasting_s(1.0, cold)
     }
 
-    /// The connections at which the closed loop is fastest, and its rate there, whatever else limits the server. Fewer
-    /// do not keep the CPUs busy, more cost more. Full CPUs at a lower cost would be a state that the server is never
-    /// in.
+    /// The connections at which the closed loop is fastest, and its rate there, limits other than the CPUs aside.
     fn peak(&self, cold: f64) -> (f64, f64) {
         /// The queue before CPUs that many connections keep busy is no longer than this many times those.
         const QUEUED: f64 = 30.0;
@@ -300,13 +296,12 @@ impl Server {
         (1.0 - self.background_cpus / self.cpus).max(0.01)
     }
 
-    /// The queue before the server in an open loop of this rate, each request's CPU time stretched by the work beside;
-    /// `None` where the rate is beyond the capacity.
+    /// The queue in an open loop at this rate; `None` beyond the capacity.
     pub fn open_queue(&self, rate_per_sec: f64, cold: f64) -> Option<Queue> {
         let service_s = self.service_s(rate_per_sec, cold);
         let is_possible = rate_per_sec * service_s < self.cpus && rate_per_sec < self.limit();
-        // Servers are whole: a part of a CPU is that of slower ones, for which requests wait as long. They are served
-        // at full speed.
+        // The number of servers is whole: a fraction of a CPU makes all of them slower for the wait. Service is at full
+        // speed.
         let servers = self.cpus.round().max(1.0);
         let slower_s = service_s * servers / self.cpus;
         let queue =
@@ -338,8 +333,7 @@ impl Server {
     }
 }
 
-/// CPUs of `cpus` that so many connections can keep busy. With one request in flight on each, the requests themselves
-/// are no more.
+/// CPUs that this many connections can keep busy.
 fn cpus_for(cpus: f64, connections: f64, in_flight: f64, is_in_order: bool) -> f64 {
     if is_in_order && in_flight > 1.0 { cpus.min(connections.max(1.0)) } else { cpus }
 }
@@ -367,8 +361,7 @@ pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> 
     }
 }
 
-/// The improvement of a level's error that each unit of variance beyond exponential service must bring: loads far below
-/// saturation say nothing about it, and their scatter would.
+/// Penalty of each unit of variance beyond exponential service: loads far below saturation do not determine it.
 const VARIANCE_PRIOR: f64 = 0.02;
 /// A typical amount of background work, in CPUs: the unit of its parameter.
 const BACKGROUND_SCALE: f64 = 0.05;
@@ -377,19 +370,16 @@ const DOUBLINGS: f64 = 10.0;
 /// An upper bound: more than this share of the CPUs is not background.
 const MOST_BACKGROUND: f64 = 0.5;
 
-/// A busy CPU needs at least this share of the lowest measured demand if the CPU idled then, and all of it if it was
-/// full.
+/// Least share of the lowest measured demand that a busy CPU needs; all of it if the CPU was full then.
 const LEAST_SHARE: f64 = 0.25;
-/// The improvement of a level's error that each e-fold of a demand below all measured ones must bring: measurements on
-/// idle CPUs say little about a full one, and parameters that trade against each other would drift there.
+/// Penalty of each e-fold of a demand below all measured ones: measurements on idle CPUs hardly determine it.
 const BASE_PRIOR: f64 = 0.02;
 /// Busier CPUs may be the limit of the server.
 pub const FULL: f64 = 0.9;
 
-/// Requests per second at which throughput stays, though connections are added and CPUs are idle: the limit of
-/// something other than the CPU. The other connections wait for longer than the CPU's queue could make them wait if all
-/// of them were ahead of each request (the pessimistic bound of operational analysis: Lazowska and others, 1984,
-/// section 5.2). `None` if that was not measured.
+/// The throughput that stays although connections are added and CPUs are idle: a limit other than the CPU. Requests
+/// wait longer than if all others were ahead of them in the CPU's queue (pessimistic bound of operational analysis:
+/// Lazowska and others, 1984, section 5.2). `None` if none was measured.
 pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
     /// Longer than the bound by this factor is not scatter.
     const LONGER: f64 = 1.25;

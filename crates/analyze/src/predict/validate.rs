@@ -1,9 +1,8 @@
-//! The hard test of a run that has both sweeps: fitted to the points up to half the yield point, what do models predict
-//! for the yield point, the failure point and everything beyond, and how far off are they?
+//! Tests models fitted up to half the yield point on everything beyond, in a run with both sweeps.
 //!
-//! Closed loop: the model that [`super::check::extrapolate`] chose on the low loads. Open loop: its demand, and the
-//! rest of a response time from the points up to half the yield rate; the wait by Pollaczek and Khinchine. Limits: 10 %
-//! of a throughput or rate, 20 % of a median response time and of a number of connections.
+//! Closed loop: the model that [`super::check::extrapolate`] chose. Open loop: its demand, and the rest of a response
+//! time from the points up to half the yield rate; the wait by Pollaczek and Khinchine. Limits: 10 % for a throughput
+//! or rate, 20 % for a median response time or a number of connections.
 
 use super::check::{Extrapolation, typicals};
 use super::demand::shape;
@@ -17,8 +16,7 @@ use serde::Serialize;
 pub const RATE_ERROR: f64 = 0.10;
 /// Largest error of a response time or of a number of connections, as a share.
 pub const TIME_ERROR: f64 = 0.20;
-/// A demand that differs by more than this from that at low loads, or points of one load that differ by more, are
-/// mentioned.
+/// Larger differences of demands, or between points of one load, are mentioned.
 const NOTABLE: f64 = 0.10;
 
 /// One predicted number and the measured one.
@@ -83,8 +81,8 @@ pub(super) fn checked(
     Checked { name, sweep, unit, load, measured, predicted, error_ratio, limit_ratio }
 }
 
-/// Median response time of the closed loop: Little's mean, in the shape of the low loads until the server is saturated,
-/// and nearly the same for all requests from there on.
+/// Median response time of the closed loop: Little's mean, in the shape of the low loads below saturation, and equal
+/// for all requests above.
 fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f64, cold: f64) -> Option<f64> {
     let (state, cycle_s) = server.cycle(connections, cold);
     Some(cycle_s * if state.utilisation < saturation { low? } else { 1.0 })
@@ -137,7 +135,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     let criteria = &readings.criteria;
     let all = typicals(&readings.open);
     let cold = all.first().map_or(0.0, |level| level.cold);
-    // A knee of levels with different numbers of cold connections would be of neither.
+    // Levels with different numbers of cold connections have no common knee.
     let is_of_one = all.iter().all(|level| level.cold == cold);
     let capacity = server.capacity_per_sec(cold);
     let mut numbers = Vec::new();
@@ -157,7 +155,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
         .filter_map(|level| Some(level.p50_s? - server.open_queue(level.load, level.cold)?.wait_quantile_s(0.5)))
         .collect();
     let Some(beside) = median(&beside).filter(|beside| *beside > 0.0) else { return numbers };
-    // Close to the capacity a window is too short for the queue to settle: its length decides the value.
+    // Close to the capacity a window is too short for the queue to settle.
     let is_steady =
         |level: &&Reading| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
     for level in all.iter().filter(is_steady) {
@@ -246,9 +244,8 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
     ))
 }
 
-/// A server that has all its threads in use and whose rate no longer follows the connections, though its CPUs are idle:
-/// its limit is not CPU time. An event-driven server has few threads, too, but its rate follows until its CPUs are
-/// full.
+/// A server with all threads in use whose rate stops following the connections while its CPUs are idle. An event-driven
+/// server's rate follows until its CPUs are full.
 fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String> {
     /// Threads that differ by no more than this are the same number.
     const SAME: f64 = 0.02;

@@ -4,7 +4,7 @@
 use super::schedule::Schedule;
 use super::{Load, Planner, Remeasured, Step, all_measured, ladder};
 use crate::axis::conforms;
-use crate::disturbance::quiet_first;
+use crate::disturbance::counted;
 use crate::point::cpu_us;
 use crate::statistics::random;
 use rand::seq::SliceRandom;
@@ -31,9 +31,9 @@ pub struct AxisSweep {
     queue: Vec<AxisPlace>,
     repeat: u32,
     again: Remeasured,
-    /// The search for conforming connections: smallest and largest number, and the distance of the bounds at its end.
+    /// The search for conforming connections.
     search: Option<Search>,
-    /// Places of the server that were tried once, where delays are to be found.
+    /// Whether the places were tried once to find delays.
     is_tried: bool,
     done: Option<String>,
 }
@@ -46,8 +46,8 @@ struct Search {
 }
 
 impl AxisSweep {
-    /// An axis by plan. `capacity_per_sec`: peak throughput of a closed loop, from which offered rates are computed
-    /// where none are given. The seed determines the order within repeats.
+    /// `capacity_per_sec`: peak throughput of a closed loop, for rates that are not given. The seed determines the
+    /// order within repeats.
     pub fn new(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>, seed: u64) -> Self {
         let is_searched = axis.axis == Axis::Conforming && axis.values.is_empty();
         let search = is_searched.then_some(Search {
@@ -110,8 +110,7 @@ impl AxisSweep {
             let is_there =
                 |point: &&Point| point.sweep == Sweep::Axis && point.axis.is_some_and(|place| place.value == value);
             let there: Vec<&Point> = points.iter().filter(is_there).collect();
-            let shares: Vec<f64> =
-                quiet_first(&there).iter().filter_map(|point| point.value(names::CONFORMING)).collect();
+            let shares: Vec<f64> = counted(&there).iter().filter_map(|point| point.value(names::CONFORMING)).collect();
             conforms(&shares, self.axis.conforming_ratio)
         };
         let mut tried: Vec<f64> = self.values.clone();
@@ -170,7 +169,7 @@ impl Planner for AxisSweep {
         {
             self.queue.insert(0, place);
         }
-        // In a search, too: its next step depends on the result of the last one.
+        // A search needs the result of its last step.
         if let Some(place) = self.queue.pop() {
             return self.measure(place);
         }
@@ -195,7 +194,7 @@ impl Planner for AxisSweep {
             return self.end(all_measured(self.repeats, "repeat"));
         }
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.places.len() as u64);
-        // A repeat is measured as a whole or not at all, so that its values can be compared.
+        // An incomplete repeat cannot be compared.
         if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
             return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
         }
@@ -224,8 +223,8 @@ fn places(axis: &AxisPlan, values: &[f64]) -> Vec<AxisPlace> {
     slowed.chain([at(0.0, None); 2]).collect()
 }
 
-/// The delays that add the wanted shares of a request's CPU time, by how often a request reaches each place. A place
-/// that none reaches is left out.
+/// Delays that add the wanted shares of a request's CPU time, by how often requests reach each place. Places that none
+/// reaches are left out.
 fn slowed_by_cost(axis: &AxisPlan, points: &[Point]) -> Vec<AxisPlace> {
     let tried = |slowed: Option<SlowPlace>| {
         points.iter().filter(move |point| point.axis.is_some_and(|place| place.slowed == slowed))
@@ -265,7 +264,7 @@ fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) 
             let most = axis.overload_ratio.max(RATES[0]);
             let mut shares: Vec<f64> = RATES.into_iter().filter(|share| *share < most).collect();
             shares.push(most);
-            // Round rates are easier to read, and the capacity is known to fewer than three digits.
+            // Rates are rounded: the capacity has fewer than three significant digits.
             shares.into_iter().map(|share| rounded(share * capacity)).collect()
         }
         Axis::InFlight => IN_FLIGHT.into(),

@@ -69,8 +69,7 @@ impl ConnectionSweep {
         self
     }
 
-    /// Appends the load just measured to the repeat once more, if other work disturbed it and there is time. Where the
-    /// order matters it is measured again at once.
+    /// Appends a disturbed load to the repeat once more if there is time; at once if the order matters.
     fn measure_again(&mut self, points: &[Point], left_ns: u64, elapsed_ns: u64) {
         let load = match points.last() {
             Some(last) if last.sweep == Sweep::Unloading => Load::Unloading(last.connections),
@@ -106,7 +105,7 @@ impl ConnectionSweep {
     }
 
     fn order(&mut self, findings: &SweepFindings) -> Vec<Load> {
-        // After enough measurements of every load, only those used for the knee make its interval narrower.
+        // With enough repeats, only loads near the knee make its interval narrower.
         let knee = findings.yield_point.estimate.filter(|_| self.plan.until_sure_ratio.is_some());
         let knee = knee.filter(|_| self.repeat > MIN_REPEATS && !self.plan.unload);
         let is_far = |load: u64| knee.is_some_and(|knee| !zones::speaks_for(knee, load as f64));
@@ -127,7 +126,7 @@ impl ConnectionSweep {
         let wanted = u64::from(self.repeats().min(MIN_REPEATS).saturating_sub(self.repeat).max(1));
         let fits = left_ns / self.schedule.point_ns(elapsed_ns).saturating_mul(wanted * self.ways()).max(1);
         let fits = usize::try_from(fits).unwrap_or(usize::MAX).max(5);
-        // A way down that time cuts short is worth nothing: where the repeats would not fit, no load is added.
+        // A way down must be complete: no load is added if the repeats would not fit.
         if !self.plan.unload || self.loads.len() + REFINED <= fits {
             self.refine(findings);
         }
@@ -175,10 +174,10 @@ impl ConnectionSweep {
         }
     }
 
-    /// Whether the failures that ended the first pass did not come back: a server that is slow after its start (its
-    /// cache is cold, its code is not compiled yet) fails at the lowest loads.
+    /// Whether the failures that ended the first pass did not come back: a server that is slow after its start (cold
+    /// cache, uncompiled code) fails at the lowest loads.
     fn is_cut_short(&self, findings: &SweepFindings, points: &[Point]) -> bool {
-        // Of two loads that held in the end, the failures may weigh more.
+        // With two loads, failures of the first pass may outweigh later successes.
         let is_found = self.loads.len() > 2 && findings.failure_point.failed.is_some();
         let has_failed = is_found || failed_twice(points, &self.plan.criteria);
         self.higher.len() > 0 && !has_failed && !self.plan.unload

@@ -1,15 +1,14 @@
-//! How long a trial of the open loop must be to be judged: long enough for some stalls of the server and for a 99th
-//! percentile.
+//! The length of a trial of the open loop: enough stalls of the server, and enough requests for a 99th percentile.
 
 use crate::zones::{self, Judged, REQUESTS, STALLS, judged, stall_ns};
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Criteria, Point, Sweep, names};
 
-/// Closed-loop points that answer this share of the most keep the server as busy as the open loop does.
+/// Closed-loop points with at least this share of the highest goodput keep the server as busy as the open loop does.
 const BUSY_RATIO: f64 = 0.8;
 
-/// The longest stall of the server below this rate, nanoseconds: the second longest of several points, so that one
-/// hiccup of the machine does not lengthen every trial that follows.
+/// The longest stall of the server below this rate, nanoseconds: the second longest of several points, in case one was
+/// the machine's.
 fn longest_stall_ns(points: &[Point], below_per_sec: f64, criteria: &Criteria) -> f64 {
     let goodput = |point: &Point| point.value(names::GOODPUT).unwrap_or(0.0);
     let closed = || points.iter().filter(|point| point.sweep == Sweep::Connections && !zones::fails(point, criteria));

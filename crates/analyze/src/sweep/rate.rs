@@ -1,10 +1,7 @@
 //! The search over rate, similar to MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971):
-//! outward in growing steps with short trials, then bisection with trials that grow to full length as the bracket
-//! narrows, then blocks in random order that confirm both bounds and measure the curve. A trial lasts as long as what
-//! it must see ([`super::length`]); one that was too short to tell is repeated at twice the length, and its rate is
-//! left undecided where the budget does not permit that.
-//!
-//! All rates lie on one grid, so that a rate that is measured again is exactly the same: [`Grid`].
+//! outward in growing steps with short trials, then bisection with trials that grow to full length, then blocks in
+//! random order that confirm both bounds and measure the curve. A trial too short to tell ([`super::length`]) is
+//! repeated at twice the length; its rate stays undecided if the budget does not permit that.
 
 use super::length::{needed_ns, too_short};
 use super::schedule::Schedule;
@@ -17,19 +14,18 @@ use record::scenario::SweepPlan;
 use record::{Point, Sweep};
 use std::collections::BTreeSet;
 
-/// Points of the curve, as shares of the lower bound (elastic part) and of the upper bound (beyond failure); about
-/// there, where a rate was measured before.
+/// Points of the curve, as shares of the lower and of the upper bound; a rate nearby that was measured before takes the
+/// place.
 const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
-/// The same, those first that matter most where time is short; as shares of the bound below or above 1.
+/// The same by importance, for when time is short.
 const FIRST: [f64; 7] = [0.8, 1.1, 0.9, 0.6, 0.4, 1.25, 0.2];
-/// A trial of the search takes at most this part of the time left, one that is repeated because it was unclear, or one
-/// of a block, this part.
+/// Largest part of the time left for a trial of the search, and for a repeated trial or one of a block.
 const SEARCH_PART: u64 = 8;
 const LONGEST_PART: u64 = 4;
 /// Bisection leaves the time of so many full trials to the blocks.
 const RESERVED: u64 = 4;
-/// The number of rates below the bounds that are left out once only the bounds matter; beyond them it is one.
+/// Rates below the bounds that are left out once only the bounds matter; above them it is one.
 const NEAREST: usize = 4;
 /// The first rate without a hint, requests per second.
 const BLIND_START_PER_SEC: f64 = 100.0;
@@ -41,8 +37,8 @@ const LOWEST_PER_SEC: f64 = 0.1;
 /// Rates of the grid in an octave, at least; neighbours are 4.4 % apart.
 const LEAST_IN_OCTAVE: i64 = 16;
 
-/// The rates that a search may ask for: the first one, and octaves from it, each divided into steps that are halved
-/// until they are no larger than the wanted width. So a rate that is asked for again is the same to the last bit.
+/// The rates of a search: octaves from the first one, divided into steps no larger than the wanted width. A rate that
+/// is measured again is the same to the last bit.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     anchor_per_sec: f64,
@@ -126,8 +122,7 @@ impl RateSearch {
         }
     }
 
-    /// Appends the rate just measured to the block once more, if other work disturbed it and there is time. During the
-    /// search it is measured again at once, because the next step depends on it.
+    /// Appends a disturbed rate to the block once more if there is time; the search measures it again at once.
     fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
         let Some(rate) = points.last().and_then(|last| last.offered_per_sec()) else { return };
         let all_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
@@ -156,8 +151,7 @@ impl RateSearch {
         self.schedule.full_ns().max(needed_ns)
     }
 
-    /// The last trial of the search once more, at least twice as long, if it was too short to tell. Where the budget
-    /// does not permit that, its rate stays undecided.
+    /// Repeats the last trial of the search at least twice as long if it was too short to tell.
     fn longer(&mut self, points: &[Point]) -> Option<Step> {
         let last = points.last().filter(|last| self.is_searching && last.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
@@ -175,7 +169,7 @@ impl RateSearch {
         Some(self.measure(rate, next_ns))
     }
 
-    /// The place from here on, in steps of this direction, that is not undecided.
+    /// The next place in this direction that is not undecided.
     fn decided(&self, from: i64, direction: i64) -> i64 {
         let mut place = from;
         while self.undecided.contains(&place) {
@@ -206,7 +200,7 @@ impl RateSearch {
         self.measure(rate, self.search_ns(points, rate, base_ns))
     }
 
-    /// With both bounds known: bisects while they are apart, else confirms them block by block.
+    /// With both bounds known: bisects, then confirms them block by block.
     fn between(&mut self, points: &[Point], found: &PointFinding, (lower, upper): (f64, f64), elapsed_ns: u64) -> Step {
         let width = upper / lower - 1.0;
         let wanted = wanted_ratio(&self.plan);
@@ -281,7 +275,7 @@ impl RateSearch {
                 break;
             }
             let (bound, steps) = (bounds[usize::from(share > 1.0)], self.grid.steps(share));
-            // A third of the way nearer or further serves as well, where a rate of an earlier block lies there.
+            // A rate of an earlier block up to a third nearer or further takes the place.
             let (wanted, about) = (bound + steps, (steps.abs() / 3).max(1));
             let is_of_curve = |place: i64| (place - bound).signum() == steps.signum() && !places.contains(&place);
             let earlier = self.in_blocks.range(wanted - about..=wanted + about).copied();
@@ -303,7 +297,7 @@ impl RateSearch {
         points.iter().filter(full).count() as u32
     }
 
-    /// The rate of the last trial if the client could not offer it: a higher one would measure the client.
+    /// The rate of the last trial if the client could not offer it.
     fn client_limit(&self, points: &[Point], findings: &SweepFindings) -> Option<f64> {
         let last = points.iter().rev().find(|point| point.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;

@@ -94,7 +94,7 @@ impl Schedule {
         self.with_warmup_ns(self.short_ns()).saturating_add(self.overhead_ns(elapsed_ns))
     }
 
-    /// The mean time of a point beside its window and warm-up: connecting, yardsticks, writing.
+    /// Mean time of a point outside its window and warm-up: connecting, yardsticks, writing.
     fn overhead_ns(&self, elapsed_ns: u64) -> u64 {
         let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
         spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1)

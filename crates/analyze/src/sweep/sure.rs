@@ -8,8 +8,7 @@ use record::scenario::SweepPlan;
 use record::units::{count, exact_percent, format_nanos};
 use record::{Sweep, units};
 
-/// The width after these repeats, in words, where a width is requested. `left_ns`: time until the limit; `repeat_ns`:
-/// the duration of a repeat.
+/// The present width in words, if one is requested. `left_ns`: time until the limit.
 pub(super) fn words(
     plan: &SweepPlan,
     found: &PointFinding,
@@ -50,8 +49,8 @@ fn number(load: f64, sweep: Sweep) -> String {
     }
 }
 
-/// The shortest duration of the sweeps, nanoseconds: the first pass and the fewest repeats for an interval, on a server
-/// that answers at once and never fails.
+/// Shortest duration of the sweeps, nanoseconds: first pass and fewest repeats on a server that answers at once and
+/// never fails.
 pub fn least_ns(plan: &SweepPlan, is_closed: bool, is_open: bool) -> u64 {
     /// Time for connecting and writing, for each point.
     const OVERHEAD_NS: u64 = 60_000_000;

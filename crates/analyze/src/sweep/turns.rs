@@ -1,8 +1,7 @@
-//! Measures two servers in turn, round by round, at the same loads.
+//! Measures two servers in turn, round by round, at the loads of the first server's first turn.
 //!
-//! In each round both servers are measured at all loads in one random order. The order of the two alternates (A B, B A,
-//! ...), so that drift affects both. The loads are those of the first server's first turn. The rounds are what a
-//! comparison rests on, so all of them are to fit into the budget: each round's windows are as short as that needs.
+//! In each round both servers are measured at all loads in one random order. Which one comes first alternates (A B, B
+//! A, ...), so that drift affects both. Windows are shortened so that all rounds fit into the budget.
 
 use super::schedule::{SHORTEST_NS, Schedule};
 use super::{Load, Planner, Remeasured, Step, failed_twice, ladder};
@@ -14,9 +13,9 @@ use record::scenario::SweepPlan;
 
 /// Rounds that an interval needs.
 const LEAST_ROUNDS: u32 = 2;
-/// A round fits whose windows can be shortened to this.
+/// Least share of the longest round that the next one must have time for.
 const SHORTENED: f64 = 0.8;
-/// Of the time of a round, so much is for the loads; what else it takes is not known before the first.
+/// Share of the first round's time for its windows; the rest is not known yet.
 const FIRST_SHARE: f64 = 0.7;
 
 #[derive(Debug)]
@@ -67,7 +66,7 @@ impl Turns {
         self.plan.repeats.max(LEAST_ROUNDS)
     }
 
-    /// Why there is no further round, or `None`; called between rounds.
+    /// Why there is no further round, if so.
     fn is_over(&mut self, round: u32, elapsed_ns: u64) -> Option<String> {
         if round > 0 {
             self.longest_round_ns = self.longest_round_ns.max(elapsed_ns.saturating_sub(self.round_began_ns));

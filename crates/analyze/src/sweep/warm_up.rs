@@ -1,12 +1,12 @@
 //! Load before the first point, until a request's CPU time stops falling: a server that compiles its code while it runs
-//! (V8, a JVM) costs several times as much at first, and the lowest loads, which come first, would show that.
+//! (V8, a JVM) costs several times as much at first.
 
 /// The share of the budget that it may take.
 const SHARE: f64 = 0.1;
-/// Windows in a row without a cost this much lower than all before them end it.
+/// This many windows in a row that are not cheaper than all before them by the ratio below end the warm-up.
 const SETTLED_WINDOWS: usize = 2;
 const FALL_RATIO: f64 = 0.05;
-/// With fewer answers than this, a window's cost is chance, and a server that is so slow compiles nothing in time.
+/// With fewer answers, a window's cost is chance.
 const LEAST_ANSWERS: u64 = 30;
 
 /// Decides how long a server is warmed up.
@@ -25,8 +25,8 @@ impl WarmUp {
         WarmUp { limit_ns: (budget_ns as f64 * SHARE) as u64, costs_us: Vec::new() }
     }
 
-    /// Whether another window follows one with so many answers, whose requests cost so much (CPU time, or the response
-    /// time where that is not known). `spent_ns`: the time of all windows so far.
+    /// Whether another window follows. `cost_us`: CPU time of a request, or its response time; `spent_ns`: time of all
+    /// windows so far.
     pub fn goes_on(&mut self, answers: u64, cost_us: Option<f64>, spent_ns: u64) -> bool {
         let Some(cost_us) = cost_us.filter(|_| answers >= LEAST_ANSWERS) else { return false };
         self.costs_us.push(cost_us);

@@ -1,7 +1,7 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
 use crate::account::{AccountLevel, levels};
-use crate::disturbance::{self, quiet_first};
+use crate::disturbance::{self, counted};
 use crate::point::{allowed_cpus, is_crowded, own_limit};
 use crate::statistics::median;
 use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, softirq_beside_us};
@@ -64,7 +64,7 @@ impl<'a> Evidence<'a> {
 
     /// The points under strain; without disturbed ones, if there are others.
     pub fn strained(&self) -> Vec<&'a Point> {
-        quiet_first(&self.sweep().map(|sweep| self.strained_in(sweep)).unwrap_or_default())
+        counted(&self.sweep().map(|sweep| self.strained_in(sweep)).unwrap_or_default())
     }
 
     fn strained_in(&self, sweep: &SweepFindings) -> Vec<&'a Point> {
@@ -90,7 +90,7 @@ impl<'a> Evidence<'a> {
 
     /// The points of the sweep at a load; without disturbed ones, if there are others.
     pub fn quiet_at(&self, sweep: Sweep, load: f64) -> Vec<&'a Point> {
-        quiet_first(&self.points_at(sweep, load).collect::<Vec<_>>())
+        counted(&self.points_at(sweep, load).collect::<Vec<_>>())
     }
 
     /// The points at the lowest load and at others up to a quarter of where strain begins.
@@ -99,7 +99,7 @@ impl<'a> Evidence<'a> {
         let first = sweep.levels.first().map_or(0.0, |level| level.load);
         let loads = sweep.levels.iter().map(|level| level.load);
         let loads = loads.filter(|load| *load < from && (*load == first || *load <= from / 4.0));
-        quiet_first(&loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect::<Vec<_>>())
+        counted(&loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect::<Vec<_>>())
     }
 
     /// The points at the lowest load; none if that is under strain already.

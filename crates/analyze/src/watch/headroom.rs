@@ -3,39 +3,39 @@
 
 pub mod full;
 
+use super::thinned::Thinned;
 use full::{Use, full_at};
 use record::units::{format_nanos, grouped};
 use record::watch::{Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 /// Readings in a sliding window.
 const WINDOW: usize = 60;
-/// Readings closer than this count as one: idle time comes in ticks of 10 ms.
+/// Readings closer than this are skipped: idle time comes in ticks of 10 ms.
 const SHORTEST_NS: u64 = 190_000_000;
-/// Readings of a whole recording; beyond as many, every second one is dropped (counts are cumulative).
+/// Readings that are kept of a whole recording ([`Thinned`]).
 const MOST_MARKS: usize = 240;
 /// A class with fewer requests in the window has no separate cost.
 const FEWEST_OF_CLASS: u64 = 30;
-/// Requests that wait longer than this, and longer than they use a CPU, wait for something that is not seen.
+/// Requests that wait longer than this, and longer than they use a CPU, wait for something that is not measured.
 const LONG_WAIT_NS: f64 = 1e6;
-/// How much farther than its lower end a limit is taken to be, where it has no upper end, when limits are compared.
+/// For comparing limits: an open upper end counts as this many times the lower end.
 const OPEN_END: f64 = 4.0;
-/// An upper bound: a watch has fewer classes.
+/// Limit on classes read from a file.
 const MOST_CLASSES: usize = 64;
 
 #[derive(Debug, Clone, Default)]
 struct Mark {
     at_ns: u64,
-    /// Time in which requests were counted; absent where it is all.
     counted_ns: Option<u64>,
     classes: Vec<Sums>,
     server_ns: Option<u64>,
     threads: u64,
     processes: u64,
     established: u64,
-    /// Connections that wait to be accepted, and how many may.
+    /// Length and limit of the accept queue.
     queue: Option<(u64, Option<u64>)>,
-    /// Requests in progress that are not answered yet, and whether one thread had read several of them.
+    /// Requests in progress that are not answered yet.
     waiting: u64,
     is_shared: bool,
     limits: LimitTotals,
@@ -93,20 +93,17 @@ impl Mark {
 /// Collects readings and estimates the headroom.
 #[derive(Debug)]
 pub struct Estimator {
-    marks: VecDeque<Mark>,
+    marks: Thinned<Mark>,
     is_sliding: bool,
-    /// One reading in so many is kept, of those offered.
-    stride: u64,
-    offered: u64,
 }
 
 impl Estimator {
     /// Over the last 60 readings.
     pub fn sliding() -> Self {
-        Estimator { marks: VecDeque::new(), is_sliding: true, stride: 1, offered: 0 }
+        Estimator { marks: Thinned::default(), is_sliding: true }
     }
 
-    /// Over all readings of a recording, however many: neighbours are put together.
+    /// Over all readings of a recording.
     pub fn whole() -> Self {
         Estimator { is_sliding: false, ..Estimator::sliding() }
     }
@@ -114,35 +111,24 @@ impl Estimator {
     /// Takes in a reading.
     pub fn add(&mut self, reading: &Reading) {
         let Some(limits) = &reading.limits else { return };
-        let last = self.marks.back().map(|mark| mark.at_ns);
-        if last.is_some_and(|last| reading.at_ns < last.saturating_add(SHORTEST_NS)) {
+        let last = self.marks.kept.last();
+        if last.is_some_and(|last| reading.at_ns < last.at_ns.saturating_add(SHORTEST_NS)) {
             return;
         }
-        // Between windows of counting nothing is known of the load.
-        let counted = self.marks.back().and_then(|mark| mark.counted_ns);
+        // The load is not known between windows of counting.
+        let counted = last.and_then(|mark| mark.counted_ns);
         if reading.counted_ns.is_some() && counted == reading.counted_ns {
             return;
         }
-        self.offered += 1;
-        if !(self.offered - 1).is_multiple_of(self.stride) {
-            return;
-        }
-        self.marks.push_back(Mark::of(reading, limits));
-        if self.is_sliding && self.marks.len() > WINDOW + 1 {
-            self.marks.pop_front();
-        } else if self.marks.len() > MOST_MARKS {
-            let mut at = 0;
-            self.marks.retain(|_| {
-                at += 1;
-                at % 2 == 1
-            });
-            self.stride *= 2;
+        self.marks.push(Mark::of(reading, limits), MOST_MARKS);
+        if self.is_sliding && self.marks.kept.len() > WINDOW + 1 {
+            self.marks.kept.remove(0);
         }
     }
 
     /// The headroom as of the last reading.
     pub fn headroom(&self) -> Headroom {
-        let window = Window::of(&self.marks);
+        let window = Window::of(&self.marks.kept);
         let mut found = Headroom {
             now_per_sec: full::now(&window.uses(&window.by_cpu, |_| Some((0.0, 0.0))).unwrap_or_default()).rate,
             highest_per_sec: window.steps.iter().map(|step| step.rate()).fold(0.0, f64::max),
@@ -150,7 +136,7 @@ impl Estimator {
             window_s: window.steps.iter().map(|step| step.seconds).sum(),
             ..Headroom::default()
         };
-        let Some(last) = self.marks.back() else { return found };
+        let Some(last) = self.marks.kept.last() else { return found };
         let limits = [
             (LimitKind::Cpus, window.cpus()),
             (LimitKind::CpuQuota, window.quota()),
@@ -181,14 +167,13 @@ impl Estimator {
     }
 }
 
-/// Where a limit lies for a comparison with others.
 fn middle(range: &Range) -> f64 {
     (range.low * range.high.unwrap_or(OPEN_END * range.low)).sqrt()
 }
 
 enum Seen {
     Known(Box<Limit>),
-    /// It is there, at an unknown distance.
+    /// Present, at an unknown distance.
     Unknown(String),
     Absent,
 }
@@ -212,8 +197,8 @@ impl Step<'_> {
     }
 }
 
-/// The readings as steps, and the cost of each class as a multiple of the mean over the mix: a rate is counted in
-/// requests of mean cost, so that a change of the mix is not taken for a change of the cost.
+/// The readings as steps, and the cost of each class as a multiple of the mean. Rates are counted in requests of mean
+/// cost, so that a change of the mix does not look like a change of the cost.
 struct Window<'a> {
     steps: Vec<Step<'a>>,
     by_cpu: Vec<f64>,
@@ -221,12 +206,12 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    fn of(marks: &'a VecDeque<Mark>) -> Window<'a> {
+    fn of(marks: &'a [Mark]) -> Window<'a> {
         let step = |(before, after): (&'a Mark, &'a Mark)| {
             let seconds = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
             let none = Sums::default();
             let earlier = before.classes.iter().chain(std::iter::repeat(&none));
-            // As many as they would be if all of the time had been counted.
+            // Counts are extrapolated to the whole time.
             let counted = before.counted_ns.zip(after.counted_ns).map(|(before, after)| after.saturating_sub(before));
             let times = counted.filter(|ns| *ns > 0).map_or(1.0, |ns| seconds * 1e9 / ns as f64);
             let grown = |(after, before): (&Sums, &Sums)| after.since(before).scaled(times);
@@ -257,18 +242,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The use of a resource at each step; `use_of` gives all of it and the server's part.
     fn uses(&self, weights: &[f64], use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>) -> Result<Vec<Use>, String> {
-        if self.steps.iter().any(|step| step.after.classes.is_empty()) {
-            return Err("requests are not counted".into());
-        }
-        let of_step = |step: &Step<'_>| {
-            let (used, own) = use_of(step)?;
-            let weighted = step.classes.iter().zip(weights).map(|(class, weight)| class.requests as f64 * weight);
-            Some(Use { rate: weighted.sum::<f64>() / step.seconds, used, own })
-        };
-        let uses: Option<Vec<Use>> = self.steps.iter().map(of_step).collect();
-        uses.ok_or_else(|| "its use was not read all the time".into())
+        uses(&self.steps.iter().collect::<Vec<_>>(), weights, use_of)
     }
 
     fn last(&self) -> Option<&Mark> {
@@ -280,7 +255,7 @@ impl<'a> Window<'a> {
         self.steps.iter().all(|step| of(step.before) == of(step.after))
     }
 
-    /// `most` is between `most.0` and `most.1`.
+    /// `most`: the lowest and the highest number that may be in use.
     fn by_rate(uses: Result<Vec<Use>, String>, most: (f64, f64), of: Option<String>) -> Seen {
         let uses = match uses {
             Ok(uses) => uses,
@@ -306,25 +281,13 @@ impl<'a> Window<'a> {
             return Seen::Unknown("the server's processes are not seen".into());
         };
         // A thread that slept through a reading may have other CPUs.
-        let steps = || {
-            self.steps
-                .iter()
-                .filter(|step| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus))
-        };
-        let same: Vec<Step<'_>> = steps()
-            .map(|step| Step {
-                seconds: step.seconds,
-                classes: step.classes.clone(),
-                before: step.before,
-                after: step.after,
-            })
-            .collect();
+        let is_same = |step: &&Step<'_>| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus);
+        let same: Vec<&Step<'_>> = self.steps.iter().filter(is_same).collect();
         if same.len() < self.steps.len() / 2 {
             return Seen::Unknown("the CPUs that it may use changed".into());
         }
-        let window = Window { steps: same, by_cpu: self.by_cpu.clone(), by_elapsed: Vec::new() };
         let most = cpus as f64;
-        let uses = window.uses(&window.by_cpu, |step| {
+        let uses = uses(&same, &self.by_cpu, |step| {
             let used = most - step.per_sec(|mark| mark.limits.idle_ns).unwrap_or(0.0).clamp(0.0, most);
             let own = step.per_sec(|mark| mark.server_ns)?;
             Some((used.max(own.min(most)), own.min(used.max(own))))
@@ -345,14 +308,13 @@ impl<'a> Window<'a> {
         Window::by_rate(uses, (quota.cpus, quota.cpus), None)
     }
 
-    /// One CPU for the busiest thread. Where several threads share the work, others may take over what it cannot do:
-    /// the upper end is where all of them are full.
+    /// One CPU for the busiest thread. If several threads share the work, the upper end is where all of them are full.
     fn busiest_thread(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Absent };
         if last.limits.busiest_thread_ns.is_none() {
             return Seen::Unknown("this kernel keeps no accounts of threads, or they may not be read".into());
         }
-        // In a silent reading no thread is the busiest.
+        // A reading without requests has no busiest thread.
         let mut busiest = self.steps.iter().rev().filter_map(|step| step.after.limits.busiest_thread.as_ref());
         let Some(thread) = busiest.next() else { return Seen::Unknown("it has used no CPU time".into()) };
         let own =
@@ -422,8 +384,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Why the server may be full before any limit that is seen: its requests wait, even at the lower half of the
-    /// rates.
+    /// Why the server may be full before any measured limit: requests wait, even at the lower half of the rates.
     fn long_waits(&self) -> Option<String> {
         let rates: Vec<f64> = self.steps.iter().map(Step::rate).collect();
         let middle = crate::statistics::median(&rates)?;
@@ -444,12 +405,30 @@ impl<'a> Window<'a> {
     }
 }
 
+/// The use of a resource at each step; `use_of` gives all of it and the server's part.
+fn uses(
+    steps: &[&Step<'_>],
+    weights: &[f64],
+    use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>,
+) -> Result<Vec<Use>, String> {
+    if steps.iter().any(|step| step.after.classes.is_empty()) {
+        return Err("requests are not counted".into());
+    }
+    let of_step = |step: &&Step<'_>| {
+        let (used, own) = use_of(step)?;
+        let weighted = step.classes.iter().zip(weights).map(|(class, weight)| class.requests as f64 * weight);
+        Some(Use { rate: weighted.sum::<f64>() / step.seconds, used, own })
+    };
+    let uses: Option<Vec<Use>> = steps.iter().map(of_step).collect();
+    uses.ok_or_else(|| "its use was not read all the time".into())
+}
+
 fn known((used, most): (f64, f64), times: Range, full_at_per_sec: Option<Range>, of: Option<String>) -> Seen {
     let of = of.map(|name| name.as_str().into());
     Seen::Known(Box::new(Limit { kind: LimitKind::Cpus, used, most, times, full_at_per_sec, of }))
 }
 
-/// At worst all open descriptors grow with the load, at best only one for each connection does.
+/// At worst all open descriptors grow with the load, at best only one for each connection.
 fn descriptors(last: &Mark) -> Seen {
     let Some(seen) = last.limits.descriptors.filter(|seen| seen.limit > 0 && seen.open > 0) else {
         return Seen::Unknown("the server's processes are not seen, or have no limit".into());
@@ -638,12 +617,12 @@ mod tests {
         for second in 0..20_000 {
             estimator.add(server.second([100 + second / 100, 0], 1));
         }
-        assert!(estimator.marks.len() <= MOST_MARKS);
+        assert!(estimator.marks.kept.len() <= MOST_MARKS);
         let found = estimator.headroom();
         assert!(found.window_s > 19_000.0, "{found:#?}");
         assert!(holds(limit(&found, LimitKind::Cpus).full_at_per_sec.unwrap(), 2000.0));
         let mut sliding = Estimator::sliding();
         (0..1000).for_each(|_| sliding.add(server.second([100, 0], 1)));
-        assert_eq!((sliding.marks.len(), sliding.headroom().window_s), (WINDOW + 1, WINDOW as f64));
+        assert_eq!((sliding.marks.kept.len(), sliding.headroom().window_s), (WINDOW + 1, WINDOW as f64));
     }
 }

@@ -1,6 +1,6 @@
-//! CPU time against request rate, as Banga and Mogul (1998, section 6) drew it for live servers: idle, user and kernel
-//! time of windows of the recording, each with a straight line. Where the idle line meets zero the machine would be
-//! busy, *if* a request cost the same until there, which the same paper warns against assuming.
+//! CPU time against request rate, as Banga and Mogul (1998, section 6) drew it for live servers: straight lines of
+//! idle, user and kernel time over windows of the recording. The zero of the idle line is the capacity only if a
+//! request costs the same up to there.
 
 use super::recording::{Recording, Sample};
 use crate::predict::regression::{Line, line};
@@ -14,7 +14,7 @@ const MOST_WINDOWS: usize = 96;
 /// A window is at least this long: CPU time is counted in ticks of 10 ms.
 const SHORTEST_S: f64 = 2.0;
 const FEWEST_WINDOWS: usize = 5;
-/// If rates differ by less than this (coefficient of variation) a line cannot be distinguished from noise.
+/// Least coefficient of variation of the rates; with less a line cannot be told from noise.
 const LEAST_VARIATION: f64 = 0.05;
 
 /// Time window with its rate and CPU use.
@@ -133,7 +133,7 @@ fn between(begin: &Sample, end: &Sample) -> Option<Window> {
     Some(Window { at_s: begin.seconds, rate_per_sec, server_cpus, idle_cpus, user_cpus, kernel_cpus })
 }
 
-/// In words.
+/// The findings in sentences.
 pub fn sentences(lines: &Lines) -> Vec<String> {
     let per_request = |name: &str, line: &Line| {
         let (slope, n) = (line.slope.value * 1e6, line.n);

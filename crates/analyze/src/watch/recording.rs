@@ -1,7 +1,7 @@
-//! Reads `watch.jsonl` of a run directory: untrusted, perhaps cut off in its last line, perhaps still growing, perhaps
-//! of weeks.
+//! Reads `watch.jsonl` of a run directory, which may be cut off in its last line or still grow.
 
 use super::headroom::Estimator;
+use super::thinned::Thinned;
 use record::watch::system::{CpuModes, Kind};
 use record::watch::{ChargedCpu, CpuTotals, FILE, Headroom, Line, Reading, SizeClass};
 use std::borrow::Cow;
@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// An upper bound: a watch writes no longer line.
+/// Longer lines are skipped.
 const MOST_LINE_BYTES: u64 = 4 << 20;
-/// Beyond this many readings every second one is dropped; counts are cumulative, so nothing is lost but resolution.
+/// Beyond this many readings every second one is dropped. Counts are cumulative, so only resolution is lost.
 const MOST_SAMPLES: usize = 200_000;
-/// An upper bound: a watch has fewer classes and states.
+/// Limit on classes and states.
 const MOST_ENTRIES: usize = 64;
 /// As many rows as a watch lists, and one of all others.
 const MOST_PROCESSES: usize = 65;
@@ -47,7 +47,7 @@ pub struct Sample {
     pub seconds: f64,
     /// Requests so far.
     pub requests: u64,
-    /// The part of that time in which they were counted; absent where it is all of it.
+    /// The part of that time in which requests were counted; absent if all.
     pub counted_s: Option<f64>,
     /// The server's CPU time so far, seconds, and the user part of it; absent if its processes were not seen.
     pub server_cpu_s: Option<f64>,
@@ -66,14 +66,12 @@ pub struct Recording {
     pub port: u16,
     /// Size classes.
     pub classes: Vec<SizeClass>,
-    /// The beginning of the watch, when all its counts were 0, and the readings in order of time.
+    /// The beginning of the watch, when all its counts were 0, and the readings in order of time, the last one always.
     pub samples: Vec<Sample>,
     /// The beginning of the watch: counts since boot as of the first reading, all others 0.
     pub(crate) first: Reading,
     /// The last reading whole.
     pub(crate) last: Reading,
-    /// The last reading, if it was thinned out.
-    pub(crate) newest: Option<Sample>,
     /// Whether requests were counted.
     pub has_requests: bool,
     /// CPUs of the machine; 0 = not recorded.
@@ -110,8 +108,7 @@ impl Recording {
     fn read(mut lines: impl BufRead) -> Result<Recording, Refusal> {
         let mut recording = Recording::default();
         let (mut line, mut number, mut last_ns) = (Vec::new(), 0u64, None);
-        let mut thinning = Thinning { stride: 1, offered: 0 };
-        let mut estimator = Estimator::whole();
+        let (mut samples, mut estimator) = (Samples::default(), Estimator::whole());
         loop {
             line.clear();
             let count = lines.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(Refusal::Io)?;
@@ -146,7 +143,7 @@ impl Recording {
                 Ok(Line::Reading(taken)) => {
                     last_ns = Some(taken.totals.elapsed_ns);
                     estimator.add(&taken.totals);
-                    recording.add(taken.totals, &mut thinning);
+                    recording.add(taken.totals, &mut samples);
                 }
                 Err(error) if number == 1 => return Err(Refusal::NotAWatch(format!("not a watch's: {error}"))),
                 Err(error) => recording.refuse(number, &error.to_string()),
@@ -155,7 +152,7 @@ impl Recording {
         if number == 0 {
             return Err(Refusal::NotAWatch("the file is empty".into()));
         }
-        recording.end();
+        recording.samples = samples.all();
         recording.headroom = recording.last.limits.is_some().then(|| estimator.headroom());
         Ok(recording)
     }
@@ -165,12 +162,7 @@ impl Recording {
         self.first_unreadable.get_or_insert_with(|| format!("line {number}: {}", record::text::plain(why, 200)));
     }
 
-    /// The last reading belongs to the sum, however many were thinned out before it.
-    fn end(&mut self) {
-        self.samples.extend(self.newest.take());
-    }
-
-    fn add(&mut self, mut totals: Reading, thinning: &mut Thinning) {
+    fn add(&mut self, mut totals: Reading, samples: &mut Samples) {
         totals.classes.truncate(MOST_ENTRIES);
         totals.phases.truncate(MOST_ENTRIES);
         totals.processes.truncate(MOST_PROCESSES);
@@ -198,7 +190,7 @@ impl Recording {
             ),
         };
         if self.readings == 0 {
-            // Counts are since the watch began, so those of the first reading cover the time until then.
+            // Counts cover the time since the watch began.
             let nothing = |cpu: CpuTotals| CpuTotals {
                 charged: cpu.charged.map(|_| ChargedCpu::default()),
                 ..Default::default()
@@ -214,37 +206,30 @@ impl Recording {
                 let server_user_s = sample.server_user_s.map(|_| 0.0);
                 let server_cpu_s = server_cpu_s.map(|_| 0.0);
                 let beginning = Sample { server_cpu_s, server_user_s, machine: sample.machine, ..Sample::default() };
-                self.keep(beginning, thinning);
+                samples.keep(beginning);
             }
         }
         self.readings += 1;
         self.last = totals;
-        self.keep(sample, thinning);
-    }
-
-    fn keep(&mut self, sample: Sample, thinning: &mut Thinning) {
-        self.newest = None;
-        if thinning.offered.is_multiple_of(thinning.stride) {
-            self.samples.push(sample);
-        } else {
-            self.newest = Some(sample);
-        }
-        thinning.offered += 1;
-        if self.samples.len() > MOST_SAMPLES {
-            let mut at = 0;
-            self.samples.retain(|_| {
-                at += 1;
-                at % 2 == 1
-            });
-            thinning.stride *= 2;
-        }
+        samples.keep(sample);
     }
 }
 
-/// One sample in `stride` is kept, of those offered.
-struct Thinning {
-    stride: u64,
-    offered: u64,
+#[derive(Default)]
+struct Samples {
+    thinned: Thinned<Sample>,
+    /// The last one, if it was not kept.
+    newest: Option<Sample>,
+}
+
+impl Samples {
+    fn keep(&mut self, sample: Sample) {
+        self.newest = self.thinned.push(sample, MOST_SAMPLES);
+    }
+
+    fn all(self) -> Vec<Sample> {
+        self.thinned.kept.into_iter().chain(self.newest).collect()
+    }
 }
 
 enum Refusal {
@@ -318,17 +303,19 @@ mod tests {
 
     #[test]
     fn weeks_are_thinned_and_counts_stay_exact() {
-        let mut recording = Recording::default();
-        let mut thinning = Thinning { stride: 1, offered: 0 };
+        let (mut recording, mut samples) = (Recording::default(), Samples::default());
         for number in 0..500_002u64 {
             let classes = vec![ClassTotals { requests: number, ..ClassTotals::default() }];
-            recording.add(Reading { elapsed_ns: number, classes, ..Reading::default() }, &mut thinning);
+            recording.add(Reading { elapsed_ns: number, classes, ..Reading::default() }, &mut samples);
         }
-        assert!(recording.samples.len() <= MOST_SAMPLES && thinning.stride == 4);
+        assert!(samples.thinned.kept.len() <= MOST_SAMPLES);
+        let step = samples.thinned.kept[1].requests;
+        assert!(
+            samples.thinned.kept.windows(2).all(|pair| pair[1].requests - pair[0].requests == step),
+            "evenly spaced"
+        );
+        recording.samples = samples.all();
         assert_eq!(recording.samples.first().unwrap().requests, 0);
-        let step = recording.samples[1].requests;
-        assert!(recording.samples.windows(2).all(|pair| pair[1].requests - pair[0].requests == step), "evenly spaced");
-        recording.end();
         assert_eq!(recording.samples.last().unwrap().requests, 500_001, "the last reading is never thinned out");
         assert_eq!(recording.last.classes[0].requests, 500_001);
     }

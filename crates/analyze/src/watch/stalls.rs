@@ -1,16 +1,15 @@
-//! Silences in the request rate by the second, and whether they come regularly: Figure 11 of Banga and Mogul (1998)
-//! shows a proxy that stops every 30 seconds, when the system writes its buffers to disk. This finds such a period
-//! automatically.
+//! Stalls of the request rate, and their period if they come regularly, as in Figure 11 of Banga and Mogul (1998): a
+//! proxy that stops every 30 seconds, when the system writes its buffers to disk.
 //!
 //! A **stall** is a run of intervals between readings with less than a twentieth of the usual rate, between intervals
-//! with more. Where few requests come anyway a silence is chance; so the usual interval must hold 20 requests at least.
+//! with more. The usual interval must hold at least 20 requests: with fewer, silence is chance.
 //!
-//! **Period**: for a period P the begins of n stalls are angles on a circle; the length R of their mean vector is 1
-//! when they all come at the same phase. By Rayleigh's test chance makes n R^2 exceed z with probability exp(-z). For
-//! few stalls in nearly one phase that is far too much: since 1 - cos a >= 2 (a / pi)^2, the angles then lie in a ball
-//! of radius pi sqrt(n (1 - R) / 2) about their direction, whose share of all angles bounds the probability. The
-//! smaller of the two, times the number of periods tried (Bonferroni), must stay below 0.01. Begins are known to an
-//! interval between readings only, so that n of them coincide with probability (interval / period)^(n - 1) at least.
+//! **Period**: for a period P the starts of n stalls are angles on a circle; the length R of their mean vector is 1 if
+//! all have the same phase. By Rayleigh's test n R^2 exceeds z by chance with probability exp(-z). That is far too much
+//! for few stalls in nearly one phase: since 1 - cos a >= 2 (a / pi)^2, the angles then lie in a ball of radius pi
+//! sqrt(n (1 - R) / 2), whose share of all angles bounds the probability. The smaller of the two, times the number of
+//! periods tried (Bonferroni), must stay below 0.01. Starts are known to an interval between readings only, so n of
+//! them coincide with probability (interval / period)^(n - 1) at least.
 
 use super::recording::Recording;
 use crate::predict::regression::line;
@@ -19,10 +18,8 @@ use serde::Serialize;
 
 const CONFIDENCE: f64 = 0.95;
 const SILENT_RATIO: f64 = 0.05;
-/// In an interval; fewer could be none by chance.
 const FEWEST_REQUESTS: f64 = 20.0;
 const FEWEST_INTERVALS: usize = 10;
-/// Fewer stalls have no meaningful period.
 const FEWEST_STALLS: usize = 4;
 const SIGNIFICANCE: f64 = 0.01;
 const MOST_STALLS: usize = 2000;
@@ -99,8 +96,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
         return Err("not measured: there was no request".into());
     };
     let is_silent = |(_, seconds, requests): &(f64, f64, f64)| requests / seconds < SILENT_RATIO * usual_per_sec;
-    // A stall lies between intervals with more. At the ends it is not known whether requests came; and a load that
-    // begins or ends within an interval leaves little in it.
+    // The ends are no stalls: whether requests came is not known there, and a load that begins or ends within an
+    // interval leaves little in it.
     let (Some(first), Some(last)) =
         (intervals.iter().position(|one| !is_silent(one)), intervals.iter().rposition(|one| !is_silent(one)))
     else {
@@ -167,8 +164,8 @@ fn period(stalls: &[Stall], interval_s: f64, span: f64) -> Option<Period> {
     if begins.len() < FEWEST_STALLS {
         return None;
     }
-    // Below three intervals every begin has the same phase by being read on a grid; beyond a third of the time there
-    // are not enough of them. Steps in frequency of a quarter of what the span can resolve.
+    // Starts are read on a grid of intervals, so periods below three intervals are meaningless; beyond a third of the
+    // time there are too few stalls. The step in frequency is a quarter of what the span can resolve.
     let (longest, shortest) = (span / 3.0, 3.0 * interval_s);
     if longest <= shortest {
         return None;
@@ -213,7 +210,7 @@ fn refine(begins: &[f64], guess: f64) -> Option<(f64, Option<Interval>)> {
     Some((period, interval))
 }
 
-/// In words.
+/// The findings in sentences.
 pub fn sentences(found: &Stalls) -> Vec<String> {
     let mut said = of_stalls(found);
     let ends: Vec<String> = [(found.silent_before_s, "first"), (found.silent_after_s, "last")]

@@ -82,8 +82,8 @@ impl Span<'_> {
     }
 }
 
-/// Makes the tables.
-pub fn of(recording: &Recording) -> Tables {
+/// The tables of a recording.
+pub fn tables(recording: &Recording) -> Tables {
     let (first, last) = (&recording.first, &recording.last);
     let seconds = last.elapsed_ns.saturating_sub(first.elapsed_ns) as f64 / 1e9;
     if seconds <= 0.0 {
@@ -110,30 +110,28 @@ fn name(recording: &Recording, index: usize) -> String {
     recording.classes.get(index).map_or_else(|| format!("class {}", index + 1), |class| class.name.clone())
 }
 
+/// Not measured where there is nothing to divide by.
+fn ratio(sum: f64, count: u64) -> Cell {
+    (count > 0).then(|| sum / count as f64).into()
+}
+
 fn classes(recording: &Recording, span: &Span<'_>) -> Table {
-    let first = |index: usize| span.first.classes.get(index).cloned().unwrap_or_default();
-    let all: u64 = (0..span.last.classes.len())
-        .map(|index| span.last.classes[index].requests.saturating_sub(first(index).requests))
-        .sum();
+    let classes = span.last.classes_since(span.first);
+    let all: u64 = classes.iter().map(|class| class.requests).sum();
     let counted_s = match span.last.counted_ns {
         None => span.seconds,
         Some(_) => span.last.counted_time_ns().saturating_sub(span.first.counted_time_ns()) as f64 / 1e9,
     };
-    let rows = span.last.classes.iter().enumerate().map(|(index, class)| {
-        let before = first(index);
-        let requests = class.requests.saturating_sub(before.requests);
-        let each = |now: u64, then: u64| (requests > 0).then(|| now.saturating_sub(then) as f64 / requests as f64);
-        let timed = class.timed.saturating_sub(before.timed);
-        let elapsed = class.elapsed_ns.saturating_sub(before.elapsed_ns);
+    let rows = classes.iter().enumerate().map(|(index, class)| {
         let cells = vec![
-            (requests as f64).into(),
-            (all > 0).then(|| requests as f64 * 100.0 / all as f64).into(),
-            (requests as f64 / counted_s).into(),
-            each(class.bytes_in, before.bytes_in).into(),
-            each(class.bytes_out, before.bytes_out).into(),
-            each(class.receives, before.receives).into(),
-            (requests > 0).then(|| class.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e3 / requests as f64).into(),
-            (timed > 0).then(|| elapsed as f64 / 1e3 / timed as f64).into(),
+            (class.requests as f64).into(),
+            ratio(class.requests as f64 * 100.0, all),
+            (class.requests as f64 / counted_s).into(),
+            ratio(class.bytes_in as f64, class.requests),
+            ratio(class.bytes_out as f64, class.requests),
+            ratio(class.receives as f64, class.requests),
+            ratio(class.cpu_ns as f64 / 1e3, class.requests),
+            ratio(class.elapsed_ns as f64 / 1e3, class.timed),
         ];
         (name(recording, index), cells)
     });
@@ -221,17 +219,15 @@ fn pack(recording: &Recording) -> Option<Table> {
 
 fn demands(recording: &Recording, span: &Span<'_>) -> Table {
     let user = span.last.cpu.and_then(|cpu| cpu.user_ratio).filter(|ratio| (0.0..=1.0).contains(ratio));
-    let rows = span.last.classes.iter().enumerate().filter(|(_, class)| class.requests > 0).map(|(index, class)| {
-        let before = span.first.classes.get(index).cloned().unwrap_or_default();
-        let requests = class.requests.saturating_sub(before.requests);
-        let cpu = (requests > 0).then(|| class.cpu_ns.saturating_sub(before.cpu_ns) as f64 / 1e3 / requests as f64);
-        let bytes = (requests > 0).then(|| class.bytes_out.saturating_sub(before.bytes_out) as f64 / requests as f64);
+    let classes = span.last.classes_since(span.first);
+    let rows = classes.iter().enumerate().filter(|(_, class)| class.requests > 0).map(|(index, class)| {
+        let cpu_us = class.cpu_ns as f64 / 1e3 / class.requests as f64;
         let disk = span.last.phases.get(index).and_then(|phases| phases.disk_bytes);
         let cells = vec![
-            cpu.and_then(|cpu| Some(cpu * user?)).into(),
-            cpu.and_then(|cpu| Some(cpu * (1.0 - user?))).into(),
+            user.map(|user| cpu_us * user).into(),
+            user.map(|user| cpu_us * (1.0 - user)).into(),
             Cell::of(disk, 1.0),
-            bytes.into(),
+            ratio(class.bytes_out as f64, class.requests),
         ];
         (name(recording, index), cells)
     });
@@ -375,7 +371,7 @@ fn counters(span: &Span<'_>) -> Option<Table> {
     })
 }
 
-/// Two sources for the same thing, and their difference.
+/// Compares two sources for the same quantity.
 fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<CpuCheck>) {
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
     let (before, after) = (span.first.cpu.unwrap_or_default(), span.last.cpu.unwrap_or_default());

@@ -10,11 +10,10 @@ use record::{Criteria, Point, Sweep};
 use std::collections::BTreeMap;
 
 const SEED: u64 = 0x4341;
-/// Rates at which this share of the capacity or more was answered show how far it varies; at others the server was not
-/// asked for it, or answered less because it was overloaded.
+/// Rates at which at least this share of the capacity was answered show its variation.
 const PLATEAU_RATIO: f64 = 0.9;
-/// The interval is at least this wide on each side: windows of some seconds agree better with each other than with the
-/// rate over a long time, as they share the machine's speed of that minute.
+/// Least relative width of the interval to each side: windows of some seconds share the machine's speed of that minute,
+/// and agree better with each other than with a long-term rate.
 const WINDOW_ERROR: f64 = 0.03;
 
 /// `groups`: the points by rate, each with its level. `None` for a closed loop, or where no rate was answered.
@@ -53,7 +52,7 @@ pub(super) fn find(
     }
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
     let interval = bootstrap(&of_repeats, criteria.confidence_ratio, SEED, median);
-    // A window counts right but for one request at each end, however well windows agree.
+    // A window miscounts one request at each end.
     let edge = if shortest_s > 0.0 { 1.0 / shortest_s } else { 0.0 };
     let overloaded = levels.iter().filter(|level| level.load > at);
     let fallen = overloaded.filter_map(|level| Some((level.load, answered(level)?))).min_by(|a, b| a.1.total_cmp(&b.1));

@@ -71,7 +71,7 @@ pub(super) struct BlockCurve {
     residuals: Vec<Vec<f64>>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
     pub repeats: usize,
-    /// Where several forms of a bend fit about as well, which one is taken: 0 the gentlest, 1 the sharpest.
+    /// Which of the equally good bends is taken: 0 the gentlest, 1 the sharpest.
     pub sharpness: f64,
 }
 
@@ -157,9 +157,9 @@ impl BlockCurve {
     }
 
     /// One bootstrap draw of the curve. Every load's level is moved by the mean of as many residuals as it has
-    /// readings, drawn from its own and those of its two neighbours (multiplied by sqrt(n / (n - 1)), because they are
-    /// deviations from a fitted centre). With `drops_loads` a fifth of the inner loads is left out, so the interval
-    /// includes the error of interpolating between loads.
+    /// readings, drawn from its own and its two neighbours' (times sqrt(n / (n - 1)), as they are deviations from a
+    /// fitted centre). `drops_loads` leaves out a fifth of the inner loads, so the interval includes the error of
+    /// interpolation.
     pub fn draw(&self, random: &mut impl Rng, drops_loads: bool) -> BlockCurve {
         let last = self.loads.len() - 1;
         let (mut loads, mut levels, mut precisions) = (Vec::new(), Vec::new(), Vec::new());
@@ -182,9 +182,8 @@ impl BlockCurve {
         BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
-    /// Where doubling the load raises the value by less than `gain_ratio`: the load x at which value(x sqrt 2) /
-    /// value(x / sqrt 2) falls below 1 + `gain_ratio`. Against noise, the gains are first made monotone (pooled
-    /// adjacent violators). `None` when the loads span less than a doubling.
+    /// The load x at which value(x sqrt 2) / value(x / sqrt 2) falls below 1 + `gain_ratio`. The gains are first made
+    /// monotone (pooled adjacent violators). `None` if the loads span less than a doubling.
     pub fn gain_falls_below(&self, gain_ratio: f64) -> Option<Crossing> {
         const PER_DOUBLING: f64 = 16.0;
         let (first, last) = (*self.loads.first()?, *self.loads.last()?);
@@ -230,8 +229,7 @@ impl BlockCurve {
 }
 
 /// Monotone cubic interpolation (Fritsch and Butland's slopes) of levels over the logarithm of the loads, constant
-/// beyond the ends. Straight lines would lie below a curve that bends down, and would place the bend too high on a
-/// coarse grid.
+/// beyond the ends. Straight lines would place a bend too high on a coarse grid.
 struct Interpolant<'a> {
     positions: Vec<f64>,
     levels: &'a [f64],

@@ -3,19 +3,15 @@
 use super::failure::{self, Trial};
 use super::words::load_words;
 use super::{Level, Place, PointFinding, percent};
+use crate::disturbance::DISTURBED_RATIO;
 use record::{Doubt, DoubtKind, Sweep};
 
-/// Below this share of disturbed points, the undisturbed and repeated ones outweigh them.
-const DISTURBED_RATIO: f64 = 0.2;
-
-/// `disturbed`: the number of points that other work disturbed, and the number of all points.
 pub(super) fn of_sweep(
     levels: &[Level],
     trials: &[Trial],
     yield_point: &PointFinding,
     failure_point: &PointFinding,
     repeats: usize,
-    disturbed: (usize, usize),
     sweep: Sweep,
 ) -> Vec<Doubt> {
     let mut found = Vec::new();
@@ -47,11 +43,11 @@ pub(super) fn of_sweep(
             "raise --max-connections, or allow more time with --budget",
         ));
     }
-    let (points, of_them) = disturbed;
-    if points > 0 && points as f64 >= DISTURBED_RATIO * of_them as f64 {
+    let (disturbed, all) = disturbed(levels);
+    if disturbed > 0 && disturbed as f64 >= DISTURBED_RATIO * all as f64 {
         found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
-                "{which}: {points} of {of_them} points were disturbed by other work, so the truth may lie outside of \
+                "{which}: {disturbed} of {all} points were disturbed by other work, so the truth may lie outside of \
                  the intervals: they hold what this machine gave meanwhile"
             ),
             "stop the other work and repeat it, or give the server and the client separate CPUs",
@@ -79,4 +75,9 @@ pub(super) fn of_sweep(
         ));
     }
     found
+}
+
+/// The points that other work disturbed, and all of them.
+pub(crate) fn disturbed(levels: &[Level]) -> (u64, u64) {
+    levels.iter().fold((0, 0), |sum, level| (sum.0 + level.disturbed, sum.1 + level.points))
 }

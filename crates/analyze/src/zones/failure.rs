@@ -10,21 +10,21 @@ use record::units::{count, grouped};
 use record::{Arrival, Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More connections than this without a byte of an answer count as failure: the 99th percentile is then not served.
+/// A larger share of connections without a byte of an answer is a failure: the 99th percentile is not served.
 const SILENT_RATIO: f64 = 0.01;
-/// Standard deviations of the number in flight by which a backlog is surely more than chance, and up to which it surely
-/// is chance.
+/// A backlog is certain from the first number of standard deviations of the number in flight on, and chance up to the
+/// second.
 const SURE_DEVIATIONS: f64 = 3.0;
 const CHANCE_DEVIATIONS: f64 = 1.0;
 const RECOVERY_SEED: u64 = 0x5245;
 
-/// Stalls that a window must hold before a backlog or a late percentile is the server's usual one.
+/// Stalls that a window must hold before a backlog or a late percentile is typical of the server.
 pub const STALLS: f64 = 30.0;
-/// Requests that a window must hold before its 99th percentile rests on more than a few of them.
+/// Requests that a window must hold for its 99th percentile.
 pub const REQUESTS: u64 = 1_000;
-/// Less than this share of the offered load in time is a failure in any window.
+/// Less goodput than this share of the offered load is a failure in any window.
 const HOPELESS_RATIO: f64 = 0.5;
-/// And so is less than this, where so many stalls in one window would have to explain it.
+/// So is less than the first share if it takes this many of the longest stalls to explain it.
 const FAR_BEHIND: (f64, f64) = (0.9, 4.0);
 
 /// Whether a point failed: it crossed a criterion of failure in a window that was long enough to tell.
@@ -32,7 +32,7 @@ pub fn fails(point: &Point, criteria: &Criteria) -> bool {
     judged(point, criteria) == Some(Judged::Failed)
 }
 
-/// What a point says of its load. `None` when it cannot be judged: see [`crossed`].
+/// Judges a point's load. `None` if the point cannot be judged (see [`crossed`]).
 pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
     if !unserved(point, criteria)?.is_empty() {
         return Some(Judged::Failed);
@@ -52,10 +52,10 @@ pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
     let may_be_behind = short.is_some_and(|short| short.deviations > CHANCE_DEVIATIONS);
     let sent_ratio = sent_ratio(point).unwrap_or(1.0);
     let holds_stalls = point.duration_ns as f64 >= STALLS * stall_ns(point);
-    let is_told = holds_stalls
+    let is_failed = holds_stalls
         && (is_behind || is_late && point.outcomes.completed() >= REQUESTS)
         && sent_ratio <= 1.0 + criteria.bracket_ratio;
-    Some(if is_told {
+    Some(if is_failed {
         Judged::Failed
     } else if is_late || may_be_behind || sent_ratio < 1.0 - criteria.bracket_ratio {
         Judged::Unclear
@@ -69,16 +69,15 @@ pub(crate) fn stall_ns(point: &Point) -> f64 {
     1e3 * point.value(names::STALL_MAX).unwrap_or(0.0)
 }
 
-/// Requests of a Poisson schedule in the window as a share of those that its rate says: what holds or fails is the rate
-/// that was sent.
+/// Requests sent by a Poisson schedule as a share of the nominal rate.
 fn sent_ratio(point: &Point) -> Option<f64> {
     let Pace::Open { rate_per_sec, arrival: Arrival::Poisson } = point.pace else { return None };
     let planned = rate_per_sec * point.duration_ns as f64 / 1e9;
     (planned > 0.0 && point.outcomes.sent > 0).then(|| point.outcomes.sent as f64 / planned)
 }
 
-/// The criteria of failure that a point crossed, in words with the value and the limit, however short its window.
-/// `None` when the point cannot be judged because no request was sent, or a log offered another rate than the point's.
+/// The criteria of failure that a point crossed, in words with value and limit, however short its window. `None` if no
+/// request was sent, or a log offered another rate than the point's.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let mut found = unserved(point, criteria)?;
     if let Some(share) = point.value(names::GOODPUT).and_then(|goodput| behind_ratio(point, goodput, criteria)) {
@@ -94,10 +93,10 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Those of the criteria that need no time: failed requests, no answer, connections without one.
+/// The crossed criteria that need no time: failed requests, no answer, connections without one.
 pub(crate) fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
-    // Connections of a closed loop always send; runs of earlier versions do not count requests of the warm-up.
+    // Connections of a closed loop always send.
     let is_asking = point.pace == Pace::Closed && point.connections > 0 && point.duration_ns > 0;
     if outcomes.requests() == 0 && outcomes.sum() == 0 && !is_asking || point.other_rate_ratio().is_some() {
         return None;
@@ -134,14 +133,14 @@ pub(crate) fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>
     Some(found)
 }
 
-/// Requests that the server failed: without those for which the client had no port or descriptor.
+/// Failed requests, without those for which the client had no port or descriptor.
 fn server_failures(point: &Point) -> u64 {
     let outcomes = &point.outcomes;
     outcomes.errors().saturating_sub(outcomes.local_limit).saturating_add(outcomes.non_2xx)
 }
 
-/// What was answered (per second) as a share of what was offered, if it is less than the criterion and by more requests
-/// than chance leaves in flight at the end of a window, when fewer were at its begin.
+/// Answered per second as a share of the offered rate, if it is below the criterion by more requests than chance leaves
+/// in flight at the end of a window.
 pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Criteria) -> Option<f64> {
     let short = shortfall(point, answered_per_sec)?;
     (short.share < criteria.goodput_ratio && short.deviations > SURE_DEVIATIONS).then_some(short.share)
@@ -152,18 +151,18 @@ pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Crit
 struct Shortfall {
     /// Answered, as a share of what was offered.
     share: f64,
-    /// How many standard deviations of the number in flight it lacks.
+    /// Missing answers in standard deviations of the number in flight.
     deviations: f64,
-    /// The same without what one stall at the window's end leaves unanswered.
+    /// The same without what one stall at the end of the window leaves unanswered.
     deviations_beyond_stall: f64,
-    /// How many of the longest stalls would leave so much unanswered.
+    /// Missing answers in units of what the longest stall leaves unanswered.
     stalls: f64,
 }
 
 fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
     let offered_per_sec = offered_per_sec(point)?;
     let seconds = point.duration_ns as f64 / 1e9;
-    // Little's law. The number in flight of a server that keeps up varies by its root or more.
+    // Little's law. The number in flight of a server that keeps up varies by its square root or more.
     let response_us = point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50)).unwrap_or(0.0);
     let in_flight = (answered_per_sec * response_us / 1e6).max(1.0);
     let lacking = (offered_per_sec - answered_per_sec) * seconds;
@@ -177,7 +176,7 @@ fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
     })
 }
 
-/// The rate really offered: requests issued in the window. With a Poisson schedule it differs from the nominal rate.
+/// The offered rate: requests sent in the window, at most the nominal rate.
 pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
     let nominal = point.offered_per_sec()?;
     let seconds = point.duration_ns as f64 / 1e9;
@@ -185,7 +184,7 @@ pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
     Some(if seconds > 0.0 && issued > 0.0 { issued.min(nominal) } else { nominal }).filter(|rate| *rate > 0.0)
 }
 
-/// One trial of a load: whether it failed, its repeat, and its weight (share of a full-length point).
+/// One trial of a load. `weight`: share of a full-length point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     pub load: f64,
@@ -194,7 +193,7 @@ pub(super) struct Trial {
     pub weight: f64,
     /// Whether other work disturbed it.
     pub is_disturbed: bool,
-    /// Requests of a random schedule: the rate that it really asked is known to 1/sqrt of them. `None` of other loads.
+    /// Requests of a random schedule, whose rate is known to 1/sqrt of them; `None` for other schedules.
     pub random_requests: Option<f64>,
 }
 
@@ -202,7 +201,7 @@ pub(super) struct Trial {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
     Held,
-    /// The window was too short to tell: half of each.
+    /// The window was too short to tell; counts half as failed.
     Unclear,
     Failed,
 }
@@ -229,8 +228,8 @@ pub(super) struct Bracket {
 }
 
 /// Brackets the failure point. The share of failing trials by load, made monotone (pooled adjacent violators, weighted
-/// by the trials' lengths), is below one half at `lower` and above it at `upper`. A load at exactly one half is between
-/// them, and so is one of which the undisturbed trials say the opposite of all: neither is believed alone.
+/// by the trials' lengths), is below one half at `lower` and above it at `upper`. A load at exactly one half lies
+/// between them, and so does one at which the undisturbed trials say the opposite of all trials.
 pub(super) fn bracket(trials: &[Trial]) -> Bracket {
     let fitted = |disturbed_weight: f64| {
         let shares = shares(trials, disturbed_weight);
@@ -249,7 +248,7 @@ pub(super) fn bracket(trials: &[Trial]) -> Bracket {
     bracket
 }
 
-/// The trials that failed at loads above `from`: `1 of 2 trials failed at 8 connections`; empty where none did.
+/// The trials that failed above `from`: `1 of 2 trials failed at 8 connections`; empty if none.
 pub(super) fn some_failed(trials: &[Trial], from: f64, words: impl Fn(f64) -> String) -> String {
     let sorted = by_load(trials);
     let above = sorted.chunk_by(|a, b| a.load == b.load).filter(|same| same[0].load > from);
@@ -302,7 +301,7 @@ pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
 
 /// Interval of the failure point: the bracket, widened by a bootstrap. It draws whole repeats where there are three or
 /// more (the trials of a repeat share the machine's speed), otherwise single trials.
-pub(super) fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64, Option<f64>)> {
+fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64, Option<f64>)> {
     let found = bracket(trials);
     let lowest = trials.iter().map(|trial| trial.load).fold(f64::INFINITY, f64::min);
     let highest = trials.iter().map(|trial| trial.load).fold(0.0, f64::max);
@@ -337,14 +336,14 @@ pub(super) fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> 
     Some((middle * (1.0 - wider(low, lower)), high.map(|high| middle * (1.0 + wider(high, upper)))))
 }
 
-/// Requests of random schedules at a load; without bound where a trial asked just the rate that it names.
+/// Requests of random schedules at a load; infinite for a fixed schedule.
 fn requests_at(trials: &[Trial], load: f64) -> f64 {
     let there = trials.iter().filter(|trial| trial.load == load);
     there.map(|trial| trial.random_requests.unwrap_or(f64::INFINITY).max(1.0)).sum()
 }
 
-/// The recovery point: between loads that are off the loading curve and loads that are back on it, with the bounds
-/// found as for the failure point. `trials`: load, repeat, and whether it was off.
+/// The recovery point, between loads that are off the loading curve and loads that are back on it. `trials`: load,
+/// repeat, whether it was off.
 pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &Criteria) -> PointFinding {
     let trial = |(load, repeat, failed): &(f64, u32, bool)| Trial {
         load: *load,
@@ -356,13 +355,18 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
     };
     let trials: Vec<Trial> = trials.iter().map(trial).collect();
     let found = bracket(&trials);
-    let mut point = PointFinding::none(criteria, repeats, "");
-    (point.held, point.failed) = (found.lower, found.upper);
+    PointFinding { n_repeats: repeats as u64, ..bracketed(&trials, found, criteria, RECOVERY_SEED) }
+}
+
+/// The point where failure begins, by its bracket. It has no reason yet.
+pub(super) fn bracketed(trials: &[Trial], found: Bracket, criteria: &Criteria, seed: u64) -> PointFinding {
+    let mut point = PointFinding::none(criteria, repeats_at(trials, found), "");
+    (point.held, point.failed, point.low) = (found.lower, found.upper, found.lower);
     match (found.lower, found.upper) {
         (Some(lower), Some(upper)) => {
             (point.place, point.estimate) = (Place::Within, Some((lower * upper).sqrt()));
-            (point.low, point.high) = (Some(lower), Some(upper));
-            if let Some((low, high)) = bracket_interval(&trials, criteria.confidence_ratio, RECOVERY_SEED) {
+            point.high = Some(upper);
+            if let Some((low, high)) = bracket_interval(trials, criteria.confidence_ratio, seed) {
                 (point.low, point.high) = (Some(low), high);
             }
         }
@@ -373,7 +377,7 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
 }
 
 /// The number of repeats with trials at the bracket's two loads.
-pub(super) fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
+fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
     let count = |load: Option<f64>| {
         let repeats: BTreeSet<u32> =
             trials.iter().filter(|trial| Some(trial.load) == load).map(|trial| trial.repeat).collect();
@@ -388,7 +392,6 @@ pub(super) fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::units::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
         Trial { load, repeat, judged: Judged::of(failed), weight: 1.0, is_disturbed: false, random_requests: None }
@@ -534,14 +537,5 @@ mod tests {
         assert_eq!(served(436), ["436 of 500 connections got no answer in the whole window"]);
         assert_eq!(served(6).len(), 1);
         assert!(served(5).is_empty(), "one connection of a hundred, as the limit of the 99th percentile");
-    }
-
-    #[test]
-    fn shares_of_a_hundred_read_naturally() {
-        assert_eq!(percent(0.001), "0.1 %");
-        assert_eq!(percent(0.0002), "0.02 %");
-        assert_eq!(percent(0.98), "98 %");
-        assert_eq!(percent(0.05), "5 %");
-        assert_eq!(percent(0.0), "0 %");
     }
 }

@@ -5,7 +5,6 @@ use super::failure::{self, Bracket, Judged, Trial};
 use super::words::load_words;
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
 use super::{capacity, doubts};
-use crate::disturbance::is_disturbed;
 use crate::point::{costs_are_of_answers, cpu_us};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
 use crate::within;
@@ -16,20 +15,20 @@ use std::cmp::Ordering;
 /// The points of a load.
 type Group<'a> = (f64, Vec<&'a Point>);
 
-/// A seed for each bootstrap, so that no two draw alike. They are fixed: a run always gives the same findings.
+/// Seeds of the bootstraps: different, and fixed, so that a run always gives the same findings.
 const YIELD_SEED: u64 = 0x5947;
 const FAILURE_SEED: u64 = 0x4641;
 const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
-/// The knee's interval is at least this wide below and above: the response time at low loads also contains the path,
-/// timer slack and wake-ups, which place the knee a little too high; repeats do not show by how much.
+/// Least width of the knee's interval below and above. The response time at low loads contains the path, timer slack
+/// and wake-ups, which place the knee a little too high; repeats do not show by how much.
 const KNEE_ERRORS: (f64, f64) = (0.04, 0.015);
-/// The rate at which a CPU is saturated is known to this share at best: interrupts are charged to whom they interrupt.
+/// Least relative error of the rate at which a CPU is saturated: interrupts are charged to whatever they interrupt.
 const RATE_ERROR: f64 = 0.015;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
-    let points = &*super::polling::told_apart(points, criteria);
+    let points = &*super::polling::without_polling(points, criteria);
     let connections = of_sweep(points, Sweep::Connections, criteria);
     Findings {
         criteria: *criteria,
@@ -88,7 +87,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     if let (Sweep::Rate, Some(estimate), Some(held)) = (sweep, yield_point.estimate, bracket.lower)
         && estimate > held
     {
-        // Between the rate that held and the one that failed: what is planned with must have held.
+        // The rate to plan with must have held.
         yield_point.estimate = Some(held);
         yield_point.low = yield_point.low.map(|low| low.min(held));
         yield_point.reason = format!("the highest rate that held; {}", yield_point.reason);
@@ -106,8 +105,6 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
         let by_points = zone(level.load, bracket, &yield_point, client_from);
         level.zone = as_its_own_trials_say(by_points, level, bracket, &trials);
     }
-    let all = || groups.iter().flat_map(|(_, points)| points);
-    let disturbed = (all().filter(|point| is_disturbed(point)).count(), all().count());
     let mut repeats: Vec<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
     repeats.sort_unstable();
     repeats.dedup();
@@ -116,7 +113,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
         sweep,
         load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
         efficiency_point: efficiency_point(cpu.as_ref(), &answered, &levels, sweep, criteria),
-        doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), disturbed, sweep),
+        doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
         capacity,
         peak: throughput.as_ref().and_then(|curve| peak(curve, &groups, &levels, criteria)),
         cpu: grown,
@@ -150,7 +147,7 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if yield_point.place == Place::Below {
         return Zone::Plastic;
     }
-    // Plastic begins beyond the interval, or beyond the half doubling that the definition looks ahead.
+    // Plastic begins beyond the interval, or at a factor of the root of two if that is nearer.
     let ends = yield_point.estimate.map(|estimate| {
         let ahead = estimate * std::f64::consts::SQRT_2;
         yield_point.high.map_or(ahead, |high| high.min(ahead))
@@ -158,8 +155,8 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if ends.is_some_and(|ends| load > ends) { Zone::Plastic } else { Zone::Elastic }
 }
 
-/// The zone of a row never contradicts the row's own trials: where these disagree with each other or with those of
-/// other loads, it is [`Zone::Inconsistent`].
+/// The zone of a level never contradicts its own trials. If these disagree with each other or with those of other
+/// loads, it is [`Zone::Inconsistent`].
 fn as_its_own_trials_say(by_points: Zone, level: &Level, bracket: Bracket, trials: &[Trial]) -> Zone {
     let own: Vec<&Trial> = trials.iter().filter(|trial| trial.load == level.load).collect();
     let is_judged = own.iter().any(|trial| trial.judged != Judged::Unclear);
@@ -174,7 +171,7 @@ fn as_its_own_trials_say(by_points: Zone, level: &Level, bracket: Bracket, trial
     }
 }
 
-/// A server that answers no more than its capacity fails at every rate that is certainly higher.
+/// A server fails at every rate that is certainly above its capacity.
 fn fails_beyond_the_most_answered(failure_point: &mut PointFinding, capacity: &PointFinding, criteria: &Criteria) {
     let (Some(estimate), Some(held), Some(most)) = (failure_point.estimate, failure_point.held, capacity.estimate)
     else {
@@ -187,7 +184,7 @@ fn fails_beyond_the_most_answered(failure_point: &mut PointFinding, capacity: &P
     }
 }
 
-/// A point from a crossing of the fitted curve; its interval comes from the same crossing in bootstrap draws.
+/// A point from a crossing of the fitted curve, with the interval of the crossing over bootstrap draws.
 fn crossing(
     curve: &BlockCurve,
     criteria: &Criteria,
@@ -235,7 +232,7 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
         return PointFinding::none(criteria, 0, "no throughput was measured");
     };
     let gain = criteria.elastic_gain_ratio;
-    // A fitted form interpolates nothing. One repeat has no other variation than that of its loads.
+    // With one repeat the only variation is that of its loads.
     let drops_loads = curve.repeats < 2;
     let (found, mut point) = crossing(curve, criteria, (YIELD_SEED, drops_loads), |curve| curve.knee(gain));
     if let Some(knee) = point.estimate {
@@ -282,14 +279,14 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     }
 }
 
-/// How busy the server is at the rate that was asked for, by the utilisation law (U = X D: Denning and Buzen, 1978). A
-/// window of a Poisson schedule has some per cent more or fewer requests than the rate says, and so has their CPU time.
+/// Utilisation at the nominal rate, by the utilisation law (U = X D: Denning and Buzen, 1978). A window of a Poisson
+/// schedule has some per cent more or fewer requests than the rate says, and so has their CPU time.
 fn utilisation(point: &Point) -> Option<f64> {
     let answered = point.value(names::THROUGHPUT).filter(|rate| *rate > 0.0)?;
     Some(crate::point::saturation(point)? / answered * point.offered_per_sec()?)
 }
 
-/// `busy`: what saturates, as far as the server and its client kept it busy; `by_any`: whoever did.
+/// `busy`: saturation by the server and its client; `by_any`: by all programs.
 fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &Criteria) -> PointFinding {
     let (Some(busy), Some(by_any)) = (busy, by_any) else {
         return PointFinding::none(
@@ -350,7 +347,7 @@ fn efficiency_point(
     });
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = exact_percent(criteria.efficiency_loss_ratio);
-    // The curve compares within repeats, the table shows medians. A loss must show in both.
+    // The curve compares within repeats, the table shows medians. Both must show the loss.
     let medians: Vec<f64> = costs(answered, levels).map(|(_, _, us)| us).collect();
     let rises = medians.iter().scan(f64::INFINITY, |lowest, us| {
         *lowest = lowest.min(*us);
@@ -385,26 +382,17 @@ fn failure_point(
     sweep: Sweep,
     criteria: &Criteria,
 ) -> PointFinding {
-    let mut point = PointFinding::none(criteria, failure::repeats_at(trials, bracket), "");
-    (point.held, point.failed) = (bracket.lower, bracket.upper);
+    let mut point = failure::bracketed(trials, bracket, criteria, FAILURE_SEED);
     let why = |load: f64| {
         let level = levels.iter().find(|level| level.load == load);
         level.and_then(|level| level.crossed.first().cloned()).unwrap_or_else(|| "most of its trials failed".into())
     };
     match (bracket.lower, bracket.upper) {
         (Some(lower), Some(upper)) => {
-            point.place = Place::Within;
-            point.estimate = Some((lower * upper).sqrt());
-            (point.low, point.high) = (Some(lower), Some(upper));
-            if let Some((low, high)) = failure::bracket_interval(trials, criteria.confidence_ratio, FAILURE_SEED) {
-                (point.low, point.high) = (Some(low), high);
-            }
             point.reason =
                 format!("{} held, {} did not: {}", load_words(lower, sweep), load_words(upper, sweep), why(upper));
         }
         (None, Some(upper)) => {
-            point.place = Place::Below;
-            point.high = Some(upper);
             point.reason = format!(
                 "already at the lowest load that could be judged, {}: {}",
                 load_words(upper, sweep),
@@ -414,7 +402,6 @@ fn failure_point(
         (Some(lower), None) => {
             let highest = trials.iter().map(|trial| trial.load).fold(lower, f64::max);
             let some = failure::some_failed(trials, lower, |load| load_words(load, sweep));
-            point.low = Some(lower);
             point.reason = if highest == lower {
                 point.place = Place::Beyond;
                 format!("not reached up to {}", load_words(lower, sweep))
@@ -463,14 +450,14 @@ fn paired(groups: &[Group<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Op
     within::pairs(before, after, value).change(0.95).map(|(_, _, ratio)| ratio.value)
 }
 
-/// With fewer requests than this, the cost of one is chance.
+/// With fewer requests, the cost of one is chance.
 const REQUESTS_FOR_COST: u64 = 30;
-/// With less CPU time than this in total, too: part of it (softirq) is counted in ticks of 10 ms.
+/// With less CPU time in total, the cost is chance, too: part of it (softirq) is counted in ticks of 10 ms.
 const CPU_FOR_COST_US: f64 = 100_000.0;
 /// The most that ticks may have missed of less CPU time than that.
 const CPU_MISSED_US: f64 = 50_000.0;
 
-/// The levels at which most points were answered: with the requests of these points, and the cost of one.
+/// The levels of which most points were answered, each with the requests and the cost of one.
 fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item = (u64, &'a Level, f64)> {
     let completed =
         |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
@@ -480,9 +467,9 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
     })
 }
 
-/// The load with the lowest cost and the higher load with the highest, by the table; how many times the one the other
-/// is comes from the repeats that have both, and there is nothing without such a repeat. A load with little CPU time is
-/// the lowest only if it stays so after adding what ticks may have missed.
+/// The load with the lowest cost and the higher load with the highest. Their ratio comes from repeats that have both
+/// loads; `None` without one. A load with little CPU time is the lowest only if it stays so after adding what ticks may
+/// have missed.
 fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,
@@ -498,12 +485,12 @@ fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
             Cost { level, us, at_most_us, is_sure }
         })
         .collect();
-    // Few requests at a high load come from a failing server: it is no lowest cost.
+    // Few requests at a high load mean a failing server, not a low cost.
     let first_sure = known.iter().position(|cost| cost.is_sure)?;
     let ends = (0..known.len()).filter(|at| known[*at].is_sure || *at < first_sure);
     let lowest = ends.reduce(|best, at| if known[at].at_most_us < known[best].at_most_us { at } else { best })?;
     let low = known[lowest].level;
-    // Compared are loads that some repeat has both of.
+    // Only loads that a repeat has both of are compared.
     let times = |at: usize| match known[at].level.load {
         load if load == low.load => Some(1.0),
         load => paired(answered, low.load, load, cpu_us),

@@ -8,17 +8,15 @@
 
 use super::curve::{BlockCurve, Crossing};
 
-/// The sharpness of the bend: a queue in front of one CPU has about 2 on a short path, 5 on a long one; a pool no
-/// bound.
+/// Sharpness of the bend: about 2 for a queue before one CPU on a short path, 5 on a long one; unbounded for a pool.
 const BENDS: [f64; 6] = [2.0, 3.0, 4.5, 7.0, 12.0, 50.0];
 /// The loads used for the knee, as shares of it. Far from it the server's cost differs, above as below.
 const FROM: f64 = 1.0 / 16.0;
 const UP_TO: f64 = 5.0;
-/// Up to this multiple of the least sum of squares a fit is about as good.
+/// Fits up to this multiple of the least sum of squares are equally good.
 const AS_WELL: f64 = 1.5;
-/// A step that takes away a smaller share of the sum of squares is the last.
+/// A step that reduces the sum of squares by less ends the fit.
 const ENOUGH: f64 = 1e-4;
-/// The most damped steps of a fit.
 const STEPS: usize = 25;
 
 impl BlockCurve {
@@ -30,7 +28,7 @@ impl BlockCurve {
             Crossing::Beyond => return Some(Crossing::Beyond),
             Crossing::Below if first > 1.0 => return Some(Crossing::Below),
             Crossing::Below => first,
-            // At a sharp knee, doublings centred up to here still gain that much.
+            // At a sharp knee, doublings centred below this still gain that much.
             Crossing::At(load) => load * (1.0 + gain_ratio) / std::f64::consts::SQRT_2,
         };
         let measured: Vec<Measured> = (0..self.loads.len())
@@ -40,8 +38,8 @@ impl BlockCurve {
         let most_slope = (1.0 + gain_ratio).log2();
         let fits = BENDS.map(|bend| Fit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
         let least = fits.iter().map(|fit| fit.squares).fold(f64::INFINITY, f64::min);
-        // Noise alone makes a bend gentle, so the estimate takes the sharpest of the about equally good fits. Draws
-        // take any of them: the interval also contains what the form of the bend leaves open.
+        // Noise makes a bend look gentle, so the estimate takes the sharpest of the equally good fits. Draws take any
+        // of them, so the interval covers the form of the bend.
         let as_well: Vec<&Fit> = fits.iter().filter(|fit| fit.squares <= AS_WELL * least + 1e-9).collect();
         let best = as_well[((self.sharpness * as_well.len() as f64) as usize).min(as_well.len() - 1)];
         Some(Crossing::At(best.knee.exp().clamp(first, last)))

@@ -7,7 +7,7 @@ use crate::point::{client_limited, cpu_us, good_per_sec, is_crowded, reap_of_p99
 use crate::statistics::{median, range};
 use record::{Arrival, Criteria, Pace, Point, Sweep, names};
 
-/// A count of so many random requests is exact to one per cent, and machines repeat hardly better.
+/// A count of this many random requests is exact to 1 %, and machines hardly repeat better.
 const EXACT_REQUESTS: f64 = 1e4;
 
 /// The load of a point in its sweep's unit; `None` where it has none (a closed-loop point in the sweep over rate).
@@ -29,8 +29,7 @@ pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
     loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
 }
 
-/// The points of a load whose figures count: those of nearly the full length, without the disturbed ones where these
-/// are the minority ([`counted`]).
+/// The points of a load that count: those of at least 60 % of the longest window, by the rule of [`counted`].
 pub fn counted_at<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let longest = points.iter().map(|point| point.duration_ns).max().unwrap_or(0);
     let is_full = |point: &&&Point| point.duration_ns as f64 >= 0.6 * longest as f64;
@@ -100,7 +99,6 @@ pub(super) fn longest_ns(groups: &[(f64, Vec<&Point>)]) -> u64 {
     groups.iter().flat_map(|(_, points)| points).map(|point| point.duration_ns).max().unwrap_or(0)
 }
 
-/// Each point with its load before it and its weight after it.
 fn weighted<'a>(groups: &'a [(f64, Vec<&'a Point>)]) -> impl Iterator<Item = (f64, &'a Point, f64)> {
     let longest = longest_ns(groups);
     let of_load = move |(load, points): &'a (f64, Vec<&'a Point>)| {

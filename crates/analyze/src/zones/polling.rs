@@ -1,27 +1,26 @@
-//! A server that polls keeps a CPU busy at any load (Seastar, DPDK, a spinning queue): how busy it is says nothing
-//! about what is left of it. A server that looks at all its connections each time it wakes up (select, poll) is as busy
-//! from some load on, and its requests are as much cheaper at a higher load, but below that load it sleeps.
+//! A server that polls keeps a CPU busy at any load (Seastar, DPDK, a spinning queue), so its utilisation does not show
+//! its reserve. A server with select or poll over all connections may also be as busy from some load on, with cheaper
+//! requests at higher loads, but it sleeps below that load.
 
-use crate::disturbance::quiet_first;
+use crate::disturbance::counted;
 use crate::point::{cpu_us, good_per_sec, is_crowded};
 use crate::statistics::median;
 use record::{Criteria, Point, RunDir, Sweep, names};
 use std::borrow::Cow;
 
-/// A request costs so many times as much at the lowest load as at another: what the server's CPUs do at the lowest is
-/// not its work.
+/// A polling server's request costs at least this many times as much at the lowest load as at another,
 const COST_RATIO: f64 = 3.0;
-/// And at that other load it answers so many times as many.
+/// at which it answers at least this many times as many.
 const THROUGHPUT_RATIO: f64 = 3.0;
-/// A server that is less busy than this share of full at any load sleeps when it has nothing to do.
+/// A server that is less busy than this share of saturation at any load does not poll.
 const SLEEPS_RATIO: f64 = 0.75;
 
 const BUSY: [&str; 2] = [names::SERVER_BUSIEST_THREAD, names::SERVER_CPU_BUSY];
 /// Why a figure is not used.
 const WHY: &str = "the server polls: it is as busy at the lowest load";
 
-/// The points, without how busy the server's CPUs and threads were where they are as busy at the lowest load.
-pub(crate) fn told_apart<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
+/// The points without the utilisation of CPUs and threads that poll.
+pub(crate) fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
     let sweeps = [Sweep::Connections, Sweep::Rate].map(|sweep| super::levels::group(points, sweep));
     let polls = |name: &&str| {
         let is_full = sweeps.iter().any(|groups| is_full_at_the_lowest(groups, name, criteria));
@@ -38,22 +37,22 @@ pub(crate) fn told_apart<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a
     Cow::Owned(points)
 }
 
-/// The same for a run.
-pub(crate) fn told_apart_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Cow<'a, RunDir> {
-    match told_apart(&run.points, criteria) {
+/// [`without_polling`] for a run.
+pub(crate) fn without_polling_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Cow<'a, RunDir> {
+    match without_polling(&run.points, criteria) {
         Cow::Borrowed(_) => Cow::Borrowed(run),
         Cow::Owned(points) => Cow::Owned(RunDir { points, ..run.clone() }),
     }
 }
 
-/// Whether [`told_apart`] left a figure of this point out.
+/// Whether [`without_polling`] left a figure of this point out.
 pub(crate) fn polls(point: &Point) -> bool {
     let why = |name: &&str| point.figures.get(name)?.not_measured.as_deref();
     BUSY.iter().any(|name| why(name) == Some(WHY))
 }
 
 fn typical(points: &[&Point], of: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
-    median(&quiet_first(points).into_iter().filter_map(of).collect::<Vec<_>>())
+    median(&counted(points).into_iter().filter_map(of).collect::<Vec<_>>())
 }
 
 fn sleeps(points: &[&Point], name: &str, criteria: &Criteria) -> bool {

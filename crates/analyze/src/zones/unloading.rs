@@ -1,16 +1,15 @@
-//! The unloading curve: throughput on the way down through the loads, compared with the way up. Where it is lower,
+//! The unloading curve: throughput on the way down through the loads, compared with the way up. If it is lower,
 //! overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
 //!
 //! Both ways belong to one repeat. Each load of the way down is compared with the ways up before and after it,
 //! interpolated over time, so drift of the machine, or a server that slows with each request, does not look like a
 //! difference.
 //!
-//! A server that never comes back shows no difference either: both ways are down from then on. It is found by what it
-//! gave before (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when
-//! its trigger is gone).
+//! A server that never comes back is down on both ways. It is compared with its own throughput before the fall (Bronson
+//! and others, "Metastable Failures in Distributed Systems", HotOS 2021).
 
 use crate::axis::{Change, estimate};
-use crate::disturbance::{is_disturbed, quiet_first};
+use crate::disturbance::{DISTURBED_RATIO, counted, is_disturbed};
 use crate::statistics::{median, range};
 use crate::within::{self, Pair, Pairs, Visit};
 use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
@@ -26,15 +25,13 @@ pub const APART_AT_MOST: f64 = 0.9;
 pub const LEAST_REPEATS: usize = 3;
 /// In one repeat a load counts as off the loading curve at half of that difference.
 const OFF_RATIO: f64 = 0.866;
-/// A server that never came back was down at so many of the lowest loads, ...
+/// A server that never came back was down at this many of the lowest loads,
 const LEAST_LOADS: usize = 2;
-/// ... at each of them in all of so many visits: their smallest and largest hold the median 15 times of 16, ...
+/// at each of them in all of this many visits (their range holds the median 15 times of 16),
 const LEAST_VISITS: usize = 5;
-/// ... and fell at once: between the earlier and the later of these visits it moved by at most this share of the fall.
-/// One that slows steadily moves by half of it.
+/// and fell at once: between the earlier and the later visits it moved by at most this share of the fall. A server that
+/// slows steadily moves by half of it.
 const STEADY_RATIO: f64 = 0.25;
-/// Below this share of disturbed points, the undisturbed ones outweigh them.
-const DISTURBED_RATIO: f64 = 0.2;
 
 /// One load on both ways.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -80,7 +77,7 @@ impl Unloading {
             .min_by(|a, b| a.1.ratio.value.total_cmp(&b.1.ratio.value))
     }
 
-    /// Where no load is apart: one at which the way down gave as little, but too few repeats, or too different ones, to
+    /// If no load is apart: the load at which the way down gave as little, but with too few or too different repeats to
     /// tell that from chance.
     fn unsure(&self) -> Option<(f64, Change)> {
         let compared = self.levels.iter().filter_map(|level| Some((level.load, level.change?)));
@@ -223,9 +220,10 @@ fn range_words(change: &Change) -> String {
 }
 
 fn why_unsure(change: &Change) -> &'static str {
-    match (change.ratio.n as usize) < LEAST_REPEATS {
-        true => "too few repeats to tell that from chance",
-        false => "the repeats differ too much to tell that from chance",
+    if (change.ratio.n as usize) < LEAST_REPEATS {
+        "too few repeats to tell that from chance"
+    } else {
+        "the repeats differ too much to tell that from chance"
     }
 }
 
@@ -251,7 +249,7 @@ fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
     let is_way = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Unloading);
     let mut ways: Vec<&Point> = points.iter().filter(is_way).collect();
     ways.sort_by_key(|point| point.index);
-    // It comes down at the highest loads: at the end of the first pass, or of a way up.
+    // The fall happens at the highest loads: at the end of the first pass, or of a way up.
     let first = |is_after: &dyn Fn(&&&Point) -> bool| ways.iter().find(is_after).map(|point| point.index);
     let last = ways.iter().map(|point| point.repeat).max().unwrap_or(0);
     let of_repeats = (1..=last).map(|repeat| first(&|point| point.sweep == Sweep::Unloading && point.repeat == repeat));
@@ -270,19 +268,19 @@ fn fallen_since(turn: u32, ways: &[&Point], criteria: &Criteria) -> BTreeMap<u64
         let (before, since) = by_load.entry(point.connections).or_default();
         if point.index < turn { before.push(point) } else { since.push(point) }
     }
-    // A load that was added later says nothing; from the first on at which the server is as it was, it is not down.
+    // Loads that were added later have no baseline. The first load at which the server is as before ends the range.
     let known = by_load.into_iter().filter(|(_, (before, _))| !before.is_empty());
     let judged: Vec<_> = known.map(|(load, (before, since))| (load, fallen(&before, &since, criteria))).collect();
     let as_before = judged.iter().filter(|(_, one)| one.as_ref().is_some_and(|one| !one.is_down)).count();
     let down = judged.into_iter().map_while(|(load, one)| Some((load, one.filter(|one| one.is_down)?)));
     let fallen: BTreeMap<u64, Fallen> = down.collect();
-    // What gives at most loads what it gave before has come back: a few lower ones are chance.
+    // A server that is as before at most loads has come back.
     if as_before > fallen.len() { BTreeMap::new() } else { fallen }
 }
 
 /// One load before and since; `None` where that cannot be judged.
 fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fallen> {
-    let before = quiet_first(before);
+    let before = counted(before);
     if since.len() < LEAST_VISITS || 2 * before.iter().filter(|point| fails(point, criteria)).count() >= before.len() {
         return None;
     }
@@ -298,7 +296,7 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
     Some(Fallen { is_down, before, change, moved })
 }
 
-/// Good answers per second; a server that answers nothing counts as at the lowest measurable throughput.
+/// Good answers per second; 0.001 for a server that answers nothing.
 fn good_per_sec(point: &Point) -> Option<f64> {
     crate::point::good_per_sec(point).or((point.outcomes.completed() == 0).then_some(0.0)).map(|rate| rate.max(1e-3))
 }
@@ -312,8 +310,7 @@ fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
     by_load.into_iter().map(|(load, points)| (load, within::visits(&points, good_per_sec))).collect()
 }
 
-/// The way down against the way up of the same repeat; where the next way up was measured, against what lay between
-/// both when it went down.
+/// The way down against the way up of the same repeat, or against the interpolation between that and the next way up.
 fn compared(ups: &Visits, downs: &Visits) -> Pairs {
     let before = ups.iter().map(|(repeat, before)| {
         let between = |down: &Visit| match ups.get(&(repeat + 1)) {

@@ -48,8 +48,7 @@ fn a_server_without_coherency_cost_stays_at_its_bound() {
     assert_eq!(fit.beta, 0.0);
     assert!((0.04..0.06).contains(&fit.alpha), "{fit:?}");
     let law = usl::Usl { alpha: 0.02, beta: 0.02, gamma: 1.0 };
-    let exact: Vec<(f64, f64)> =
-        [1.0, 2.0, 4.0, 6.0, 8.0, 10.0].map(|n| (n, law.throughput(n))).to_vec();
+    let exact: Vec<(f64, f64)> = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0].map(|n| (n, law.throughput(n))).to_vec();
     let fit = usl::fit(&exact).unwrap();
     assert!((fit.alpha - 0.02).abs() < 1e-6 && (fit.beta - 0.02).abs() < 1e-6, "{fit:?}");
 }

@@ -1,11 +1,10 @@
-//! What is exported adds up: sums by layer are the same in every form, whatever the names.
+//! Exports whatever the names; the other forms' sums are tested with the programs that read them.
 
 use super::*;
 use proptest::prelude::*;
 use prost::Message;
 use record::layers::Layer;
 use record::profile::{Frame, Mode, Ran, SampledProcess};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -126,72 +125,16 @@ fn in_pprof(recording: &Recording, column: usize, key: &str) -> Sums {
     sums
 }
 
-fn json(recording: &Recording, format: Format) -> Value {
-    serde_json::from_slice(&recording.export(format).expect("samples")).expect("JSON")
-}
-
-fn in_speedscope(recording: &Recording) -> Sums {
-    let file = json(recording, Format::Speedscope);
-    let frames = &file["shared"]["frames"];
-    let mut sums = Sums::new();
-    for profile in file["profiles"].as_array().expect("profiles") {
-        let samples = profile["samples"].as_array().expect("samples");
-        let weights = profile["weights"].as_array().expect("weights");
-        assert_eq!(samples.len(), weights.len());
-        let all: u64 = weights.iter().filter_map(Value::as_u64).sum();
-        assert_eq!(profile["endValue"].as_u64(), Some(all));
-        if !profile["name"].as_str().expect("a name").ends_with(", by layer") {
-            continue;
-        }
-        for (sample, weight) in samples.iter().zip(weights) {
-            let layer = frames[sample[1].as_u64().expect("a frame") as usize]["name"].as_str().expect("a name");
-            add(&mut sums, layer, weight.as_u64().expect("a weight"));
-        }
-    }
-    sums
-}
-
-fn in_firefox(recording: &Recording) -> Sums {
-    let file = json(recording, Format::Firefox);
-    let mut sums = Sums::new();
-    for thread in file["threads"].as_array().expect("threads") {
-        let place =
-            |table: &str, column: &str, row: usize| thread[table][column][row].as_u64().expect("a number") as usize;
-        let samples = &thread["samples"];
-        for row in 0..samples["length"].as_u64().expect("a number") as usize {
-            let frame = place("stackTable", "frame", place("samples", "stack", row));
-            let category = place("frameTable", "category", frame);
-            let name = file["meta"]["categories"][category]["name"].as_str().expect("a name");
-            add(&mut sums, name, samples["weight"][row].as_u64().expect("a weight"));
-        }
-    }
-    sums
-}
-
-fn in_folded(recording: &Recording) -> Sums {
-    let mut sums = Sums::new();
-    let layer_at = if recording.windows[0].load.is_some() { 2 } else { 1 };
-    let text = String::from_utf8(recording.export(Format::FoldedLayers).expect("samples")).expect("text");
-    for line in text.lines() {
-        let (stack, count) = line.rsplit_once(' ').expect("a count");
-        add(&mut sums, stack.split(';').nth(layer_at).expect("a layer"), count.parse().expect("a number"));
-    }
-    sums
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn sums_by_layer_are_the_same_in_every_form(recording in a_recording()) {
+    fn sums_by_layer_are_those_of_the_stacks(recording in a_recording()) {
         let samples = sums(&recording, |stack| stack.samples);
         let cpu = sums(&recording, |stack| stack.cpu_ns);
         prop_assert_eq!(&in_pprof(&recording, 0, "layer"), &samples);
         prop_assert_eq!(&in_pprof(&recording, 1, "layer"), &cpu);
         prop_assert_eq!(&in_pprof(&recording, 2, "layer"), &sums(&recording, |stack| stack.events[0]));
-        prop_assert_eq!(&in_speedscope(&recording), &cpu);
-        prop_assert_eq!(&in_firefox(&recording), &samples);
-        prop_assert_eq!(&in_folded(&recording), &samples);
     }
 
     #[test]

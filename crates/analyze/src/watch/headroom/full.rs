@@ -1,9 +1,8 @@
-//! The rate at which a resource is full, from its use at lower rates: Banga and Mogul's line of idle time against the
-//! request rate ("Scalable kernel performance for Internet servers under realistic loads", 1998, section 6), where it
-//! meets zero. They warn that this point is no good predictor of the peak rate, as a request does not cost the same at
-//! every rate. So the interval covers what the line's noise leaves open, what else fits the same readings (a fixed cost
-//! for each request; a cost that falls or rises with the rate as a power of it), and a share for each doubling of the
-//! rate beyond what was seen.
+//! The rate at which a resource is full, from its use at lower rates: where Banga and Mogul's line of idle time against
+//! the request rate ("Scalable kernel performance for Internet servers under realistic loads", 1998, section 6) meets
+//! zero. They warn that a request does not cost the same at every rate. So the interval also covers other models that
+//! fit the same readings (a fixed cost for each request; a cost that is a power of the rate), and widens with each
+//! doubling of the rate beyond the highest one seen.
 
 use crate::predict::regression::{Line, line};
 use crate::statistics::student;
@@ -14,19 +13,19 @@ use record::watch::Range;
 const CONFIDENCE: f64 = 0.95;
 /// Fewer readings give no line.
 pub const FEWEST: usize = 10;
-/// The ninth decile of the rate must be this multiple of the first.
+/// Least ratio of the ninth decile of the rates to the first.
 const LEAST_VARIATION: f64 = 1.2;
 /// The interval is wider by this at the highest rate seen, and by as much again for each doubling beyond it.
 const PER_DOUBLING: f64 = 0.08;
-/// Farther than this beyond the highest rate seen nothing limits the upper end.
+/// Upper ends farther than this beyond the highest rate seen are left open.
 const FARTHEST: f64 = 10.0;
-/// In use beyond this share a resource counts as full.
+/// From this share on a resource counts as full.
 const FULL: f64 = 0.95;
-/// A resource that is full at rates so many times apart is full at any.
+/// If a resource is full at rates this many times apart, its use does not depend on the rate.
 const FULL_APART: f64 = 1.5;
 /// The last readings, which are "now".
 pub const LAST: usize = 5;
-/// Exponents of the rate that a server may have.
+/// Range of the exponent of the rate.
 const EXPONENTS: (f64, f64) = (0.5, 1.5);
 
 /// The use of a resource between two readings.
@@ -34,7 +33,7 @@ const EXPONENTS: (f64, f64) = (0.5, 1.5);
 pub struct Use {
     /// Requests per second.
     pub rate: f64,
-    /// In use, by whomever.
+    /// In use by all programs.
     pub used: f64,
     /// The server's part of it.
     pub own: f64,
@@ -103,9 +102,8 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     Ok(Range { low, high: high.map(|high| high.max(low)) })
 }
 
-/// Where the line of idle time meets zero, and how far its interval reaches to both sides; upwards perhaps without end.
-/// Residuals that resemble their neighbours (work that comes and goes) count as fewer readings: the interval is as much
-/// wider as it is for a mean of an autoregressive series.
+/// Where the line of idle time meets zero, and the reach of its interval to both sides (the upper one may be open).
+/// Autocorrelated residuals widen it as they widen the interval of a mean.
 fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))> {
     let (x, interval) = (line.x_intercept?, line.x_intercept_interval?);
     let residuals: Vec<f64> = points.iter().map(|(x, y)| y - line.intercept.value - line.slope.value * x).collect();
@@ -120,7 +118,7 @@ fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))>
     Some((x, ((x - interval.low) * widening, up)))
 }
 
-/// The root of the number of readings by that of independent ones which tell as much.
+/// The square root of the number of readings over that of independent readings with the same information.
 fn widening(residuals: &[f64]) -> f64 {
     let all: f64 = residuals.iter().map(|one| one * one).sum();
     let neighbours: f64 = residuals.windows(2).map(|pair| pair[0] * pair[1]).sum();
