@@ -41,7 +41,7 @@ impl Estimate {
         self.interval().is_some_and(|(low, high)| value < low || value > high)
     }
 
-    /// The same in another unit, or as another monotonic quantity: a falling one turns the ends around.
+    /// In another unit, or as another monotonic quantity; a falling one swaps the ends.
     #[must_use]
     pub fn map(self, of: impl Fn(f64) -> f64) -> Estimate {
         let ends = self.interval().map(|(low, high)| (of(low), of(high)));

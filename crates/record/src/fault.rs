@@ -1,27 +1,27 @@
-//! Faults on purpose, for tests: each step that changes something outside this process asks here first. In the program
-//! that is built for use the answer is always yes, and costs nothing.
+//! Injected faults, for tests: each step that changes something outside this process asks here first. Without the
+//! feature `faults` the answer is always yes, at no cost.
 //!
-//! With the feature `faults`, the environment variable [`VARIABLE`] holds `fail:N` or `kill:N`: the Nth step of the
-//! process fails with [`ERROR`], or the process kills itself in front of it as `kill -9` would.
+//! With it, the environment variable [`VARIABLE`] holds `fail:N` or `kill:N`: the Nth step fails with [`ERROR`], or the
+//! process kills itself before it as `kill -9` would.
 
 use std::io;
 
 /// The environment variable that asks for a fault.
 pub const VARIABLE: &str = "STRAINGAUGE_FAULT";
-/// The error of a step that fails on purpose: one that no room treats in a particular way.
+/// The error of a step that fails on purpose; no caller treats it specially.
 pub const ERROR: i32 = libc::EIO;
 
 /// Steps so far, where a fault was asked for.
 #[cfg(any(test, feature = "faults"))]
 static STEPS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-/// How many steps were made so far, where a fault was asked for: number 0 is none.
+/// Steps so far, where a fault was asked for.
 #[cfg(any(test, feature = "faults"))]
 pub fn steps() -> u64 {
     STEPS.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// A step is about to be made. An error means that it is not to be made, as if the kernel had refused it.
+/// Called before a step. On an error the step must not be made, as if the kernel had refused it.
 #[cfg(any(test, feature = "faults"))]
 pub fn step() -> io::Result<()> {
     use std::sync::LazyLock;

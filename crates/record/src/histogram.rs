@@ -6,9 +6,7 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::interval_log::{
-    IntervalLogHistogram, IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
-};
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::de::Error as _;
 use serde::ser::Error as _;
@@ -19,11 +17,10 @@ use std::time::Duration;
 /// The largest value that is distinguished: one hour.
 pub const MAX_NS: u64 = 3_600_000_000_000;
 
-/// An `.hlog` may not be larger than this when it is read back: 64 MiB is far beyond what a point can write.
+/// Limit on an `.hlog`: far beyond what a point writes.
 const MAX_LOG_BYTES: usize = 64 << 20;
-
-/// A histogram may not be larger than this without compression: more than ten bytes for each of its counts.
-const MAX_INFLATED: usize = 4 << 20;
+/// Limit on a histogram, encoded or not: more than ten bytes for each of its counts.
+const MAX_BYTES: usize = 4 << 20;
 /// The first word of HdrHistogram's V2 encoding, and of its compressed form.
 const PLAIN: u32 = 0x1c84_9313;
 const COMPRESSED: u32 = 0x1c84_9314;
@@ -86,7 +83,7 @@ impl Latency {
         self.record_many_ns(nanos, 1);
     }
 
-    /// The same of a time that was found so often.
+    /// Records a value several times.
     #[inline]
     pub fn record_many_ns(&mut self, nanos: u64, count: u64) {
         if nanos > MAX_NS {
@@ -95,7 +92,7 @@ impl Latency {
         self.histogram.saturating_record_n(nanos.clamp(1, MAX_NS), count);
     }
 
-    /// Adds another histogram's counts; nothing is lost, as all have the same buckets.
+    /// Adds another histogram's counts; all have the same buckets.
     pub fn merge(&mut self, other: &Latency) {
         self.histogram.add(&other.histogram).expect("all latency histograms have the same bounds");
         self.clamped = self.clamped.saturating_add(other.clamped);
@@ -110,8 +107,7 @@ impl Latency {
         Ok(BASE64_STANDARD.encode(&raw))
     }
 
-    /// Reads what [`to_base64`](Self::to_base64) wrote, with this many of its values beyond the range. Any text is
-    /// safe.
+    /// Reads what [`to_base64`](Self::to_base64) wrote. `clamped`: its values beyond the range. Any text is safe.
     pub fn from_base64(encoded: &str, clamped: u64) -> Result<Latency, LogError> {
         let mut latency = decode_payload(encoded)?;
         latency.clamped = clamped;
@@ -216,7 +212,8 @@ pub fn read_log(bytes: &[u8]) -> Result<Vec<(String, Latency)>, LogError> {
     for entry in IntervalLogIterator::new(bytes) {
         let entry = entry.map_err(|error| LogError::Decode(format!("{error:?}")))?;
         if let LogEntry::Interval(interval) = entry {
-            let (tag, latency) = decode(&interval)?;
+            let latency = decode_payload(interval.encoded_histogram())?;
+            let tag = interval.tag().map(|tag| tag.as_str().to_string()).unwrap_or_default();
             match found.iter_mut().find(|(known, _)| *known == tag) {
                 Some((_, merged)) => merged.merge(&latency),
                 None => found.push((tag, latency)),
@@ -226,19 +223,10 @@ pub fn read_log(bytes: &[u8]) -> Result<Vec<(String, Latency)>, LogError> {
     Ok(found)
 }
 
-fn decode(interval: &IntervalLogHistogram<'_>) -> Result<(String, Latency), LogError> {
-    let latency = decode_payload(interval.encoded_histogram())?;
-    let tag = interval.tag().map(|tag| tag.as_str().to_string()).unwrap_or_default();
-    Ok((tag, latency))
-}
-
 fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
-    /// The payload's header gives its number of counts; a wrong one must not make us allocate gigabytes.
-    const MAX_PAYLOAD: usize = 4 << 20;
-    if encoded.len() > MAX_PAYLOAD {
+    if encoded.len() > MAX_BYTES {
         return Err(LogError::TooLarge(encoded.len()));
     }
-    // The library returns the text undecoded.
     let raw = BASE64_STANDARD
         .decode(encoded)
         .map_err(|error| LogError::Decode(format!("a histogram is not base64: {error}")))?;
@@ -254,8 +242,8 @@ fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
     Ok(latency)
 }
 
-/// The encoding without its compression, with what the library does not check: it reserves what a header claims, up to
-/// 4 GiB, and negates any number of zeros.
+/// Decompresses the encoding and checks what the library does not: it reserves what a header claims, up to 4 GiB, and
+/// negates any number of zeros.
 fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
     let broken = |why: String| LogError::Decode(why);
     let word = |bytes: &[u8], at: usize| {
@@ -265,14 +253,14 @@ fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
     let mut plain = Vec::new();
     if word(raw, 0)? == COMPRESSED {
         let coded = raw.get(8..).unwrap_or_default();
-        let mut reader = ZlibDecoder::new(coded).take(MAX_INFLATED as u64 + 1);
+        let mut reader = ZlibDecoder::new(coded).take(MAX_BYTES as u64 + 1);
         reader
             .read_to_end(&mut plain)
             .map_err(|error| broken(format!("a histogram's compression is broken: {error}")))?;
     } else {
         plain.extend_from_slice(raw);
     }
-    if plain.len() > MAX_INFLATED {
+    if plain.len() > MAX_BYTES {
         return Err(LogError::TooLarge(plain.len()));
     }
     if word(&plain, 0)? != PLAIN {
@@ -282,7 +270,8 @@ fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
     if claimed as usize > there {
         return Err(broken(format!("a histogram claims {claimed} bytes of counts, and has {there}")));
     }
-    // Numbers of seven bits a byte, the ninth of eight. All ones stand for as many zeros as cannot be negated.
+    // Numbers have seven bits a byte, and eight in the ninth. Nine bytes of ones are a number of zeros that cannot be
+    // negated.
     let mut ones = 0;
     for byte in plain.iter().skip(HEADER_BYTES) {
         ones = if *byte == 0xff { ones + 1 } else { 0 };
@@ -367,7 +356,7 @@ mod tests {
         let most = [0xff; 9];
         assert!(of(9, &most).unwrap_err().to_string().contains("zeros"));
         assert!(of(3, &[0xff; 3]).is_err(), "a number that breaks off");
-        let bomb = vec![0; MAX_INFLATED + 1];
+        let bomb = vec![0; MAX_BYTES + 1];
         assert!(matches!(of(1 << 20, &bomb), Err(LogError::TooLarge(_))));
     }
 

@@ -1,8 +1,7 @@
-//! What a killed run leaves behind: the forms of the census.
+//! What a killed run leaves behind.
 //!
-//! Each room declares the [`Kind`]s of what it makes that may outlive the process: how it is named, how to find it, how
-//! to remove it. The binary gathers them; there is no second list. All of it bears the word of its [`Owner`], so that
-//! what belongs to a living run is never touched.
+//! Each room declares the [`Kind`]s of things it makes that may outlive the process: their names, how to find and
+//! remove them. All bear the word of their [`Owner`], so that those of a living run are never touched.
 
 use crate::owner::{Life, Owner};
 use crate::text::plain;
@@ -48,7 +47,7 @@ pub struct Leftover {
 pub struct Found {
     /// What is left.
     pub left: Vec<Leftover>,
-    /// What could not be looked at, and why; a sentence each.
+    /// What could not be checked, and why; a sentence each.
     pub not_seen: Vec<String>,
 }
 
@@ -64,7 +63,7 @@ impl Found {
     }
 }
 
-/// Where is looked. Processes are read once for all kinds.
+/// Where to search. Processes are read once for all kinds.
 #[derive(Debug, Default)]
 pub struct Scene {
     /// Folders of runs, searched for files that were not finished.
@@ -132,8 +131,8 @@ fn marked_in(environment: &[u8]) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// The marked processes, and how many processes may not be looked at. This process and those above it are never among
-/// them, as a shell may have been started with a mark.
+/// The marked processes, and how many processes may not be read. This process and its ancestors are left out: a shell
+/// may have been started with a mark.
 fn marked_processes() -> (Vec<Marked>, usize) {
     let spared = ancestry(std::process::id());
     let Ok(entries) = fs::read_dir("/proc") else { return (Vec::new(), 0) };
@@ -146,7 +145,7 @@ fn marked_processes() -> (Vec<Marked>, usize) {
                     found.push(Marked { pid, owner, role: role.into() });
                 }
             }
-            // The kernel's own threads have no command line, and nobody started them.
+            // Kernel threads have no command line.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                 hidden += usize::from(fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty()));
             }
@@ -156,8 +155,7 @@ fn marked_processes() -> (Vec<Marked>, usize) {
     (found, hidden)
 }
 
-/// Whether a process was started by this one, or by one that this one started. A daemon that this process inherits is
-/// one.
+/// Whether a process descends from this one.
 pub fn is_descendant(pid: u32) -> bool {
     ancestry(pid).contains(&std::process::id())
 }
@@ -190,7 +188,7 @@ pub fn end_process(left: &Leftover) -> Result<(), String> {
     let Ok(pid) = left.name.parse::<u32>() else { return Err(format!("'{}' is not a process", left.name)) };
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        // The mark is read anew at every signal: the number may have been given to another process meanwhile.
+        // The mark is read before every signal: the number may belong to another process by now.
         let is_still = crate::owner::start_ticks(pid).is_some()
             && mark_of(pid).and_then(|mark| parse_mark(&mark).map(|(owner, _)| owner)) == Some(left.owner);
         if !is_still {
@@ -210,8 +208,7 @@ pub fn end_process(left: &Leftover) -> Result<(), String> {
     }
 }
 
-/// Why files in a folder are not to be removed: it is another user's, or others can write to it. A link is not
-/// followed.
+/// Why files in a folder must not be removed. Links are not followed.
 pub fn refusal(folder: &Path) -> Option<String> {
     let facts = match fs::symlink_metadata(folder) {
         Ok(facts) => facts,
@@ -219,12 +216,16 @@ pub fn refusal(folder: &Path) -> Option<String> {
     };
     // SAFETY: geteuid takes no arguments and cannot fail.
     let own = unsafe { libc::geteuid() };
-    match () {
-        _ if !facts.is_dir() => Some("it is not a folder".into()),
-        _ if facts.uid() != own => Some("it belongs to another user".into()),
-        _ if facts.mode() & 0o022 != 0 => Some("other users can write to it".into()),
-        _ => None,
-    }
+    let why = if !facts.is_dir() {
+        "it is not a folder"
+    } else if facts.uid() != own {
+        "it belongs to another user"
+    } else if facts.mode() & 0o022 != 0 {
+        "other users can write to it"
+    } else {
+        return None;
+    };
+    Some(why.into())
 }
 
 #[cfg(test)]

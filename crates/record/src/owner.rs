@@ -1,4 +1,4 @@
-//! The process that something belongs to, as a word that can be part of a name. Whoever finds the name later can tell
+//! The process that something belongs to, as a word that can be part of a name: whoever finds the name later can check
 //! whether the process still lives.
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub enum Life {
     Alive,
     /// It has ended.
     Ended,
-    /// It is of another boot, container or machine: nothing can be known of it here.
+    /// It is of another boot, container or machine: unknown here.
     Elsewhere,
 }
 

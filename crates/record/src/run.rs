@@ -29,8 +29,7 @@ pub use crate::point::SCHEMA;
 
 /// Files of a run are small; anything larger than this was not written by straingauge.
 const MAX_JSON_BYTES: u64 = 16 << 20;
-const MAX_SERIES_BYTES: u64 = 64 << 20;
-const MAX_STACKS_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
 
 /// Whether a run reached its end.
@@ -197,8 +196,7 @@ pub struct PointFiles<'a> {
 }
 
 impl RunWriter {
-    /// Creates `parent/<time>-<name>/` (or exactly `exact`, which must not hold a run yet) and writes `run.json`. A
-    /// folder of its own choice appears whole.
+    /// Creates `parent/<time>-<name>/` (or `exact`, which must not hold a run yet) and writes `run.json`.
     pub fn create(parent: &Path, exact: Option<&Path>, record: RunRecord) -> Result<Self, RunError> {
         let Some(path) = exact else { return Self::create_in(parent, record) };
         create_dir_all(path)?;
@@ -207,7 +205,7 @@ impl RunWriter {
         }
         let writer = RunWriter { path: path.to_path_buf(), record, next_index: 0 };
         if let Err(error) = writer.begin() {
-            // Otherwise it would look like a run that was killed, and its place would be taken.
+            // A leftover would look like a killed run and occupy the place.
             let _ = fs::remove_file(path.join(RECORD));
             return Err(error);
         }
@@ -235,11 +233,10 @@ impl RunWriter {
         self.save()
     }
 
-    /// Checks early whether [`create`](Self::create) could succeed, before a server is started and load is sent: writes
-    /// and removes a file in the folder, or in the one in which it would be made.
+    /// Checks whether [`create`](Self::create) could succeed, before a server is started and load is sent.
     pub fn check(parent: &Path, exact: Option<&Path>) -> Result<(), RunError> {
         let folder = exact.unwrap_or(parent);
-        if folder.join("run.json").exists() {
+        if folder.join(RECORD).exists() {
             return Err(occupied(folder));
         }
         let is_there = |folder: &&Path| folder.as_os_str().is_empty() || fs::symlink_metadata(folder).is_ok();
@@ -271,7 +268,7 @@ impl RunWriter {
     /// Writes `run.json` anew, atomically.
     pub fn save(&self) -> Result<(), RunError> {
         let text = serde_json::to_vec_pretty(&self.record).expect("a run record has only string keys");
-        write_whole(&self.path.join("run.json"), &text)
+        write_whole(&self.path.join(RECORD), &text)
     }
 
     /// Writes a point: all files into a temporary folder, flushed, then renamed. Sets the point's index; returns it.
@@ -325,12 +322,11 @@ impl RunWriter {
     }
 }
 
-/// Renames a run to `base`, or `base-2`, `base-3`, ... : two runs that begin in the same second must not share a
-/// folder.
+/// Renames a run to `base`, or `base-2`, `base-3`, ...: two runs may begin in the same second.
 fn place(temporary: &Path, parent: &Path, base: &str) -> Result<PathBuf, RunError> {
     for attempt in 1..1000 {
         let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
-        // The kernel replaces an empty folder only, and a run is none.
+        // The kernel replaces only empty folders.
         match fault::step().and_then(|()| fs::rename(temporary, &path)) {
             Ok(()) => return Ok(path),
             Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty) => continue,
@@ -394,9 +390,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     written
 }
 
-/// Whether [`write_whole`] replaces what is there, rather than write to it: not a device or a pipe, and nothing in the
-/// folders of devices and descriptors. Where standard error goes to a file, /dev/stderr is a link to that file, and
-/// root could replace the link.
+/// Whether [`write_whole`] replaces the file: not devices, pipes, or entries of the folders of devices and descriptors.
+/// /dev/stderr may be a link to a regular file, and root could replace the link.
 pub fn is_replaced(path: &Path) -> bool {
     let is_other = fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir());
     let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok()).unwrap_or_default();
@@ -404,8 +399,7 @@ pub fn is_replaced(path: &Path) -> bool {
     !is_other && !folder.starts_with("/proc") && (is_memory || !folder.starts_with("/dev"))
 }
 
-/// Flushes a folder's names to the disk. Some file systems cannot do that of a folder (vboxsf, 9p, old CIFS), only of a
-/// file.
+/// Flushes a folder to the disk. Some file systems (vboxsf, 9p, old CIFS) cannot do that.
 fn sync_dir(path: &Path) -> Result<(), RunError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let sync = || fault::step().and_then(|()| File::open(path)?.sync_all());
@@ -470,34 +464,21 @@ impl RunDir {
     /// A point's latency histograms by tag; empty where the point has none.
     pub fn latencies(&self, index: u32) -> Result<Vec<(String, Latency)>, RunError> {
         let path = self.point_path(index).join("latency.hlog");
-        match read_bounded(&path, MAX_SERIES_BYTES) {
-            Ok(bytes) => {
-                histogram::read_log(&bytes).map_err(|error| RunError::Malformed { path, why: error.to_string() })
-            }
-            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        let Some(bytes) = read_optional(&path)? else { return Ok(Vec::new()) };
+        histogram::read_log(&bytes).map_err(|error| RunError::Malformed { path, why: error.to_string() })
     }
 
     /// A point's `series.csv`; empty where the point has none.
     pub fn series_csv(&self, index: u32) -> Result<String, RunError> {
         let path = self.point_path(index).join("series.csv");
-        match read_bounded(&path, MAX_SERIES_BYTES) {
-            Ok(bytes) => {
-                String::from_utf8(bytes).map_err(|_| RunError::Malformed { path, why: "it is not text".into() })
-            }
-            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(String::new()),
-            Err(error) => Err(error),
-        }
+        let bytes = read_optional(&path)?.unwrap_or_default();
+        String::from_utf8(bytes).map_err(|_| RunError::Malformed { path, why: "it is not text".into() })
     }
 
     /// A point's stacks; nothing where the point has none.
     pub fn stacks(&self, index: u32) -> Result<Option<Stacks>, RunError> {
         let path = self.point_path(index).join(STACKS);
-        let bytes = match read_bounded(&path, MAX_STACKS_BYTES) {
-            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
-            read => read?,
-        };
+        let Some(bytes) = read_optional(&path)? else { return Ok(None) };
         let read: Result<Stacks, String> = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
         match read.and_then(|stacks| stacks.fault().map_or(Ok(stacks), |why| Err(why.into()))) {
             Ok(stacks) => Ok(Some(stacks)),
@@ -539,7 +520,7 @@ fn point_folders(path: &Path) -> Result<Vec<u32>, RunError> {
 
 fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
     let read = || {
-        // A pipe would be waited for until somebody writes to it.
+        // Opening a pipe would block until it is written to.
         let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
@@ -553,6 +534,14 @@ fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
         return Err(RunError::Malformed { path: path.into(), why: format!("it has more than {limit} bytes") });
     }
     Ok(bytes)
+}
+
+/// A file that a point may lack.
+fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, RunError> {
+    match read_bounded(path, MAX_BYTES) {
+        Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, RunError> {

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Folders below the one that is searched.
 const MOST_DEPTH: usize = 6;
-/// Entries that are looked at.
 const MOST_ENTRIES: usize = 200_000;
-/// Run directories that are kept.
+/// Run directories that are listed.
 const MOST_RUNS: usize = 2_000;
 
 /// What a search found.
@@ -16,17 +15,23 @@ const MOST_RUNS: usize = 2_000;
 pub struct Found {
     /// Folders with a `run.json`, whatever is in it.
     pub runs: Vec<PathBuf>,
-    /// What was not looked at, and why.
+    /// What was not searched, and why.
     pub left_out: Vec<(PathBuf, String)>,
 }
 
-/// Searches a folder and the folders in it for run directories. Links are not followed. Hidden folders and folders in a
-/// run directory, such as the second run of a comparison, are passed over. In each folder the last name comes first:
-/// where the search ends early, the newest runs of those with the default name are kept.
+/// Searches a folder for run directories. Links are not followed; hidden folders and folders in a run directory (the
+/// second run of a comparison) are skipped. Names are visited in descending order: if the search ends early, it has the
+/// newest runs with default names.
 pub fn find(folder: &Path) -> Result<Found, RunError> {
     let read = fs::read_dir(folder).map(drop);
     read.map_err(|source| RunError::Read { path: folder.into(), source })?;
-    Ok(Search { found: Found::default(), entries: 0, most_runs: MOST_RUNS }.of(folder))
+    Ok(search(folder, MOST_RUNS))
+}
+
+fn search(folder: &Path, most_runs: usize) -> Found {
+    let mut search = Search { found: Found::default(), entries: 0, most_runs };
+    search.visit(folder, 0);
+    search.found
 }
 
 struct Search {
@@ -36,11 +41,6 @@ struct Search {
 }
 
 impl Search {
-    fn of(mut self, folder: &Path) -> Found {
-        self.visit(folder, 0);
-        self.found
-    }
-
     fn visit(&mut self, folder: &Path, depth: usize) {
         // Not `exists`, which follows a link.
         if let Ok(there) = fs::symlink_metadata(folder.join(RECORD)) {
@@ -74,7 +74,7 @@ impl Search {
             if self.found.runs.len() >= self.most_runs || self.entries > MOST_ENTRIES {
                 let most = self.most_runs;
                 let most = format!("this and what follows: at most {most} runs in {MOST_ENTRIES} entries are listed");
-                // Each folder above would say it again.
+                // Folders above do not repeat it.
                 if self.found.left_out.last().is_none_or(|(_, why)| *why != most) {
                     self.leave_out(&folder, &most);
                 }
@@ -128,7 +128,7 @@ mod tests {
             fs::create_dir(&run).unwrap();
             fs::write(run.join(RECORD), "").unwrap();
         }
-        let found = Search { found: Found::default(), entries: 0, most_runs: 3 }.of(folder.path());
+        let found = search(folder.path(), 3);
         assert_eq!(names(&found, folder.path()), ["7", "6", "5"]);
         assert!(found.left_out.len() == 1 && found.left_out[0].0.ends_with("4"), "{:?}", found.left_out);
     }

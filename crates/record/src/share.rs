@@ -53,8 +53,8 @@ impl Share {
         f64::from(self.parts) / f64::from(self.of.max(1))
     }
 
-    /// This one part of `outer`, as a part of what `outer` is a part of: a thread's share of its machine's share. The
-    /// inner parts hold the keys of the outer one between them, however many there are in each of the others.
+    /// This part of `outer`, as a part of the whole: a thread's share of its machine's share. The inner parts together
+    /// hold exactly the keys of the outer one.
     pub fn within(self, outer: Share) -> Share {
         debug_assert!(self.parts == 1, "threads are equal");
         Share { index: outer.index + outer.of * self.index, of: outer.of * self.of, parts: outer.parts }
@@ -67,14 +67,14 @@ impl Share {
         total / of * parts + (total % of).saturating_sub(index).min(parts)
     }
 
-    /// Whether this part holds the thing with this key. Every key belongs to exactly one part; of the keys below a
-    /// total, as many as [`part`](Self::part) gives.
+    /// Whether this part holds the thing with this key. Every key belongs to exactly one part; below a total, as many
+    /// keys as [`part`](Self::part) gives.
     pub fn holds(self, key: u64) -> bool {
         let place = key % u64::from(self.of.max(1));
         (u64::from(self.index)..u64::from(self.index) + u64::from(self.parts)).contains(&place)
     }
 
-    /// Parts that stand to each other as the weights do, in their order, with weights of at least 1.
+    /// Parts in proportion to weights of at least 1, in their order.
     pub fn by_weight(weights: &[u32]) -> Vec<Share> {
         let of = weights.iter().sum();
         let ends = weights.iter().scan(0, |end, weight| {
@@ -121,35 +121,5 @@ mod tests {
             prop_assert!(parts.is_sorted_by(|one, next| one >= next) && parts[0] - parts[parts.len() - 1] <= 1);
         }
 
-        #[test]
-        fn each_key_is_in_one_part_and_a_part_holds_as_many_as_fall_to_it(total in 0u64..3000, of in 1u32..50) {
-            let held: Vec<u64> = (0..of)
-                .map(|index| (0..total).filter(|key| Share::one(index, of).holds(*key)).count() as u64)
-                .collect();
-            let parts: Vec<u64> = (0..of).map(|index| Share::one(index, of).part(total)).collect();
-            prop_assert_eq!(held, parts);
-        }
-
-        #[test]
-        fn parts_of_parts_hold_the_keys_of_their_part_alone(
-            key in any::<u64>(), inner in prop::collection::vec(1u32..20, 1..50)
-        ) {
-            let of = inner.len() as u32;
-            let mut owners = 0;
-            for (index, threads) in inner.into_iter().enumerate() {
-                let outer = Share::one(index as u32, of);
-                for thread in 0..threads {
-                    let share = Share::one(thread, threads).within(outer);
-                    prop_assert!(!share.holds(key) || outer.holds(key));
-                    owners += u32::from(share.holds(key));
-                }
-            }
-            prop_assert_eq!(owners, 1);
-        }
-
-        #[test]
-        fn any_key_has_one_owner(key in any::<u64>(), of in 1u32..2000) {
-            prop_assert_eq!((0..of).filter(|index| Share::one(*index, of).holds(key)).count(), 1);
-        }
     }
 }

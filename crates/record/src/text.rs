@@ -1,5 +1,5 @@
-//! Text from outside: names of processes, files and servers, headers, lines of a log, a program's standard error, and
-//! the contents of files. It is made safe once, where it enters.
+//! Text from outside (names of processes, files and servers, headers, log lines, standard error, contents of files),
+//! made safe where it enters.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -24,7 +24,7 @@ impl Outside {
         Outside(clean)
     }
 
-    /// The same for bytes; invalid UTF-8 is shown as U+FFFD. White space at the ends is removed.
+    /// [`new`](Self::new) for bytes, trimmed; invalid UTF-8 is shown as U+FFFD.
     pub fn of_bytes(bytes: &[u8], limit: usize) -> Outside {
         // No character has more than four bytes.
         let bytes = bytes.trim_ascii();

@@ -57,9 +57,9 @@ pub fn parse_utc(text: &str) -> Option<u64> {
     (civil(unix_ms) == (*year, *month, *day, *hour, *minute, second)).then_some(unix_ms)
 }
 
-// The C library's calendar, not jiff's, which would add 270 KB of program for these six numbers.
+// The C library's calendar: jiff would add 270 KB to the program.
 fn civil(unix_ms: u64) -> (i32, i32, i32, i32, i32, i32) {
-    // A run dated past the year 9999 is nonsense; bound it so that the C library's year cannot overflow.
+    // Bounded so that the C library's year cannot overflow.
     let seconds = (unix_ms / 1000).min(253_402_300_799) as libc::time_t;
     // SAFETY: an all-zero `tm` is a valid value of that plain C struct.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };

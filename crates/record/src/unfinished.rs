@@ -1,5 +1,5 @@
-//! Files that appear whole: until then they have a hidden name that says whose they are. A process that is killed
-//! leaves them; [`KIND`] finds and removes them.
+//! Files that appear whole: until then they have a hidden name with their owner. A killed process leaves them; [`KIND`]
+//! finds and removes them.
 
 use crate::leftovers::{Found, Kind, Leftover, Scene, refusal};
 use crate::owner::{Life, Owner};
@@ -16,7 +16,6 @@ pub const KIND: Kind =
 const ENDING: &str = ".partial";
 /// Folders below the one that is searched: a run, its points, and folders of runs in each other.
 const MOST_DEPTH: usize = 9;
-/// Entries that are looked at.
 const MOST_ENTRIES: usize = 200_000;
 
 /// The name of `name` until it is whole.
@@ -41,7 +40,7 @@ fn of_entry(entry: &fs::DirEntry, kind: &'static str) -> Option<Leftover> {
     let is_folder = entry.file_type().ok()?.is_dir();
     let detail = if is_folder { "a point that was being written" } else { "a file that was being written" };
     let path = entry.path();
-    // A path that is no text could not be found again by its name.
+    // Only a UTF-8 path can be found again by its name.
     Some(Leftover { kind, name: path.to_str()?.into(), detail: detail.into(), owner })
 }
 

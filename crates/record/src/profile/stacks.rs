@@ -111,7 +111,7 @@ impl Stacks {
         stack.functions.iter().rev().filter_map(|place| self.functions.get(*place as usize))
     }
 
-    /// The program whose process ran, or the place outside the server where its packets were handled.
+    /// The program that ran, or where the server's packets were handled outside of it.
     pub fn root<'s>(&'s self, stack: &Stack) -> &'s str {
         match (stack.ran, stack.process.and_then(|place| self.processes.get(place as usize))) {
             (Ran::Server, Some(process)) if !process.name.is_empty() => &process.name,
@@ -128,14 +128,14 @@ impl Stacks {
         folded
     }
 
-    /// The same, counting CPU time in nanoseconds.
+    /// [`folded`](Self::folded), counting CPU time in nanoseconds.
     pub fn folded_cpu_ns(&self) -> Folded {
         let mut folded = Folded::default();
         self.fold_by(&mut folded, None, false, |stack| stack.cpu_ns);
         folded
     }
 
-    /// Adds the folded stacks to others; with `first` as the outermost frame, and with the layer after the root.
+    /// Adds the folded stacks to others. `first`: an outermost frame; `with_layers`: the layer follows the root.
     pub fn fold_into(&self, folded: &mut Folded, first: Option<&str>, with_layers: bool) {
         self.fold_by(folded, first, with_layers, |stack| stack.samples);
     }
@@ -152,8 +152,7 @@ impl Stacks {
         }
     }
 
-    /// Divides the CPU time of each layer over its stacks by their samples, in whole nanoseconds: their sum is the
-    /// layer's time, rounded.
+    /// Divides the CPU time of each layer over its stacks by their samples ([`apportion`]).
     pub(super) fn divide_cpu(&mut self, of_layer: impl Fn(Option<Layer>) -> f64) {
         let samples: Vec<(Option<Layer>, u64)> = self.stacks.iter().map(|stack| (stack.layer, stack.samples)).collect();
         let parts = apportion(&samples, of_layer);
@@ -162,7 +161,7 @@ impl Stacks {
         }
     }
 
-    /// Why what was read is not a window's stacks.
+    /// Why a file's content cannot be a window's stacks.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let is_in = |place: u32, length: usize| (place as usize) < length;
         let mut sums = vec![0u64; self.events.len() + 2];
@@ -193,8 +192,8 @@ impl Stacks {
 /// The function of a sample whose stack could not be kept.
 pub const NO_STACK: &str = "[no stack]";
 
-/// Divides what each layer has over parts with these weights, in whole numbers: the sum over a layer's parts is what it
-/// has, rounded. A layer whose parts have no weight gets nothing.
+/// Divides each layer's amount over its parts by weight, in whole numbers that add up to the amount, rounded. A layer
+/// without weight gets nothing.
 pub fn apportion(parts: &[(Option<Layer>, u64)], of_layer: impl Fn(Option<Layer>) -> f64) -> Vec<u64> {
     let mut whole: BTreeMap<Option<Layer>, u64> = BTreeMap::new();
     for (layer, weight) in parts {
