@@ -88,16 +88,19 @@ pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
+fn unknown_argument(error: &clap::Error) -> Option<&String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(typed)) if error.kind() == ErrorKind::UnknownArgument => Some(typed),
+        _ => None,
+    }
+}
+
 /// A hint for an option of another tool, or for one that exists only in scenario files.
 fn habit(error: &clap::Error) -> Option<String> {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
-        (error.kind(), error.get(ContextKind::InvalidArg))
-    else {
-        return None;
-    };
+    let typed = unknown_argument(error)?;
     let command = std::env::args_os().nth(1).unwrap_or_default();
-    // What find and load have in common had the same names in both.
+    // Options that find and load share have the same names.
     let command = if command == "load" || command == "fleet" { "find" } else { &command.to_string_lossy() };
     let is_meant = |(of, _, options): &&(&str, &str, &[&str])| *of == command && options.contains(&typed.as_str());
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
@@ -113,12 +116,7 @@ fn habit(error: &clap::Error) -> Option<String> {
 
 /// A hint for `-q 100` of hey and oha, and for a command without `--` before it.
 fn misplaced(error: &clap::Error) -> Option<String> {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
-        (error.kind(), error.get(ContextKind::InvalidArg))
-    else {
-        return None;
-    };
+    let typed = unknown_argument(error)?;
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     let at = words.iter().skip(1).position(|word| word == typed)? + 1;
     if words[at - 1] == "-q" && typed.parse::<f64>().is_ok() {
@@ -158,20 +156,17 @@ pub fn usage(error: clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
-    if let Some(sentence) = habit(&error).or_else(|| misplaced(&error)).or_else(|| unknown_command(&error)) {
-        eprintln!("straingauge: {}; see --help", Outside::new(&sentence, MOST_CHARS));
-        return ExitCode::from(USAGE);
-    }
-    let text = error.render().to_string();
-    let sentence: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
-        .collect();
-    let sentence = sentence.join(" ");
-    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-    eprintln!("straingauge: {}; see --help", Outside::new(sentence, MOST_CHARS));
+    let of_clap = || {
+        let text = error.render().to_string();
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+            .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"));
+        lines.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_string()
+    };
+    let hint = habit(&error).or_else(|| misplaced(&error)).or_else(|| unknown_command(&error));
+    eprintln!("straingauge: {}; see --help", Outside::new(&hint.unwrap_or_else(of_clap), MOST_CHARS));
     ExitCode::from(USAGE)
 }
 
@@ -223,7 +218,7 @@ pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// The same for what has no end of its own: once the reader is gone, an error that [`report`] takes for done.
+/// Prints endless output: once the reader is gone, returns an error that [`report`] takes for done.
 pub fn print_while_read(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {

@@ -1,7 +1,7 @@
 //! One load point: the engine or workers send the load, companions observe it, and their results become one point.
 
 use crate::companions::cold::{HeldCold, established_words};
-use crate::companions::{Companion, Companions, Holding, Load, SharedWatcher, TimeWait};
+use crate::companions::{Companions, Holding, Load, TimeWait};
 use crate::fleet;
 use crate::measured::{Measured, measured};
 use crate::metrics::Loads;
@@ -14,7 +14,6 @@ use load::LoadResult;
 use record::units::{format_nanos, format_si};
 use record::{Axis, AxisPlace, DoubtKind, LoadPlan, Pace, Sweep, names};
 use remote::{Fleet, leave_out_uncounted};
-use std::collections::BTreeMap;
 
 /// Length of the yardstick's arithmetic.
 const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
@@ -25,7 +24,7 @@ pub struct Runner {
     fleet: Option<Box<Fleet>>,
     /// The rate series or log that the points follow.
     supplied: Supplied,
-    companions: Companions,
+    pub companions: Companions,
     /// The metrics of the loads, for other programs.
     pub metrics: Option<Loads>,
     stop: Stop,
@@ -59,16 +58,6 @@ impl Runner {
         }
     }
 
-    /// Adds a companion of every load from now on.
-    pub fn join(&mut self, companion: impl Companion + 'static) {
-        self.companions.join(companion);
-    }
-
-    /// Adds one that is called before the others.
-    pub fn join_first(&mut self, companion: impl Companion + 'static) {
-        self.companions.join_first(companion);
-    }
-
     /// Whether workers send the load.
     pub fn has_clients(&self) -> bool {
         self.fleet.is_some()
@@ -89,12 +78,7 @@ impl Runner {
         self.supplied.adapt(plan);
     }
 
-    /// Facts about the server's processes.
-    pub fn server_facts(&self) -> BTreeMap<String, String> {
-        self.companions.server_facts()
-    }
-
-    /// Opens `count` cold connections, which stay through all points, and waits until they are established.
+    /// Opens `count` cold connections, which stay through all points.
     pub fn hold_cold(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
         if let Some(fleet) = &mut self.fleet {
             let held = fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
@@ -104,12 +88,11 @@ impl Runner {
             return Ok(());
         }
         let held = HeldCold::open(count, &mut Holding { plan, stop: &self.stop, progress })?;
-        self.join(held);
+        self.companions.join(held);
         Ok(())
     }
 
-    /// Moves what is held during the load to a value of an axis; `most` is its largest value. The axes of the load
-    /// itself hold nothing.
+    /// Moves what is held during the load to a value of an axis; `most` is its largest value.
     pub fn hold(&mut self, plan: &LoadPlan, place: AxisPlace, most: f64, progress: &mut Progress) -> Result<()> {
         if let (Some(fleet), Axis::Cold) = (&mut self.fleet, place.axis) {
             if !fleet.has_planned_cold() {
@@ -131,21 +114,6 @@ impl Runner {
             _ => return Ok(()),
         }
         self.companions.hold(place, &mut with).map(drop)
-    }
-
-    /// Has the server's layers sampled where a watcher watches it from elsewhere; `None` if none does.
-    pub fn sample_layers(&mut self) -> Option<Result<(), String>> {
-        self.companions.sample_layers()
-    }
-
-    /// These processes run beside the server on purpose from now on, or nothing does.
-    pub fn beside(&mut self, pids: &[u32]) {
-        self.companions.beside(pids);
-    }
-
-    /// The watcher of a server elsewhere.
-    pub fn watcher(&self) -> Option<SharedWatcher> {
-        self.companions.watcher()
     }
 
     /// Measures one point.
@@ -192,7 +160,7 @@ impl Runner {
             point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
         }
         if self.is_apart && !self.has_clients() && is_without_others(point) {
-            // The client's own doubt: it waited for its CPU, but for no program.
+            // The client waited for its CPU, but not for another program.
             point.doubts.retain(|doubt| doubt.kind != DoubtKind::SharedCpus);
         }
         if result.interrupted {
@@ -208,8 +176,7 @@ impl Runner {
     }
 }
 
-/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; of several clients with the lowest rate and the
-/// highest.
+/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; with several clients the lowest and highest rate.
 fn progress_line(label: &str, now: &load::Progress) -> String {
     let elapsed = format!("{:.1} s", now.elapsed_ns as f64 / 1e9);
     let rate = format_si(now.throughput_per_sec);

@@ -1,8 +1,8 @@
 //! Names of hosts in a static program (setup/dist).
 //!
-//! glibc looks names up in files and by DNS itself. For each further source of /etc/nsswitch.conf it loads the system's
-//! library, which loads the system's glibc; beside another version of glibc inside, that aborts the program. So a
-//! static program asks files and DNS alone.
+//! glibc itself looks names up in files and by DNS. Other sources of /etc/nsswitch.conf load the system's libraries
+//! with the system's glibc, which aborts a program with another version inside. So a static program uses files and DNS
+//! only.
 
 /// Leaves out the sources that need a library. Called once, before any name is looked up.
 #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]

@@ -168,8 +168,8 @@ pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
     Ok(Some(plan))
 }
 
-/// Makes the engine's plan from the typed options, and the files that the engine reads while it runs. `addresses`: the
-/// server's; `client_cpus`: for the engine's threads where none were typed, empty = not pinned.
+/// Makes the engine's plan from the typed options, and opens the files that the engine reads while it runs.
+/// `client_cpus`: CPUs of its threads if none were typed.
 pub fn load_plan(
     run: &RunOptions,
     kind: LoadKind,
@@ -182,13 +182,7 @@ pub fn load_plan(
         crate::workload::resolve(&run.options.workload, options, target, kind.is_sweep())?;
     let asked = match options.rate {
         None => Pace::Closed,
-        Some(rate) if rate.0 > 0.0 => Pace::Open {
-            rate_per_sec: rate.0,
-            arrival: match options.arrival.unwrap_or_default() {
-                ArrivalWord::Constant => Arrival::Constant,
-                ArrivalWord::Poisson => Arrival::Poisson,
-            },
-        },
+        Some(rate) if rate.0 > 0.0 => Pace::Open { rate_per_sec: rate.0, arrival: arrival(options) },
         Some(_) => return Err(wrong_usage("--rate 0 sends nothing: give at least 0.001 requests per second")),
     };
     let pace = pace.unwrap_or(asked);
@@ -217,7 +211,7 @@ pub fn load_plan(
     if duration_ns < 10_000_000 {
         return Err(wrong_usage("--duration must be at least 10ms: shorter windows measure nothing"));
     }
-    // Defaults allow for the path. To open a connection may take several round trips: TCP, TLS, the protocol.
+    // Defaults allow for the path. Opening a connection may take several round trips: TCP, TLS, the protocol.
     let round_trip_ns = path_plan(&run.options.path, 0)?.map_or(0, |path| path.full_round_trip_ns());
     let default = |time: Duration, round_trips: u64| time.as_nanos() as u64 + round_trips * round_trip_ns;
     let timeout_ns = options.timeout.map_or(default(defaults::TIMEOUT, 2), Time::nanos);
@@ -276,6 +270,13 @@ pub fn load_plan(
     };
     grpc::adapt(&mut plan, &run.options)?;
     Ok((plan, supplied))
+}
+
+fn arrival(options: &LoadOptions) -> Arrival {
+    match options.arrival.unwrap_or_default() {
+        ArrivalWord::Constant => Arrival::Constant,
+        ArrivalWord::Poisson => Arrival::Poisson,
+    }
 }
 
 /// Parses a CPU list and refuses CPUs that this process may not use.
@@ -409,10 +410,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         warmup_ns: load.warmup.map(|time| time.nanos()),
         budget_ns,
         open_connections: positive("--open-connections", options.open_connections, defaults::OPEN_CONNECTIONS)?,
-        arrival: match load.arrival.unwrap_or_default() {
-            ArrivalWord::Constant => Arrival::Constant,
-            ArrivalWord::Poisson => Arrival::Poisson,
-        },
+        arrival: arrival(load),
         criteria,
         until_sure_ratio,
         unload: options.unload,
@@ -420,16 +418,17 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     })
 }
 
-/// Rounds are what a comparison rests on: with more time there are more of them.
+/// A comparison gets more rounds with more time.
 fn default_repeats(options: &FindOptions, budget_ns: u64) -> u64 {
-    match options.compare_with.is_some() || options.beside.is_some() {
-        true => (budget_ns / 10_000_000_000).clamp(defaults::ROUNDS, 2 * defaults::ROUNDS),
-        false => defaults::REPEATS,
+    if options.compare_with.is_some() || options.beside.is_some() {
+        (budget_ns / 10_000_000_000).clamp(defaults::ROUNDS, 2 * defaults::ROUNDS)
+    } else {
+        defaults::REPEATS
     }
 }
 
-/// What leaves `--until-sure` nothing to narrow. The command line is refused by its parser; this is what a scenario
-/// file adds.
+/// Refuses options of a scenario file that leave `--until-sure` nothing to narrow; the parser refuses them on the
+/// command line.
 fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()> {
     let typed = [
         (has_axis, "--axis"),

@@ -20,8 +20,7 @@ pub fn cannot_start(what: &str, error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// How a child ended; `None` while it runs. The child is not waited for: so nobody else gets its number, or that of its
-/// group.
+/// How a child ended; `None` while it runs. It is not reaped, so its number and its group stay its own.
 pub fn ended(child: u32) -> Option<ExitStatus> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(Pid::from_raw(child as i32)?), options).ok().flatten()?;
@@ -29,8 +28,8 @@ pub fn ended(child: u32) -> Option<ExitStatus> {
     code.or(status.terminating_signal()).map(ExitStatus::from_raw)
 }
 
-/// Ends a child that leads its process group, and was not waited for, with the whole group, politely first, and the
-/// daemons that it left behind. Returns how the child ended.
+/// Ends a child that leads its process group and was not reaped, with its group and daemons, politely first. Returns
+/// how the child ended.
 pub fn end(child: &mut Child, daemons: &[u32]) -> Option<ExitStatus> {
     signal(child, daemons, libc::SIGTERM);
     let deadline = Instant::now() + STOP_GRACE;

@@ -1,9 +1,9 @@
-//! A small HTTP/1.1 server for what a running command shows: `GET`, without keep-alive. One thread waits for all
-//! connections at once and sleeps in between, so a silent one delays no other. Reads are bounded, and so is the number
-//! of connections: at the limit the newest replaces the oldest. Clients are not trusted.
+//! A small HTTP/1.1 server for what a running command shows: `GET`, without keep-alive. One thread polls all
+//! connections. Reads and the number of connections are bounded: at the limit the newest replaces the oldest. Clients
+//! are not trusted.
 //!
-//! A connection may follow the site (server-sent events): what is new is written to it until it is closed. A follower
-//! that does not read gets the newest news only, and is dropped when it has read nothing for a while.
+//! A connection may follow the site (server-sent events): news are written to it until it is closed. A slow follower
+//! gets only the newest, and is dropped after reading nothing for a while.
 
 use anyhow::Result;
 use std::collections::VecDeque;
@@ -17,11 +17,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const MAX_HEAD_BYTES: usize = 8 << 10;
-/// A request that is not whole, or a response of which nothing was read, after this long: the connection is closed.
+/// Timeout for the rest of a request, and for progress on a response.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// A follower without news gets a comment this often, so that one that is gone is noticed.
+/// Followers without news get a comment this often, to notice lost ones.
 const BEAT: Duration = Duration::from_secs(15);
-/// A server that ends serves what its followers still ask for, this long at most.
+/// Longest wait for followers at the end.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A request.
@@ -47,7 +47,7 @@ pub trait Site: Send + Sync + 'static {
     /// The response. Must not take long: all connections wait for it.
     fn answer(&self, request: &Request<'_>) -> Answer;
 
-    /// What a follower that has seen the news with this number gets next, with its number; at first it has seen 0.
+    /// The news after number `seen` (0 at first), with their number.
     fn news(&self, _seen: u64) -> Option<(u64, Vec<u8>)> {
         None
     }
@@ -106,7 +106,7 @@ impl Server {
 
     /// Has the thread look for news.
     pub fn wake(&self) {
-        // A full pipe will wake it, too.
+        // A full pipe wakes it, too.
         let _ = self.waker.as_ref().map(|mut waker| waker.write(&[0]));
     }
 
@@ -115,7 +115,7 @@ impl Server {
         self.shared.followers.load(Ordering::Relaxed)
     }
 
-    /// Ends the server when its followers have gone, which are told by the news; after a short time in any case.
+    /// Ends the server when its followers have gone, at most [`GRACE`] later.
     pub fn end(mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
         self.wake();
@@ -176,7 +176,7 @@ impl Client {
             let Some((number, news)) = site.news(seen).or_else(|| self.beat(seen)) else { break };
             (self.state, self.out, self.written, self.since) = (State::Following(number), news, 0, Instant::now());
         }
-        // A follower has nothing more to say: it closes, or it is none.
+        // Followers send nothing more.
         self.stream.read(&mut chunk).map(|_| false)
     }
 
@@ -232,7 +232,7 @@ impl Serving {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     if self.clients.len() == self.most_clients {
-                        // Whoever has asked for something stays, if there is one that has not.
+                        // Prefer one that has not asked for anything yet.
                         let oldest = self.clients.iter().position(|client| client.state == State::Asking);
                         self.clients.remove(oldest.unwrap_or(0));
                     }
@@ -254,7 +254,7 @@ impl Serving {
         }
     }
 
-    /// Sleeps until a connection comes, one is ready, there is news, or somebody's patience is over.
+    /// Sleeps until a connection is ready or new, there is news, or a timeout ends.
     fn wait(&self) {
         let poll = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
         let mut fds = vec![poll(self.listener.as_raw_fd(), libc::POLLIN), poll(self.woken.as_raw_fd(), libc::POLLIN)];

@@ -32,7 +32,7 @@ const STARTING: &str = "the server was starting";
 /// The time for a connection to a server that listens, in addition to the path's.
 const ACCEPTS_WITHIN: Duration = Duration::from_millis(500);
 
-/// What an error says first where isolation was asked for and cannot be.
+/// Begins the error if isolation is required and not possible.
 pub const ALWAYS: &str = "--isolate always is not possible";
 
 /// The server to start, and where.
@@ -196,7 +196,7 @@ impl Server {
         ));
     }
 
-    /// The process that was started, or the daemon that it left behind.
+    /// The started process, or the daemon that it left behind.
     pub fn pid(&self) -> Option<u32> {
         match self.life.ended() {
             None => Some(self.life.pid),
@@ -209,7 +209,7 @@ impl Server {
         self.life.netns_pid()
     }
 
-    /// What tells how long it serves.
+    /// How long it serves.
     pub fn life(&self) -> Life {
         self.life.clone()
     }
@@ -301,7 +301,7 @@ impl Server {
             return Ok(());
         };
         let listening = || observe::listening_addresses(plan.port, self.netns_pid());
-        // The first process of a daemon may end right now, and be no way into the namespace any more.
+        // Retry: the first process of a daemon may be ending.
         let listening =
             listening().or_else(|_| listening()).context("cannot read the addresses that the server listens on")?;
         let wants_v6 = matches!(plan.asked, Some(IpAddr::V6(_)));
@@ -383,8 +383,8 @@ impl Server {
     /// Stops the server's whole process group, politely first, and removes the namespaces.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Inside namespaces the pair ends all remaining processes; without them only a daemon that took the port is
-            // known. It may also be somebody else's by now.
+            // Inside namespaces the pair ends all remaining processes. Otherwise only a daemon that took the port is
+            // known, if it is ours.
             let daemon = match (self.life.ended(), &self.pair) {
                 (Some(_), None) => listener_pid(self.life.port, None).filter(|pid| is_descendant(*pid)),
                 _ => None,
@@ -392,11 +392,11 @@ impl Server {
             process::end(&mut child, daemon.as_slice());
         }
         if let Some(group) = self.group.take() {
-            // What cannot be removed now is left to the next run, as below.
+            // The next run removes what is left.
             let _ = group.remove();
         }
         if let Some(pair) = self.pair.take() {
-            // What cannot be removed now is left to the next run: the state file stays.
+            // The next run removes what is left: the state file stays.
             let _ = pair.leave();
             let _ = pair.remove();
         }
@@ -413,7 +413,7 @@ impl Drop for Server {
     }
 }
 
-/// Connects once, in a thread of its own, which is in this one's namespace.
+/// Connects once, in a separate thread of this one's namespace.
 fn connecting(address: SocketAddr, timeout: Duration) -> Receiver<io::Result<()>> {
     let (report, reported) = std::sync::mpsc::channel();
     std::thread::spawn(move || report.send(TcpStream::connect_timeout(&address, timeout).map(drop)));
@@ -426,7 +426,7 @@ fn silence_hint(timeout_option: Option<&str>) -> String {
     format!("does its configuration name this port, and does it stay in the foreground?{longer}")
 }
 
-/// Makes daemons that the server leaves behind our children, so that they can be ended and waited for.
+/// Adopts daemons that the server leaves behind, so that they can be ended and reaped.
 fn become_subreaper() {
     // SAFETY: prctl with these arguments takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
@@ -463,8 +463,8 @@ fn refuse_taken_port(port: u16) -> Result<()> {
     bail!("port {port} is already in use by {command} (process {pid}): stop it, or let the server use another port")
 }
 
-/// Ends what an earlier server at this port left in TIME_WAIT, as in a run that compares two in turn: it keeps a server
-/// without SO_REUSEADDR from starting, and would cost the next one its time. Without the privilege it stays.
+/// Ends TIME_WAIT sockets of an earlier server at this port: they keep a server without SO_REUSEADDR from starting, and
+/// cost the next one time. Without the privilege they stay.
 fn end_time_wait(port: u16) {
     if let Ok(mut sockets) = observe::TimeWaitSockets::open(None, port) {
         let _ = sockets.end_all();

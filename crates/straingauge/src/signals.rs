@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a second signal says before the process ends; null: nothing is kept. What it points to is never freed.
+/// Last words at a second signal; null without a run. Never freed.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 static KEPT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 const NOTHING_KEPT: &str = "straingauge: ended at once by the second signal; nothing of it is kept\n";
@@ -27,8 +27,7 @@ pub fn kept_in(path: &Path) {
     LAST_WORDS.store(Box::into_raw(Box::new(words)), Ordering::Release);
 }
 
-/// A write beyond the limit of a file's size is an error then (EFBIG), not the end of the process. What this process
-/// starts has the default again.
+/// Makes a write beyond the file size limit an error (EFBIG) instead of a fatal signal. Children get the default again.
 pub fn survive_full_files() -> Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop).context("cannot handle SIGXFSZ")
 }
@@ -75,8 +74,7 @@ impl Stop {
     }
 }
 
-/// Those of the signals that are not ignored. One that was ignored when this process began stays so: SIGHUP under
-/// nohup, SIGINT in the background of a script.
+/// The signals that are not ignored. Ignored ones stay so: SIGHUP under nohup, SIGINT in a script's background.
 pub fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> {
     signals.iter().copied().filter(|signal| {
         // SAFETY: an all-zero action is valid, and with a null pointer for the new one the call only fills it in.

@@ -1,6 +1,4 @@
-//! `straingauge NAME` runs the program `straingauge-NAME`, as git and cargo do with their own commands.
-//!
-//! A tool lies beside this program, or in PATH. Nothing of it is linked in, and nothing is known of it but its name.
+//! `straingauge NAME` runs the program `straingauge-NAME` next to this program or in PATH, as git and cargo do.
 
 use anyhow::Context;
 use record::shell::is_executable;

@@ -1,5 +1,4 @@
-//! The command line as typed, one file a command. [`crate::plan`] interprets it; nothing here opens, resolves or
-//! measures.
+//! The command line as typed, one file a command. [`crate::plan`] interprets it.
 
 mod axis;
 mod clients;
@@ -130,7 +129,7 @@ fn tools_listed() -> String {
     }
 }
 
-/// The error of a first word that is no command and no tool, with the commands that are most like it.
+/// The error of an unknown first word, with the most similar commands.
 fn unknown(word: &OsStr) -> clap::Error {
     // The command line itself would take any word.
     let cli = clap::Command::new("straingauge").subcommands(Cli::command().get_subcommands().cloned());
@@ -159,13 +158,13 @@ fn default_words(command: &str) -> Vec<(String, String)> {
     words
 }
 
-/// What `--worker` reads besides. The driver decides about all else.
+/// The options that `--worker` reads; the driver decides the rest.
 const READ_BY_WORKERS: [(&str, &[&str]); 2] = [
     ("load", &["worker", "cpus", "threads", "source_address", "source_interface"]),
     ("watch", &["worker", "port", "pid", "netns_of", "server", "server_cpus", "server_timeout", "needs_group"]),
 ];
 
-/// Refuses beside `--worker` what it does not read.
+/// Refuses other options with `--worker`.
 fn with_workers(cli: clap::Command) -> clap::Command {
     READ_BY_WORKERS.iter().fold(cli, |cli, (name, read)| {
         cli.mut_subcommand(name, |command| {
@@ -289,7 +288,7 @@ impl Over for bool {
     }
 }
 
-/// Lays a section's options over each other. The compiler asks for a field that is left out.
+/// Implements [`Over`] for a section; the compiler finds omitted fields.
 macro_rules! overlay {
     ($section:ty; $($field:ident),+) => {
         impl super::Over for $section {

@@ -67,8 +67,7 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let second = second::second(&options, &drive)?;
     let mut profile = options.profile.unwrap_or_default();
     if second.as_ref().is_some_and(|second| second.settle.is_some()) {
-        // Probes and samples of our own would hide a part of the price: the second probe at a place costs less than the
-        // first.
+        // Own probes and samples would hide part of the price: the second probe at a place costs less than the first.
         profile = options.profile.unwrap_or(ProfileWord::Never);
         drive.options.watching.detail.get_or_insert(WatchWord::Off);
     }
@@ -102,8 +101,8 @@ fn is_found(limit: &Limit, which: SweepWord, has_axis: bool) -> Result<(), &'sta
     }
 }
 
-/// Checks a scenario file for options that measuring two sides in turn does not support. The parser of the command line
-/// has refused them there.
+/// Refuses options of a scenario file that measuring in turn does not support; the parser refuses them on the command
+/// line.
 fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWord>, drive: &RunOptions) -> Result<()> {
     let fleet = &drive.options.fleet;
     let typed = [
@@ -124,7 +123,7 @@ pub(super) struct SearchPlan {
     pub purpose: Purpose,
     /// Second subject, measured in turn with the server.
     pub second: Option<Second>,
-    /// Whether the connections of the open loop were typed, and not left to what the server serves.
+    /// Whether the connections of the open loop were typed.
     pub are_connections_typed: bool,
     /// Where the report is shown meanwhile.
     pub live: Option<SocketAddr>,
@@ -133,7 +132,7 @@ pub(super) struct SearchPlan {
 }
 
 impl SearchPlan {
-    /// The command that runs beside the server on the second side, and the time that it gets to start or to end.
+    /// The command beside the server on the second side, and its time to start or to end.
     fn beside(&self) -> Option<(&[String], Duration)> {
         let second = self.second.as_ref()?;
         Some((&second.command, second.settle?))

@@ -93,7 +93,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
 /// Writes the run directory.
 fn keep(mut writer: RunWriter, measured: &mut Measured, cut_short: Option<&str>, session: &mut Session) -> Result<()> {
     // A watcher reports them with what it saw.
-    writer.record_mut().server_facts.extend(session.runner.server_facts());
+    writer.record_mut().server_facts.extend(session.runner.companions.server_facts());
     let kept = measured.keep(&mut writer);
     let why = match (&kept, cut_short, measured.result.interrupted) {
         (Err(error), ..) => Some(failure::sentence(error)),
@@ -161,7 +161,7 @@ fn show(
 /// Reason other than a signal why the load ended early, as a sentence.
 fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
     let Measured { point, result, .. } = measured;
-    // A client that was lost after it had given its result took nothing of the load with it.
+    // A client that was lost after its result changes nothing.
     let is_missed = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::WorkerLost);
     if let Some(lost) = session.runner.lost_client().filter(|_| is_missed) {
         return Some(format!("{lost}; the figures are those of the other clients until then"));
@@ -175,7 +175,7 @@ fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
     session.server_gone().map(|how| format!("the server {how}; the figures end there"))
 }
 
-/// The exit code: interrupted, failed, limit crossed, done; in that order of importance.
+/// The exit code: interrupted, failed, limit crossed or done, the first that holds.
 fn finish(
     point: &Point,
     result: &load::LoadResult,
@@ -207,8 +207,8 @@ fn finish(
     Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))
 }
 
-/// Why answers with these statuses are probably not what was meant to be measured, if none of them is useful: errors,
-/// redirects, another protocol. 304 is an answer like 200: a conditional request asks for it.
+/// Why these statuses are probably not what was meant to be measured, if none is useful: errors, redirects, another
+/// protocol. 304 is useful: a conditional request asks for it.
 fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<String> {
     let is_useful = |status: u16| (200..400).contains(&status) && !load::is_redirect(status);
     let (&status, _) = counts.iter().max_by_key(|(_, count)| **count)?;
@@ -260,8 +260,8 @@ fn check_that_it_listens(session: &Session) -> Result<()> {
     }
 }
 
-/// Parses the `--fail-if` limits. A wrong one, and one on a figure that will not be measured (`can_be`), is wrong
-/// usage, and is refused before any load is sent: it would count as crossed at the end.
+/// Parses the `--fail-if` limits. A limit on a figure that will not be measured (`can_be`) is refused before any load
+/// is sent; it would count as crossed at the end.
 pub fn parse_limits(texts: &[String], can_be: impl Fn(&Limit) -> Result<(), &'static str>) -> Result<Vec<Limit>> {
     let parsed = |text: &String| {
         let limit = limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))?;

@@ -10,7 +10,7 @@ use anyhow::Result;
 use record::{Doubt, DoubtKind, LoadPlan, machine};
 use std::net::{IpAddr, SocketAddr};
 
-/// Refuses what lies between two network namespaces of this machine, where client or server is on another one.
+/// Refuses options that need two network namespaces of this machine if client or server is elsewhere.
 pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
     let (is_apart, has_path) = (run.options.server.isolate == Some(IsolateWord::Always), run.options.path.is_set());
     if has_path && run.options.fleet.server_with.is_some() {
@@ -30,8 +30,7 @@ pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
     Ok(())
 }
 
-/// The CPUs that were typed for a server on another machine, which are that machine's; its watcher refuses a wrong
-/// list.
+/// The CPUs typed for a server on another machine; its watcher refuses a wrong list.
 pub fn cpus_elsewhere(run: &RunOptions) -> Vec<usize> {
     let typed = run.options.server.server_cpus.as_deref();
     typed.and_then(|list| cpus::parse_list(list).ok()).unwrap_or_default()
@@ -77,8 +76,7 @@ pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     })
 }
 
-/// A doubt where client and server may run on the same CPUs. `is_one_machine`: the server's watcher runs where a client
-/// does.
+/// A doubt if client and server may share CPUs. `is_one_machine`: the server's watcher runs where a client does.
 pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool) -> Option<Doubt> {
     let is_local = is_one_machine || plan.addresses.iter().all(|address| address.ip().is_loopback());
     // Clients elsewhere are not pinned by this process.

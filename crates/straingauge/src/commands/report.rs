@@ -78,7 +78,7 @@ pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
     report::markdown::run(run, &findings, &analyze::verdict::sentences(run, &findings), checks)
 }
 
-/// What two sides that were measured in turn show: two servers, or one without and with a command beside it.
+/// The comparison of two sides that were measured in turn: two servers, or one without and with a command beside it.
 pub struct Pair {
     compared: Result<Comparison, CompareError>,
     price: Option<Price>,
@@ -169,8 +169,8 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     reported(args, run, &report::watch::page::html(run, &recording, &findings))
 }
 
-/// Writes the page, unless only Markdown was requested, and prints where it is. A run whose directory is read-only is
-/// reported without a page.
+/// Writes the page, unless only Markdown was requested, and prints its path. A run in a read-only directory is reported
+/// without a page.
 fn reported(args: &ReportArgs, run: &RunDir, html: &str) -> Result<ExitCode> {
     if args.page.is_none() && args.markdown.is_some() {
         return Ok(ExitCode::from(failure::DONE));

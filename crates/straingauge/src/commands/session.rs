@@ -106,12 +106,12 @@ impl Session {
             doubts.extend(server.doubts.iter().cloned());
             path = server.path.to_string();
         } else if !has_clients {
-            // So that what is held beside the load, and what is looked at, is where the load goes.
+            // Cold connections and the watch use the load's address.
             plan.addresses = vec![load::choose_address(&plan, stop.flag())];
         }
         let is_apart = !plan.cpus.is_empty() && cpus::are_apart(&plan.cpus, &server_cpus);
         let starts_elsewhere = run.options.fleet.server_with.is_some();
-        // A server that is started here is in the network namespace of this process, unless it is isolated.
+        // A started server is in this process's network namespace, unless it is isolated.
         let mut distance = match (&server, &fleet) {
             (Some(_), Some(fleet)) => Some(Distance::of(&Place::here(), &fleet.places())),
             _ => None,
@@ -153,13 +153,13 @@ impl Session {
                 )
             }));
             // First in the list, as its thread reads while the others do.
-            here.into_iter().for_each(|requests| runner.join(requests));
+            here.into_iter().for_each(|requests| runner.companions.join(requests));
         }
         if let Some(meter) = server.as_ref().and_then(Server::path_meter) {
-            runner.join(MeteredPath::new(meter));
+            runner.companions.join(MeteredPath::new(meter));
         }
-        runner.join(watch);
-        server.iter().for_each(|server| runner.join(StartedServer::new(server.life())));
+        runner.companions.join(watch);
+        server.iter().for_each(|server| runner.companions.join(StartedServer::new(server.life())));
         if let Some(cold) = run.options.load.cold.filter(|cold| cold.0 > 0) {
             runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
@@ -171,7 +171,7 @@ impl Session {
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
-    /// What this status may come from where the server runs in a network namespace of its own.
+    /// What may cause this status in a network namespace of the server's own.
     pub fn why_isolated(&self, status: u16) -> Option<&'static str> {
         if !self.server.as_ref().is_some_and(Server::is_isolated) {
             return None;
@@ -188,8 +188,7 @@ impl Session {
         }
     }
 
-    /// A process in the server's network namespace, if that is not this one; or why the server's layers cannot be
-    /// sampled here.
+    /// A process in the server's network namespace if it is a separate one, or why the layers cannot be sampled here.
     fn sampled_namespace(&self) -> Result<Option<u32>, String> {
         match &self.server {
             Some(server) => Ok(server.netns_pid()),
@@ -204,21 +203,21 @@ impl Session {
             .sampled_namespace()
             .and_then(|netns_pid| PointSampler::attach(port, netns_pid, how))
             .map_err(|why| anyhow!("the layers cannot be profiled: {why}"))?;
-        self.runner.join(LayerSampler::with(layers));
+        self.runner.companions.join(LayerSampler::with(layers));
         Ok(())
     }
 
-    /// Attaches the sampler of layers, which then samples every point; where that is not possible, reports why, once.
+    /// Attaches the sampler of layers for every point, or reports once why that is not possible.
     pub fn profile_layers(&mut self, port: u16, when: ProfileWord) -> Result<()> {
         if when == ProfileWord::Never {
             return Ok(());
         }
-        let sampled = match self.runner.sample_layers() {
+        let sampled = match self.runner.companions.sample_layers() {
             Some(elsewhere) => elsewhere,
             None => self
                 .sampled_namespace()
                 .and_then(|netns_pid| PointSampler::attach(port, netns_pid, PointSampling::OF_SEARCH))
-                .map(|layers| self.runner.join(LayerSampler::with(layers))),
+                .map(|layers| self.runner.companions.join(LayerSampler::with(layers))),
         };
         match sampled {
             Ok(()) => {}
@@ -240,13 +239,13 @@ impl Session {
         let of_server = self.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
         let own: &[usize] = if cpus::are_apart(&self.plan.cpus, of_server) { &self.plan.cpus } else { &[] };
         // Join it first: its counts are divided by the requests of the window.
-        self.runner.join_first(SlowedServer::with(slow, own));
+        self.runner.companions.join_first(SlowedServer::with(slow, own));
         Ok(())
     }
 
     /// The record of a run that begins now.
     pub fn record(&self, scenario: Scenario) -> RunRecord {
-        let mut server_facts = self.runner.server_facts();
+        let mut server_facts = self.runner.companions.server_facts();
         server_facts.insert("path".into(), self.path.clone());
         if let Some(server) = &self.server {
             server_facts.insert(INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
@@ -291,8 +290,8 @@ impl Session {
         }
     }
 
-    /// Why the server takes no connection any more, if that is so: it was started by someone else, or behind a shell
-    /// that lives on, and is gone. A server that restarts has a second for it.
+    /// Why the server takes no connection any more: a server that someone else started, or that ran behind a shell, may
+    /// be gone. A restart has a second.
     pub fn takes_no_connection(&self) -> Option<String> {
         const TRIES: u32 = 5;
         const BETWEEN: Duration = Duration::from_millis(250);
@@ -323,9 +322,9 @@ impl Session {
         }
     }
 
-    /// Of a server that a watcher started: how it ended, and its output.
+    /// How a server that a watcher started ended, and its output.
     fn server_elsewhere(&self) -> Option<(Option<String>, Vec<u8>)> {
-        let watcher = self.server_command.as_ref().and_then(|_| self.runner.watcher())?;
+        let watcher = self.server_command.as_ref().and_then(|_| self.runner.companions.watcher())?;
         let said = watcher.borrow_mut().server();
         Some(said)
     }
@@ -334,7 +333,7 @@ impl Session {
 enum Isolation {
     None,
     IfPossible,
-    /// The sentence begins so where they cannot.
+    /// Required; the error begins with these words.
     Demanded(&'static str),
 }
 

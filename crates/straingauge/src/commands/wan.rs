@@ -61,14 +61,14 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     if let Some(meter) = &meter {
         meter.take();
     }
-    // It was for this process: COMMAND was not there yet.
+    // COMMAND does not exist yet.
     if should_stop() {
         server.into_iter().for_each(AtOtherEnd::end);
         return Err(interrupted("the path was built"));
     }
     let mut child =
         command.spawn().map_err(|error| process::cannot_start(&format!("'{}'", args.command[0]), &error))?;
-    // Without it, the next run cleans up after a kill.
+    // Without a guardian, the next run cleans up after a kill.
     let guardian = Guardian::over(child.id(), &mark).ok();
     let status = wait_for(&mut child, &signals, &mut server)?;
     server.into_iter().for_each(AtOtherEnd::end);
@@ -103,7 +103,6 @@ struct AtOtherEnd<'a> {
     line: &'a str,
     child: Child,
     has_ended: bool,
-    /// Without it, the next run cleans up after a kill.
     guardian: Option<Guardian>,
 }
 
@@ -169,15 +168,13 @@ fn start_server<'a>(pair: &Pair, line: &'a str, args: &WanArgs, signals: &Signal
     }
 }
 
-/// Where TCP sockets listen, and UDP sockets are bound without being connected, in the calling thread's network
-/// namespace.
+/// Addresses of listening TCP sockets and unconnected UDP sockets in the calling thread's network namespace.
 fn listening_addresses() -> Vec<SocketAddr> {
     let of = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     ["tcp", "tcp6", "udp", "udp6"].into_iter().flat_map(|name| listening_in(&of(name))).collect()
 }
 
-/// Those of a table of sockets: its state "0A" is a listening TCP socket, "07" a UDP socket that is not connected (and
-/// a TCP socket that is closed, which is in no table).
+/// The addresses in a table of sockets. State "0A" is a listening TCP socket, "07" an unconnected UDP socket.
 fn listening_in(table: &str) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -193,8 +190,7 @@ fn listening_in(table: &str) -> Vec<SocketAddr> {
     table.lines().skip(1).filter_map(address).collect()
 }
 
-/// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND and this process alike, so it is not passed on; a signal
-/// sent to this process alone is.
+/// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND by itself; other signals are passed on.
 fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<AtOtherEnd<'_>>) -> Result<ExitStatus> {
     loop {
         let ended = child.try_wait()?;
@@ -312,8 +308,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that ends a program, if one comes in time. SIGCHLD ends the wait: of several the lowest is taken
-    /// first.
+    /// The next signal that ends a program, if one comes in time. SIGCHLD ends the wait.
     fn next_that_ends(&self, within: Duration) -> Option<Signal> {
         let timeout =
             libc::timespec { tv_sec: within.as_secs() as libc::time_t, tv_nsec: within.subsec_nanos() as libc::c_long };

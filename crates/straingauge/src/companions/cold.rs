@@ -34,7 +34,7 @@ impl HeldCold {
     }
 }
 
-/// How long none may be established: a handshake may take as long as the connect timeout.
+/// Timeout without progress: a handshake may take as long as the connect timeout.
 fn patience(plan: &LoadPlan) -> Duration {
     PATIENCE.max(Duration::from_nanos(plan.connect_timeout_ns.saturating_mul(2)))
 }
@@ -70,7 +70,7 @@ impl Companion for HeldCold {
         self.before = self.herd.counts();
     }
 
-    fn note(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut Measured) {
         measured.point.figures.extend(self.herd.figures(self.before, measured.result.window_ns));
     }
 }

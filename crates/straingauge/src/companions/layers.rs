@@ -1,5 +1,4 @@
-//! The layer breakdown of a sweep's points, of a server on this machine: one sampler stays attached, and opens its gate
-//! for each point's window.
+//! The sampler of a local server's layers: it stays attached, and samples each point's window.
 
 use super::{Companion, Load};
 use crate::measured::Measured;
@@ -19,7 +18,7 @@ impl LayerSampler {
     }
 }
 
-/// A yardstick measures the machine's speed, so nothing interrupts it.
+/// Nothing may interrupt a yardstick, which measures the machine's speed.
 pub fn is_sampled(load: &Load<'_>) -> bool {
     load.sweep != Sweep::Yardstick
 }
@@ -49,8 +48,8 @@ impl Companion for LayerSampler {
         }
     }
 
-    fn note(&mut self, measured: &mut Measured) {
-        // Counted over the window, as its CPU time is.
+    fn record_into(&mut self, measured: &mut Measured) {
+        // The requests of the window.
         let requests = measured.point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
         if let Some(seen) = self.sampler.seen(requests) {
             put(seen, measured);

@@ -1,6 +1,5 @@
 //! Companions of a load: the watch of the server, the count of its requests, the sampler of its layers, what is held
-//! during the load (cold connections, TIME_WAIT sockets), and the path. One trait, one list; each adds what it saw to
-//! the point.
+//! during the load (cold connections, TIME_WAIT sockets), and the path. Each adds its observations to the point.
 
 pub mod cold;
 pub mod layers;
@@ -44,34 +43,34 @@ pub struct Holding<'a> {
     pub progress: &'a mut Progress,
 }
 
-/// An observer or a holder that accompanies loads, load after load.
+/// An observer or holder that accompanies loads.
 ///
-/// For each load, in this order, and each call for all companions in the order in which they joined:
+/// For each load, in this order, and for all companions in the order in which they joined:
 ///
+/// 1. [`load_begins`](Companion::load_begins).
 /// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the edges of the
-///    measured window, on the thread that conducts the load: companions that read in another thread join early, slow
-///    ones join late. Both or neither: Ctrl-C in the warm-up leaves both out, Ctrl-C in the window lets it end early.
-/// 3. [`note`](Companion::note), once, when the load has a result, also that of a load that Ctrl-C cut short. A load
-///    that fails has none: then [`load_failed`](Companion::load_failed) comes instead, after any of the calls above.
+///    measured window, on the thread that conducts the load. Both or neither: Ctrl-C in the warm-up skips both, Ctrl-C
+///    in the window ends it early.
+/// 3. [`record_into`](Companion::record_into), once the load has a result, also after Ctrl-C; or
+///    [`load_failed`](Companion::load_failed) if it has none.
 ///
-/// A companion never fails a load. What it cannot do becomes, in `note`, a figure `not measured: why` or a doubt.
+/// A companion never fails a load: what it cannot do becomes a figure `not measured: why` or a doubt.
 pub trait Companion {
-    /// Changes what it holds during the load to this value of an axis; false if the axis belongs to another companion.
-    /// Called between loads.
+    /// Moves what it holds to this value of an axis, between loads; false if the axis is another companion's.
     fn hold(&mut self, _place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
         Ok(false)
     }
 
-    /// Samples the server's layers in each point from now on; the error says why it cannot. `None` if it does not watch
-    /// the server from elsewhere. Called between loads.
+    /// Samples the server's layers in each point from now on, or says why not. `None` if it does not watch the server
+    /// from elsewhere.
     fn sample_layers(&mut self) -> Option<Result<(), String>> {
         None
     }
 
-    /// These processes run beside the server on purpose from now on, or nothing does. Called between loads.
+    /// These processes run beside the server on purpose from now on.
     fn beside(&mut self, _pids: &[u32]) {}
 
-    /// The watcher of a server elsewhere, for what else is done there.
+    /// The watcher of a server elsewhere.
     fn watcher(&self) -> Option<SharedWatcher> {
         None
     }
@@ -85,14 +84,13 @@ pub trait Companion {
     /// Called when the load's measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
 
-    /// Whether the load is of no use any more. Asked many times a second while it runs.
+    /// Whether the load has become useless. Asked many times a second.
     fn should_abort(&mut self) -> bool {
         false
     }
 
-    /// The load is over: adds to the point what was seen of it. Figures and doubts are added, under names that no other
-    /// companion uses; what the engine or another companion put there stays. Nothing of this load is kept.
-    fn note(&mut self, measured: &mut Measured);
+    /// Adds its figures and doubts to the point, under names of its own, and forgets the load.
+    fn record_into(&mut self, measured: &mut Measured);
 
     /// The load failed: drops everything about it.
     fn load_failed(&mut self) {}
@@ -108,12 +106,12 @@ pub trait Companion {
 pub struct Companions(Vec<Box<dyn Companion>>);
 
 impl Companions {
-    /// Adds a companion, which is called from the next load on, after all that are there.
+    /// Adds a companion, which is called after all others.
     pub fn join(&mut self, companion: impl Companion + 'static) {
         self.0.push(Box::new(companion));
     }
 
-    /// Adds one that is called before all that are there: its readings are of the window's edges.
+    /// Adds a companion that is called before all others, right at the window's edges.
     pub fn join_first(&mut self, companion: impl Companion + 'static) {
         self.0.insert(0, Box::new(companion));
     }
@@ -153,7 +151,7 @@ impl Companions {
         self.0.iter_mut().for_each(|companion| companion.load_begins(load));
         match send(&mut Edges { companions: &mut self.0, load, progress }) {
             Ok(mut measured) => {
-                self.0.iter_mut().for_each(|companion| companion.note(&mut measured));
+                self.0.iter_mut().for_each(|companion| companion.record_into(&mut measured));
                 Ok(measured)
             }
             Err(error) => {
@@ -237,7 +235,7 @@ mod tests {
             self.called("window ends");
         }
 
-        fn note(&mut self, measured: &mut Measured) {
+        fn record_into(&mut self, measured: &mut Measured) {
             // The engine's figures are there already, so a companion can add its own.
             assert!(measured.point.figures.get(names::THROUGHPUT).is_some());
             measured.point.figures.set(self.name, Figure::new(1.0, "1", 1, Origin::Counted));

@@ -36,7 +36,7 @@ impl Companion for MeteredPath {
         self.crossed = Some(self.meter.take());
     }
 
-    fn note(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut Measured) {
         let Some(crossed) = self.crossed.take() else { return };
         measured.point.figures.extend(crossed.figures());
         measured.point.doubts.extend(crossed.doubts());

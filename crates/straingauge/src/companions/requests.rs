@@ -1,5 +1,4 @@
-//! Requests of a load's points, counted on the server's side: the watch of `observe`, started once, read in every
-//! point.
+//! Requests of a point, counted on the server's side by `observe`.
 
 use super::server::ServerWatch;
 use super::{Companion, Load};
@@ -10,8 +9,8 @@ use observe::watch::point::PointSeen;
 use record::ClientSide;
 use remote::{RequestWatch, RequestWatchPlan};
 
-/// Starts the count of requests, here or on the server's machine. Returns the local counter, and why requests are not
-/// counted: a remote watcher reports them with the rest of what it sees.
+/// Starts counting requests, here or on the server's machine. Returns the local counter, and why requests are not
+/// counted. A remote watcher reports its own.
 pub fn watch_requests(
     how: &RequestWatchPlan,
     watch: &mut ServerWatch,
@@ -20,7 +19,7 @@ pub fn watch_requests(
     server_cpus: &[usize],
 ) -> (Option<RequestWatch>, Option<String>) {
     let here = match watch {
-        // The doubt that the server is not watched is there already.
+        // The doubt is there already.
         ServerWatch::Not(doubt) => return (Some(RequestWatch::Not(doubt.what.clone())), None),
         ServerWatch::Elsewhere(watcher) => match watcher.count_requests(how) {
             Ok(why_not) => return (None, why_not),
@@ -48,7 +47,7 @@ impl Companion for RequestWatch {
         self.window_ends();
     }
 
-    fn note(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut Measured) {
         let PointSeen { figures, watched, doubts } = self.seen(&client_side(&measured.result));
         measured.point.figures.extend(figures);
         measured.point.watched = Some(watched);

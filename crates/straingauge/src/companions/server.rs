@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Between two looks whether a daemon listens.
+/// Time between two checks whether a daemon listens.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 /// Why a load has no window.
 const NO_WINDOW: &str = "the window never began";
@@ -32,7 +32,7 @@ pub enum ServerWatch {
 /// The observer of this machine.
 pub struct Here {
     observer: Box<Observer>,
-    /// Of the load in progress, once its window has ended; or why there is none.
+    /// The ended window of the load in progress, or why there is none.
     window: Option<Result<Box<Window>, String>>,
 }
 
@@ -65,7 +65,7 @@ impl ServerWatch {
 /// The server that was started. A load ends when it has.
 pub struct StartedServer {
     life: Life,
-    /// When it is looked at again whether a daemon still listens.
+    /// When to check again whether a daemon listens.
     next_look: Instant,
 }
 
@@ -90,10 +90,10 @@ impl Companion for StartedServer {
         !self.life.is_listening()
     }
 
-    fn note(&mut self, _measured: &mut Measured) {}
+    fn record_into(&mut self, _measured: &mut Measured) {}
 }
 
-/// Whether a server that runs already is on this machine, or why not: another one may listen on the same port here.
+/// Whether a running server is on this machine: another one may listen on the same port here.
 pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
     if plan.addresses.iter().any(|address| machine::has_address(address.ip())) {
         return Ok(());
@@ -103,7 +103,7 @@ pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
 }
 
 impl Elsewhere {
-    /// Has requests counted there from now on; see [`Watcher::watch_requests`].
+    /// Counts requests from now on; see [`Watcher::watch_requests`].
     pub fn count_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         let why_not = self.watcher.borrow_mut().watch_requests(how)?;
         self.counts_requests = true;
@@ -203,7 +203,7 @@ impl Companion for ServerWatch {
         matches!(self, ServerWatch::Elsewhere(there) if there.watcher.borrow_mut().has_lost_its_server())
     }
 
-    fn note(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut Measured) {
         let seen = match self {
             ServerWatch::Here(here) => here.observe(measured),
             ServerWatch::Elsewhere(there) => there.observe(measured),

@@ -85,7 +85,7 @@ impl Companion for SlowedServer {
         self.during = self.before.take().zip(self.spun()).map(between);
     }
 
-    fn note(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut Measured) {
         let Some(during) = self.during.take() else { return };
         let figures = &mut measured.point.figures;
         match figures.get(names::THROUGHPUT).and_then(|figure| figure.n).filter(|n| *n > 0) {

@@ -142,7 +142,7 @@ impl Companion for TimeWait {
         self.seen = (load.sweep != Sweep::Yardstick).then(|| self.figures());
     }
 
-    fn note(&mut self, measured: &mut Measured) {
+    fn record_into(&mut self, measured: &mut Measured) {
         measured.point.figures.extend(self.seen.take().unwrap_or_default());
     }
 

@@ -1,5 +1,5 @@
-//! A command that runs beside the server (`find --beside`): an agent, a monitor, a tracer. It runs where the server
-//! runs: in its network namespace, on its CPUs, and in a session that ends with it.
+//! A command beside the server (`find --beside`), such as an agent, a monitor or a tracer: in its network namespace, on
+//! its CPUs, in a session that ends with it.
 
 use super::Server;
 use super::guardian::{self, Guardian};
@@ -70,7 +70,7 @@ impl Agent {
             process::end(&mut self.child, &pids);
             // Ends what outlived that.
             drop(guardian);
-            // The threads that read the output end at the closed pipes; gives them the time for that.
+            // Lets the threads that read the output finish.
             std::thread::sleep(Duration::from_millis(20));
         }
         self.output.bytes()
@@ -83,7 +83,7 @@ impl Drop for Agent {
     }
 }
 
-/// The program of a command: `straingauge` is this one, which need not be in PATH and may be another version there.
+/// The program of a command; `straingauge` is this one.
 fn program(word: &str) -> std::path::PathBuf {
     match word {
         "straingauge" => std::env::current_exe().unwrap_or_else(|_| word.into()),
@@ -91,8 +91,8 @@ fn program(word: &str) -> std::path::PathBuf {
     }
 }
 
-/// Puts the server's port in place of the word PORT, and its process in place of PID. A word may be part of an argument
-/// (`:PORT`), but not of a longer word or a variable (`$PORT`, `PORT_NAME`).
+/// Replaces the words PORT and PID by the server's. A word may be part of an argument (`:PORT`), but not of a longer
+/// word or a variable (`$PORT`, `PORT_NAME`).
 fn addressed(argv: &[String], port: u16, pid: Option<u32>) -> Vec<String> {
     let replaced = |text: &str, word: &str, by: &str| {
         let mut out = String::new();

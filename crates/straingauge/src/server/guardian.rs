@@ -1,11 +1,10 @@
-//! Ends a server's processes, and removes what belongs to them, when straingauge itself is killed.
+//! Ends a server's processes and removes their traces when straingauge itself is killed.
 //!
-//! Then only the server's first process dies with straingauge (parent death signal); its children, such as nginx's
-//! workers, would run on until the next run finds them. The guardian is this program again, in a separate session,
-//! reading a pipe whose other end only straingauge holds: a byte says whether the server was stopped, end of file
-//! without one that straingauge was killed. A command that runs beside the server has one, too.
+//! The parent death signal ends only the server's first process; its children, such as nginx's workers, would run on.
+//! The guardian is this program in a separate session, reading a pipe from straingauge: a byte means that the server
+//! was stopped, end of file that straingauge was killed. A command beside the server has one, too.
 
-use record::leftovers::{self, Kind, MARK};
+use record::leftovers::{self, Found, Kind, MARK, Scene};
 use record::owner::{Life, Owner, start_ticks};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -23,36 +22,31 @@ pub const COMMAND_ON_PATH: &str = "command";
 
 /// The processes that commands start for their users.
 pub const LEFTOVERS: [Kind; 3] = [
-    Kind {
-        name: "server's process",
-        named: "STRAINGAUGE_MARK=OWNER.server.NUMBER in its environment",
-        find: |scene| scene.processes("server's process", SERVER),
-        remove: leftovers::end_process,
-    },
-    Kind {
-        name: "process beside a server",
-        named: "STRAINGAUGE_MARK=OWNER.beside.NUMBER in its environment",
-        find: |scene| scene.processes("process beside a server", BESIDE),
-        remove: leftovers::end_process,
-    },
-    Kind {
-        name: "process on a path",
-        named: "STRAINGAUGE_MARK=OWNER.command.NUMBER in its environment",
-        find: |scene| scene.processes("process on a path", COMMAND_ON_PATH),
-        remove: leftovers::end_process,
-    },
+    processes("server's process", "STRAINGAUGE_MARK=OWNER.server.NUMBER in its environment", |scene| {
+        scene.processes("server's process", SERVER)
+    }),
+    processes("process beside a server", "STRAINGAUGE_MARK=OWNER.beside.NUMBER in its environment", |scene| {
+        scene.processes("process beside a server", BESIDE)
+    }),
+    processes("process on a path", "STRAINGAUGE_MARK=OWNER.command.NUMBER in its environment", |scene| {
+        scene.processes("process on a path", COMMAND_ON_PATH)
+    }),
 ];
+
+const fn processes(name: &'static str, named: &'static str, find: fn(&Scene) -> Found) -> Kind {
+    Kind { name, named, find, remove: leftovers::end_process }
+}
 
 /// The hidden command that runs this program as a guardian.
 pub const COMMAND: &str = "guard-session";
-/// A process that forks between the reading of the process table and the signal is caught in the next round.
+/// Processes that fork meanwhile are caught in the next round.
 const ROUNDS: u32 = 100;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
 /// The server was stopped: nothing is left to do.
 const STOPPED: u8 = b'.';
 /// The session is to be ended.
 const END: u8 = b'e';
-/// A killed process closes its pipes before it has ended. A large one takes time for that.
+/// A killed process closes its pipes before it ends, which takes time for a large one.
 const OWNER_ENDS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A mark for the next process that this one starts in a role.
@@ -68,8 +62,7 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts a guardian for the session that the process `leader` leads, and for the processes with this value of
-    /// [`MARK`].
+    /// Starts a guardian for the session of `leader` and for processes with this [`MARK`].
     pub fn over(leader: u32, mark: &str) -> io::Result<Guardian> {
         let mut command = Command::new("/proc/self/exe");
         command.args([COMMAND, &leader.to_string(), mark]).env_remove(MARK);

@@ -15,7 +15,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// How the process that was started ended; `None` while it runs. It may have left a daemon behind.
+    /// How the started process ended; `None` while it runs. It may have left a daemon.
     pub fn ended(&self) -> Option<ExitStatus> {
         process::ended(self.pid)
     }

@@ -12,7 +12,7 @@ use workload::arrival::RateSeries;
 /// Compressed bytes of a file that a worker keeps at most.
 const MOST_BYTES: u64 = 64 << 30;
 
-/// A file that comes in pieces, and the last one that came whole. It has no name and is gone with this process.
+/// A file that arrives in pieces, and the last complete one. Unnamed: they end with this process.
 #[derive(Default)]
 pub struct Received {
     arriving: Option<File>,

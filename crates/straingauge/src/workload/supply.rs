@@ -27,7 +27,7 @@ const COUNTS: usize = 1 << 14;
 pub struct Supplied {
     pub series: Option<RateSeries>,
     pub log: Option<LogFile>,
-    /// What is known of the whole log, once it was divided between workers.
+    /// Facts about the whole log, once it was divided between workers.
     pub(super) divided: Option<ReplayResult>,
 }
 
@@ -38,7 +38,7 @@ pub struct LogFile {
     pub format: Format,
     /// Whether its sizes are those of bodies, so that answers can be compared with them.
     pub has_body_sizes: bool,
-    /// Whether it is a part of a log that has none of its clients.
+    /// Whether this part of a log has no client.
     pub is_empty: bool,
     /// Log time at which the replay starts, if this is a part of a log; else that of its first request.
     pub origin_ns: Option<i64>,
@@ -49,8 +49,8 @@ pub struct LogFile {
 }
 
 impl Supplied {
-    /// Adapts a sweep's plan to the workload: a rate becomes the speed at which the point's part of the log has it; a
-    /// closed loop replays as fast as the server answers.
+    /// Adapts a sweep's plan to the workload: a rate becomes the speed of the point's part of the log; a closed loop
+    /// replays as fast as the server answers.
     pub fn adapt(&self, plan: &mut LoadPlan) {
         let Some(log) = &self.log else { return };
         let Some(source) = &mut plan.workload.trace else { return };
@@ -176,7 +176,7 @@ impl LogFile {
     }
 }
 
-/// A part of a log that has none of its clients.
+/// A part of a log without a client.
 struct NoSteps;
 
 impl ReplaySource for NoSteps {
@@ -273,15 +273,15 @@ impl<'a> LogSteps<'a> {
         }
     }
 
-    /// Why the replay shall not wait for a request, if that takes more than a day of the load: the line at which the
-    /// log's time makes its longest jump. A sweep begins again and waits for nothing.
+    /// Refuses to wait for a request for more than a day: names the line of the log's longest jump. A sweep starts over
+    /// instead of waiting.
     fn waits_too_long(&mut self, intended_ns: u64) -> Option<String> {
         let last_ns = std::mem::replace(&mut self.last_ns, intended_ns);
         let waited_until_ns = intended_ns.min(self.length_ns);
         if self.is_repeated || waited_until_ns.saturating_sub(last_ns) <= LONGEST_WAIT_NS {
             return None;
         }
-        // A thread may have few clients; it is the whole log that must have a gap.
+        // A thread may have few clients: only a gap of the whole log counts.
         let (gap_ns, line) = self.plan.counts().gap;
         (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
             format!(
@@ -352,7 +352,7 @@ impl ReplaySource for LogSteps<'_> {
     }
 
     fn account(&self) -> ReplayResult {
-        // After its end a plan is counted with the finished rounds.
+        // A finished plan is counted with the finished rounds.
         let is_over = self.first.is_some() && !self.is_repeated;
         let counts = if is_over { Default::default() } else { self.plan.counts() };
         ReplayResult {

@@ -19,7 +19,7 @@ pub(super) enum Beside {
 impl Beside {
     /// Starts it beside the session's server, which listens on `port`.
     pub fn start(command: &[String], port: u16, session: &mut Session) -> Result<Beside> {
-        if let Some(watcher) = session.runner.watcher() {
+        if let Some(watcher) = session.runner.companions.watcher() {
             watcher.borrow_mut().start_beside(command).map_err(|why| anyhow!(why))?;
             return Ok(Beside::Elsewhere);
         }
@@ -35,7 +35,7 @@ impl Beside {
     pub fn gone(&mut self, runner: &mut Runner) -> Option<String> {
         match self {
             Beside::Here(agent) => agent.gone(),
-            Beside::Elsewhere => runner.watcher().and_then(|watcher| watcher.borrow_mut().beside_gone()),
+            Beside::Elsewhere => runner.companions.watcher().and_then(|watcher| watcher.borrow_mut().beside_gone()),
         }
     }
 
@@ -47,7 +47,7 @@ impl Beside {
     /// Its processes are no other work from now on; a watcher knows them already.
     pub fn is_known_to(&self, runner: &mut Runner) {
         if let Beside::Here(agent) = self {
-            runner.beside(&agent.pids());
+            runner.companions.beside(&agent.pids());
         }
     }
 
@@ -56,11 +56,11 @@ impl Beside {
         match (self, runner) {
             (Beside::Here(mut agent), runner) => {
                 let output = agent.stop();
-                runner.into_iter().for_each(|runner| runner.beside(&[]));
+                runner.into_iter().for_each(|runner| runner.companions.beside(&[]));
                 output
             }
             (Beside::Elsewhere, runner) => {
-                let watcher = runner.and_then(|runner| runner.watcher());
+                let watcher = runner.and_then(|runner| runner.companions.watcher());
                 watcher.map(|watcher| watcher.borrow_mut().end_beside()).unwrap_or_default()
             }
         }

@@ -1,6 +1,5 @@
-//! `find --live`: the report in a browser while the run goes on. It is drawn between two points, while no load is sent,
-//! only if somebody looks, and only so often that drawing takes little of the run's time. The thread that serves it
-//! sleeps until a browser asks for something.
+//! `find --live`: the report in a browser during the run. It is drawn between two points, only if somebody looks, and
+//! so rarely that drawing takes little of the run's time. The serving thread sleeps until a browser asks.
 
 use crate::failure::wrong_usage;
 use crate::serve::{Answer, Request, Server, Site, response};
@@ -15,11 +14,10 @@ use std::time::{Duration, Instant};
 
 /// Connections at once: a browser opens up to six.
 const MOST_CLIENTS: usize = 16;
-/// After a report was drawn it is not drawn again for this many times as long: drawing takes at most a twentieth of the
-/// run.
+/// Pause after a report, as a multiple of the time to draw it: drawing takes at most a twentieth of the run.
 const REST: u32 = 19;
 const HTML: &str = "text/html; charset=utf-8";
-/// Nothing is kept, guessed, or passed on to others; the token is part of the URL.
+/// The token is part of the URL, so nothing may be kept or passed on.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
                        Cross-Origin-Resource-Policy: same-origin\r\n";
 
@@ -64,7 +62,7 @@ impl Live {
         Ok(Live { server, site, drawn: None })
     }
 
-    /// Tells whoever looks what has been measured, and draws the report again if it is time.
+    /// Sends the news to all followers, and draws the report again if it is time.
     pub fn show(&mut self, run: impl FnOnce() -> RunDir) {
         if !self.site.is_wanted.load(Ordering::Relaxed) && self.server.followers() == 0 {
             return;
@@ -130,7 +128,7 @@ impl Pages {
     /// What follows the token in a target that has it.
     fn place<'a>(&self, target: &'a str) -> Option<&'a str> {
         let (typed, place) = target.strip_prefix('/')?.split_once('/')?;
-        // Every byte is looked at, so that the time says nothing about the first wrong one.
+        // Compares all bytes, so that the time does not reveal the first wrong one.
         let differing = typed.bytes().zip(self.token.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
         (typed.len() == self.token.len() && differing == 0).then_some(place)
     }
@@ -140,7 +138,7 @@ impl Site for Pages {
     fn answer(&self, request: &Request<'_>) -> Answer {
         let text =
             |status, body: &str| Answer::Whole(response(status, "text/plain; charset=utf-8", HEADERS, body.as_bytes()));
-        // A site of another name whose address is changed to this one must not be let in (DNS rebinding).
+        // Against DNS rebinding.
         if !request.host.is_some_and(is_loopback) {
             return text("403 Forbidden", "this is for 127.0.0.1 and localhost alone\n");
         }
@@ -170,7 +168,7 @@ impl Site for Pages {
     }
 }
 
-/// Whether a `Host` header names this machine to itself, at whatever port: it may have been forwarded.
+/// Whether a `Host` header is a loopback name. The port may be a forwarded one.
 fn is_loopback(host: &str) -> bool {
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     let name = match host.rsplit_once(':') {

@@ -1,44 +1,42 @@
-//! How many connections the open loop may use: what the closed loop needed at its peak, with head room, and more only
-//! where a rate needs them and the server answers more over them. Many servers are slower for every connection that is
-//! open (a list that is scanned, a worker for each), so what is found depends on them.
+//! Connections of the open loop: those that the closed loop needed at its peak, with head room; more only if a rate
+//! needs them and the server answers more over them. Many servers are slower with every open connection (a scanned
+//! list, a worker for each).
 //!
-//! A server with a thread or process for each connection leaves the others unanswered, at any rate: what is then found
-//! is that limit, and not the rate at which the server fails.
+//! A server with a thread or process for each connection leaves the others unanswered at any rate; that would be taken
+//! for its failing rate.
 
 use record::units::grouped;
 use record::{Arrival, Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Point, Sweep, names};
 use std::collections::BTreeMap;
 
-/// The share of the connections with a request that may get no byte of a response, and of all that the server may close
-/// before a request.
+/// Share of connections that may get no byte of a response, or that the server may close before a request.
 const LOST_RATIO: f64 = 0.1;
-/// The share of the answers that may be errors: a server may say so that it is full.
+/// Share of answers that may be errors: a full server may say so.
 const ERROR_RATIO: f64 = 0.5;
 /// Each try has this part of the connections of the one before.
 const PART: u64 = 4;
-/// With fewer, a silent server is slow and not out of workers.
+/// With fewer connections, a silent server is slow, not out of workers.
 const FEWEST: u64 = 16;
-/// A slow server answers as much over fewer connections, one that is out of workers more.
+/// A server that is out of workers answers this many times as much over fewer connections; a slow one does not.
 const MORE_ANSWERS: u64 = 2;
-/// A moderate load, whose requests are about as many as the connections of most servers with a worker for each.
+/// A moderate load: about as many requests as most servers have workers for connections.
 const RATE_PER_SEC: f64 = 500.0;
 const DURATION_NS: u64 = 400_000_000;
-/// Longer is not waited for answers: no try shall take much of the budget.
+/// Bounds the time of a try.
 const TIMEOUT_NS: u64 = 400_000_000;
 
-/// Where no closed loop was measured, and the server serves so many.
+/// Connections without a closed loop, if the server serves them.
 pub(super) const UNKNOWN: u64 = 64;
-/// Connections for the open loop, as a multiple of those that reached the peak but for the second share: arrivals come
-/// in bursts.
+/// Connections of the open loop over the fewest with the second share of the peak: arrivals come in bursts.
 const HEAD_ROOM: u64 = 4;
 const PEAK_RATIO: f64 = 0.95;
-/// With less than this share of the peak, the server is slower for its connections.
+/// Below this share of the peak, the server is slower because of its connections.
 const SLOWER_RATIO: f64 = 0.9;
-/// A wait for a connection that is longer than this, at the 99th percentile, is none of chance.
+/// A longer wait for a connection at the 99th percentile is not chance.
 const WAIT_US: f64 = 10e3;
-/// More connections help where at least this much more is answered.
+/// More connections help if this many times as much is answered.
 const MORE_RATIO: f64 = 1.05;
-/// A server that fails more of its requests does not serve so many connections.
+/// A server with more failed requests does not serve these connections.
 const SERVED_ERROR_RATIO: f64 = 0.001;
 
 /// Whether every connection of a closed loop got an answer.
@@ -46,8 +44,8 @@ pub(super) fn is_heard(point: &Point) -> bool {
     point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0
 }
 
-/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower for it,
-/// and the most that it may be given; `None` where none was measured.
+/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower, and the
+/// most that it may get; `None` without a closed loop.
 pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
     let is_served = |point: &Point| is_heard(point) && point.outcomes.failed_ratio() <= SERVED_ERROR_RATIO;
     let mut best: BTreeMap<u64, f64> = BTreeMap::new();
@@ -62,14 +60,14 @@ pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
     let (busy, _) = best.iter().find(|(_, good)| peak > 0.0 && **good >= PEAK_RATIO * peak)?;
     let wanted = (HEAD_ROOM * busy).max(FEWEST);
     let as_fast = best.range(busy..).take_while(|(_, good)| **good >= SLOWER_RATIO * peak).map(|(load, _)| *load);
-    // Nothing is known beyond the most connections of the sweep.
+    // Beyond the sweep's most connections nothing is known.
     let slower_beyond = as_fast.last().filter(|last| best.keys().any(|load| load > last));
     let most = slower_beyond.unwrap_or(most).min(most);
     Some((wanted.min(most), most))
 }
 
-/// More connections for a load whose requests waited for one, although the server can answer what is offered.
-/// `capacity_per_sec`: the most that a closed loop got, if there was one.
+/// More connections for a load whose requests waited for one although the server can answer the rate.
+/// `capacity_per_sec`: the highest rate of a closed loop.
 pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> Option<u64> {
     let offered = point.offered_per_sec()?;
     let is_possible = capacity_per_sec.is_none_or(|capacity| offered <= capacity);
@@ -127,9 +125,9 @@ impl Tried {
     }
 }
 
-/// The connections for the open loop: the most, or the largest part of them that the server serves where it answers
-/// more over them; then the first try, too. `known`: a closed loop got answers over so many, 0 where there was none.
-/// `load` sends a load and returns its outcomes.
+/// Tries the most connections, then fewer. `None`: the server serves the most, or fewer do not help. Otherwise the
+/// first try, and the largest number that is served and gets more answers. `known`: most connections of a closed loop
+/// with answers, 0 without one.
 pub(super) fn served<E>(
     plan: &LoadPlan,
     most: u64,

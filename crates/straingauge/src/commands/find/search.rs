@@ -24,8 +24,7 @@ use std::time::{Duration, Instant};
 const YARDSTICK_CONNECTIONS: u64 = 8;
 /// Its length: of a point, within these.
 const YARDSTICK_NS: RangeInclusive<u64> = 100_000_000..=300_000_000;
-/// Axes that change what is measured, not only with what; the yardstick runs at their value 0, so that its work is
-/// always the same.
+/// Axes that change the server's work; the yardstick runs at their value 0, so that its work is always the same.
 fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
     let axis = axis.filter(|axis| matches!(axis.axis, Axis::Delay | Axis::SlowDown))?.axis;
     Some(AxisPlace { axis, value: 0.0, slowed: None })
@@ -77,7 +76,7 @@ pub(super) struct Search<'a> {
     most_served: Option<u64>,
     /// Whether the server answered no more over more of them.
     has_enough_connections: bool,
-    /// Whether a start of each server is to be warmed up: not where that made no difference. `None`: not known.
+    /// Whether each server needs a warm-up after a start; `None`: unknown.
     pub(super) is_slow_at_first: [Option<bool>; 2],
     started: Instant,
 }
@@ -181,8 +180,7 @@ impl<'a> Search<'a> {
         self.warm_up()
     }
 
-    /// Goes on with the same server, with the command beside it (side 1) or without (side 0). It is started anew for
-    /// each turn.
+    /// Continues with the same server, with the command (side 1, started anew for each turn) or without (side 0).
     fn change_beside(&mut self, side: usize) -> Result<Option<Ended>> {
         self.end_beside();
         let Some((command, settle)) = self.plan.beside() else { bail!("no command is to run beside the server") };
@@ -302,7 +300,7 @@ impl<'a> Search<'a> {
         // Both sides of a command have one server.
         let side = if self.plan.beside().is_some() { 0 } else { self.now };
         let Some(Side { writer, .. }) = self.sides.get_mut(side) else { return };
-        writer.record_mut().server_facts.extend(session.runner.server_facts());
+        writer.record_mut().server_facts.extend(session.runner.companions.server_facts());
         let output = session.server_output();
         session.server = None;
         session.progress.clear();
@@ -337,8 +335,7 @@ impl<'a> Search<'a> {
         {
             return Ok(Some(ended));
         }
-        // The first answers come after two round trips, where a connection is opened for the request, and those of a
-        // closed loop once in one.
+        // The first answer over a new connection takes two round trips, each further one of a closed loop one.
         let (sweep, round_trip_ns) = (&self.plan.sweep, self.session()?.round_trip_ns());
         let typed = &self.drive.options.load;
         if typed.warmup.is_none() {
@@ -352,7 +349,7 @@ impl<'a> Search<'a> {
         self.measure(plan, trial.load.sweep(), trial.repeat, place)
     }
 
-    /// How many connections the open loop may use: see [`open_loop`]. The number that was typed is taken as it is.
+    /// Connections of the open loop (see [`open_loop`]); a typed number is taken as it is.
     fn open_connections(&mut self, load: Load) -> Result<u64> {
         let most = self.plan.sweep.open_connections;
         if self.has_fixed_connections() {
@@ -481,14 +478,14 @@ impl<'a> Search<'a> {
             }
         }
         if may_widen {
-            // Whether more connections help was tried: requests that wait here would wait in the server.
+            // More connections were tried: requests that wait here would wait in the server.
             measured.point.doubts.retain(|doubt| doubt.kind != DoubtKind::ConnectionWait);
         }
         if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
             // It ran for a part of the point at best.
             return Ok(Some(Ended::Lost(format!("{how} at {at}"))));
         }
-        // A server that went away has failed at no load: the point is not kept.
+        // A vanished server failed at no load: the point is dropped.
         let is_doubtful = measured.point.outcomes.completed() == 0 || measured.point.outcomes.refused > 0;
         let gone = session.server_gone().map(|how| format!("the server {how} at {at}"));
         let refuses = || is_doubtful.then(|| session.takes_no_connection()).flatten();
@@ -511,7 +508,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The seed of a trial's arrival times, from the run's. It fits a double, so that every reader of JSON has it exactly.
+/// Seed of a trial's arrival times. It fits a double, which JSON readers keep exactly.
 fn drawn_anew(seed: u64, trial: u64) -> u64 {
     seed.wrapping_add(trial.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 11
 }
@@ -534,7 +531,7 @@ fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
     }
 }
 
-/// Sends one request before the search, so that a server that cannot be measured is not reported as slow.
+/// Sends one request before the search: a wrong URL must not be reported as a slow server.
 fn check_answer(session: &Session, any_status: bool) -> Result<()> {
     let answer =
         load::probe(&session.plan, Duration::from_nanos(session.plan.timeout_ns)).map_err(anyhow::Error::from)?;

@@ -1,4 +1,4 @@
-//! `find --compare-with` and `--beside`: what is measured in turn with the server as it is.
+//! `find --compare-with` and `--beside`: the second side, measured in turn with the server.
 
 use crate::cli::FindOptions;
 use crate::defaults;
@@ -61,8 +61,8 @@ fn words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The second server's command: `scale` means the first server under scalable select. The tool of that name is looked
-/// for on the server's machine, and asked here whether it applies.
+/// The second server's command; `scale` is the first server under scalable select. The tool is on the server's machine,
+/// and asked here whether it applies.
 pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Result<Vec<String>> {
     if first.is_empty() {
         return Err(wrong_usage("--compare-with needs the first server, too: add -- SERVER ..."));

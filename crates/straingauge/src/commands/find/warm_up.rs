@@ -10,14 +10,14 @@ use std::time::Instant;
 
 /// Enough connections to keep most servers busy.
 const CONNECTIONS: u64 = 8;
-/// A server that is started again for each turn is warmed up again where its cost fell by more than this, for this part
-/// of the time of the first warm-up.
+/// A server that is restarted for each turn is warmed up again if its cost fell by more than this, for this share of
+/// the first warm-up's time.
 const FALL_RATIO: f64 = 0.1;
 const AGAIN_PART: u64 = 8;
 
 impl Search<'_> {
-    /// Loads the server until a request's CPU time stops falling. These loads are no points; their length is kept among
-    /// the server's facts. Returns whether the search ends with it.
+    /// Loads the server until a request's CPU time stops falling. These loads are no points; their length is a server
+    /// fact. Returns whether the search ends with it.
     pub fn warm_up(&mut self) -> Result<Option<Ended>> {
         let (sweep, side) = (&self.plan.sweep, self.side());
         let budget_ns = match self.is_slow_at_first[side] {
