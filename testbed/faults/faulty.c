@@ -15,6 +15,12 @@
  *   leak        keeps 4 KiB of every request
  *   list        puts every request on a list and looks through all of it
  *   errors      answers 500 where more than 16 connections are open
+ *   limiter     answers 429 there, and prints that it limits requests
+ *   bursts      answers what has arrived every 200 ms only, with 1 ms of CPU time for each request
+ *   forks       starts a process for each request, and waits for its end
+ *   background  a second thread uses 3 ms of CPU time in every 10, whatever is asked
+ *   paging      reads 4 pages at random of --log, a file, for each request
+ *   lookup      sends a datagram to another process for each request, which answers it after 3 ms
  *   compute     calls compute(), which takes 20 to 40 us of CPU time, twice for every request
  *   planted     the same, and planted(), which takes as long as one of them
  *   descriptors lowers its own limit of open descriptors to 64
@@ -37,9 +43,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -68,6 +77,12 @@ enum fault {
     LEAK,
     LIST,
     ERRORS,
+    LIMITER,
+    BURSTS,
+    FORKS,
+    BACKGROUND,
+    PAGING,
+    LOOKUP,
     COMPUTE,
     PLANTED,
     DESCRIPTORS,
@@ -85,8 +100,12 @@ static struct connection *connections[MAX_FD];
 static char answer[512];
 static size_t answer_bytes;
 static const char failure[] = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+static const char refusal[] = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n";
 static int log_fd = -1;
-static int open_connections; /* ERRORS only: one thread, so no lock */
+static int open_connections; /* ERRORS and LIMITER: one thread, so no lock */
+static const char *file_pages; /* PAGING: the file */
+static size_t file_bytes;
+static int asked = -1; /* LOOKUP: the socket to the process that answers */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_spinlock_t spinlock;
 static volatile uint32_t sink;
@@ -180,6 +199,90 @@ static __attribute__((noinline)) void remember(void) {
             sink = keys;
 }
 
+/* Uses CPU time, and no more than that. */
+static void burn_us(long us) {
+    struct timespec from, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((now.tv_sec - from.tv_sec) * 1000000 + (now.tv_nsec - from.tv_nsec) / 1000 < us);
+}
+
+static _Noreturn void *background(void *argument) {
+    (void)argument;
+    for (;;) {
+        burn_us(3000);
+        sleep_us(7000);
+    }
+}
+
+static void start_background(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, background, NULL))
+        die("background");
+    pthread_setname_np(thread, "compactor");
+}
+
+/* FORKS: one process a request, as CGI has it. */
+static void fork_and_wait(void) {
+    pid_t child = fork();
+    if (child < 0)
+        die("fork");
+    if (!child)
+        _exit(0);
+    waitpid(child, NULL, 0);
+}
+
+static void map_file(const char *path) {
+    struct stat about;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &about) || about.st_size < 1 << 20)
+        die(path);
+    file_bytes = (size_t)about.st_size;
+    file_pages = mmap(NULL, file_bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (file_pages == MAP_FAILED || madvise((void *)file_pages, file_bytes, MADV_RANDOM))
+        die("map of the file");
+}
+
+static void read_pages(void) {
+    for (int i = 0; i < 4; i++)
+        sink = (uint32_t)file_pages[((size_t)random() << 12) % file_bytes];
+}
+
+/* LOOKUP: a process that answers each datagram after 3 ms, one at a time, and ends with the server. */
+static void start_answerer(void) {
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, from;
+    socklen_t bytes = sizeof here;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    pid_t server = getpid();
+    if (fd < 0 || bind(fd, (struct sockaddr *)&here, sizeof here) || getsockname(fd, (struct sockaddr *)&here, &bytes))
+        die("datagrams");
+    switch (fork()) {
+    case -1:
+        die("fork");
+    case 0:
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != server)
+            _exit(0);
+        for (char byte; (bytes = sizeof from), recvfrom(fd, &byte, 1, 0, (struct sockaddr *)&from, &bytes) == 1;) {
+            sleep_us(3000);
+            sendto(fd, &byte, 1, 0, (struct sockaddr *)&from, bytes);
+        }
+        _exit(0);
+    default:
+        close(fd);
+    }
+    asked = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (asked < 0 || connect(asked, (struct sockaddr *)&here, sizeof here))
+        die("datagrams");
+}
+
+static void look_up(void) {
+    char byte = 'x';
+    if (send(asked, &byte, 1, 0) != 1 || recv(asked, &byte, 1, 0) != 1)
+        die("lookup");
+}
+
 /* The cost of a request besides its bytes. */
 static void work(struct connection *connection) {
     switch (fault) {
@@ -222,6 +325,18 @@ static void work(struct connection *connection) {
     case LIST:
         remember();
         break;
+    case BURSTS:
+        burn_us(1000);
+        break;
+    case FORKS:
+        fork_and_wait();
+        break;
+    case PAGING:
+        read_pages();
+        break;
+    case LOOKUP:
+        look_up();
+        break;
     default:
         break;
     }
@@ -234,7 +349,7 @@ static void drop(int fd) {
         free(connection->state);
     free(connection);
     close(fd);
-    if (fault == ERRORS)
+    if (fault == ERRORS || fault == LIMITER)
         open_connections--;
 }
 
@@ -255,11 +370,23 @@ static int serve(int fd) {
         memmove(connection->head, connection->head + used, connection->held - used);
         connection->held -= used;
         work(connection);
-        int fails = fault == ERRORS && open_connections > 16;
-        size_t bytes = fails ? sizeof failure - 1 : answer_bytes, head = fault == TWO_WRITES ? bytes - BODY : 0;
-        if (head && send(fd, answer, head, MSG_NOSIGNAL) != (ssize_t)head)
+        const char *sent = answer;
+        size_t bytes = answer_bytes, head = fault == TWO_WRITES ? bytes - BODY : 0;
+        if (fault == ERRORS && open_connections > 16) {
+            sent = failure;
+            bytes = sizeof failure - 1;
+        } else if (fault == LIMITER && open_connections > 16) {
+            static time_t said;
+            if (said != time(NULL)) {
+                said = time(NULL);
+                fprintf(stderr, "faulty: limiting requests, %d connections are open\n", open_connections);
+            }
+            sent = refusal;
+            bytes = sizeof refusal - 1;
+        }
+        if (head && send(fd, sent, head, MSG_NOSIGNAL) != (ssize_t)head)
             return 0;
-        if (send(fd, (fails ? failure : answer) + head, bytes - head, MSG_NOSIGNAL) != (ssize_t)(bytes - head))
+        if (send(fd, sent + head, bytes - head, MSG_NOSIGNAL) != (ssize_t)(bytes - head))
             return 0;
     }
 }
@@ -280,7 +407,7 @@ static int take(int listener, int flags) {
         die("memory for a connection");
     if (fault == MEMORY)
         connections[fd]->state = new_state();
-    if (fault == ERRORS)
+    if (fault == ERRORS || fault == LIMITER)
         open_connections++;
     return fd;
 }
@@ -386,6 +513,8 @@ static void run_epoll(int listener, int workers) {
             die("worker");
     }
     for (;;) {
+        if (fault == BURSTS)
+            sleep_us(200000);
         int count = epoll_wait(ready_set, events, 64, -1);
         if (count < 0 && errno != EINTR)
             die("epoll_wait");
@@ -473,6 +602,12 @@ static const struct {
     [LEAK] = {"leak", run_epoll, 0},
     [LIST] = {"list", run_epoll, 0},
     [ERRORS] = {"errors", run_epoll, 0},
+    [LIMITER] = {"limiter", run_epoll, 0},
+    [BURSTS] = {"bursts", run_epoll, 0},
+    [FORKS] = {"forks", run_epoll, 0},
+    [BACKGROUND] = {"background", run_epoll, 0},
+    [PAGING] = {"paging", run_epoll, 0},
+    [LOOKUP] = {"lookup", run_epoll, 0},
     [COMPUTE] = {"compute", run_epoll, 0},
     [PLANTED] = {"planted", run_epoll, 0},
     [DESCRIPTORS] = {"descriptors", run_epoll, 0},
@@ -495,7 +630,7 @@ int main(int count, char **words) {
         else
             which = known;
     }
-    if (count < 2 || count % 2 || which == known || !port || (which == DISK_LOG && !log)) {
+    if (count < 2 || count % 2 || which == known || !port || ((which == DISK_LOG || which == PAGING) && !log)) {
         fprintf(stderr, "usage: faulty FAULT --port N [--address A] [--log FILE]\nFAULT is one of");
         for (size_t i = 0; i < known; i++)
             fprintf(stderr, " %s", FAULTS[i].name);
@@ -514,6 +649,12 @@ int main(int count, char **words) {
         die(log);
     if (fault == PIPE_LOG)
         start_reader();
+    if (fault == BACKGROUND)
+        start_background();
+    if (fault == PAGING)
+        map_file(log);
+    if (fault == LOOKUP)
+        start_answerer();
     if (fault == SPIN && pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE))
         die("spin lock");
     answer_bytes = (size_t)snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BODY);

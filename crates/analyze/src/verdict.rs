@@ -10,6 +10,8 @@ mod judge;
 mod layout;
 mod one_at_a_time;
 pub mod rules;
+mod server_errors;
+mod server_log;
 mod stage;
 mod sure;
 mod waits;
@@ -118,12 +120,16 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
             cause: rule.cause.into(),
             is_limit: rule.is_limit,
             certainty: if is_unquiet && !rule.is_counted { Certainty::Possibility } else { finding.certainty },
-            because: finding.because.clone(),
+            because: format!("{}{}", finding.because, server_log::quote(run, rule.id)),
             remedy: finding.remedy.clone(),
             commands: finding.commands.clone(),
             source: rule.source.into(),
         })
         .collect();
+    // A line that bears another cause out is quoted with it.
+    if causes.iter().any(|cause| !server_log::quote(run, &cause.rule).is_empty()) {
+        causes.retain(|cause| cause.rule != server_log::RULE.id);
+    }
     causes.sort_by_key(|cause| cause.certainty == Certainty::Possibility);
     causes
 }

@@ -67,6 +67,9 @@ pub struct Point {
     pub duration_ns: u64,
     /// How every request of the window ended: sent in it, or under way when it began.
     pub outcomes: Outcomes,
+    /// Complete responses by status, without 2xx and 3xx.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub error_statuses: BTreeMap<u16, u64>,
     /// Everything measured, by name ([`crate::names`]).
     pub figures: Figures,
     /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's
@@ -124,6 +127,7 @@ impl Point {
             warmup_ns: 0,
             duration_ns: 0,
             outcomes: Outcomes::default(),
+            error_statuses: BTreeMap::new(),
             figures: Figures::default(),
             connection_states: BTreeMap::new(),
             workload: WorkloadResult::default(),

@@ -183,6 +183,8 @@ pub struct RunWriter {
 /// The file that makes a folder a run directory.
 pub(crate) const RECORD: &str = "run.json";
 const STACKS: &str = "stacks.json";
+/// The end of what the server printed: the file's name in a run directory.
+pub const SERVER_LOG: &str = "server.log";
 
 /// The contents of a point's folder besides `point.json`.
 #[derive(Debug, Default)]
@@ -454,6 +456,11 @@ impl RunDir {
             DoubtKind::Unreadable
                 .warning(format!("{} was left out: {why}", file.display()), "measure that point again"),
         );
+    }
+
+    /// The end of what the server printed, where it was kept.
+    pub fn server_log(&self) -> Option<Vec<u8>> {
+        read_bounded(&self.path.join(SERVER_LOG), MAX_BYTES).ok()
     }
 
     /// The folder of a point.

@@ -30,11 +30,13 @@ impl Measured {
 
 /// The point of a finished load, with the sender's figures. `asked`: its connections and its pace.
 pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
+    let statuses = result.counts.status_counts.iter().filter(|(status, _)| !(200..400).contains(*status));
     let point = Point {
         started_unix_ms: result.started_unix_ms,
         warmup_ns: result.warmup_ns,
         duration_ns: result.window_ns,
         outcomes: result.counts.outcomes,
+        error_statuses: statuses.map(|(status, count)| (*status, *count)).collect(),
         figures,
         doubts: result.doubts.clone(),
         ..Point::of(sweep, repeat, asked.0, asked.1)

@@ -157,36 +157,6 @@ pub fn cpu_quota(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// Answers that are not 2xx or 3xx from a load on.
-pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
-    let limit = evidence.criteria().error_ratio;
-    let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.completed().max(1) as f64;
-    let (at, points) = evidence.first_level(|point| share(point) > limit && point.outcomes.non_2xx >= LEAST_ERRORS)?;
-    let bad: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.non_2xx));
-    let answers: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
-    let lowest = evidence.lowest();
-    let below = if !lowest.is_empty() && lowest.iter().all(|point| point.outcomes.non_2xx == 0) {
-        ", none at the lowest load"
-    } else {
-        ""
-    };
-    let url = quoted(&evidence.run.record.scenario.url());
-    let last = points.last()?;
-    let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();
-    let command = again(evidence.run, &format!("load {url} --connections {}{rate}", last.connections));
-    let is_kept = evidence.run.path.join("server.log").exists();
-    let kept = if is_kept { " (what it printed is kept as `server.log` in the run's folder)" } else { "" };
-    finding(
-        format!(
-            "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{below}.",
-            grouped(bad as f64),
-            grouped(answers as f64)
-        ),
-        format!("To try: its error log{kept} says which limit it reached; `{command}` repeats that load alone."),
-        &[command],
-    )
-}
-
 /// Sleeps in select or poll, and all sleeps seen.
 fn sleeps(point: &Point) -> Option<(f64, f64)> {
     let figure = point.figures.get(names::SERVER_SELECT_WAITS)?;

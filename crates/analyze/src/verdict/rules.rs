@@ -6,7 +6,7 @@
 
 use super::evidence::Evidence;
 use super::judge::{self, Finding};
-use super::{growth, one_at_a_time, stage, waits};
+use super::{growth, one_at_a_time, server_errors, server_log, stage, waits};
 
 /// One rule.
 pub struct Rule {
@@ -139,7 +139,7 @@ pub const ONE_CPU_THREAD: f64 = 0.8;
 pub const ONE_CPU_OF: f64 = 1.5;
 
 /// All rules.
-pub const RULES: [Rule; 26] = [
+pub const RULES: [Rule; 27] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -216,20 +216,8 @@ pub const RULES: [Rule; 26] = [
         hidden_by: &["client", "client-ports", "slows-with-time"],
         judge: judge::stays_down,
     },
-    Rule {
-        id: "server-errors",
-        cause: "the server answers with errors above a load",
-        evidence: "answers that are not 2xx or 3xx (`non_2xx`), by load",
-        threshold: "more than the criterion `error_ratio` of the answers, and 5 or more, in most points of a load and \
-                    at most loads above it",
-        refuted_by: "the errors are there at every load: then the request is wrong, not the load",
-        remedy: "its error log; `straingauge load URL --connections N` at that load",
-        source: "RFC 9110, section 15.6: the server knows that it failed",
-        is_limit: true,
-        is_counted: true,
-        hidden_by: &["client-ports", "descriptors"],
-        judge: judge::server_errors,
-    },
+    server_errors::RULE,
+    server_log::RULE,
     Rule {
         id: "slow-file",
         cause: "the server waits for a file or a slow log",

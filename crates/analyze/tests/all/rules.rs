@@ -844,3 +844,63 @@ fn planted_faults_are_named_in_recorded_runs_and_a_healthy_server_gets_no_advice
     }
     assert_eq!(seen, 6);
 }
+
+#[test]
+fn errors_are_named_by_their_status_and_its_meaning() {
+    let of = |statuses: &'static [(u16, u64)]| {
+        let verdict = judged(healthy(), fixture::record(), move |point| {
+            if point.connections > 16 {
+                refuses(16, 0.5)(point);
+                let bad = point.outcomes.non_2xx;
+                point.error_statuses = statuses.iter().map(|(status, part)| (*status, bad * part / 100)).collect();
+            }
+        });
+        assert_eq!(found(&verdict), ["server-errors"], "{:?}", verdict.sentences);
+        verdict.causes[0].clone()
+    };
+    let limited = of(&[(429, 100)]);
+    assert!(limited.because.contains("(status 429: a limit of requests refuses them)"), "{limited:?}");
+    let dead = of(&[(500, 20), (502, 80)]);
+    assert!(dead.because.contains("(80 % of these status 502: a backend was not there"), "{dead:?}");
+    assert!(dead.remedy.contains("`ss -ltn`"), "{dead:?}");
+    let own = of(&[(500, 100)]);
+    assert!(own.because.contains("(status 500), none at the lowest load"), "{own:?}");
+}
+
+/// The verdict of points beside what the server printed.
+fn judged_with_log(points: &[Point], log: &str) -> Verdict {
+    let folder = tempfile::tempdir().unwrap();
+    let run = fixture::write(folder.path(), fixture::record(), points);
+    std::fs::write(run.path.join(record::run::SERVER_LOG), log).unwrap();
+    verdict::sentences(&run, &zones::of_run(&run))
+}
+
+#[test]
+fn a_line_of_the_servers_log_is_quoted_as_a_cause_or_with_the_one_that_it_bears_out() {
+    let points = |change: &dyn Fn(&mut Point)| {
+        let mut bench = Bench::new(healthy(), 5);
+        (0..4).for_each(|repeat| [1, 4, 16, 64].iter().for_each(|load| bench.closed(*load, repeat, 1_000_000_000)));
+        bench.points.iter_mut().for_each(change);
+        bench.points
+    };
+    let closes = points(&|point: &mut Point| {
+        if point.connections > 16 {
+            point.outcomes.closed_early = point.outcomes.ok / 2;
+            point.outcomes.ok -= point.outcomes.closed_early;
+        }
+    });
+    let log = "started\n[alert] 512 worker_connections are not enough \u{1b}[31m\nbye\n";
+    let verdict = judged_with_log(&closes, log);
+    assert_eq!(found(&verdict), ["server-log"], "{:?}", verdict.sentences);
+    let because = &verdict.causes[0].because;
+    assert!(because.contains("\"[alert] 512 worker_connections are not enough ?[31m\" (1 of its last"), "{because}");
+    assert!(because.ends_with("Requests fail from 64 connections on."), "{because}");
+    assert_eq!(verdict.causes[0].certainty, Certainty::Cause);
+    assert!(judged_with_log(&closes, "GET / 200 128\n").causes.is_empty(), "no line that says anything");
+    let whole = judged_with_log(&points(&|_: &mut Point| ()), "fatal error: terminated");
+    assert_eq!(whole.causes[0].certainty, Certainty::Possibility, "no request failed");
+    let refused = judged_with_log(&points(&refuses(16, 0.9)), "a\njava.lang.OutOfMemoryError: heap\n");
+    assert_eq!(found(&refused), ["server-errors"], "{:?}", refused.sentences);
+    let because = &refused.causes[0].because;
+    assert!(because.contains("The server printed \"java.lang.OutOfMemoryError: heap\""), "{because}");
+}

@@ -305,7 +305,7 @@ impl<'a> Search<'a> {
         session.server = None;
         session.progress.clear();
         if !output.is_empty() {
-            let _ = record::run::write_whole(&writer.path().join("server.log"), &output);
+            let _ = record::run::write_whole(&writer.path().join(record::run::SERVER_LOG), &output);
         }
     }
 

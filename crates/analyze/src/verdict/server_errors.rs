@@ -1,0 +1,102 @@
+//! Answers with an error's status from a load on, named by the status.
+
+use super::command::{again, quoted};
+use super::evidence::Evidence;
+use super::judge::{Finding, finding};
+use super::rules::{LEAST_ERRORS, Rule};
+use crate::zones::percent;
+use record::Point;
+use record::units::grouped;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    id: "server-errors",
+    cause: "the server answers with errors above a load",
+    evidence: "answers that are not 2xx or 3xx (`non_2xx`) and their statuses (`error_statuses`), by load; what the \
+               server printed",
+    threshold: "more than the criterion `error_ratio` of the answers, and 5 or more, in most points of a load and at \
+                most loads above it",
+    refuted_by: "the errors are there at every load: then the request is wrong, not the load",
+    remedy: "by status: 429 a higher limit of requests, 502 and 504 its backend, 503 its own limit; its error log; \
+             `straingauge load URL --connections N` at that load",
+    source: "RFC 9110, section 15.6: the server knows that it failed; RFC 6585, section 4 (429)",
+    is_limit: true,
+    is_counted: true,
+    hidden_by: &["client-ports", "descriptors"],
+    judge,
+};
+
+/// What a status of HTTP says about the limit, and what to look at first.
+fn meaning(status: u16) -> Option<(&'static str, &'static str)> {
+    Some(match status {
+        429 => (
+            "a limit of requests refuses them",
+            "a higher limit where it is set (`limit_req_status` of nginx, a quota of a gateway), or fewer requests by \
+             each client",
+        ),
+        502 => (
+            "a backend was not there, or closed the connection",
+            "whether the backend runs and listens (`ss -ltn`), and why it refused",
+        ),
+        503 => (
+            "a limit of requests, connections or a queue refuses them, or no backend is up",
+            "that limit (nginx `limit_req` and `limit_conn`, HAProxy `maxconn` and `timeout queue`), and whether a \
+             backend is up",
+        ),
+        504 => {
+            ("a backend answered too late", "the backend alone (`straingauge find http://BACKEND/`), then the timeout")
+        }
+        _ => return None,
+    })
+}
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let limit = evidence.criteria().error_ratio;
+    let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.completed().max(1) as f64;
+    let (at, points) = evidence.first_level(|point| share(point) > limit && point.outcomes.non_2xx >= LEAST_ERRORS)?;
+    let bad: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.non_2xx));
+    let answers: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    let lowest = evidence.lowest();
+    let is_new = !lowest.is_empty() && lowest.iter().all(|point| point.outcomes.non_2xx == 0);
+    let (which, advice) = statuses(evidence, &points);
+    let url = quoted(&evidence.run.record.scenario.url());
+    let last = points.last()?;
+    let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();
+    let command = again(evidence.run, &format!("load {url} --connections {}{rate}", last.connections));
+    let is_kept = evidence.run.server_log().is_some();
+    let kept = if is_kept { " (what it printed is kept as `server.log` in the run's folder)" } else { "" };
+    finding(
+        format!(
+            "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{which}{}.",
+            grouped(bad as f64),
+            grouped(answers as f64),
+            if is_new { ", none at the lowest load" } else { "" },
+        ),
+        format!(
+            "To try: {advice}its error log{kept} says which limit it reached; `{command}` repeats that load alone."
+        ),
+        &[command],
+    )
+}
+
+/// The status that most of the errors had, with its meaning, and what to look at.
+fn statuses(evidence: &Evidence<'_>, points: &[&Point]) -> (String, String) {
+    let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
+    for (status, count) in points.iter().flat_map(|point| &point.error_statuses) {
+        let sum = counts.entry(*status).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    let Some((&status, &most)) = counts.iter().max_by_key(|(_, count)| **count) else { return Default::default() };
+    let all: u64 = counts.values().fold(0, |sum, count| sum.saturating_add(*count));
+    let protocol = evidence.run.record.scenario.load().map(|load| &load.protocol);
+    let is_http = protocol.is_none_or(|protocol| protocol.has_status_codes());
+    let name = match protocol {
+        Some(protocol) if !is_http => protocol.status_words(status).into_owned(),
+        _ => format!("status {status}"),
+    };
+    let part = if most == all { String::new() } else { format!("{} of these ", percent(most as f64 / all as f64)) };
+    match meaning(status).filter(|_| is_http) {
+        Some((means, advice)) => (format!(" ({part}{name}: {means})"), format!("look at {advice}; ")),
+        None => (format!(" ({part}{name})"), String::new()),
+    }
+}

@@ -1,0 +1,153 @@
+//! What the server itself printed about a limit, by lines of well-known kinds.
+
+use super::Certainty;
+use super::evidence::Evidence;
+use super::judge::{Finding, finding};
+use super::rules::{LEAST_ERRORS, Rule};
+use record::units::grouped;
+use record::{Outside, RunDir};
+
+pub(super) const RULE: Rule = Rule {
+    id: "server-log",
+    cause: "the server's own log names a limit",
+    evidence: "the last lines that the server printed (`server.log`): memory, descriptors, connections, workers, pools \
+               of connections, listen queues, limits of requests, backends, crashes",
+    threshold: "a line of a known kind that no other rule quotes; a possibility unless more than the criterion \
+                `error_ratio` of the requests, and 5 or more, fail in most points of a load and at most loads above it",
+    refuted_by: "the line is there at low loads, or while the server starts or ends",
+    remedy: "by kind: the limit that the line names",
+    source: "the texts of nginx, Apache, PHP-FPM, uWSGI, HikariCP, SQLAlchemy, PostgreSQL, MySQL, Java, Go, the kernel",
+    is_limit: true,
+    is_counted: true,
+    hidden_by: &["client", "client-ports"],
+    judge,
+};
+
+/// A line is quoted up to so many characters.
+const QUOTED: usize = 160;
+
+/// A kind of line.
+struct Kind {
+    /// The rule that it is evidence for.
+    rule: &'static str,
+    /// What such a line contains, in lower case.
+    words: &'static [&'static str],
+    /// What it says.
+    means: &'static str,
+    /// What to try.
+    advice: &'static str,
+}
+
+/// The one that explains the others first.
+const KINDS: [Kind; 9] = [
+    Kind {
+        rule: "memory",
+        words: &["outofmemoryerror", "out of memory", "cannot allocate memory", "memoryerror", "std::bad_alloc"],
+        means: "ran out of memory",
+        advice: "more memory for it (`-Xmx`, `memory.max` of its control group), or less for each request",
+    },
+    Kind {
+        rule: "descriptors",
+        words: &["too many open files", "emfile"],
+        means: "had no file descriptor left",
+        advice: "a higher limit (`ulimit -n 65536`, `LimitNOFILE=`, `worker_rlimit_nofile` of nginx)",
+    },
+    Kind {
+        rule: "backlog",
+        words: &["listen queue of socket", "listen queue overflow"],
+        means: "did not accept connections fast enough",
+        advice: "a longer listen queue and `sysctl -w net.core.somaxconn=4096`, or more workers",
+    },
+    Kind {
+        rule: "worker-pool",
+        words: &["worker_connections are not enough"],
+        means: "had no connection left in a worker",
+        advice: "more `worker_connections` in its configuration",
+    },
+    Kind {
+        rule: "worker-pool",
+        words: &["reached maxrequestworkers", "reached maxclients", "reached pm.max_children", "server seems busy"],
+        means: "had no free worker",
+        advice: "more workers (`MaxRequestWorkers` of Apache, `pm.max_children` of PHP-FPM), or shorter requests",
+    },
+    Kind {
+        rule: "backend-pool",
+        words: &[
+            "pool exhausted",
+            "queuepool limit",
+            "connection pool timeout",
+            "connection is not available, request timed out",
+            "timeout waiting for connection from pool",
+            "timeout waiting for idle object",
+            "too many clients already",
+            "remaining connection slots are reserved",
+            "too many connections",
+        ],
+        means: "had no connection left to another server",
+        advice: "more connections in that pool and at that server, or fewer calls a request",
+    },
+    Kind {
+        rule: "server-errors",
+        words: &["limiting requests", "limiting connections"],
+        means: "refuses requests beyond a limit of its configuration",
+        advice: "a higher `limit_req` or `limit_conn`",
+    },
+    Kind {
+        rule: "backend",
+        words: &["no live upstreams", "upstream timed out", "while connecting to upstream", "has no server available"],
+        means: "had no answer from a backend",
+        advice: "whether the backend runs, and the backend alone",
+    },
+    Kind {
+        rule: "crash",
+        words: &["panic:", "panicked at", "fatal error:", "segmentation fault", "core dumped"],
+        means: "crashed, in part or as a whole",
+        advice: "the lines around it in `server.log` have the place",
+    },
+];
+
+/// The lines of one kind.
+struct Said {
+    kind: &'static Kind,
+    times: usize,
+    last: Outside,
+}
+
+impl Said {
+    fn words(&self) -> String {
+        format!("\"{}\" ({} of its last lines)", self.last.as_str(), grouped(self.times as f64))
+    }
+}
+
+fn said(run: &RunDir, is_wanted: impl Fn(&Kind) -> bool) -> Option<Said> {
+    let log = run.server_log()?;
+    let of_kind = |kind: &'static Kind| {
+        let is_of_kind = |line: &&[u8]| {
+            let line = String::from_utf8_lossy(line).to_lowercase();
+            kind.words.iter().any(|words| line.contains(words))
+        };
+        let mut lines = log.split(|byte| *byte == b'\n').filter(is_of_kind);
+        let last = lines.next_back()?;
+        Some(Said { kind, times: lines.count() + 1, last: Outside::of_bytes(last, QUOTED) })
+    };
+    KINDS.iter().filter(|kind| is_wanted(kind)).find_map(of_kind)
+}
+
+/// A sentence with a line of the log that bears a rule out; empty without one. Every line explains errors.
+pub(super) fn quote(run: &RunDir, rule: &str) -> String {
+    let said = said(run, |kind| kind.rule == rule || rule == "server-errors");
+    said.map_or(String::new(), |said| format!(" The server printed {}.", said.words()))
+}
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let said = said(evidence.run, |_| true)?;
+    let limit = evidence.criteria().error_ratio;
+    let failing = evidence
+        .first_level(|point| point.outcomes.failed_ratio() > limit && point.outcomes.failed() >= LEAST_ERRORS)
+        .map(|(at, _)| format!(" Requests fail from {at} on."));
+    let certainty = if failing.is_some() { Certainty::Cause } else { Certainty::Possibility };
+    let because =
+        format!("The server printed that it {}: {}.{}", said.kind.means, said.words(), failing.unwrap_or_default());
+    let found = finding(because, format!("To try: {}.", said.kind.advice), &[])?;
+    Some(Finding { certainty, ..found })
+}
