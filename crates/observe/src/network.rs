@@ -1,10 +1,13 @@
-//! Counters of the network stack in the server's namespace: `/proc/net/{snmp,netstat,dev,softnet_stat}`.
+//! Counters of the network stack in the server's namespace: `/proc/net/{snmp,netstat,dev,softnet_stat}` and
+//! `/proc/net/stat/nf_conntrack`.
 //!
 //! The files are opened inside the namespace and stay in it. `softnet_stat` is about the whole machine, whatever the
 //! namespace.
 
 use crate::kept_file::{KeptFile, read};
-use crate::proc_text::{PacketCounts, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops};
+use crate::proc_text::{
+    PacketCounts, parse_conntrack_drops, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops,
+};
 use crate::processes::living_thread;
 use record::Outside;
 use std::collections::BTreeMap;
@@ -28,6 +31,8 @@ pub struct NetworkReading {
     pub packets: Option<PacketCounts>,
     /// Packets dropped by the backlog queues of all CPUs.
     pub backlog_drops: Option<u64>,
+    /// Packets dropped because the table of tracked connections was full.
+    pub conntrack_drops: Option<u64>,
     /// `TcpExt: TCPTimeWaitOverflow`.
     pub time_wait_overflows: Option<u64>,
     /// Devices whose speed is known: name, bits per second, bytes received, bytes sent.
@@ -54,6 +59,7 @@ pub struct NetworkReader {
     netstat: Option<KeptFile>,
     dev: Option<KeptFile>,
     softnet: Option<KeptFile>,
+    conntrack: Option<KeptFile>,
     /// Bits per second by name.
     speeds: BTreeMap<String, u64>,
     buffer: Vec<u8>,
@@ -70,6 +76,7 @@ impl NetworkReader {
             netstat: open("netstat"),
             dev: open("dev"),
             softnet: open("softnet_stat"),
+            conntrack: open("stat/nf_conntrack"),
             speeds: speeds(pid),
             buffer: Vec::new(),
         }
@@ -101,6 +108,7 @@ impl NetworkReader {
                 reading.links = parse_net_bytes(text).into_iter().filter_map(link).collect();
             }
         }
+        reading.conntrack_drops = read(&self.conntrack, &mut self.buffer).and_then(parse_conntrack_drops);
         reading.backlog_drops = read(&self.softnet, &mut self.buffer).and_then(parse_softnet_drops);
         reading
     }

@@ -221,14 +221,20 @@ pub fn parse_net_dev(text: &[u8]) -> Option<PacketCounts> {
 
 /// Packets dropped by the backlog queues of all CPUs: the second column of `/proc/net/softnet_stat`, hexadecimal.
 pub fn parse_softnet_drops(text: &[u8]) -> Option<u64> {
-    let mut drops: Option<u64> = None;
-    for line in lines(text).take(MAX_CPUS) {
-        let Some(word) = words(line).nth(1).and_then(|word| std::str::from_utf8(word).ok()) else { continue };
-        if let Ok(dropped) = u64::from_str_radix(word, 16) {
-            drops = Some(drops.unwrap_or(0).saturating_add(dropped));
-        }
-    }
-    drops
+    sum_of_column(text, 1)
+}
+
+/// Packets dropped because the table of tracked connections was full, or an entry had to go: the column `drop` of
+/// `/proc/net/stat/nf_conntrack`, a line for each CPU.
+pub fn parse_conntrack_drops(text: &[u8]) -> Option<u64> {
+    let column = words(lines(text).next()?).position(|word| word == b"drop")?;
+    sum_of_column(text, column)
+}
+
+/// The sum of a column of hexadecimal numbers; lines without a number there are left out.
+fn sum_of_column(text: &[u8], column: usize) -> Option<u64> {
+    let number = |line| u64::from_str_radix(std::str::from_utf8(words(line).nth(column)?).ok()?, 16).ok();
+    lines(text).take(MAX_CPUS).filter_map(number).reduce(u64::saturating_add)
 }
 
 /// `usage_usec` of a control group's `cpu.stat`: CPU time of everything that ever ran in it, microseconds.

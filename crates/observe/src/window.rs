@@ -429,6 +429,7 @@ impl Window {
         set(names::NET_PACKETS_IN, |net| net.packets.map(|packets| packets.received));
         set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
         set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
+        set(names::NET_CONNTRACK_DROPS, |net| net.conntrack_drops);
         set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
         if let (Some(before), Some(begin)) = (self.network_before.listen_overflows, self.begin.network.listen_overflows)
         {

@@ -327,6 +327,8 @@ names! {
     NET_PACKETS_OUT = "net.packets_out_per_sec", "1/s";
     /// Packets that the kernel's backlog queue dropped per second (softnet).
     NET_BACKLOG_DROPS = "net.backlog_drops_per_sec", "1/s";
+    /// Packets dropped per second because the table of tracked connections was full (conntrack).
+    NET_CONNTRACK_DROPS = "net.conntrack_drops_per_sec", "1/s";
     /// TIME_WAIT sockets on the server's port at the start of the window, created for `--axis time-wait`.
     TIME_WAIT = "client.time_wait_sockets", "sockets";
     /// Kernel memory of the machine's TIME_WAIT sockets (slab) at the start of the window.

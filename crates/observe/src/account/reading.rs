@@ -396,7 +396,9 @@ fn backends(connections: &[(u64, Outgoing)], gate: &Gate) -> Vec<BackendUse> {
 
 fn backend_name(one: &Outgoing) -> Option<String> {
     if i32::from(one.family) != libc::AF_UNIX {
-        return address(one.family, &one.address, one.port);
+        let address = address(one.family, &one.address, one.port)?;
+        let is_udp = i32::from(one.protocol) == libc::IPPROTO_UDP;
+        return Some(if is_udp { format!("udp:{address}") } else { address });
     }
     let length = (one.path_bytes as usize).min(one.path.len());
     let bytes: Vec<u8> = one.path[..length].iter().map(|byte| *byte as u8).collect();

@@ -98,6 +98,9 @@ fn bytes_are_read_by_interface_and_limits_by_name() {
 fn backlog_drops_are_hexadecimal_and_of_all_cpus() {
     assert_eq!(parse_softnet_drops(b"000027b3 0000000a 0\n00000001 00000010 0\n"), Some(26));
     assert_eq!(parse_softnet_drops(b""), None);
+    let tracked = b"entries  clashres found drop early_drop\n000000ff 0 0 0000000b 1\n000000ff 0 0 00000001 1\n";
+    assert_eq!(parse_conntrack_drops(tracked), Some(12));
+    assert_eq!(parse_conntrack_drops(b"no such column\n1 2 3\n"), None);
 }
 
 #[test]
@@ -186,7 +189,7 @@ proptest! {
         let _ = parse_machine_stat(&text);
         let _ = parse_protocol_counter(&text, "Tcp", "InSegs");
         let _ = parse_net_dev(&text);
-        let _ = parse_softnet_drops(&text);
+        let _ = (parse_softnet_drops(&text), parse_conntrack_drops(&text));
         let _ = parse_cgroup_usage_us(&text);
         let _ = parse_cgroup_path(&text);
         let _ = parse_tcp_line(&text);
