@@ -16,7 +16,7 @@
  *   list        puts every request on a list and looks through all of it
  *   errors      answers 500 where more than 16 connections are open
  *   limiter     answers 429 there, and prints that it limits requests
- *   bursts      answers what has arrived every 200 ms only, with 1 ms of CPU time for each request
+ *   bursts      answers what has arrived every 60 ms only, with 5 ms of CPU time for each request
  *   forks       starts a process for each request, and waits for its end
  *   background  a second thread uses 3 ms of CPU time in every 10, whatever is asked
  *   paging      reads 4 pages at random of --log, a file, for each request
@@ -102,7 +102,7 @@ static size_t answer_bytes;
 static const char failure[] = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
 static const char refusal[] = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n";
 static int log_fd = -1;
-static int open_connections; /* ERRORS and LIMITER: one thread, so no lock */
+static int open_connections;   /* ERRORS and LIMITER: one thread, so no lock */
 static const char *file_pages; /* PAGING: the file */
 static size_t file_bytes;
 static int asked = -1; /* LOOKUP: the socket to the process that answers */
@@ -326,7 +326,7 @@ static void work(struct connection *connection) {
         remember();
         break;
     case BURSTS:
-        burn_us(1000);
+        burn_us(5000);
         break;
     case FORKS:
         fork_and_wait();
@@ -514,7 +514,7 @@ static void run_epoll(int listener, int workers) {
     }
     for (;;) {
         if (fault == BURSTS)
-            sleep_us(200000);
+            sleep_us(60000);
         int count = epoll_wait(ready_set, events, 64, -1);
         if (count < 0 && errno != EINTR)
             die("epoll_wait");

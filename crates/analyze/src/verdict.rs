@@ -1,14 +1,21 @@
 //! Puts the findings into plain words, always with the doubts.
 
+mod background;
 mod cause;
 mod command;
+mod cpu_bursts;
 mod doubts;
+mod dropped_packets;
 mod evidence;
 mod facts;
+mod forks;
+mod garbage_collection;
 mod growth;
+mod hot_function;
 mod judge;
 mod layout;
 mod one_at_a_time;
+mod paging;
 pub mod rules;
 mod server_errors;
 mod server_log;

@@ -1,7 +1,8 @@
 //! Servers with planted faults: `find` names the fault, and compares such a server with a whole one.
 
 use crate::rig::{
-    Said, free_port, member, open_dir, points, program, repository, run, run_record, skip_unless, skipped, straingauge,
+    Said, free_port, long_run, member, open_dir, points, program, repository, run, run_record, skip_unless, skipped,
+    straingauge,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,6 +71,35 @@ fn a_slow_log_a_lock_and_two_writes_are_named_and_a_whole_server_gets_no_advice(
             continue;
         }
         assert_eq!(found, wanted, "{fault}: {}", said.json()["verdict"]);
+    }
+}
+
+#[test]
+fn a_limiter_is_named_by_its_status_and_its_log_and_processes_for_each_request_by_their_number() {
+    let faulty = faulty();
+    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
+    let faulty = faulty.expect("just checked");
+    let more = if long_run() { &["lookup", "background"][..] } else { &[] };
+    for fault in ["limiter", "forks"].iter().chain(more) {
+        let (dir, port) = (open_dir(), free_port());
+        let url = format!("http://127.0.0.1:{port}/");
+        let mut command =
+            straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json", "--quiet"]);
+        command.args(["--budget", "5s", "--out"]).arg(dir.path().join("run")).args(SHORT);
+        let said = run(command.arg("--").args(words(&faulty, fault, port))).exits_with(0);
+        let verdict = said.json()["verdict"].to_string();
+        let (rule, words) = match *fault {
+            "limiter" => ("server-errors", "status 429: a limit of requests refuses them"),
+            "forks" => ("forks", "Each request starts 1."),
+            "lookup" => ("backend", "udp:127.0.0.1:"),
+            _ => ("background", "compactor"),
+        };
+        let is_named = rules(&said, |_| true).iter().any(|found| found == rule) && verdict.contains(words);
+        // What is counted is named on any machine; the account of threads beside other work may show that work instead.
+        let is_unquiet = *fault != "limiter" && verdict.contains("noisy-neighbour");
+        assert!(is_named || is_unquiet, "{fault}: {verdict}");
+        let is_quoted = verdict.contains("The server printed \\\"faulty: limiting requests");
+        assert!(*fault != "limiter" || is_quoted, "{verdict}");
     }
 }
 

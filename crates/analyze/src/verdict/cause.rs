@@ -4,7 +4,7 @@ use super::command::server_pid;
 use super::evidence::Evidence;
 use super::evidence::typical;
 use super::waits::at_a_time;
-use super::{Cause, Certainty, stage};
+use super::{Cause, Certainty, hot_function, stage};
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
 use record::text::plain;
 use record::{Sweep, names};
@@ -92,8 +92,9 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             _ => String::new(),
         };
         return format!(
-            "The server's busiest thread saturated first: it used {} of a CPU at {at}{rest}.",
-            percent(thread)
+            "The server's busiest thread saturated first: it used {} of a CPU at {at}{rest}.{}",
+            percent(thread),
+            hot_function::words(evidence)
         );
     }
     let points = evidence.quiet_at(Sweep::Connections, level.load);
@@ -118,7 +119,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
     }
     if let Some(cpus) = cpus.filter(is_saturated) {
         let words = evidence.shares(&points).map_or_else(|| share_words(level), whose_words);
-        return format!("The server's CPUs saturated first: {} busy at {at}{words}.", percent(cpus));
+        let function = hot_function::words(evidence);
+        return format!("The server's CPUs saturated first: {} busy at {at}{words}.{function}", percent(cpus));
     }
     if let Some(held) = super::one_at_a_time::held(evidence).filter(|held| held.is_proven) {
         return format!("The server's busiest process saturated first: it {}.", held.words());

@@ -407,7 +407,7 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 /// Least squares: slope, and the share of the scatter that the line explains.
-fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+pub(super) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = points.len() as f64;
     if n < 3.0 {
         return None;

@@ -6,7 +6,10 @@
 
 use super::evidence::Evidence;
 use super::judge::{self, Finding};
-use super::{growth, one_at_a_time, server_errors, server_log, stage, waits};
+use super::{
+    background, cpu_bursts, dropped_packets, forks, garbage_collection, growth, one_at_a_time, paging, server_errors,
+    server_log, stage, waits,
+};
 
 /// One rule.
 pub struct Rule {
@@ -139,7 +142,7 @@ pub const ONE_CPU_THREAD: f64 = 0.8;
 pub const ONE_CPU_OF: f64 = 1.5;
 
 /// All rules.
-pub const RULES: [Rule; 27] = [
+pub const RULES: [Rule; 33] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -198,6 +201,7 @@ pub const RULES: [Rule; 27] = [
         hidden_by: &[],
         judge: judge::cpu_quota,
     },
+    cpu_bursts::RULE,
     Rule {
         id: "stays-down",
         cause: "the server stays down after overload",
@@ -235,6 +239,7 @@ pub const RULES: [Rule; 27] = [
         hidden_by: &["client"],
         judge: |evidence| stage::found(evidence, "slow-file"),
     },
+    paging::RULE,
     Rule {
         id: "lock",
         cause: "threads wait for each other (a lock, a semaphore, a pool)",
@@ -353,7 +358,7 @@ pub const RULES: [Rule; 27] = [
         source: "Little's law; socket(7), SO_REUSEPORT: connections are spread by a hash, whatever the load of each",
         is_limit: true,
         is_counted: false,
-        hidden_by: &["client"],
+        hidden_by: &["client", "forks"],
         judge: |evidence| stage::found(evidence, "unequal-workers"),
     },
     Rule {
@@ -414,6 +419,9 @@ pub const RULES: [Rule; 27] = [
         hidden_by: &["client"],
         judge: growth::slows_with_time,
     },
+    forks::RULE,
+    garbage_collection::RULE,
+    background::RULE,
     Rule {
         id: "scalable-select",
         cause: "select or poll over many idle connections",
@@ -476,6 +484,7 @@ pub const RULES: [Rule; 27] = [
         hidden_by: &["client"],
         judge: judge::interrupts,
     },
+    dropped_packets::RULE,
     Rule {
         id: "backlog",
         cause: "the listen backlog is too small",

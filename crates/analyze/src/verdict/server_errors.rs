@@ -31,21 +31,19 @@ fn meaning(status: u16) -> Option<(&'static str, &'static str)> {
     Some(match status {
         429 => (
             "a limit of requests refuses them",
-            "a higher limit where it is set (`limit_req_status` of nginx, a quota of a gateway), or fewer requests by \
-             each client",
+            "a higher limit where it is set (`limit_req` of nginx, a quota of a gateway), or fewer requests by each \
+             client",
         ),
         502 => (
             "a backend was not there, or closed the connection",
-            "whether the backend runs and listens (`ss -ltn`), and why it refused",
+            "see whether the backend runs and listens (`ss -ltn`)",
         ),
         503 => (
             "a limit of requests, connections or a queue refuses them, or no backend is up",
-            "that limit (nginx `limit_req` and `limit_conn`, HAProxy `maxconn` and `timeout queue`), and whether a \
+            "a higher limit (nginx `limit_req` and `limit_conn`, HAProxy `maxconn` and `timeout queue`); see whether a \
              backend is up",
         ),
-        504 => {
-            ("a backend answered too late", "the backend alone (`straingauge find http://BACKEND/`), then the timeout")
-        }
+        504 => ("a backend answered too late", "measure the backend alone (`straingauge find http://BACKEND/`)"),
         _ => return None,
     })
 }
@@ -96,7 +94,7 @@ fn statuses(evidence: &Evidence<'_>, points: &[&Point]) -> (String, String) {
     };
     let part = if most == all { String::new() } else { format!("{} of these ", percent(most as f64 / all as f64)) };
     match meaning(status).filter(|_| is_http) {
-        Some((means, advice)) => (format!(" ({part}{name}: {means})"), format!("look at {advice}; ")),
+        Some((means, advice)) => (format!(" ({part}{name}: {means})"), format!("{advice}; ")),
         None => (format!(" ({part}{name})"), String::new()),
     }
 }

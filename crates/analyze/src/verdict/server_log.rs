@@ -41,7 +41,7 @@ struct Kind {
 /// The one that explains the others first.
 const KINDS: [Kind; 9] = [
     Kind {
-        rule: "memory",
+        rule: "paging",
         words: &["outofmemoryerror", "out of memory", "cannot allocate memory", "memoryerror", "std::bad_alloc"],
         means: "ran out of memory",
         advice: "more memory for it (`-Xmx`, `memory.max` of its control group), or less for each request",

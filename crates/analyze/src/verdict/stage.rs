@@ -8,7 +8,7 @@ use super::judge::{Finding, finding};
 use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
 use crate::zones::{load_words, percent};
 use record::account::WaitKind;
-use record::units::{format_nanos, format_si, grouped};
+use record::units::{count, format_nanos, format_si, grouped};
 use record::{Sweep, names};
 
 /// The part of the requests added by load that a queue took up, from which on it is the one before the limit.
@@ -280,10 +280,9 @@ impl Reading<'_> {
         let before =
             low.map_or(String::new(), |low| format!(", {} at the lowest load", format_nanos(low.call_us * 1e3)));
         let facts = format!(
-            "at {at} {:.1} of {:.0} connections to {} had a call under way at any time; a call took {}{before}, {} \
-             calls/s",
+            "at {at} {:.1} of {} to {} had a call under way at any time; a call took {}{before}, {} calls/s",
             high.busy,
-            high.connections,
+            count(high.connections.round() as usize, "connection"),
             high.address,
             format_nanos(high.call_us * 1e3),
             format_si(high.calls_per_sec)
@@ -299,9 +298,17 @@ impl Reading<'_> {
                 "then a quicker answer, fewer requests to it, or an answer that is kept",
             )
         };
-        let unix = high.address.starts_with("unix:");
-        let command = if unix { "ss -xlp".into() } else { format!("straingauge find http://{}/", high.address) };
-        let alone = if unix { "shows how many connections wait for it (Recv-Q)" } else { "measures it alone" };
+        let kind = high.address.split_once(':').map_or("", |(kind, _)| kind);
+        let (command, alone) = match kind {
+            "unix" => ("ss -xlp".into(), "shows how many connections wait for it (Recv-Q)"),
+            "udp" => ("ss -uanp".into(), "shows who answers there, and its queue (Recv-Q)"),
+            _ => (format!("straingauge find http://{}/", high.address), "measures it alone"),
+        };
+        let advice = if kind == "udp" && high.address.ends_with(":53") {
+            "it is a name server: look names up once, or keep the answers (nscd, systemd-resolved, dnsmasq)"
+        } else {
+            advice
+        };
         limit_of("backend", because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
     }
 
@@ -315,7 +322,8 @@ impl Reading<'_> {
         if !is_used(high, in_flight) {
             return None;
         }
-        if is_slower(high, low) {
+        // Datagrams need no pool of connections: the threads wait for each answer.
+        if is_slower(high, low) || high.address.starts_with("udp:") {
             return self.backend();
         }
         let since = self.since(|level| {
@@ -420,7 +428,15 @@ impl Reading<'_> {
 
     /// Threads without idle time.
     fn full_threads(&self) -> Option<Limit> {
-        let group = self.high.groups.iter().find(|group| group.threads >= 0.5 && group.busy_ratio() >= self.full)?;
+        let is_full = |group: &&GroupLevel| group.threads >= 0.5 && group.busy_ratio() >= self.full;
+        // Threads that sleep and never wait for work, at any load, have a clock of their own: they serve no request.
+        let serves = |group: &&GroupLevel| {
+            let same = self.all.iter().flat_map(|level| &level.groups).filter(|one| one.name == group.name);
+            let awake = group.waits.iter().filter(|wait| wait.kind != WaitKind::Sleep);
+            awake.map(|wait| wait.threads).sum::<f64>() >= 0.1 * group.threads
+                || same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
+        };
+        let group = self.high.groups.iter().filter(is_full).find(serves)?;
         let (work, ready) = (group.threads - group.idle, group.ready());
         let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());
         let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));
@@ -436,6 +452,8 @@ impl Reading<'_> {
         let most = named.max_by(|a, b| a.threads.total_cmp(&b.threads)).or(most)?;
         match most.kind {
             WaitKind::File | WaitKind::Pipe => return self.file_of(group, most),
+            // The rule on paging reads these.
+            WaitKind::Memory => return None,
             WaitKind::Backend => {
                 return self.exhausted().or_else(|| self.backend());
             }

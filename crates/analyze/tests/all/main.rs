@@ -3,6 +3,7 @@
 mod account;
 mod axis;
 mod calibration;
+mod causes;
 mod claims;
 mod compare_power;
 mod comparison;

@@ -1,0 +1,82 @@
+//! CPU time of threads whose work does not depend on the requests.
+
+use super::command::server_pid;
+use super::evidence::{Evidence, typical};
+use super::judge::{Finding, finding};
+use super::rules::Rule;
+use crate::account::{AccountLevel, GroupLevel};
+use crate::statistics::range;
+use crate::zones::{load_words, percent};
+use record::names;
+use record::units::format_si;
+
+pub(super) const RULE: Rule = Rule {
+    id: "background",
+    cause: "work of the server that no request needs takes CPU time",
+    evidence: "the account: CPUs of the threads of one name, by load; the throughput",
+    threshold: "0.1 CPUs or more at every load of three or more, nowhere half as much again as at the lowest, while \
+                throughput grew three times and the CPU time of other threads of the server twice; a tenth of the \
+                server's CPU time at the highest load or more",
+    refuted_by: "these threads use as little as the others without load",
+    remedy: "that work less often, at another time, or on CPUs of its own",
+    source: "utilisation law: CPU time that does not grow with throughput is no request's",
+    is_limit: false,
+    is_counted: false,
+    hidden_by: &["client"],
+    judge,
+};
+
+const LEAST_CPUS: f64 = 0.1;
+const LEAST_LOADS: usize = 3;
+const MOST_GROWTH: f64 = 1.5;
+const LEAST_GROWTH: f64 = 3.0;
+const OTHERS_GROWTH: f64 = 2.0;
+const LEAST_SHARE: f64 = 0.1;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let sweep = evidence.sweep()?;
+    let levels = evidence.accounts();
+    let (first, last) = (levels.first()?, levels.last()?);
+    let rate = |level: &AccountLevel| typical(&evidence.quiet_at(sweep.sweep, level.load), names::THROUGHPUT);
+    let rates = range(&levels.iter().filter_map(rate).collect::<Vec<_>>())?;
+    let used = typical(&evidence.quiet_at(sweep.sweep, last.load), names::SERVER_CPUS_USED)?;
+    if levels.len() < LEAST_LOADS || rates.1 < LEAST_GROWTH * rates.0 {
+        return None;
+    }
+    let running = |level: &AccountLevel, name: &str| -> f64 {
+        level.groups.iter().filter(|group| group.name == name).map(|group| group.running).sum()
+    };
+    let is_steady = |group: &&GroupLevel| {
+        let cpus = range(&levels.iter().map(|level| running(level, &group.name)).collect::<Vec<_>>());
+        cpus.is_some_and(|(least, most)| least >= LEAST_CPUS && most <= MOST_GROWTH * running(first, &group.name))
+    };
+    let grows = |group: &GroupLevel| {
+        let most = levels.iter().map(|level| running(level, &group.name)).fold(0.0, f64::max);
+        most >= LEAST_CPUS && most >= OTHERS_GROWTH * running(first, &group.name)
+    };
+    let group = first.groups.iter().filter(is_steady).max_by(|a, b| a.running.total_cmp(&b.running))?;
+    let (least, most) = range(&levels.iter().map(|level| running(level, &group.name)).collect::<Vec<_>>())?;
+    let share = running(last, &group.name) / used;
+    if share < LEAST_SHARE || !last.groups.iter().any(grows) {
+        return None;
+    }
+    let command = format!("top -H -p {}", server_pid(evidence.run));
+    finding(
+        format!(
+            "Work that no request needs takes CPU time: the threads of {} used {least:.2} to {most:.2} CPUs at every \
+             load from {} to {}, while throughput grew from {}/s to {}/s. That is {} of the server's CPU time at the \
+             highest.",
+            group.name,
+            load_words(first.load, sweep.sweep),
+            load_words(last.load, sweep.sweep),
+            format_si(rates.0),
+            format_si(rates.1),
+            percent(share)
+        ),
+        format!(
+            "To try: that work less often or at another time, or on CPUs of its own (`taskset`); `{command}` shows \
+             its threads, and `straingauge profile` their functions."
+        ),
+        &[command],
+    )
+}

@@ -1,0 +1,63 @@
+//! A limit of CPU time that stops the server though it uses little of it.
+
+use super::command::server_pid;
+use super::evidence::{Evidence, at_least, pooled, typical};
+use super::judge::{Finding, finding};
+use super::rules::Rule;
+use crate::zones::{load_words, percent};
+use record::units::grouped;
+use record::{Sweep, names};
+
+pub(super) const RULE: Rule = Rule {
+    id: "cpu-bursts",
+    cause: "bursts of work reach the server's limit of CPU time",
+    evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio` at the loads that used little of the \
+               limit",
+    threshold: "at a load whose points used 70 % of the limit or less, the group was stopped in 20 % of the periods at \
+                least (lower end of the interval, 10 periods or more)",
+    refuted_by: "`nr_throttled` in the group's `cpu.stat` does not grow under this load",
+    remedy: "`cpu.max.burst`, a longer period in `cpu.max`, fewer threads at once",
+    source: "the kernel's documentation of cgroup v2, `cpu.max.burst`; Chang and others, burstable CFS (Linux 5.14)",
+    is_limit: false,
+    is_counted: true,
+    hidden_by: &["cpu-quota"],
+    judge,
+};
+
+/// The used share of the limit up to which it is not the average that reaches it.
+const MOST_USED: f64 = 0.7;
+/// The share of the periods in which the group was stopped.
+const STOPPED: f64 = 0.2;
+const LEAST_PERIODS: f64 = 10.0;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    // The share of periods, its lower end, their number, and the load with its points.
+    let stopped = |sweep: Sweep, load: f64| {
+        let mut points = evidence.quiet_at(sweep, load);
+        points.retain(|point| point.value(names::SERVER_QUOTA_USED).is_some_and(|used| used <= MOST_USED));
+        let (share, periods) = pooled(&points, names::SERVER_THROTTLED)?;
+        // One of many loads is chosen: three standard errors.
+        let least = at_least(share, periods, 3.0);
+        (periods >= LEAST_PERIODS && least >= STOPPED).then(|| (share, least, periods, load_words(load, sweep), points))
+    };
+    let loads = evidence.findings.sweeps().flat_map(|of| of.levels.iter().map(|level| (of.sweep, level.load)));
+    let found = loads.filter_map(|(sweep, load)| stopped(sweep, load));
+    let (share, _, periods, at, points) = found.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (used, limit) = (typical(&points, names::SERVER_QUOTA_USED)?, typical(&points, names::SERVER_QUOTA)?);
+    let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
+    finding(
+        format!(
+            "Bursts of work reach the server's limit of CPU time: at {at} its control group used {} of its {limit:.2} \
+             CPUs, and was still stopped in {} of its periods (n = {}). A burst uses up the period's share early, and \
+             every request waits for the next period.",
+            percent(used),
+            percent(share),
+            grouped(periods)
+        ),
+        format!(
+            "To try: `cpu.max.burst` (what earlier periods left may be used), a longer period (the second number of \
+             `cpu.max`), or fewer threads at once; `{command}` names the group with these files."
+        ),
+        &[command],
+    )
+}

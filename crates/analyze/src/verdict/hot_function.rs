@@ -1,0 +1,55 @@
+//! The function that fills the server's CPU, where points were profiled.
+
+use super::evidence::{Evidence, at_least};
+use crate::zones::percent;
+use record::text::plain;
+use record::units::grouped;
+use record::{Point, names};
+use std::collections::BTreeMap;
+
+/// The share of the server's CPU time from which on a function is named; three standard errors below, too.
+const LEAST_SHARE: f64 = 0.2;
+
+/// A function's share of the server's CPU time, and the samples of all functions.
+struct Share<'a> {
+    function: &'a str,
+    share: f64,
+    samples: f64,
+}
+
+/// The functions' shares over points: CPU time in the function over that of the server's processes.
+fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
+    let (mut us, mut all_us, mut samples): (BTreeMap<&str, f64>, _, _) = (BTreeMap::new(), 0.0, 0.0);
+    for point in points.iter().filter(|point| !point.functions.is_empty()) {
+        let completed = point.outcomes.completed() as f64;
+        let Some(cpu_us) = point.value(names::SERVER_CPU).filter(|us| *us > 0.0) else { continue };
+        all_us += cpu_us * completed;
+        for cost in &point.functions {
+            *us.entry(&cost.function).or_default() += cost.us_per_request * completed;
+            samples += cost.samples as f64;
+        }
+    }
+    us.into_iter().map(|(function, us)| Share { function, share: us / all_us, samples }).collect()
+}
+
+/// A sentence on the function that takes up more of the CPU than any other at the loads under strain, by how much more
+/// than at the lowest load; empty where none takes much, or where no point was profiled.
+pub(super) fn words(evidence: &Evidence<'_>) -> String {
+    let before = shares(&evidence.lowest());
+    let at_lowest = |function: &str| before.iter().find(|one| one.function == function).map(|one| one.share);
+    let strained = shares(&evidence.strained());
+    let is_clear = |one: &&Share<'_>| {
+        one.share <= 1.1 && one.samples > 0.0 && at_least(one.share.min(1.0), one.samples, 3.0) >= LEAST_SHARE
+    };
+    let most = strained.iter().filter(is_clear).max_by(|a, b| a.share.total_cmp(&b.share));
+    most.map_or(String::new(), |most| {
+        let low = at_lowest(most.function).map(|share| format!(", {} at the lowest load", percent(share)));
+        format!(
+            " Of its CPU time {} was in {}, without its callees (n = {} samples{}).",
+            percent(most.share.min(1.0)),
+            plain(most.function, 60),
+            grouped(most.samples),
+            low.unwrap_or_default()
+        )
+    })
+}

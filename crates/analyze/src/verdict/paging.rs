@@ -1,0 +1,84 @@
+//! Threads that wait for memory: pages that were given back and are read again, reclaim, a mapping in use.
+
+use super::Certainty;
+use super::command::server_pid;
+use super::evidence::{Evidence, typical};
+use super::judge::{Finding, finding};
+use super::rules::Rule;
+use crate::account::{AccountLevel, GroupLevel};
+use crate::zones::{load_words, percent};
+use record::account::WaitKind;
+use record::names;
+use record::units::{format_nanos, format_si};
+
+pub(super) const RULE: Rule = Rule {
+    id: "paging",
+    cause: "the server waits for memory",
+    evidence: "the account: threads blocked for memory, and all of their time but the idle, by load; \
+               `server.major_faults_per_sec` over `client.throughput_per_sec`",
+    threshold: "a fifth of that time at the highest load under strain, and one page read from a disk for 20 requests \
+                or fewer; without such pages two fifths, and a possibility",
+    refuted_by: "more memory brings no more throughput",
+    remedy: "more memory, a higher `memory.high` and `memory.max` of its control group; less that is kept or mapped",
+    source: "the kernel's documentation of cgroup v2, `memory.stat`; Denning, \"The Working Set Model\" (1968)",
+    is_limit: true,
+    is_counted: true,
+    hidden_by: &["client"],
+    judge,
+};
+
+const LEAST_SHARE: f64 = 0.2;
+const LEAST_SHARE_UNREAD: f64 = 0.4;
+const LEAST_THREADS: f64 = 0.1;
+const LEAST_PAGES_PER_REQUEST: f64 = 0.05;
+
+/// Threads of a group that are blocked for memory.
+fn blocked(group: &GroupLevel) -> f64 {
+    group.waits.iter().filter(|wait| wait.kind == WaitKind::Memory).map(|wait| wait.threads).sum()
+}
+
+/// The group with the most of them, how many, and their share of the time of its threads without the idle.
+fn most(level: &AccountLevel) -> Option<(&GroupLevel, f64, f64)> {
+    let group = level.groups.iter().max_by(|a, b| blocked(a).total_cmp(&blocked(b)))?;
+    Some((group, blocked(group), blocked(group) / (group.threads - group.idle).max(f64::MIN_POSITIVE)))
+}
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let from = evidence.strained_from()?;
+    let sweep = evidence.sweep()?.sweep;
+    let (low, high) = (evidence.accounts().first()?, evidence.accounts().iter().rfind(|level| level.load >= from)?);
+    let (group, threads, share) = most(high)?;
+    let points = evidence.quiet_at(sweep, high.load);
+    let pages = typical(&points, names::SERVER_MAJOR_FAULTS).unwrap_or(0.0);
+    let each = pages / typical(&points, names::THROUGHPUT)?.max(1.0);
+    let is_read = each >= LEAST_PAGES_PER_REQUEST;
+    if threads < LEAST_THREADS || share < (if is_read { LEAST_SHARE } else { LEAST_SHARE_UNREAD }) {
+        return None;
+    }
+    let waits = group.waits.iter().filter(|wait| wait.kind == WaitKind::Memory);
+    let longest_ms = waits.map(|wait| wait.longest_ms).fold(0.0, f64::max);
+    let read = if is_read {
+        format!("{each:.1} pages for each request were read from a disk ({}/s)", format_si(pages))
+    } else {
+        "few pages were read from a disk, so it may be reclaim, or a mapping that another thread changes".into()
+    };
+    let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
+    let found = finding(
+        format!(
+            "The server waits for memory: at {} {threads:.2} threads of {} were blocked for it at any time, {} of \
+             their time at work (the longest wait {}), {} at {}; {read}.",
+            load_words(high.load, sweep),
+            group.name,
+            percent(share),
+            format_nanos(longest_ms * 1e6),
+            percent(most(low).map_or(0.0, |(.., share)| share)),
+            load_words(low.load, sweep),
+        ),
+        format!(
+            "To try: more memory for it, or less that it keeps or maps; `{command}` names its control group: \
+             `memory.high` and `memory.max` there are its limits, `memory.events` says how often they were reached."
+        ),
+        &[command],
+    )?;
+    Some(Finding { certainty: if is_read { Certainty::Cause } else { Certainty::Possibility }, ..found })
+}

@@ -1,0 +1,185 @@
+//! Causes that are read from the account of threads and from what the kernel counts, each beside a server without it.
+
+use crate::account::{group, keep};
+use crate::fixture;
+use crate::rules::{found, healthy, judged, set, waits};
+use analyze::verdict::{Certainty, Verdict};
+use record::account::{BackendUse, WaitKind};
+use record::point::FunctionCost;
+use record::{Point, names};
+
+fn of_waiting(change: impl Fn(&mut Point)) -> Verdict {
+    judged(waits(), fixture::record(), change)
+}
+
+fn because(verdict: &Verdict) -> String {
+    verdict.causes.first().map_or(String::new(), |cause| cause.because.clone())
+}
+
+#[test]
+fn bursts_that_reach_a_limit_of_cpu_time_are_told_from_a_limit_that_is_used_up() {
+    let limited = |used: f64, stopped: f64| {
+        of_waiting(move |point| {
+            set(point, names::SERVER_QUOTA, 0.5, 1);
+            set(point, names::SERVER_QUOTA_USED, used, 2);
+            set(point, names::SERVER_THROTTLED, stopped, 10);
+        })
+    };
+    let verdict = limited(0.35, 0.5);
+    assert_eq!(found(&verdict), ["cpu-bursts"], "{:?}", verdict.sentences);
+    assert!(because(&verdict).contains("used 35 % of its 0.50 CPUs"), "{}", because(&verdict));
+    assert_eq!(found(&limited(0.98, 0.9)), ["cpu-quota"]);
+    assert!(limited(0.35, 0.05).causes.is_empty(), "one stop now and then");
+}
+
+#[test]
+fn processes_that_are_started_for_each_request_are_counted_against_throughput() {
+    let starts = |each: f64, beside: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            let rate = point.value(names::THROUGHPUT).unwrap();
+            set(point, names::MACHINE_STARTED, each * rate + beside, 1000);
+        })
+    };
+    let verdict = starts(1.0, 300.0);
+    assert_eq!(found(&verdict), ["forks"], "{:?}", verdict.sentences);
+    assert!(because(&verdict).starts_with("Each request starts 1.0 processes or threads"), "{}", because(&verdict));
+    assert!(starts(0.0, 5000.0).causes.is_empty(), "another program starts many");
+    assert!(starts(0.01, 0.0).causes.is_empty(), "a worker in a hundred requests");
+}
+
+#[test]
+fn work_that_no_request_needs_is_told_from_work_that_grows_with_them() {
+    let works = |at_rest: f64, with_load: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            let used = 8e-6 * point.value(names::THROUGHPUT).unwrap();
+            let more = with_load * used;
+            let serving = group("app", used, 0.0, &[(WaitKind::Events, "epoll_wait", "", 1.0 - used)]);
+            let idle = (1.0 - at_rest - more).max(0.0);
+            let other = group("compactor", at_rest + more, 0.0, &[(WaitKind::Work, "futex", "", idle)]);
+            set(point, names::SERVER_CPUS_USED, used + at_rest + more, 10);
+            keep(point, vec![serving, other], Vec::new());
+        })
+    };
+    let verdict = works(0.3, 0.0);
+    assert_eq!(found(&verdict), ["background"], "{:?}", verdict.sentences);
+    assert!(
+        because(&verdict).contains("the threads of app: compactor used 0.30 to 0.30 CPUs"),
+        "{}",
+        because(&verdict)
+    );
+    assert!(works(0.0, 0.3).causes.is_empty(), "a helper of the requests");
+    assert!(works(0.02, 0.0).causes.is_empty(), "too little to matter");
+}
+
+#[test]
+fn a_thread_with_a_clock_of_its_own_is_no_pool_of_workers() {
+    let verdict = of_waiting(|point| {
+        let busy = (point.connections as f64).min(2.0) - 0.1;
+        let worker = [(WaitKind::Other, "ioctl", "", busy), (WaitKind::Work, "futex", "", 2.0 - busy)];
+        let timer = group("timer", 0.02, 0.0, &[(WaitKind::Sleep, "clock_nanosleep", "", 2.98)]);
+        keep(point, vec![timer, group("worker", 0.05, 0.0, &worker)], Vec::new());
+    });
+    assert_eq!(found(&verdict), ["worker-pool"], "{:?}", verdict.sentences);
+    assert!(because(&verdict).contains("2 threads of app: worker had no idle time"), "{}", because(&verdict));
+}
+
+#[test]
+fn a_collector_of_garbage_is_named_by_its_threads_where_it_takes_much() {
+    let collects = |share: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            let serving = group("worker", 0.9 - share, 0.0, &[(WaitKind::Work, "futex", "", 0.1)]);
+            keep(
+                point,
+                vec![serving, group("GC Thread", share, 0.0, &[(WaitKind::Work, "futex", "", 0.2)])],
+                Vec::new(),
+            );
+        })
+    };
+    let verdict = collects(0.4);
+    assert_eq!(found(&verdict), ["garbage-collection"], "{:?}", verdict.sentences);
+    assert!(because(&verdict).contains("used 0.40 of 0.90 CPUs (44 %)"), "{}", because(&verdict));
+    assert!(collects(0.05).causes.is_empty());
+}
+
+#[test]
+fn threads_that_wait_for_pages_are_named_with_how_many_were_read() {
+    let waits_for_pages = |faults: f64| {
+        of_waiting(move |point| {
+            let load = point.connections as f64;
+            let blocked = load.min(8.0) - 0.1;
+            let idle = 8.0 - blocked - 0.1;
+            let blocks = [(WaitKind::Memory, "", "", blocked), (WaitKind::Work, "futex", "0x8", idle)];
+            keep(point, vec![group("app", 0.1, 0.0, &blocks)], Vec::new());
+            set(point, names::SERVER_MAJOR_FAULTS, faults, 500);
+        })
+    };
+    let verdict = waits_for_pages(9000.0);
+    assert_eq!(found(&verdict), ["paging"], "{:?}", verdict.sentences);
+    assert!(
+        because(&verdict).contains("pages for each request were read from a disk (9000/s)"),
+        "{}",
+        because(&verdict)
+    );
+    let none_read = waits_for_pages(0.0);
+    assert_eq!(none_read.causes[0].certainty, Certainty::Possibility, "a mapping that another thread changes");
+}
+
+#[test]
+fn packets_that_the_kernel_dropped_are_named_from_a_load_on() {
+    let drops = |name: &'static str, from: u64| {
+        judged(healthy(), fixture::record(), move |point| {
+            set(point, name, if point.connections >= from { 40.0 } else { 0.0 }, 10);
+        })
+    };
+    let verdict = drops(names::NET_CONNTRACK_DROPS, 32);
+    assert_eq!(found(&verdict), ["dropped-packets"], "{:?}", verdict.sentences);
+    assert!(because(&verdict).contains("table of tracked connections is full from 32 connections on: 40"));
+    let queue = drops(names::NET_BACKLOG_DROPS, 32);
+    assert!(because(&queue).starts_with("A CPU's queue of received packets is full from 32 connections on"));
+    assert!(drops(names::NET_BACKLOG_DROPS, 1000).causes.is_empty());
+}
+
+#[test]
+fn a_name_server_that_is_waited_for_is_no_server_to_be_measured() {
+    let verdict = of_waiting(|point| {
+        let (load, rate) = (point.connections as f64, point.value(names::THROUGHPUT).unwrap_or(1.0));
+        let busy = load.min(8.0) - 0.1;
+        let asked = BackendUse {
+            address: "udp:10.0.0.2:53".into(),
+            connections: 8,
+            busy_ns: (busy * 1e9) as u64,
+            calls: rate as u64,
+            longest_ns: 9_000_000,
+        };
+        let blocks = [(WaitKind::Backend, "recvfrom", "10.0.0.2:53", busy), (WaitKind::Work, "futex", "", 8.0 - busy)];
+        keep(point, vec![group("app", 0.1, 0.0, &blocks)], vec![asked]);
+    });
+    let cause = &verdict.causes[0];
+    assert!(cause.because.contains("udp:10.0.0.2:53"), "{cause:?}");
+    assert!(!cause.remedy.contains("find http"), "{cause:?}");
+}
+
+#[test]
+fn a_full_cpu_names_the_function_that_fills_it() {
+    let profiled = |share: f64, samples: u64| {
+        judged(healthy(), fixture::record(), move |point| {
+            let cost = |function: &str, share: f64, samples| FunctionCost {
+                function: function.into(),
+                module: None,
+                layer: None,
+                us_per_request: share * 12.0,
+                samples,
+            };
+            set(point, names::SERVER_CPU, 12.0, 1000);
+            let share = if point.connections == 1 { 0.05 } else { share };
+            point.functions = vec![cost("compress", share, samples), cost("others", 0.1, samples / 4)];
+        })
+        .sentences
+        .join(" ")
+    };
+    let said = profiled(0.6, 100);
+    assert!(said.contains("Of its CPU time 60 % was in compress, without its callees (n ="), "{said}");
+    assert!(said.contains("samples, 5 % at the lowest load)"), "{said}");
+    assert!(!profiled(0.6, 0).contains("in compress"), "too few samples");
+    assert!(!profiled(0.15, 400).contains("in compress"), "none takes much");
+}
