@@ -40,7 +40,7 @@ fn requests(port: u16, path: &str, connections: usize, rounds: usize, closes: bo
     if let Some(error) = watcher.why_no_programs() {
         return Err(error.to_string().into());
     }
-    // What the kernel's call of a program costs that looks at the port and turns away: no watch by reads can cost less.
+    // The kernel's call of a program that only checks the port: no watch by reads can cost less.
     let elsewhere = WatchOptions { mode: Mode::Zero, splits: false, ..WatchOptions::of_port(NOBODYS_PORT) };
     let mut elsewhere = Watcher::start(elsewhere)?;
     let pids = watcher.pids();
@@ -67,7 +67,7 @@ fn requests(port: u16, path: &str, connections: usize, rounds: usize, closes: bo
             arms.swap(0, 2);
         }
         for (name, mode) in arms {
-            // One program a hook, whichever watch it is of: two would be called in another way.
+            // Only one program per hook: the kernel calls two in another way.
             elsewhere.set_mode(Mode::Zero)?;
             watcher.set_mode(mode)?;
             if name == "away" {
@@ -93,7 +93,7 @@ fn requests(port: u16, path: &str, connections: usize, rounds: usize, closes: bo
                         stream.read_exact(&mut buffer)?;
                     }
                 }
-                // The first piece only warms the caches up again after attaching.
+                // The first piece only warms up the caches after attaching.
                 if piece > 0 {
                     let sent = PIECE_REQUESTS / connections.max(1) * connections;
                     pieces.push((cpu_ns(&pids)? - before) as f64 / sent as f64);
@@ -170,7 +170,7 @@ fn readings(connections: usize) -> Outcome<()> {
         println!("{connections},{method},{},{seen}", costs[5]);
         Ok(())
     };
-    // Too short for one clock reading: a hundred at once.
+    // Too short for one clock reading: measures a hundred.
     let mut hundred = || {
         let before = monotonic_ns();
         for _ in 0..100 {

@@ -16,10 +16,9 @@ use std::time::Duration;
 /// Both ends of each connection are here, and descriptors are limited.
 const CONNECTIONS: [usize; 4] = [0, 100, 1000, 10_000];
 const PROCESSES: [usize; 3] = [1, 10, 100];
-/// Programs that are started for each reading are slow; their rounds are fewer.
+/// Programs started for each reading are slow, so they have fewer rounds.
 const ROUNDS_OF_PROGRAMS: usize = 7;
 
-/// CPU time of one reading, microseconds.
 struct Reading {
     situation: String,
     method: &'static str,
@@ -167,7 +166,7 @@ fn sockets(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
     drop(held);
 }
 
-/// Not microseconds but per cent of a CPU.
+/// Per cent of a CPU instead of microseconds.
 const SHARE: &str = "observer, 3 s windows, 100 ms interval: % of a CPU";
 
 fn read_proc_net_tcp(port: u16) -> usize {
@@ -203,7 +202,7 @@ fn processes(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
         server_cpus: vec![],
         client_pid: std::process::id(),
     };
-    // So long an interval that the thread does not read between.
+    // An interval so long that the thread does not read in between.
     let mut observer = Observer::start(target, Duration::from_secs(3600)).expect("starts");
     let list = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let situation = format!("{count} processes");

@@ -8,27 +8,25 @@ use crate::sock_diag::Scope;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 
-/// Most generations of a backend's processes.
+/// Maximum generations of a backend's processes.
 const MAX_DEPTH: usize = 16;
-/// Most searches at an address without a result: its processes cannot be seen, or are on another machine.
+/// Maximum searches at an address without a result: its processes cannot be seen, or are on another machine.
 const MAX_SEARCHES: usize = 16;
-/// Most addresses whose processes are searched for.
+/// Maximum addresses whose processes are searched for.
 const MAX_ADDRESSES: usize = 16;
-/// Most network namespaces that are searched.
+/// Maximum network namespaces searched.
 const MAX_NAMESPACES: usize = 64;
 
-/// The server's backends and their processes.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
-    /// The eldest process of each.
+    /// The eldest process of each backend.
     roots: BTreeSet<Process>,
-    /// By address: searches that found none, as of connections that had ended; all that are allowed where one has found
-    /// them.
+    /// By address: the number of searches without a result; the maximum if one succeeded.
     searches: BTreeMap<String, usize>,
 }
 
 impl Backends {
-    /// Finds the processes at these addresses: where one is new, or a process has ended.
+    /// Finds the processes at these addresses, if an address is new or a process has ended.
     pub fn find(&mut self, backends: &BTreeMap<String, Held>, table: &ProcessTable) {
         let known = self.roots.len();
         self.roots.retain(|root| table.has(*root));
@@ -52,7 +50,7 @@ impl Backends {
         }
     }
 
-    /// They and what they started.
+    /// The backends' processes and their descendants.
     pub fn processes(&self, table: &ProcessTable) -> BTreeSet<u32> {
         if self.roots.is_empty() {
             return BTreeSet::new();
@@ -62,8 +60,7 @@ impl Backends {
     }
 }
 
-/// The inodes of sockets in other network namespaces, as those of containers; none of a namespace that we may not
-/// enter.
+/// The inodes of sockets in other network namespaces, e.g. of containers; namespaces that we may not enter are skipped.
 fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
     let mut found = Vec::new();
     for mut reader in one_of_each_namespace().into_iter().filter_map(|pid| PortReader::open(Some(pid), 0).ok()) {
@@ -77,7 +74,7 @@ fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
                 found.extend(is_one.then_some(one.inode));
             }),
         };
-        // What was read of one that ended meanwhile holds, too.
+        // Sockets read from a process that ended meanwhile are valid, too.
         drop(read);
     }
     found
@@ -91,8 +88,7 @@ fn one_of_each_namespace() -> Vec<u32> {
     all_pids().into_iter().filter(is_new).take(MAX_NAMESPACES).collect()
 }
 
-/// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we
-/// descend from.
+/// The eldest ancestor that runs the same program, as the master of a worker; never an ancestor of ours.
 fn eldest_of(pid: u32, table: &ProcessTable) -> Option<Process> {
     let command = |pid: u32| table.get(pid).map(|origin| &origin.command);
     let ours: BTreeSet<Process> = family(std::process::id(), table).collect();

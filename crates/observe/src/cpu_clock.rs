@@ -22,7 +22,7 @@ fn read(clock: libc::clockid_t) -> io::Result<u64> {
 
 /// CPU time of a process since its start, nanoseconds. An error when it has ended.
 pub fn of_process(pid: u32) -> io::Result<u64> {
-    // Pid 0 would mean the caller; numbers beyond Linux's maximum would change the meaning of the clock's bits.
+    // Pid 0 would be the caller; numbers beyond Linux's maximum would change the meaning of the clock's bits.
     if pid == 0 || pid > 1 << 22 {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }

@@ -1,9 +1,9 @@
-//! Why the server or the machine could not be watched at all. A single unreadable counter becomes a figure without a
-//! value ("not measured: why"), not an error.
+//! Why the server or the machine could not be watched at all. A single unreadable counter is no error but a figure
+//! without a value ("not measured: why").
 
 use std::io;
 
-/// An error of this crate. The message is one sentence: what, why, the remedy.
+/// An error of this crate. The message says what failed, why, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The namespace of another process may not be entered.
@@ -28,7 +28,7 @@ pub enum ObserveError {
         /// Owner of the listening socket.
         uid: u32,
     },
-    /// A service manager holds the listening socket alone.
+    /// Only a service manager holds the listening socket.
     #[error(
         "port {port} is socket-activated: systemd (process {manager}) holds its listening socket, and the server is \
          not running yet; start its service, or connect to the port once"

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Longer values are cut: command lines of servers can have megabytes.
+/// Command lines of servers can have megabytes.
 const MAX_FACT_CHARS: usize = 1000;
 
 /// Reads the facts. The first member is the oldest by number, usually the master.
@@ -59,8 +59,8 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
     facts
 }
 
-/// The folder of a process's control group (v2) if that group contains only the server: made by straingauge, or a
-/// service of systemd's, and not one that this process is in, too.
+/// A process's control group (v2) if it contains only the server: made by straingauge, or a systemd service, and
+/// without this process.
 pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
     let theirs = parse_cgroup_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)?;
     let ours = parse_cgroup_path(&fs::read("/proc/self/cgroup").ok()?)?;
@@ -77,7 +77,7 @@ pub fn cgroup_mount() -> Option<PathBuf> {
     cgroup_mounts("cgroup2", |_| true)
 }
 
-/// Where those of the controller `cpu` are (v1).
+/// Where control groups of the controller `cpu` (v1) are mounted.
 pub fn cpu_cgroup_mount() -> Option<PathBuf> {
     cgroup_mounts("cgroup", |options| options.split(',').any(|option| option == "cpu"))
 }

@@ -22,19 +22,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 
-/// Open descriptors count against the load generator's limit, too; beyond this many, files are opened at each reading.
 const MAX_KEPT_FILES: usize = 512;
-/// Groups larger than this are read in part, and the figures report it.
+/// Larger groups are read in part, and the figures report it.
 const MAX_THREADS: usize = 100_000;
 
 /// The processes of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// A process and its descendants; also those in its session or control group, if these contain only the server.
+    /// A process and its descendants, and its session or control group if these contain only the server.
     Tree(u32),
     /// The process that listens on a port, with descendants.
     ListeningOn(u16),
-    /// None: the server is elsewhere.
+    /// The server is on another machine.
     None,
 }
 
@@ -59,17 +58,14 @@ pub struct Target {
 pub struct GroupCounters {
     /// CPU time by the scheduler, nanoseconds.
     pub cpu_ns: u64,
-    /// User part in clock ticks, split by the kernel.
     pub user_ticks: u64,
-    /// System part in clock ticks.
     pub system_ticks: u64,
     /// Time that threads waited for a CPU, nanoseconds.
     pub wait_ns: u64,
     /// Context switches (switched in).
     pub switches: u64,
-    /// CPU time of the threads that these two are of: those that were seen.
+    /// CPU time of the threads to which `wait_ns` and `switches` refer.
     pub accounted_ns: u64,
-    /// Major faults.
     pub major_faults: u64,
     /// CPU time that the control group accounts, microseconds; `None` without a separate one.
     pub cgroup_us: Option<u64>,
@@ -78,11 +74,9 @@ pub struct GroupCounters {
 /// The size of the group at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupSize {
-    /// Living processes.
     pub processes: u64,
-    /// Living threads.
     pub threads: u64,
-    /// Sum of resident pages; pages shared by several processes count in each.
+    /// Sum of resident pages; shared pages count in each process.
     pub resident_pages: u64,
 }
 
@@ -116,9 +110,9 @@ struct Member {
     parent: u32,
     last: ProcessStat,
     cpu_ns: u64,
-    /// The part of it that is in the group's CPU time.
+    /// The part that is in the group's CPU time.
     counted_ns: u64,
-    /// That part when the window began.
+    /// `counted_ns` when the window began.
     at_window_start_ns: u64,
     threads: HashMap<u32, Thread>,
 }
@@ -133,30 +127,29 @@ impl Member {
     }
 }
 
-/// CPU time of members that have ended, where programs in the kernel sum it ([`ServerGroup::add_ended`]).
+/// CPU time of members that have ended, summed by programs in the kernel ([`ServerGroup::add_ended`]).
 #[derive(Debug, Default)]
 struct Ended {
     is_summed: bool,
-    /// By their clocks when they were last read, from their starts.
+    /// By their clocks at the last reading.
     seen_ns: u64,
-    /// The most that the kernel's sum exceeded that by. The kernel adds a process a moment after it has ended.
+    /// The most by which the kernel's sum exceeded `seen_ns`. The kernel adds a process a moment after it has ended.
     unseen_ns: u64,
 }
 
-/// The group and its running totals.
 #[derive(Debug, Default)]
 pub struct ServerGroup {
     members: BTreeMap<u32, Member>,
     counters: GroupCounters,
     /// CPU time by parent that was counted from ended children and will appear again in the parent's children times.
     owed_ns: HashMap<u32, u64>,
-    /// Major faults by parent that were counted from ended children and will appear again in the parent's own count.
+    /// Major faults by parent, likewise.
     owed_faults: HashMap<u32, u64>,
     ended: Ended,
-    /// Processes that are to be admitted, with the CPU time that they have used for the server.
+    /// Processes to be admitted, with the CPU time that they have used for the server.
     adopted: HashMap<Process, u64>,
     roots: HashSet<Process>,
-    /// By the process that leads it.
+    /// By the process that leads the session.
     sessions: HashSet<Process>,
     cgroup: Option<PathBuf>,
     cgroup_cpu: Option<KeptFile>,
@@ -171,7 +164,7 @@ pub struct ServerGroup {
 }
 
 impl ServerGroup {
-    /// A group that grows from `roots` (and the control group `cgroup`, if they have a separate one).
+    /// A group that grows from `roots` and, if given, their control group.
     pub fn new(roots: impl IntoIterator<Item = u32>, cgroup: Option<PathBuf>) -> Self {
         let cgroup_cpu = cgroup.as_ref().and_then(|path| KeptFile::open(path.join("cpu.stat")).ok());
         let mut group = ServerGroup {
@@ -190,7 +183,7 @@ impl ServerGroup {
         for pid in roots {
             let Some(stat) = read_stat(pid) else { continue };
             let root = Process { pid, start_ticks: stat.start_ticks };
-            // A session that the root leads is the server's; one it was started in belongs to another shell.
+            // A session that the root leads is the server's; another one belongs to a shell.
             if stat.session == pid {
                 self.sessions.insert(root);
             }
@@ -205,9 +198,8 @@ impl ServerGroup {
         }
     }
 
-    /// The sum that programs in the kernel keep of the CPU time of members that have ended, from their starts: exact
-    /// also where nobody waits for them, and for those that were never seen. From the first call on, what parents got
-    /// from their children no longer counts.
+    /// Takes the kernel's sum of the CPU time of members that have ended, from their starts: exact also if nobody waits
+    /// for them, and for those never seen. From the first call on, parents' children times no longer count.
     pub fn add_ended(&mut self, sum_ns: u64) {
         self.ended.is_summed = true;
         let grown_ns = sum_ns.saturating_sub(self.ended.seen_ns).saturating_sub(self.ended.unseen_ns);
@@ -215,12 +207,10 @@ impl ServerGroup {
         self.counters.cpu_ns += grown_ns;
     }
 
-    /// The processes of the group.
     pub fn pids(&self) -> Vec<u32> {
         self.members.keys().copied().collect()
     }
 
-    /// The group's processes with their start times.
     pub fn processes(&self) -> Vec<Process> {
         self.members.iter().map(|(pid, member)| member.process(*pid)).collect()
     }
@@ -234,10 +224,10 @@ impl ServerGroup {
         self.members.iter().flat_map(of_member).collect()
     }
 
-    /// Adds processes that appeared since the last call. One that started after the first call was watched from its
-    /// birth: all its CPU time counts. Of an older one, only the time from now on.
+    /// Adds processes that appeared since the last call. All CPU time of one that started after the first call counts;
+    /// of an older one, only the time from now on.
     pub fn admit(&mut self, table: &ProcessTable) {
-        // The start of a process is rounded down to a tick: one born in the tick of the first call counts as older.
+        // Start times are rounded down to a tick: one born in the tick of the first call counts as older.
         let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let in_cgroup: HashSet<u32> = self.cgroup_processes().unwrap_or_default().into_iter().collect();
         let sessions = self.living_sessions(table);
@@ -272,8 +262,8 @@ impl ServerGroup {
         }
     }
 
-    /// The numbers of the server's sessions. One without processes is over, and so is one whose number another process
-    /// has: its number is given again then.
+    /// The numbers of the server's sessions. A session without processes is over, and so is one whose number another
+    /// process got.
     fn living_sessions(&mut self, table: &ProcessTable) -> HashSet<u32> {
         let used: HashSet<u32> = table.iter().map(|(_, origin)| origin.session).collect();
         let is_anothers = |leader: &Process| table.get(leader.pid).is_some() && !table.has(*leader);
@@ -321,8 +311,7 @@ impl ServerGroup {
     }
 
     /// Reads every member: first the numbers that may include ended children, then all CPU clocks close together, then
-    /// the threads. Returns the middle of the interval in which the clocks were read: the CPU time is valid for that
-    /// instant.
+    /// the threads. Returns the middle of the interval in which the clocks were read, for which the CPU time is valid.
     pub fn read(&mut self) -> u64 {
         let mut pids = self.pids();
         let mut ended = HashSet::new();
@@ -343,7 +332,7 @@ impl ServerGroup {
             let earlier = std::mem::replace(&mut member.last, stat.clone());
             children.push((pid, earlier, stat));
         }
-        // The clock of an ended process's number may be another's.
+        // An ended process's number may have been reused.
         pids.retain(|pid| !ended.contains(pid));
         let began_ns = record::time::monotonic_ns();
         for &pid in &pids {
@@ -425,7 +414,7 @@ impl ServerGroup {
         }
     }
 
-    /// Reads the threads' accounts. `counts_newcomers`: threads not seen before are counted from their start.
+    /// Reads the threads' accounts. `counts_newcomers`: new threads are counted from their start.
     fn read_threads(&mut self, pid: u32, member: &mut Member, counts_newcomers: bool) {
         if !self.has_accounts {
             return;
@@ -472,7 +461,7 @@ impl ServerGroup {
             }
             let file = match KeptFile::open(format!("/proc/{pid}/task/{tid}/schedstat")) {
                 Ok(file) => file,
-                // Either the thread ended meanwhile, or this kernel has no such file for any thread.
+                // Either the thread ended, or this kernel has no such file.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     self.has_accounts = fs::exists("/proc/thread-self/schedstat").unwrap_or(false);
                     continue;
@@ -512,7 +501,7 @@ impl ServerGroup {
         self.has_accounts.then(|| living.unwrap_or(0).max(self.busiest_ended_ns))
     }
 
-    /// The thread with the most CPU time since the window began, of those that live and have used any.
+    /// The living thread with the most CPU time since the window began, if any.
     pub fn busiest_thread(&self) -> Option<BusyThread> {
         let of_member = |(pid, member): (&u32, &Member)| {
             let busiest = member.threads.iter().max_by_key(|(_, thread)| thread.in_window_ns())?;
@@ -531,7 +520,6 @@ impl ServerGroup {
         threads.filter(|(_, thread)| thread.in_window_ns() > 0).map(|(tid, _)| *tid).collect()
     }
 
-    /// The totals at the last reading.
     pub fn counters(&self) -> GroupCounters {
         self.counters
     }
@@ -551,7 +539,6 @@ impl ServerGroup {
         self.is_cut
     }
 
-    /// The size at the last reading.
     pub fn size(&self) -> GroupSize {
         let mut size = GroupSize::default();
         for (pid, member) in &self.members {
@@ -560,7 +547,7 @@ impl ServerGroup {
                 continue;
             }
             if state == 'Z' {
-                // The memory is that of the other threads.
+                // The memory belongs to the other threads.
                 resident_pages = read_stat(living_thread(*pid)).map_or(0, |stat| stat.resident_pages);
             }
             size.processes += 1;
@@ -571,7 +558,7 @@ impl ServerGroup {
     }
 }
 
-/// The part of what a parent got from ended children that was not counted while they lived.
+/// The part of a parent's growth that was not counted while the children lived.
 fn beyond_owed(owed: &mut HashMap<u32, u64>, parent: u32, grown: u64) -> u64 {
     let owed = owed.entry(parent).or_default();
     let counted_before = grown.min(*owed);
@@ -585,20 +572,19 @@ fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &Thre
     counters.switches += now.switches.saturating_sub(earlier.switches);
 }
 
-/// Pages of these processes that are not backed by a file or shared memory: heaps and stacks. An ended process has
-/// none.
+/// Pages of these processes that are not backed by a file or shared memory: heaps and stacks. 0 for an ended process.
 pub fn anonymous_pages(pids: &[u32]) -> u64 {
     let of_process = |pid: &u32| parse_anonymous_pages(&fs::read(format!("/proc/{}/statm", living_thread(*pid))).ok()?);
     pids.iter().filter_map(of_process).sum()
 }
 
-/// Proportional set size of these processes, in bytes; `None` if that of a living one cannot be read (it is another
-/// user's). An ended process has none.
+/// Proportional set size of these processes, in bytes; `None` if that of a living one may not be read. 0 for an ended
+/// process.
 pub fn proportional_memory(pids: &[u32]) -> Option<u64> {
     let of_process = |pid: &u32| match fs::read(format!("/proc/{}/smaps_rollup", living_thread(*pid))) {
         Ok(text) => parse_proportional_memory(&text),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
-        // It has ended, or is ending and has no memory any more.
+        // It has ended, or is ending and has freed its memory.
         Err(_) => Some(0),
     };
     pids.iter().map(of_process).sum()
@@ -608,7 +594,6 @@ fn read_account(pid: u32, tid: u32) -> Option<ThreadAccount> {
     parse_thread_account(&fs::read(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?)
 }
 
-/// Unit of the times in /proc/PID/stat.
 pub fn clock_ticks_per_sec() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)
 }
@@ -631,7 +616,7 @@ mod tests {
     #[test]
     fn a_process_that_starts_later_below_the_control_group_is_a_member() {
         let folder = tempfile::tempdir().unwrap();
-        // As a control group of threads, the last one lists no processes.
+        // Like a control group of threads, the last one lists no processes.
         fs::create_dir_all(folder.path().join("worker/threads")).unwrap();
         for empty in ["cgroup.procs", "worker/cgroup.procs"] {
             fs::write(folder.path().join(empty), "").unwrap();
@@ -658,7 +643,7 @@ mod tests {
         let mut table = ProcessTable::default();
         let mut group = ServerGroup::new([server.id()], None);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        // The shell becomes the leader of a session, which its child is in.
+        // The shell becomes the leader of a session that contains its child.
         while group.pids().len() < 2 {
             assert!(std::time::Instant::now() < deadline);
             table.scan();

@@ -1,6 +1,5 @@
 //! A file of /proc that is opened once and read repeatedly: `pread` from its start makes the kernel produce it again,
-//! for about half the cost of opening it each time. A kept file of a process that ended reads as ESRCH, also when its
-//! number was given to another process.
+//! for about half the cost of reopening it. For a process that ended it returns ESRCH, even if its number was reused.
 
 use std::fs::File;
 use std::io;
@@ -10,14 +9,12 @@ use std::path::Path;
 /// Larger than any file read here on a machine with thousands of CPUs; the rest is not read.
 const MAX_BYTES: usize = 4 << 20;
 
-/// An open file of /proc.
 #[derive(Debug)]
 pub struct KeptFile {
     file: File,
 }
 
 impl KeptFile {
-    /// Opens the file.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Ok(KeptFile { file: File::open(path)? })
     }

@@ -14,18 +14,17 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Most processes whose descriptors are counted.
+/// Maximum processes whose descriptors are counted.
 const MAX_COUNTED: usize = 64;
-/// Most threads whose CPUs are read, and processes whose control groups are.
+/// Maximum threads whose CPUs are read, and processes whose control groups are.
 const MAX_THREADS: usize = 1024;
 /// See [`MAX_THREADS`].
 const MAX_GROUPED: usize = 16;
-/// A server that has used less CPU time may have threads without any.
+/// Threads of a server that has used less CPU time may have used none.
 const IDLE_NS: u64 = 50_000_000;
-/// A control group deeper than this is not followed to the root.
+/// Maximum depth of a control group that is followed to the root.
 const MAX_DEPTH: usize = 32;
 
-/// Reads the limits of a group.
 #[derive(Debug)]
 pub struct LimitReader {
     stat: Option<KeptFile>,
@@ -35,13 +34,12 @@ pub struct LimitReader {
 }
 
 impl LimitReader {
-    /// Opens the file of the machine's CPUs.
     pub fn open() -> Self {
         let tick_ns = 1_000_000_000 / clock_ticks_per_sec();
         LimitReader { stat: KeptFile::open("/proc/stat").ok(), buffer: Vec::new(), tick_ns, busiest_thread_ns: 0 }
     }
 
-    /// Reads them. The group was read just before. The busiest thread is that since the last call.
+    /// Reads the limits right after the group was read. The busiest thread is that since the last call.
     pub fn read(&mut self, group: &mut ServerGroup) -> LimitTotals {
         let busiest = group.busiest_thread();
         let mut threads = group.busy_threads();
@@ -50,7 +48,7 @@ impl LimitReader {
         }
         let (cpus, idle_ns) = self.idle(&threads).unzip();
         self.busiest_thread_ns += group.busiest_thread_ns().unwrap_or(0);
-        // Some kernels keep accounts of threads that are always zero; those of a server that has done nothing are, too.
+        // Some kernels keep accounts of threads that are always zero; so are those of a server that has done nothing.
         let has_accounts = self.busiest_thread_ns > 0 || group.counters().cpu_ns < IDLE_NS;
         let pids = group.pids();
         let limits = LimitTotals {
@@ -66,7 +64,7 @@ impl LimitReader {
         limits
     }
 
-    /// The CPUs that these threads may run on: how many, and for how long they were idle.
+    /// The CPUs that these threads may run on: their number and idle time.
     fn idle(&mut self, threads: &[u32]) -> Option<(u64, u64)> {
         let allowed = allowed_cpus(threads)?;
         let stat = parse_machine_stat(read(&self.stat, &mut self.buffer)?)?;
@@ -76,7 +74,7 @@ impl LimitReader {
     }
 }
 
-/// Open descriptors and the limit of the process that is nearest to it; `None` if none can be read.
+/// Open descriptors and the limit of the process nearest to it; `None` if none can be read.
 pub fn most_descriptors(members: &[u32]) -> Option<Descriptors> {
     let of_process = |pid: &u32| {
         let folder = format!("/proc/{}/fd", living_thread(*pid));
@@ -100,7 +98,7 @@ pub fn allowed_cpus(threads: &[u32]) -> Option<Vec<usize>> {
     (!sets.is_empty()).then(|| (0..CpuSet::MAX_CPU).filter(is_allowed).collect())
 }
 
-/// The control group with the narrowest limit of CPU time among those of these processes and the groups above them.
+/// The control group with the narrowest limit of CPU time among those of these processes and their ancestors.
 pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
     let (unified, of_cpu) = (cgroup_mount(), cpu_cgroup_mount());
     let mut folders = Vec::new();
@@ -123,7 +121,7 @@ fn narrowest_in(mount: &Path, path: &str) -> Option<(f64, PathBuf)> {
     limited.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// The limit of CPU time of a control group, and its account; `None` if it has none.
+/// The limit of CPU time of a control group, and its account; `None` without a limit.
 pub fn read_quota(folder: &Path) -> Option<CpuQuota> {
     let file = |name: &str| fs::read(folder.join(name)).ok();
     let limit = file("cpu.max").or_else(|| Some([file("cpu.cfs_quota_us")?, file("cpu.cfs_period_us")?].concat()));

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// The process that serves a port. Texts come from outside: escape them before printing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProcess {
-    /// The process; of several that share the socket (a master and its workers) the one whose parent is not among them.
+    /// The process; if several share the socket (a master and its workers), the one whose parent is not among them.
     pub pid: u32,
     /// Name of its program, at most 15 bytes.
     pub command: Outside,
@@ -70,7 +70,7 @@ fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<Listener>, Observe
     sockets.map(|sockets| sockets.listeners).map_err(|source| ObserveError::Sockets { port, source })
 }
 
-/// The processes among `candidates` that have one of the sockets open. Processes of other users are invisible without
+/// The processes among `candidates` that have one of the sockets open. Other users' processes are visible only with
 /// privilege.
 pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
     let holds = |pid: u32| {
@@ -86,8 +86,7 @@ pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
 }
 
 /// The processes that have one of the sockets open: service managers, and the others. Systemd keeps the listening
-/// socket of a unit that it starts when a connection comes (systemd.socket(5), `Accept=no`), and is no part of that
-/// server.
+/// socket of a unit that it starts on demand (systemd.socket(5), `Accept=no`), and is no part of that server.
 fn managers_and_servers_of(inodes: &HashSet<u64>) -> (BTreeSet<u32>, BTreeSet<u32>) {
     let is_manager = |pid: &u32| read_stat(*pid).is_some_and(|stat| stat.command.as_str() == "systemd");
     holders_of(inodes, &all_pids()).into_iter().partition(is_manager)
@@ -98,7 +97,7 @@ pub fn servers_of(inodes: &HashSet<u64>) -> BTreeSet<u32> {
     managers_and_servers_of(inodes).1
 }
 
-/// The process whose parent is not in the set; of several the one that started first.
+/// The process whose parent is not in the set; of several, the one that started first.
 fn eldest(holders: &BTreeSet<u32>) -> Option<u32> {
     let stats: Vec<_> = holders.iter().filter_map(|pid| Some((*pid, read_stat(*pid)?))).collect();
     stats

@@ -19,7 +19,6 @@ pub struct MachineReader {
     buffer: Vec<u8>,
 }
 
-/// One reading and when it was taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineReading {
     /// Monotonic clock.
@@ -29,13 +28,11 @@ pub struct MachineReading {
 }
 
 impl MachineReader {
-    /// Opens the file.
     pub fn open() -> Result<Self, ObserveError> {
         let file = KeptFile::open(PATH).map_err(|source| ObserveError::Unreadable { path: PATH.into(), source })?;
         Ok(MachineReader { file, buffer: Vec::new() })
     }
 
-    /// Reads the counters now.
     pub fn read(&mut self) -> Result<MachineReading, ObserveError> {
         let unreadable = |source| ObserveError::Unreadable { path: PATH.into(), source };
         let before = monotonic_ns();

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
-/// An error where processes have other ids here than BPF programs see, which are those of the initial namespace.
+/// An error if processes have other ids here than in the initial namespace, whose ids BPF programs see.
 pub fn needs_hosts_process_ids() -> Result<(), ObserveError> {
     // PROC_PID_INIT_INO of include/linux/proc_ns.h.
     const INITIAL: u64 = 0xefff_fffc;
@@ -20,7 +20,7 @@ pub fn in_namespace_of<T: Send>(pid: Option<u32>, open: impl FnOnce() -> T + Sen
     let Some(pid) = pid else { return Ok(open()) };
     let refused = |source| ObserveError::Namespace { pid, source };
     let path = format!("/proc/{}/ns/net", crate::processes::living_thread(pid));
-    // The same namespace needs no privilege.
+    // Entering the own namespace needs privilege, so skip it.
     if let (Ok(theirs), Ok(ours)) = (fs::read_link(&path), fs::read_link("/proc/thread-self/ns/net"))
         && theirs == ours
     {

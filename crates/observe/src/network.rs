@@ -35,7 +35,7 @@ pub struct NetworkReading {
     pub conntrack_drops: Option<u64>,
     /// `TcpExt: TCPTimeWaitOverflow`.
     pub time_wait_overflows: Option<u64>,
-    /// Devices whose speed is known: name, bits per second, bytes received, bytes sent.
+    /// Devices of known speed.
     pub links: Vec<Link>,
 }
 
@@ -52,7 +52,6 @@ pub struct Link {
     pub sent: u64,
 }
 
-/// The open files of one namespace.
 #[derive(Debug, Default)]
 pub struct NetworkReader {
     snmp: Option<KeptFile>,
@@ -66,7 +65,6 @@ pub struct NetworkReader {
 }
 
 impl NetworkReader {
-    /// Opens the files of the namespace that the process `pid` is in, or the calling thread.
     pub fn open(pid: Option<u32>) -> Self {
         let folder =
             pid.map_or_else(|| "/proc/thread-self/net".to_string(), |pid| format!("/proc/{}/net", living_thread(pid)));
@@ -82,7 +80,6 @@ impl NetworkReader {
         }
     }
 
-    /// Reads the counters now.
     pub fn read(&mut self) -> NetworkReading {
         let mut reading = NetworkReading::default();
         if let Some(text) = read(&self.snmp, &mut self.buffer) {

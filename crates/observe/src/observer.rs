@@ -27,8 +27,8 @@ use std::time::Duration;
 /// With a shorter interval the watcher would mostly measure itself.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// While it lives, the calling thread goes before others, where that is permitted: behind thousands of processes of a
-/// server, the readings of one moment would take longer than the window.
+/// Raises the calling thread's priority while it lives, if permitted: with thousands of server processes runnable, the
+/// readings of one moment would take longer than the window.
 struct FirstInLine {
     before: i32,
 }
@@ -138,13 +138,13 @@ impl Observer {
         Ok(observer)
     }
 
-    /// From now on these processes and their descendants run beside the server on purpose: windows have their CPU time
-    /// and memory as figures of their own, and do not count them as other work. None: nothing runs beside it any more.
+    /// From now on these processes and their descendants run beside the server on purpose: their CPU time and memory
+    /// are figures of their own, and no other work. Empty: nothing runs beside it any more.
     pub fn beside(&mut self, roots: &[u32]) {
         self.beside = (!roots.is_empty()).then(|| ServerGroup::new(roots.iter().copied(), None));
     }
 
-    /// Begins a window: returns when its first readings are taken. A window that is open already is restarted.
+    /// Begins a window: returns when its first readings are taken. Restarts an open window.
     pub fn window_begins(&mut self) -> Result<(), ObserveError> {
         let _first = FirstInLine::begin();
         let own_before_ns = cpu_clock::of_this_thread();
@@ -178,13 +178,14 @@ impl Observer {
         Ok(())
     }
 
-    /// Ends the window and returns its readings. Call it while the load still runs: states and sizes are of that
-    /// moment.
+    /// Ends the window and returns its readings. Call it while the load still runs, because states and sizes are
+    /// momentary.
     pub fn window_ends(&mut self) -> Result<Window, ObserveError> {
         let begin = self.opened.take().ok_or(ObserveError::NoWindow)?;
         let first = FirstInLine::begin();
         let own_before_ns = cpu_clock::of_this_thread();
-        // In this order: the window's length comes from the group's clocks, those of processes that started in it, too.
+        // In this order: the window's length comes from the group's clocks, including those of processes that started
+        // in it.
         self.table.scan();
         let at_ns = {
             let mut group = self.shared.group();
@@ -294,7 +295,7 @@ impl Drop for Observer {
     }
 }
 
-/// One sentence with what to do.
+/// One sentence with the remedy.
 fn why_not_kept(refusal: Refusal) -> String {
     WatchError::from(refusal).to_string()
 }

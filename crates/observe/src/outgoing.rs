@@ -1,4 +1,4 @@
-//! Connections of the server to other servers: its backends, which it may wait for.
+//! Connections of the server to other servers: its backends, for which it may wait.
 
 use crate::cpu_clock;
 use crate::port_sockets::PortReader;
@@ -14,14 +14,15 @@ use std::{fs, io};
 const MAX_PROCESSES: usize = 64;
 const MAX_DESCRIPTORS: usize = 4096;
 const MAX_ADDRESSES: usize = 65_536;
-/// Inodes kept of one backend.
+/// Maximum inodes kept of one backend.
 const MAX_HELD: usize = 16;
 
-/// Where the machine's own services listen: what logs, looks up names or talks to systemd has no backend there.
+/// Sockets of the machine's own services, which are no backends of a server that logs, looks up names or talks to
+/// systemd.
 const SYSTEM_SOCKETS: [&str; 6] =
     ["/run/systemd/", "/var/run/systemd/", "/run/dbus/", "/var/run/dbus/", "/dev/log", "/run/nscd/"];
 
-/// Whether the machine's own services listen at this file.
+/// Whether a system service listens at this file.
 pub fn is_of_system(name: &str) -> bool {
     SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start))
 }
@@ -33,41 +34,40 @@ pub struct Outgoing {
     pub established: u64,
     /// The most frequent remote address: `127.0.0.1:9000`, or `unix:/run/app.sock`.
     pub most: Option<String>,
-    /// By address: what may be known of the processes there.
+    /// By address: what is known of the processes there.
     pub backends: BTreeMap<String, Held>,
 }
 
-/// Sockets that a backend's processes hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Inodes of those in the server's network namespace: the listener, and some of the other ends.
+    /// Inodes of sockets in the server's network namespace: the listener, and some of the other ends.
     pub inodes: Vec<u64>,
-    /// What is not there may be in another namespace.
+    /// How to find sockets in other namespaces.
     pub elsewhere: Option<Elsewhere>,
 }
 
-/// How to know a backend's sockets in another network namespace.
+/// How to recognise a backend's sockets in another network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// What listens at this file.
+    /// The socket that listens at this file.
     Listener(SocketFile),
     /// Connections between these ends, the backend's first.
     Connections(Vec<(SocketAddr, SocketAddr)>),
 }
 
-/// Descriptors are listed first, connections then. Where this thread has waited longer for its CPU between, connections
-/// may have been opened meanwhile, and it is done again.
+/// Descriptors are listed before connections. If this thread waited longer for its CPU in between, connections may have
+/// been opened, and the reading is repeated.
 const SOON_NS: u64 = 10_000_000;
 
-/// The connections of these processes that end neither at the served port nor at another where they listen; `None` if
-/// they cannot be read.
+/// The connections of these processes to ports other than the served one and those on which they listen themselves;
+/// `None` if they cannot be read.
 pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     let (found, waited_ns) = read_once(members, port)?;
     let again = (waited_ns > SOON_NS).then(|| read_once(members, port)).flatten();
     Some(again.map_or(found, |(again, _)| again))
 }
 
-/// The same once, and how long it waited for its CPU after the listing of descriptors.
+/// One reading, and how long it waited for its CPU after listing the descriptors.
 fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let first = members.first()?;
     let mut inodes = HashSet::new();
@@ -91,7 +91,7 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
             (true, true) => own_ports.extend([one.local.port()]),
             (true, false) => own.push((canonical(one.local), canonical(one.remote))),
             (false, true) => listeners.extend([(one.local.port(), one.inode)]),
-            // One that waits to be accepted is nobody's.
+            // A connection that waits to be accepted has no owner.
             (false, false) if others.len() < MAX_ADDRESSES && one.inode != 0 => {
                 others.entry(canonical(one.local)).or_default().push(one.inode);
             }
@@ -131,21 +131,20 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     Some((Outgoing { established, most, backends }, waiting_ns().saturating_sub(waited_before_ns)))
 }
 
-/// The same address, be it written as IPv4 or as IPv6.
+/// One form for IPv4 addresses written as IPv4 or as IPv6.
 pub fn canonical(end: SocketAddr) -> SocketAddr {
     SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
-/// Connections to Unix sockets of other processes.
 #[derive(Default)]
 struct UnixBackends {
-    /// By path: what those processes hold, and the number of connections.
+    /// By path: the sockets of those processes, and the number of connections.
     by_name: BTreeMap<String, (Held, u64)>,
-    /// Connections that wait to be accepted, while none is: it is not said where.
+    /// Connections that wait to be accepted if none is: their listener is not known.
     waiting: u64,
 }
 
-/// Of the descriptors of processes.
+/// For the sockets of these descriptors.
 fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<UnixBackends> {
     let (mut peers, mut accepted, mut listeners) = (Vec::new(), HashMap::new(), HashMap::new());
     reader.read_unix(|socket| {
@@ -171,7 +170,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
         let (held, count) = found.by_name.entry(format!("unix:{name}")).or_default();
         *count += 1;
         if held.inodes.is_empty() {
-            // A listener is listed where it was bound, which may be outside of the server's network namespace.
+            // A listener is listed where it was bound, which may be outside the server's network namespace.
             let listener = listeners.get(at).copied();
             held.elsewhere = file.filter(|_| listener.is_none()).map(Elsewhere::Listener);
             held.inodes.extend(listener);
@@ -180,7 +179,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
             held.inodes.push(peer);
         }
     }
-    // Which listener has not accepted the others is not said: they are those of the busiest.
+    // The listener of connections that wait is not known; count them for the busiest.
     let waiting = peers.iter().filter(|peer| **peer == 0).count() as u64;
     match found.by_name.values_mut().max_by_key(|(_, count)| *count) {
         Some((_, count)) => *count += waiting,
@@ -189,7 +188,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
     Ok(found)
 }
 
-/// A path ends with a zero byte or without; a name that is no path begins with one, which is usually written as `@`.
+/// A path may end with a zero byte; a name that is no path begins with one, which is usually written as `@`.
 pub fn name_of(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let text = text.trim_end_matches('\0');
@@ -217,7 +216,7 @@ mod tests {
         assert!(!before.backends.contains_key(&address), "the other ends are nobody else's: {before:?}");
         let (client, served) = (TcpStream::connect(served.local_addr().unwrap()).unwrap(), served.accept().unwrap());
         assert_eq!(of_us().established, before.established + 1, "the client's end is ours, too");
-        // To another process, as to a backend.
+        // To another process, like a backend.
         let mut sleep = std::process::Command::new("sleep");
         let child = sleep.arg("60").stdin(std::os::fd::OwnedFd::from(accepted.into_iter().next().unwrap())).spawn();
         drop(sleep);

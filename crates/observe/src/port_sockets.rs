@@ -15,7 +15,7 @@ const MAX_LINE_BYTES: u64 = 4096;
 pub enum PortReader {
     /// By netlink.
     Diag(DiagSocket),
-    /// By text: every socket of the namespace is formatted and parsed. Several times more expensive.
+    /// By text: the kernel formats every socket of the namespace, and we parse it. Several times more expensive.
     Text(Vec<BufReader<File>>),
 }
 
@@ -36,7 +36,6 @@ impl PortReader {
         .map_err(|source| ObserveError::Sockets { port, source })
     }
 
-    /// The sockets whose local port is `port`.
     pub fn read(&mut self, port: u16, scope: Scope) -> io::Result<PortSockets> {
         match self {
             PortReader::Diag(diag) => diag.read_port(port, scope),
@@ -68,8 +67,8 @@ impl PortReader {
         }
     }
 
-    /// Calls `each` with every Unix socket that is connected or listens; with none where only text can be read, which
-    /// does not say what is connected to what.
+    /// Calls `each` with every Unix socket that is connected or listens. Text does not say what is connected to what,
+    /// so it gives none.
     pub fn read_unix(&mut self, each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
         match self {
             PortReader::Diag(diag) => diag.read_unix(each),
@@ -135,7 +134,7 @@ mod tests {
         assert_eq!(diag.method(), "inet_diag netlink");
         let file = BufReader::new(File::open("/proc/thread-self/net/tcp").unwrap());
         let mut text = PortReader::Text(vec![file]);
-        // The text is produced piece by piece: while connections open and close a line may be skipped or repeated.
+        // The text is produced piece by piece: while connections open and close, a line may be skipped or repeated.
         let (by_diag, by_text) = (0..100)
             .map(|_| {
                 (diag.read(address.port(), Scope::AllStates).unwrap(), text.read(address.port(), Scope::AllStates))

@@ -242,14 +242,14 @@ pub fn parse_cgroup_usage_us(text: &[u8]) -> Option<u64> {
     lines(text).find_map(|line| line.strip_prefix(b"usage_usec ")).and_then(|rest| words(rest).next()).and_then(number)
 }
 
-/// The limit in a control group's `cpu.max`, in CPUs; `None` where it is `max`.
+/// The limit in a control group's `cpu.max`, in CPUs; `None` for `max`.
 pub fn parse_cpu_limit(text: &[u8]) -> Option<f64> {
     let mut fields = words(text).map(number);
     let (quota_us, period_us) = (fields.next()??, fields.next()??);
     (quota_us > 0 && period_us > 0).then(|| quota_us as f64 / period_us as f64)
 }
 
-/// Periods of a limit in which the group ran, and those in which it was stopped, from `cpu.stat`.
+/// Periods of a limit in which the group ran, and in which it was throttled, from `cpu.stat`.
 pub fn parse_throttled(text: &[u8]) -> Option<(u64, u64)> {
     let value = |name: &[u8]| {
         let of_line = |line: &[u8]| words(line.strip_prefix(name)?).next().and_then(number);
@@ -296,9 +296,9 @@ pub enum WaitCall {
     Scalable,
 }
 
-/// The call that a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` for a
-/// thread that is not asleep); `None` for other calls. The numbers of a 32-bit program are from another table: the
-/// result for it is `None` or wrong, and no such server is known to matter.
+/// The call that a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` if it does
+/// not sleep); `None` for other calls. 32-bit programs have other numbers: the result is `None` or wrong, and no such
+/// server is known to matter.
 pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
     let mut fields = words(lines(text).next()?);
     let call = std::str::from_utf8(fields.next()?).ok()?.parse::<libc::c_long>().ok()?;
@@ -361,7 +361,7 @@ pub struct TcpLine {
     pub inode: u64,
 }
 
-/// Parses a line of `/proc/net/tcp` or `tcp6`; `None` for the heading and for anything else.
+/// Parses a line of `/proc/net/tcp` or `tcp6`; `None` for the heading and anything else.
 pub fn parse_tcp_line(line: &[u8]) -> Option<TcpLine> {
     let fields: Vec<&[u8]> = words(line).take(10).collect();
     let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();

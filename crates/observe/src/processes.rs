@@ -10,10 +10,10 @@ use std::io;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 
-/// An upper bound, above the largest pid_max of Linux; a /proc with more entries is not read further.
+/// Above the largest pid_max of Linux.
 const MAX_PROCESSES: usize = 1 << 22;
 
-/// A process. Its number alone is given to another one after it has ended; with its start it is unique.
+/// A process. Its number may be reused after its end; with its start it is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
     /// Its number.
@@ -23,7 +23,6 @@ pub struct Process {
 }
 
 impl Process {
-    /// The process that has the number now.
     pub fn now(pid: u32) -> Option<Process> {
         read_stat(pid).map(|stat| Process { pid, start_ticks: stat.start_ticks })
     }
@@ -45,7 +44,7 @@ pub struct Origin {
 /// The processes of the machine at the last [`scan`](ProcessTable::scan).
 #[derive(Debug, Default)]
 pub struct ProcessTable {
-    /// With the inode of its folder in /proc, which another process with the number does not get.
+    /// With the inode of its folder in /proc, which changes if the number is reused.
     known: HashMap<u32, (u64, Origin)>,
 }
 
@@ -55,7 +54,7 @@ impl ProcessTable {
         self.keep(folders());
     }
 
-    /// Makes the table hold `pids` and no others. Reads only those that were not there before.
+    /// Makes the table hold exactly `pids`. Reads only those that were not there before.
     pub fn learn(&mut self, pids: &[u32]) {
         let inode = |pid: u32| Some((pid, fs::metadata(format!("/proc/{pid}")).ok()?.ino()));
         self.keep(pids.iter().filter_map(|pid| inode(*pid)));
@@ -76,17 +75,14 @@ impl ProcessTable {
         }
     }
 
-    /// The processes, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Origin)> {
         self.known.iter().map(|(pid, (_, origin))| (*pid, origin))
     }
 
-    /// The facts about a process.
     pub fn get(&self, pid: u32) -> Option<&Origin> {
         self.known.get(&pid).map(|(_, origin)| origin)
     }
 
-    /// Whether the process was there.
     pub fn has(&self, process: Process) -> bool {
         self.get(process.pid).is_some_and(|origin| origin.start_ticks == process.start_ticks)
     }
@@ -94,7 +90,7 @@ impl ProcessTable {
     /// The process that started this one, if it was there.
     pub fn parent(&self, origin: &Origin) -> Option<Process> {
         let start_ticks = self.get(origin.parent)?.start_ticks;
-        // One that started later has the number of the parent only.
+        // A process that started later has only reused the parent's number.
         (start_ticks <= origin.start_ticks).then_some(Process { pid: origin.parent, start_ticks })
     }
 
@@ -113,8 +109,8 @@ impl From<ProcessStat> for Origin {
     }
 }
 
-/// A thread of the process that has its memory, files and namespaces: the first one, unless that has ended, and then
-/// `/proc/PID` shows none of them.
+/// A thread with the process's memory, files and namespaces: the first one, unless that has ended; `/proc/PID` shows
+/// none of them then.
 pub fn living_thread(pid: u32) -> u32 {
     if read_stat(pid).is_none_or(|stat| stat.state != 'Z' || stat.threads < 2) {
         return pid;
@@ -124,7 +120,6 @@ pub fn living_thread(pid: u32) -> u32 {
     numbers.into_iter().find(|tid| *tid != pid && read_stat(*tid).is_some_and(|stat| stat.state != 'Z')).unwrap_or(pid)
 }
 
-/// Reads `/proc/PID/stat` once.
 pub fn read_stat(pid: u32) -> Option<ProcessStat> {
     parse_process_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -143,7 +138,7 @@ pub fn in_control_group(folder: &Path) -> io::Result<Vec<u32>> {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             // Links are not followed: a control group's tree has none.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                // One that is gone again has no processes, one of threads (cgroup.type) is not asked for any.
+                // A group that vanished has no processes; one of threads (cgroup.type) lists none.
                 let _ = read(&entry.path());
                 folders.push(entry.path());
             }
@@ -157,7 +152,7 @@ pub fn all_pids() -> Vec<u32> {
     folders().map(|(pid, _)| pid).collect()
 }
 
-/// The same with the inodes of their folders in /proc.
+/// All processes with the inodes of their folders in /proc.
 fn folders() -> impl Iterator<Item = (u32, u64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).take(MAX_PROCESSES)

@@ -14,12 +14,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t` on average: 0.25 %
-/// of a CPU for each kind.
+/// A reading that took `t` of CPU time is followed by at least this many `t` on average before the next of its kind:
+/// 0.25 % of a CPU for each kind.
 const REST_AFTER_READING: u32 = 400;
 
-/// Looks at the threads and the connections come more often than other readings: what share of them sleeps, or waits to
-/// be read, is known no better than the number of looks allows.
+/// Threads and unread bytes are sampled more often than the rest: the accuracy of their shares depends on the number of
+/// samples.
 const LOOKS_PER_READING: u32 = 10;
 
 /// What the thread gathered since the window began.
@@ -31,19 +31,15 @@ pub struct Samples {
     pub state_readings: u64,
     /// Connections with bytes that the server had not read, summed over these readings.
     pub unread_sum: u64,
-    /// Longest accept queue seen.
     pub queue_max: u32,
     /// Its limit, 0 where unknown.
     pub queue_limit: u32,
     /// Readings of accept queues.
     pub queue_readings: u64,
-    /// Which calls the server's threads were seen waiting in, since the window before ended.
+    /// In which calls the server's threads were seen waiting, since the window before ended.
     pub waits: Waits,
-    /// Readings of the group.
     pub group_readings: u64,
-    /// All readings.
     pub readings: u64,
-    /// CPU time of all readings.
     pub cpu_ns: u64,
     /// Why sockets could not be read, the last time.
     pub socket_error: Option<String>,
@@ -52,13 +48,12 @@ pub struct Samples {
 #[derive(Debug, Default)]
 struct Control {
     samples: Samples,
-    /// When the window began, as long as it has no reading of the states.
+    /// When the window began, while it has no reading of the states.
     window_began: Option<Instant>,
     is_stopping: bool,
     thread_id: Option<u32>,
 }
 
-/// Shared between the thread and the windows' edges.
 #[derive(Debug)]
 pub struct Shared {
     group: Mutex<ServerGroup>,
@@ -67,7 +62,6 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Around a group.
     pub fn new(group: ServerGroup) -> Arc<Self> {
         Arc::new(Shared { group: Mutex::new(group), control: Mutex::default(), wake: Condvar::new() })
     }
@@ -81,10 +75,10 @@ impl Shared {
         lock(&self.control)
     }
 
-    /// Starts gathering anew and asks for an early reading.
+    /// Starts over and asks for an early reading.
     pub fn begin_window(&self) {
         let mut control = self.control();
-        // Between windows a server sleeps where a saturated one never does: what was seen then belongs to the next
+        // Between windows a server may sleep where a saturated one never does: what was seen then belongs to the next
         // window.
         let waits = std::mem::take(&mut control.samples.waits);
         control.samples = Samples { waits, ..Samples::default() };
@@ -116,8 +110,6 @@ impl Shared {
 struct Pace {
     interval: Duration,
     due: Instant,
-    /// From 0 to 1: the interval is between a half and three halves of itself, so that no period of the server is
-    /// followed.
     phase: f64,
 }
 
@@ -138,15 +130,13 @@ impl Pace {
     }
 }
 
-/// What the thread works with.
 pub struct Sampler {
     /// Sockets of the port; `None` where they cannot be read.
     pub reader: Option<PortReader>,
-    /// The server's port.
     pub port: u16,
-    /// Mean time between two readings of a kind, where they are cheap; of looks at the threads, a tenth of it.
+    /// Mean time between two cheap readings of a kind; thread samples are taken ten times as often.
     pub interval: Duration,
-    /// CPUs that the thread keeps away from, where it may run elsewhere.
+    /// CPUs that the thread avoids if it can.
     pub avoid_cpus: Vec<usize>,
     /// Whether the group is the process that listens on the port, also after a restart.
     pub follows_port: bool,
@@ -176,13 +166,13 @@ impl Sampler {
             }
             if group.is_due() {
                 let cost = measured(|| {
-                    // A service manager starts a server at a socket that is there already.
+                    // A service manager may start a server at a socket that exists already.
                     if self.follows_port && shared.group().pids().is_empty() {
                         follow(shared, &known_listeners);
                     }
                     let in_cgroup = shared.group().cgroup_processes();
                     match in_cgroup {
-                        // The control group names its processes: no need to look at all others.
+                        // The control group lists its processes, so no others are examined.
                         Some(pids) => table.learn(&pids),
                         None => table.scan(),
                     }
@@ -267,8 +257,8 @@ impl Sampler {
     }
 }
 
-/// The listening sockets changed: unless a member holds them, whoever does belongs to the group from now on (a server
-/// that daemonised out of sight of its parent, or was restarted).
+/// The listening sockets changed: if no member holds them, whoever does belongs to the group from now on (a server that
+/// daemonised out of sight of its parent, or was restarted).
 fn follow(shared: &Shared, inodes: &HashSet<u64>) {
     let members = shared.group().pids();
     if inodes.is_empty() || !holders_of(inodes, &members).is_empty() {
@@ -289,7 +279,6 @@ fn charge(shared: &Shared, cpu_ns: u64) {
     control.samples.cpu_ns += cpu_ns;
 }
 
-/// Pins the calling thread to its other CPUs, if there are any.
 pub(crate) fn keep_away_from(cpus: &[usize]) {
     if cpus.is_empty() {
         return;

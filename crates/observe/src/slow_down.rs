@@ -1,7 +1,7 @@
-//! Slow-down experiments: BPF programs at places of a server's work spin for a given time, and count it. What the
-//! server then gives less says what it would give more if that place were cheaper.
+//! Slow-down experiments: BPF programs at places of a server's work spin for a given time, and count it. The loss of
+//! throughput shows what would be gained if that place were cheaper.
 //!
-//! Nothing is pinned: the programs end with this process, however it ends. A spin is bounded in the programs, too.
+//! Nothing is pinned: the programs end with this process. The programs bound each spin, too.
 
 use crate::ObserveError;
 use crate::bpf::members::{FOLLOWERS, Members};
@@ -60,8 +60,8 @@ pub struct Spun {
 pub struct SlowDown {
     object: Object,
     links: Vec<Link>,
-    /// Programs that are attached when a time is set for the first time: after those of a profile that begins
-    /// meanwhile, which note whose packet is under way.
+    /// Programs attached when a time is first set, so that they come after those of a profile that begins meanwhile,
+    /// which note the current packet.
     late: Vec<&'static str>,
     group: ServerGroup,
     table: ProcessTable,
@@ -155,7 +155,7 @@ impl SlowDown {
     /// Spins this long at `place` from now on, and nowhere else; `None`: nowhere.
     ///
     /// # Errors
-    /// The kernel does not take it, or the time is longer than [`MAX_SLOW_DOWN_NS`].
+    /// The kernel refuses, or the time is longer than [`MAX_SLOW_DOWN_NS`].
     pub fn set(&mut self, place: Option<SlowPlace>, ns: u64) -> Result<(), SlowDownError> {
         if ns > MAX_SLOW_DOWN_NS {
             return Err(SlowDownError::TooLong);
@@ -175,7 +175,7 @@ impl SlowDown {
     /// Spins at a place so far.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel does not report them.
     pub fn spun(&self, place: SlowPlace) -> Result<Spun, SlowDownError> {
         let number = SlowPlace::ALL.iter().position(|at| *at == place).unwrap_or(0) as u32;
         let map = bpf::map(&self.object, "spun")?;

@@ -1,10 +1,10 @@
 //! The TCP sockets of one local port, by state, from the kernel's inet_diag (netlink), and the accept queues of its
 //! listeners.
 //!
-//! The port is filtered in the kernel by a small program (INET_DIAG_REQ_BYTECODE), which saves copying what is not
-//! wanted; the kernel still walks its hash of connections. A dump of listeners only walks the listeners and is cheap.
-//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h. Not netlink-packet-sock-diag: its requests carry
-//! no bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
+//! The port is filtered in the kernel by a small program (INET_DIAG_REQ_BYTECODE), which saves copying; the kernel
+//! still walks its hash of connections. A dump of listeners only walks the listeners and is cheap. Message layout:
+//! include/uapi/linux/{netlink,sock_diag,inet_diag}.h. netlink-packet-sock-diag is not used: its requests carry no
+//! bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
 
 mod unix;
 
@@ -23,7 +23,7 @@ const TCPDIAG_GETSOCK: u16 = 18;
 /// Message of the newer interface, one address family at a time (`struct inet_diag_req_v2`).
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQ_BYTECODE: u16 = 1;
-/// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO), and the word of it that counts drops.
+/// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO), and the index of the drops in it.
 const SKMEMINFO: u16 = 7;
 const DROPS: usize = 8;
 const BC_JMP: u8 = 1;
@@ -32,17 +32,16 @@ const BC_S_LE: u8 = 3;
 pub(crate) const ESTABLISHED: u8 = 1;
 pub(crate) const TCP_LISTEN: u8 = 10;
 const FIN_WAIT_2: u8 = 5;
-/// Length of `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// The kernel fills at most 32 KiB a datagram.
 const BUFFER_BYTES: usize = 64 << 10;
-/// A listener for each CPU and address is usual (SO_REUSEPORT); more than this is not kept.
+/// One listener per CPU and address is usual (SO_REUSEPORT).
 const MAX_LISTENERS: usize = 4096;
-/// More sockets in TIME_WAIT than this are counted, but not listed.
-pub const MAX_REMNANTS: usize = 131_072;
-/// `idiag_timer` of a socket that is no more than a timer.
-const TIMER_OF_REMNANT: u8 = 3;
+/// Maximum sockets in TIME_WAIT that are listed; all are counted.
+pub const MAX_TIMERS: usize = 131_072;
+/// `idiag_timer` of a socket reduced to a timer.
+const REDUCED_TO_TIMER: u8 = 3;
 
 /// Names of the TCP states by number (include/net/tcp_states.h), as used in `connection_states`. Number 12, a request
 /// that is not yet a separate socket, is reported by the kernel as `syn-recv`.
@@ -72,9 +71,9 @@ pub struct Listener {
     pub uid: u32,
     /// Connections that wait to be accepted.
     pub queue: u32,
-    /// How many may wait: the smaller of listen()'s argument and net.core.somaxconn.
+    /// Limit of `queue`: the smaller of listen()'s argument and net.core.somaxconn.
     pub queue_limit: u32,
-    /// Connections and SYNs that it dropped since it listens, as a queue was full; wraps.
+    /// Connections and SYNs dropped since it listens because a queue was full; wraps.
     pub drops: u32,
 }
 
@@ -100,16 +99,16 @@ pub struct PortSockets {
     pub unread: u64,
     /// The listeners among them.
     pub listeners: Vec<Listener>,
-    /// The sockets that are no more than a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At
-    /// most [`MAX_REMNANTS`] are kept.
-    pub remnants: Vec<Remnant>,
+    /// The sockets reduced to a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
+    /// [`MAX_TIMERS`].
+    pub timers: Vec<TimerSocket>,
     /// How many of these are in FIN_WAIT_2.
-    pub remnants_in_fin_wait_2: u64,
+    pub timers_in_fin_wait_2: u64,
 }
 
-/// A socket of which the kernel keeps a timer only.
+/// A socket of which the kernel keeps only a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remnant {
+pub struct TimerSocket {
     /// Address family as in the kernel's message: an IPv4 connection of an IPv6 socket is IPv6.
     pub is_ipv6: bool,
     /// The client's port and both addresses, as they lie in memory.
@@ -150,7 +149,7 @@ impl PortSockets {
 }
 
 /// Whether a connection with local address `local` can have come from a listener bound to `bound`. A listener on `::`
-/// may serve IPv4 too, whose addresses are then shown as mapped or bare.
+/// may serve IPv4, whose addresses are then shown as mapped or bare.
 fn serves(bound: IpAddr, local: IpAddr) -> bool {
     match bound.to_canonical() {
         IpAddr::V6(any) if any.is_unspecified() => true,
@@ -174,7 +173,6 @@ pub enum Scope {
     ListenersElsewhere,
 }
 
-/// How a dump asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interface {
     BothFamilies,
@@ -198,7 +196,7 @@ pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
         SocketFlags::CLOEXEC,
         Some(netlink::SOCK_DIAG),
     )?;
-    // The kernel answers at once; the limit only keeps a lost datagram from blocking for ever.
+    // The kernel answers at once; the timeout only matters if a datagram is lost.
     set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
     Ok(socket)
 }
@@ -215,9 +213,9 @@ impl DiagSocket {
     pub fn read_port(&mut self, port: u16, scope: Scope) -> io::Result<PortSockets> {
         let mut sockets = PortSockets::default();
         self.dump(port, scope, |datagram, sequence, filled_ns| {
-            let known = sockets.remnants.len();
+            let known = sockets.timers.len();
             let progress = read_datagram(datagram, sequence, &mut sockets)?;
-            sockets.remnants[known..].iter_mut().for_each(|remnant| remnant.due_ns += filled_ns);
+            sockets.timers[known..].iter_mut().for_each(|timer| timer.due_ns += filled_ns);
             Ok(progress)
         })?;
         Ok(sockets)
@@ -239,8 +237,8 @@ impl DiagSocket {
         })
     }
 
-    /// Gives every datagram of the answer to `read`, with its sequence and when the kernel filled it. A request that is
-    /// refused has no datagram but the refusal.
+    /// Passes every datagram of the answer to `read`, with its sequence and when the kernel filled it. A refused
+    /// request has only the refusal.
     fn dump(
         &mut self,
         port: u16,
@@ -314,8 +312,8 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
             SOCK_DIAG_BY_FAMILY
         }
     };
-    // Each operation on a port is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which
-    // rejects. Equality as one operation is not known to kernels before 4.16.
+    // Each port comparison is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which
+    // rejects. Kernels before 4.16 have no equality.
     let operation = |code: u8, no: u16, port: u16| {
         let [no_low, no_high] = no.to_ne_bytes();
         let [port_low, port_high] = port.to_ne_bytes();
@@ -352,8 +350,7 @@ pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) 
     each_socket(datagram, sequence, |body| add_socket(body, sockets))
 }
 
-/// Calls `each` with the body of every socket's message. Messages of another sequence (an answer that was given up
-/// before) are passed over.
+/// Calls `each` with the body of every socket's message. Messages of another sequence (a late answer) are skipped.
 fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> io::Result<Progress> {
     for message in messages(datagram) {
         let Message { kind, sequence: of, body } = message?;
@@ -376,7 +373,6 @@ fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> i
     Ok(Progress::More)
 }
 
-/// A message of netlink.
 pub(crate) struct Message<'a> {
     pub kind: u16,
     pub sequence: u32,
@@ -398,7 +394,6 @@ impl Message<'_> {
     }
 }
 
-/// The messages of a datagram.
 pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
@@ -424,7 +419,6 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(word)
 }
 
-/// Adds one `struct inet_diag_msg`.
 fn add_socket(message: &[u8], sockets: &mut PortSockets) {
     if message.len() < MESSAGE_BYTES {
         return;
@@ -441,16 +435,16 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
             drops: drops(&message[MESSAGE_BYTES..]),
         },
     );
-    if is_counted && message[2] == TIMER_OF_REMNANT {
-        sockets.remnants_in_fin_wait_2 += u64::from(message[1] == FIN_WAIT_2);
-        if sockets.remnants.len() < MAX_REMNANTS {
+    if is_counted && message[2] == REDUCED_TO_TIMER {
+        sockets.timers_in_fin_wait_2 += u64::from(message[1] == FIN_WAIT_2);
+        if sockets.timers.len() < MAX_TIMERS {
             let words = |at: usize| [0, 4, 8, 12].map(|offset| u32_at(message, at + offset));
-            sockets.remnants.push(Remnant {
+            sockets.timers.push(TimerSocket {
                 is_ipv6: i32::from(message[0]) == libc::AF_INET6,
                 client_port: u16::from_ne_bytes([message[6], message[7]]),
                 client: words(24),
                 server: words(8),
-                // What is left of it; the reader of the datagram knows since when.
+                // Only the remainder; the reader of the datagram adds the time.
                 due_ns: u64::from(u32_at(message, 52)) * 1_000_000,
             });
         }
@@ -469,13 +463,12 @@ fn address(message: &[u8], at: usize) -> IpAddr {
     }
 }
 
-/// The count of drops among a message's attributes; 0 where none was asked for.
+/// The drops in a message's attributes; 0 if none were requested.
 fn drops(attributes: &[u8]) -> u32 {
     let memory = attribute(attributes, SKMEMINFO).filter(|memory| memory.len() >= (DROPS + 1) * 4);
     memory.map_or(0, |memory| u32_at(memory, DROPS * 4))
 }
 
-/// The first attribute of this kind.
 fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while attributes.len() >= 4 {
         let length = usize::from(u16::from_ne_bytes([attributes[0], attributes[1]]));

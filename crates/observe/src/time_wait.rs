@@ -1,4 +1,4 @@
-//! The TIME_WAIT sockets of a port: counting them, their kernel memory, and ending them before their time.
+//! The TIME_WAIT sockets of a port: counts them and their kernel memory, and ends them early.
 
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
@@ -11,7 +11,6 @@ use std::io;
 const TIME_WAIT: u8 = 6;
 /// Ends a socket; needs CAP_NET_ADMIN, and CONFIG_INET_DIAG_DESTROY.
 const SOCK_DESTROY: u16 = 21;
-/// Sockets ended by one reading of the list.
 const BATCH: usize = 4096;
 
 /// Reads and ends them in one namespace.
@@ -36,13 +35,13 @@ impl TimeWaitSockets {
         Ok(self.reader.read(self.port, Scope::AllStates)?.by_state[usize::from(TIME_WAIT)])
     }
 
-    /// Kernel memory of one, from the sizes of the slab's objects; absent where /proc/slabinfo cannot be read.
+    /// Kernel memory of one, from the slab's object size; `None` if /proc/slabinfo cannot be read.
     pub fn bytes_each() -> Option<f64> {
         let slabs = std::fs::read_to_string("/proc/slabinfo").ok()?;
         object_bytes(&slabs)
     }
 
-    /// Ends all of them; the number ended. Fails where the kernel or our privileges do not allow it.
+    /// Ends all of them and returns their number. Fails if the kernel or our privileges do not allow it.
     pub fn end_all(&mut self) -> io::Result<u64> {
         let mut ended = 0;
         loop {
@@ -54,7 +53,7 @@ impl TimeWaitSockets {
             for body in &found {
                 match self.end(body) {
                     Ok(()) => progress += 1,
-                    // Its time was over meanwhile.
+                    // It expired meanwhile.
                     Err(error) if error.raw_os_error() == Some(libc::ENOENT) => progress += 1,
                     Err(error) => return Err(error),
                 }
@@ -109,7 +108,6 @@ impl TimeWaitSockets {
     }
 }
 
-/// Object size of `tw_sock_TCP` in the text of /proc/slabinfo.
 fn object_bytes(slabs: &str) -> Option<f64> {
     let line = slabs.lines().find(|line| line.starts_with("tw_sock_TCP "))?;
     line.split_ascii_whitespace().nth(3)?.parse().ok()

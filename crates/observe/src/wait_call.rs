@@ -1,5 +1,5 @@
-//! Which call the server waits in. A server that waits in `select` or `poll` hands the kernel its whole set of
-//! descriptors with every call, and the kernel looks at all of them; with epoll or io_uring it does not.
+//! The call in which the server waits. With `select` or `poll` it passes its whole set of descriptors with every call,
+//! and the kernel examines all of them; with epoll or io_uring it does not.
 
 use crate::proc_text::{WaitCall, parse_wait_call};
 use crate::processes::living_thread;
@@ -9,13 +9,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Threads looked at in one reading.
 const MAX_THREADS: usize = 64;
-/// Descriptors of a select that are counted: the kernel's limit of a process where nobody has raised it (fs.nr_open,
-/// proc(5)).
+/// Maximum descriptors counted for a select: the kernel's default limit of a process (fs.nr_open, proc(5)).
 const MAX_SELECTED: u64 = 1 << 20;
 
-/// The waits that were seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waits {
     /// In select or poll.
@@ -29,7 +26,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Looks at threads of the server once.
+    /// Samples the server's threads once.
     pub fn read(&mut self, threads: &[(u32, u32)]) {
         for (pid, tid) in threads.iter().take(MAX_THREADS) {
             let path = format!("/proc/{pid}/task/{tid}/syscall");
@@ -39,7 +36,7 @@ impl Waits {
                     self.count(call);
                     if let Some(WaitCall::Select { limit, sets }) = call
                         && let Some(size) = selected(*tid, limit, sets)
-                        // The sets are the call's only if it lasted meanwhile.
+                        // The sets belong to the call only if it lasted meanwhile.
                         && fs::read(&path).is_ok_and(|after| after == text)
                     {
                         self.largest_set = self.largest_set.max(size);
@@ -67,7 +64,6 @@ impl Waits {
         }
     }
 
-    /// Adds a reading.
     pub fn add(&mut self, other: Waits) {
         self.select_or_poll += other.select_or_poll;
         self.scalable += other.scalable;
@@ -81,8 +77,7 @@ impl Waits {
     }
 }
 
-/// How many descriptors a process's sets for select hold. A thread that serves one connection selects over one
-/// descriptor, however high its number.
+/// How many descriptors a process's sets for select hold, however high their numbers.
 fn selected(tid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
     let memory = fs::File::open(format!("/proc/{tid}/mem")).ok()?;
     let words = usize::try_from(limit.min(MAX_SELECTED)).ok()?.div_ceil(64);
@@ -94,7 +89,6 @@ fn selected(tid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
             *all |= u64::from_ne_bytes(*bytes);
         }
     }
-    // Bits above the limit are not looked at.
     if let Some(last) = all.last_mut()
         && !limit.is_multiple_of(64)
         && limit < MAX_SELECTED
@@ -104,7 +98,7 @@ fn selected(tid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
     Some(all.iter().map(|word| u64::from(word.count_ones())).sum())
 }
 
-/// Whether one of the processes has the library of `straingauge scale` in its memory; false where that cannot be read.
+/// Whether one of the processes has loaded the library of `straingauge scale`; false if that cannot be read.
 pub fn has_scalable_select(pids: &[u32]) -> bool {
     pids.iter().take(MAX_THREADS).any(|pid| {
         let Ok(entries) = fs::read_to_string(format!("/proc/{}/maps", living_thread(*pid))) else { return false };
@@ -118,7 +112,7 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
 
-    /// Waits until a thread of this process sleeps in select, and looks at it.
+    /// Waits until a thread of this process sleeps in select, and samples it.
     fn look_at(thread: u32) -> Waits {
         for _ in 0..10_000 {
             let mut waits = Waits::default();

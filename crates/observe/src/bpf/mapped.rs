@@ -1,4 +1,4 @@
-//! A BPF array mapped into this process: reading a counter is reading memory, without a system call.
+//! A BPF array mapped into this process: reading a counter needs no system call.
 
 use super::Shared;
 use std::io;
@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// `len` values of an array map with BPF_F_MMAPABLE. The kernel writes them while they are read: each number is
-/// consistent in itself, but two numbers may be of different moments.
+/// `len` values of an array map with BPF_F_MMAPABLE. The kernel writes them concurrently: each number is consistent,
+/// but two numbers may be of different moments.
 #[derive(Debug)]
 pub struct Mapped<T> {
     start: NonNull<T>,

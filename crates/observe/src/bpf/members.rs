@@ -10,7 +10,7 @@ use std::collections::HashSet;
 /// The programs that follow them.
 pub const FOLLOWERS: [&str; 3] = ["process_forked", "process_executed", "process_ended"];
 
-/// Keeps the programs' table in step with the processes that are found in /proc.
+/// Keeps the programs' table in step with the processes found in /proc.
 #[derive(Debug, Default)]
 pub struct Members {
     known: HashSet<Process>,
@@ -18,8 +18,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Puts in those that are new. Where there is no room, those that the programs have not noticed to end are taken
-    /// out: they had ended before they were put in.
+    /// Adds new processes. If there is no room, removes those whose end the programs have missed because they ended
+    /// before they were added.
     pub fn update(&mut self, object: &Object, processes: &[Process]) -> Result<(), Refusal> {
         let members = map(object, "members")?;
         let place = |process: &Process| process.pid.to_ne_bytes();
@@ -55,7 +55,7 @@ impl Members {
         Ok(self.lost + counts(object)?.lost)
     }
 
-    /// The numbers of those that have not ended.
+    /// The processes that have not ended.
     pub fn living(object: &Object) -> Result<HashSet<u32>, Refusal> {
         Ok(map(object, "members")?.keys().filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?))).collect())
     }

@@ -1,6 +1,5 @@
-//! BPF programs: one way to load, attach and read the objects of `bpf/`, which the build script compiles. Nothing
-//! is pinned: when this process ends, however it ends, the kernel closes its descriptors and thereby removes every
-//! program.
+//! BPF programs: loads, attaches and reads the objects of `bpf/`, which the build script compiles. Nothing is pinned:
+//! when this process ends, the kernel closes its descriptors and thereby removes every program.
 
 mod mapped;
 pub mod members;
@@ -16,7 +15,6 @@ use record::lock;
 use std::io;
 use std::sync::Mutex;
 
-/// A compiled object. libbpf reads the ELF file in place, as structures of 8 bytes' alignment.
 #[repr(C, align(8))]
 pub struct Compiled<T: ?Sized = [u8]>(T);
 
@@ -25,19 +23,14 @@ macro_rules! compiled {
         &Compiled(*include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")))
     };
 }
-/// `bpf/account.bpf.c`.
 pub static ACCOUNT: &Compiled = compiled!("account");
-/// `bpf/watch.bpf.c`.
 pub static WATCH: &Compiled = compiled!("watch");
-/// `bpf/profile.bpf.c`.
 pub static PROFILE: &Compiled = compiled!("profile");
-/// `bpf/exact.bpf.c`.
 pub static EXACT: &Compiled = compiled!("exact");
 
-/// `bpf/slow.bpf.c`.
 pub static SLOW: &Compiled = compiled!("slow");
 
-/// Bytes kept of libbpf's last messages; the verifier's log of one program is among them.
+/// Maximum bytes of libbpf's last messages, which include the verifier's log.
 const LOG_BYTES: usize = 64 << 10;
 
 /// Why programs were not loaded, attached or read.
@@ -46,7 +39,7 @@ const LOG_BYTES: usize = 64 << 10;
 pub struct Refusal {
     /// libbpf's error.
     pub error: Error,
-    /// The messages of libbpf and the verifier meanwhile.
+    /// Messages of libbpf and the verifier.
     log: String,
 }
 
@@ -55,7 +48,7 @@ impl Refusal {
         Error::from(io::Error::new(io::ErrorKind::NotFound, format!("the compiled object has no {part}"))).into()
     }
 
-    /// Whether the caller lacks a privilege. The verifier refuses programs with the same error number, but logs the
+    /// Whether the caller lacks a privilege. The verifier uses the same error number for refused programs, but logs the
     /// reason.
     pub fn is_permission(&self) -> bool {
         self.error.kind() == ErrorKind::PermissionDenied && !self.log.contains("PROG LOAD LOG")
@@ -110,9 +103,9 @@ pub fn load(
     })
 }
 
-/// Runs `work` with libbpf, whose messages go into the refusal instead of to stderr.
+/// Runs `work` with libbpf, whose messages go into the refusal instead of stderr.
 pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> {
-    /// libbpf has one receiver of messages for the whole process.
+    /// libbpf has one message handler per process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     static LOG: Mutex<String> = Mutex::new(String::new());
     record::fault::step().map_err(Error::from)?;
@@ -139,7 +132,6 @@ pub fn set_constants<T: Shared>(object: &mut OpenObject, section: &str, value: &
     Ok(())
 }
 
-/// A map of a loaded object.
 pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, Refusal> {
     object.maps().find(|map| map.name() == name).ok_or_else(|| Refusal::missing(name))
 }
@@ -158,14 +150,14 @@ pub fn entries<K: Shared, V: Shared>(object: &Object, name: &str) -> Result<Vec<
 /// Empties a map.
 pub fn clear(object: &Object, name: &str) -> Result<(), Refusal> {
     let map = map(object, name)?;
-    // First the keys, then the deletions: a walk over a changing table may restart.
+    // Collect the keys first: walking a table while deleting from it may restart.
     for key in map.keys().collect::<Vec<_>>() {
         map.delete(&key)?;
     }
     Ok(())
 }
 
-/// A map in this process's memory, of `len` values; 0 = all of them.
+/// Maps a map of `len` values; 0 = all of them.
 pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapped<T>, Refusal> {
     use std::os::fd::AsFd;
     record::fault::step().map_err(Error::from)?;
@@ -177,7 +169,6 @@ pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapp
     Mapped::new(map.as_fd(), len).map_err(|error| Error::from(error).into())
 }
 
-/// A program of a loaded object.
 pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Refusal> {
     object.progs_mut().find(|program| program.name() == name).ok_or_else(|| Refusal::missing(name))
 }

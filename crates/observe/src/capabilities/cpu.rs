@@ -1,5 +1,3 @@
-//! CPUs, their clocks and their counters.
-
 use super::{Capability, line};
 use crate::proc_text::parse_machine_stat;
 use std::io;

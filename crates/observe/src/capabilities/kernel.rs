@@ -1,5 +1,3 @@
-//! The kernel's accounting and instrumentation.
-
 use super::{Capability, line};
 use crate::proc_text::parse_thread_account;
 use std::fs;
@@ -67,7 +65,7 @@ pub fn btf() -> Capability {
     )
 }
 
-/// Makes the smallest BPF map: an array of one word.
+/// Creates the smallest BPF map: an array of one word.
 pub fn bpf() -> Capability {
     let name = "BPF";
     const MAP_CREATE: i32 = 0;
@@ -120,7 +118,7 @@ pub fn sampling() -> Capability {
     }
 }
 
-/// Hooks a function of the kernel that does nothing, at its begin and end.
+/// Hooks the begin and end of a kernel function that does nothing.
 pub fn exact_layers() -> Capability {
     let name = "hooks in kernel functions";
     match crate::profile::exact::why_not_possible() {

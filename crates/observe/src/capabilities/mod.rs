@@ -1,5 +1,5 @@
-//! The capabilities of this machine, for `straingauge doctor`. Every answer is tried out, not guessed from versions;
-//! tests that change anything run in a separate network namespace.
+//! The capabilities of this machine, for `straingauge doctor`. Each is tried, not guessed from versions; tests that
+//! change anything run in a separate network namespace.
 
 mod cpu;
 mod kernel;
@@ -42,7 +42,6 @@ pub fn capabilities() -> Vec<Capability> {
     .collect()
 }
 
-/// A one-line file, trimmed; `None` if it cannot be read.
 fn line(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().replace('\t', " ")).filter(|text| !text.is_empty())

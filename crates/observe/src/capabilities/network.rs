@@ -1,5 +1,3 @@
-//! The network stack: the ways to read it, the devices that can be made with it, and its limits.
-
 use super::scratch::{self, Probe};
 use super::{Capability, is_root, line};
 use crate::port_sockets::PortReader;
@@ -31,8 +29,7 @@ fn probed(name: &str, probe: Probe, there: &str, remedy: &str) -> Capability {
     }
 }
 
-/// Words for a kernel's error: "no such file" or "not supported" means that it was built without a kind of device or
-/// queue.
+/// "No such file" or "not supported" means that the kernel was built without a kind of device or queue.
 fn refusal(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP) => "this kernel has none".into(),
@@ -69,7 +66,6 @@ pub fn netem() -> Capability {
     )
 }
 
-/// The device for a wide-area path without netem: opened, and nothing made with it.
 pub fn tun() -> Capability {
     let name = "TUN devices";
     let remedy = "without netem there is no wide-area path (--delay, --loss, --bandwidth): 'modprobe tun', as root, in \

@@ -1,17 +1,14 @@
-//! Tries out network features in a namespace that vanishes with the thread that made it.
+//! Tries network features in a namespace that vanishes with the thread that made it.
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::io;
 
-/// The feature to try.
 #[derive(Debug, Clone, Copy)]
 pub enum Probe {
-    /// Only the namespace, and a change in it.
     Loopback,
     /// A pair of virtual Ethernet devices.
     Veth,
-    /// A queue discipline on the loopback device.
     QueueDiscipline(&'static str),
 }
 

@@ -1,18 +1,18 @@
-//! Checks that the expected samples came, and if not, finds out why. There are two sources of one number: samples in
-//! the server's processes, and the scheduler's account of them; if they differ, the interrupts of the sampling clock
-//! show the cause.
+//! Checks that the expected samples came, and finds out why if not. There are two sources of one number: samples in the
+//! server's processes, and the scheduler's account of them; if they differ, the interrupts of the sampling clock show
+//! the cause.
 
 use super::samples::Interrupts;
 use record::profile::{Arrivals, CpuCheck};
 use record::units::percent;
 use record::{Doubt, DoubtKind};
 
-/// The difference between sampled and scheduled CPU time that is not mentioned.
+/// Maximum difference between sampled and scheduled CPU time that is not reported.
 const TOLERANCE: f64 = 0.02;
-/// A share of the machine's time that is mentioned.
+/// Minimum share of the machine's time that is reported.
 const NOTABLE: f64 = 0.005;
 
-/// Of a window of `sampled_ns` on this many CPUs.
+/// The arrivals in a window of `sampled_ns` on this many CPUs.
 pub fn arrivals(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns: u64) -> Arrivals {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
     Arrivals {
@@ -23,8 +23,8 @@ pub fn arrivals(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns
     }
 }
 
-/// The difference between both accounts and its cause, if it is more than chance. `samples`: those in the server's
-/// processes; `period_ns`: from one to the next.
+/// The difference between both accounts and its cause, if it is significant. `samples`: those in the server's
+/// processes; `period_ns`: the time between two.
 pub fn doubt(check: &CpuCheck, samples: u64, period_ns: u64) -> Option<Doubt> {
     // Two standard deviations of as many independent samples: a timer that rarely coincides with the server is no
     // better.

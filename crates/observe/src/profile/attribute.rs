@@ -22,7 +22,6 @@ pub enum Owner {
     Peer,
     /// Neither's.
     Others,
-    /// No owner: the CPU was idle.
     Idle,
 }
 
@@ -54,7 +53,7 @@ impl Stack {
     }
 }
 
-/// What lies between a tracepoint or probe and the program that is attached to it.
+/// Functions between a tracepoint or probe and its program.
 const HOOKS: [&str; 8] = [
     "bpf_trace_run",
     "__bpf_trace_",
@@ -66,8 +65,8 @@ const HOOKS: [&str; 8] = [
     "uprobe_",
 ];
 
-/// Functions that receive packets or send them on in a software interrupt: below them the packet decides the owner, not
-/// the process.
+/// Functions that receive or forward packets in a software interrupt: below them the packet decides the owner, not the
+/// process.
 const NETWORK_SOFTIRQ: [&str; 4] = ["net_rx_action", "net_tx_action", "napi_threaded_poll", "run_backlog_napi"];
 const SOFTIRQ: [&str; 5] =
     ["handle_softirqs", "__do_softirq", "run_ksoftirqd", "napi_threaded_poll", "run_backlog_napi"];
@@ -160,7 +159,7 @@ fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, 
     let is_network = has(&NETWORK_SOFTIRQ);
     let softirq = frames.iter().position(|frame| SOFTIRQ.contains(&frame.function.as_str()));
     let interrupt = frames.iter().position(|frame| is_interrupt(&frame.function));
-    // The inner one counts: an interrupt may come during a software interrupt, and the other way round.
+    // The inner one counts: interrupts and software interrupts may nest either way.
     let mode = match (softirq, interrupt) {
         (Some(softirq), Some(interrupt)) if interrupt < softirq => Mode::Interrupt,
         (Some(_), _) => Mode::Softirq,
@@ -172,8 +171,8 @@ fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, 
     (frames, row, mode, is_packets)
 }
 
-/// What slows the server down on purpose works for the place where it is attached: the frames from there on. An
-/// interrupt that came meanwhile does not.
+/// The frames below a deliberate slow-down, whose time belongs to the place where it is attached. An interrupt during
+/// it does not.
 fn without_slow_down(frames: &[Frame]) -> &[Frame] {
     let is_spin = |frame: &Frame| {
         let tagged = frame.function.strip_prefix("bpf_prog_").and_then(|rest| rest.split_once('_'));

@@ -42,10 +42,9 @@ pub fn cpu_clock(frequency_hz: u32) -> EventKind {
     EventKind { name: "cpu-clock", kind: SOFTWARE, config: 0, period: 1_000_000_000 / u64::from(frequency_hz.max(1)) }
 }
 
-/// Page faults: counted by the kernel itself, so the path of a second event can be tested on any machine.
+/// Page faults: counted by the kernel itself, so that a second event can be tested on any machine.
 pub const PAGE_FAULTS: EventKind = EventKind { name: "page-faults", kind: SOFTWARE, config: 2, period: 1 };
 
-/// `struct perf_event_attr` up to the size of its first version, which every kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -91,7 +90,7 @@ impl Event {
         Ok(Event(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
-    /// Events so far, and the share of the time in which the counter was not used for other events.
+    /// Events so far, and the share of time in which the counter was not used for other events.
     pub fn read(&self) -> io::Result<(u64, f64)> {
         let mut words = [0u64; 3];
         // SAFETY: the buffer holds the 24 bytes that this read_format yields.
@@ -103,7 +102,7 @@ impl Event {
         Ok((value, if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }))
     }
 
-    /// A second descriptor of the same event, for a callee that closes the one it is given.
+    /// A second descriptor of the event, for a callee that closes the one it is given.
     pub fn second(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

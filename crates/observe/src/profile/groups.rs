@@ -17,13 +17,13 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a function matches, with or without the suffixes that the kernel's compiler added (`.isra.0`).
+    /// Whether a function matches, with or without the compiler's suffixes (`.isra.0`).
     pub fn matches(&self, function: &str, is_user: bool) -> bool {
         let plain = function.split('.').next().unwrap_or(function);
         self.is_user == is_user && (matches(&self.glob, function) || !is_user && matches(&self.glob, plain))
     }
 
-    /// Whether it is about the server's own functions, which are known only after the run.
+    /// Whether it concerns the server's own functions, which are known only after the run.
     pub fn is_user(&self) -> bool {
         self.is_user
     }

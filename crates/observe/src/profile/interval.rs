@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
-        // Binomial blocks of 100 with share 0.3, by a small generator of known numbers.
+        // Binomial blocks of 100 with share 0.3, from a fixed generator.
         let mut state = 1u64;
         let mut uniform = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -11,20 +11,20 @@
 //! tables), [`stacks`] (their recorded form), [`points`] (one window after another). The result is a
 //! [`record::profile::Profile`]; the crate `report` renders it.
 
-pub mod arrivals;
-pub mod attribute;
-pub mod error;
+mod arrivals;
+mod attribute;
+mod error;
 pub mod events;
 pub mod exact;
-pub mod groups;
-pub mod interval;
-pub mod names;
+mod groups;
+mod interval;
+pub(crate) mod names;
 mod points;
-pub mod result;
+mod result;
 pub(crate) mod sampler;
-pub mod samples;
-pub mod stacks;
-pub mod symbols;
+mod samples;
+mod stacks;
+pub(crate) mod symbols;
 mod window;
 
 pub use error::ProfileError;
@@ -34,7 +34,7 @@ pub use record::profile::Profile;
 pub use sampler::{EventState, Sampler, SamplerOptions};
 pub use window::{ProfileOptions, Profiler, run};
 
-/// Why the kernel cannot be sampled here, if so. Loads and attaches the programs to find out.
+/// Why the kernel cannot be sampled here. Loads and attaches the programs to find out.
 pub fn try_out() -> Result<(), ProfileError> {
     Sampler::try_out()
 }

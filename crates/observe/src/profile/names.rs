@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// C++ names may be pages long.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Names; each address is looked up once.
+/// Names, each looked up once.
 pub struct Names<'s> {
     symbols: &'s KernelSymbols,
     kernel: HashMap<u64, Frame>,
@@ -36,14 +36,13 @@ impl<'s> Names<'s> {
                 module: function.module.as_deref().map(clean),
                 is_kernel: true,
             },
-            // The kernel lists its functions; an address in none of them is code compiled at run time, such as BPF
-            // programs.
+            // The kernel lists its functions; other addresses are code compiled at run time, such as BPF programs.
             None => Frame { function: "bpf_jit_code".into(), module: None, is_kernel: true },
         };
         places(addresses).map(|address| self.kernel.entry(address).or_insert_with(|| name(address)).clone()).collect()
     }
 
-    /// Looks up the names of user stacks of one process at once, while it still lives.
+    /// Looks up the names of one process's user stacks, while it lives.
     pub fn learn_user(&mut self, pid: u32, stacks: &[&Vec<u64>]) {
         let mut addresses: Vec<u64> = stacks.iter().flat_map(|stack| places(stack)).collect();
         addresses.sort_unstable();
@@ -52,7 +51,7 @@ impl<'s> Names<'s> {
         let living = living_thread(pid);
         let source = Source::Process(Process::new(Pid::from(living)));
         let files = MappedFiles::of(living);
-        // A process that has ended has no map any more; its frames stay unknown.
+        // An ended process has no map; its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
         let mut found = found.into_iter();
         for address in addresses {
@@ -62,7 +61,7 @@ impl<'s> Names<'s> {
                     module: symbol.module.and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
                     is_kernel: false,
                 }),
-                // Between the symbols of a stripped file: the file's name is better than nothing.
+                // Between the symbols of a stripped file: use the file's name.
                 _ => files.at(address).map(|file| Frame {
                     function: format!("[{}]", clean(file)).as_str().into(),
                     module: None,
@@ -74,7 +73,7 @@ impl<'s> Names<'s> {
     }
 
     /// Names a user stack, innermost first. Without frame pointers only its first frame is certain: the rest ends at an
-    /// address that is in no function.
+    /// address in no function.
     pub fn user_stack(&self, pid: u32, addresses: &[u64]) -> Vec<Frame> {
         let known = |address: u64| self.user.get(&(pid, address)).cloned().flatten();
         let unknown = || Frame { function: "[unknown]".into(), module: None, is_kernel: false };
@@ -86,8 +85,8 @@ impl<'s> Names<'s> {
     }
 }
 
-/// Where the frames of a stack are, innermost first. All but the innermost are return addresses, which may lie after
-/// the end of a function whose last call never returns: the call is one byte before.
+/// The addresses of a stack's frames, innermost first. All but the innermost are return addresses, which may lie after
+/// the end of a function whose last call never returns, so the byte before is used.
 fn places(stack: &[u64]) -> impl Iterator<Item = u64> {
     stack.iter().enumerate().map(|(index, address)| if index == 0 { *address } else { address.saturating_sub(1) })
 }
@@ -96,7 +95,7 @@ fn places(stack: &[u64]) -> impl Iterator<Item = u64> {
 struct MappedFiles(Vec<(u64, u64, String)>);
 
 impl MappedFiles {
-    /// Lines of /proc/PID/maps that are read.
+    /// Maximum lines read of /proc/PID/maps.
     const MOST: usize = 100_000;
 
     fn of(pid: u32) -> Self {
@@ -146,7 +145,7 @@ mod tests {
         assert_eq!(first(1) + second(1), 5);
         let symbols = KernelSymbols::default();
         let mut names = Names::new(&symbols);
-        // Where it returns to, if it did: in `second` the first time, the first byte of `second` the other time.
+        // The return address: within `second`, and just before it.
         let [within, after] = [1, 0].map(|offset| vec![first as *const () as u64, second as *const () as u64 + offset]);
         let own = std::process::id();
         names.learn_user(own, &[&within, &after]);

@@ -1,5 +1,5 @@
-//! The layers of a server in one window after another: the profiler stays attached between the points of a run, on this
-//! machine for itself or for a driver.
+//! The layers of a server in successive windows: the profiler stays attached between the points of a run, locally or on
+//! behalf of a driver.
 
 use super::{Profile, ProfileOptions, Profiler};
 use record::point::FunctionCost;
@@ -25,11 +25,11 @@ impl PointSampling {
 /// The layers of one window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LayersSeen {
-    /// CPU time by layer; or why it is not known.
+    /// CPU time by layer, or why it is not known.
     pub figures: Figures,
     /// The functions that cost most.
     pub functions: Vec<FunctionCost>,
-    /// All stacks, where there are samples.
+    /// All stacks, if there are samples.
     pub stacks: Option<Stacks>,
     /// Samples that were lost.
     pub doubts: Vec<Doubt>,
@@ -60,14 +60,14 @@ impl PointSampler {
         self.seen = self.profiler.begin().err().map(|error| Err(error.to_string()));
     }
 
-    /// It ends.
+    /// The window ends.
     pub fn end(&mut self) {
         if self.seen.is_none() {
             self.seen = Some(self.profiler.end(None).map_err(|error| error.to_string()));
         }
     }
 
-    /// The window that ended last, in which so many requests were completed; once.
+    /// The last window, in which `requests` were completed; returned once.
     pub fn seen(&mut self, requests: u64) -> Option<LayersSeen> {
         let mut layers = LayersSeen::default();
         match self.seen.take()? {
@@ -91,7 +91,7 @@ impl PointSampler {
         Some(layers)
     }
 
-    /// Drops what was seen.
+    /// Drops the last window.
     pub fn forget(&mut self) {
         self.seen = None;
     }

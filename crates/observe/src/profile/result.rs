@@ -17,7 +17,6 @@ const TOP_UNKNOWN: usize = 8;
 /// A number per tenth of the window.
 pub type Blocks = [f64; BLOCKS as usize];
 
-/// Sums the samples by owner and place.
 pub fn sums(stacks: &[Stack]) -> SampleSums {
     let mut sums = SampleSums::default();
     for stack in stacks.iter().filter(|stack| stack.event == 0) {
@@ -35,7 +34,6 @@ pub fn sums(stacks: &[Stack]) -> SampleSums {
     sums
 }
 
-/// The event's samples of the server's work that `wanted` accepts, by tenth.
 fn counted(stacks: &[Stack], event: u8, wanted: impl Fn(&Stack) -> bool) -> (u64, Blocks) {
     let mut blocks = [0.0; BLOCKS as usize];
     let mut samples = 0;
@@ -51,9 +49,7 @@ fn counted(stacks: &[Stack], event: u8, wanted: impl Fn(&Stack) -> bool) -> (u64
 /// The denominators of the rows, in each tenth.
 #[derive(Debug, Clone, Copy)]
 pub struct Denominators {
-    /// Packets, both directions.
     pub packets: Blocks,
-    /// Requests.
     pub requests: Blocks,
 }
 
@@ -155,7 +151,7 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
     rows
 }
 
-/// The user's groups; with the functions in none of them they are the whole.
+/// The user's groups; the functions in none of them are one more row.
 pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by: &Denominators) -> Vec<GroupRow> {
     if groups.is_empty() {
         return Vec::new();

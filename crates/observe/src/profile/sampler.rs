@@ -29,7 +29,7 @@ pub struct SamplerOptions {
     pub netns_inode: u32,
     /// Samples a second and CPU.
     pub frequency_hz: u32,
-    /// Events other than the CPU clock; those that the machine lacks are left out and named.
+    /// Events other than the CPU clock; missing ones are left out and named.
     pub events: Vec<EventKind>,
 }
 
@@ -60,7 +60,7 @@ pub struct Sampler {
     pub events: Vec<EventState>,
     object: Object,
     members: Members,
-    /// When the gate was opened; 0 = it is closed.
+    /// When the gate was opened; 0 = closed.
     opened_ns: Cell<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Loads and attaches for a port on which nobody listens; or why that is not possible here.
+    /// Loads and attaches for an unused port; the error is why that is not possible.
     pub fn try_out() -> Result<(), ProfileError> {
         let options = SamplerOptions { port: 0, netns_inode: 0, frequency_hz: 1, events: Vec::new() };
         Sampler::attach(&options).map(drop)
@@ -112,7 +112,7 @@ impl Sampler {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
                     return Err(ProfileError::NotPermitted);
                 }
-                // A CPU that went offline meanwhile.
+                // A CPU went offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !state.cpus.is_empty() => continue,
                 Err(error) => {
                     state.missing = Some(match error.raw_os_error() {
@@ -199,7 +199,6 @@ fn place(sample: &Sample) -> SampleKey {
     }
 }
 
-/// Stacks by hash.
 pub(crate) fn stacks<T: Shared>(
     object: &Object,
     name: &str,
@@ -209,14 +208,13 @@ pub(crate) fn stacks<T: Shared>(
     Ok(records.into_iter().map(|(hash, record)| (hash, frames(&record))).collect())
 }
 
-/// The frames of a stack record, innermost first.
 pub(crate) fn frames(count: u64, frames: &[u64]) -> Vec<u64> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     frames.iter().take(count).copied().take_while(|frame| *frame != 0).collect()
 }
 
-/// The port's packets, the losses and the clock's interrupts, summed over the CPUs. The object of the exact method has
-/// the same rows.
+/// The port's packets, the losses and the clock's interrupts, summed over the CPUs. The exact method's object has equal
+/// rows.
 pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts), Refusal> {
     let bytes = bpf::map(object, ".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());
@@ -310,7 +308,7 @@ mod tests {
         let many: Vec<Process> = (1..=room + 2).map(|pid| Process { pid: pid + (1 << 23), start_ticks: 1 }).collect();
         sampler.set_members(&many).unwrap();
         let lost = sampler.rows().unwrap().1.processes;
-        // The kernel's table keeps places ready on each CPU: some room is left where it begins to refuse.
+        // The kernel's table reserves places on each CPU, so some room is left when it begins to refuse.
         assert!(lost >= 2, "{lost}");
         sampler.set_members(&many).unwrap();
         assert_eq!(sampler.rows().unwrap().1.processes, lost, "each is lost once");

@@ -4,7 +4,7 @@
 use record::profile::Losses;
 use std::collections::{HashMap, HashSet};
 
-/// Parts of the window that are counted separately, so that the spread between them gives the intervals.
+/// Parts of the window that are counted separately; their spread gives the intervals.
 pub const BLOCKS: u32 = 10;
 /// No process: the CPU had nothing to do.
 pub const TGID_IDLE: u32 = 0;
@@ -22,7 +22,6 @@ pub enum Side {
     Peer,
 }
 
-/// The place of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SampleKey {
     /// Kernel stack by hash, 0 = none.
@@ -31,7 +30,7 @@ pub struct SampleKey {
     pub user_stack: u64,
     /// One of the server's processes, [`TGID_IDLE`] or [`TGID_OTHERS`].
     pub tgid: u32,
-    /// A process with the same program in its memory, which may outlive it.
+    /// A process with the same program in memory, which may outlive it.
     pub image: u32,
     /// Number of the perf event.
     pub event: u8,
@@ -45,12 +44,11 @@ pub struct SampleKey {
     pub block: u8,
 }
 
-/// Interrupts of the sampling clock, over all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Interrupts {
     /// Interrupts that came.
     pub arrived: u64,
-    /// Periods that passed without one, because the one before came late.
+    /// Periods without an interrupt, because the one before came late.
     pub late: u64,
 }
 
@@ -59,20 +57,18 @@ record::grows!(Interrupts { arrived, late });
 /// All data of a window in the kernel.
 #[derive(Debug, Clone, Default)]
 pub struct RawSamples {
-    /// Samples by place.
     pub samples: Vec<(SampleKey, u64)>,
     /// Kernel stacks by hash.
     pub kernel_stacks: HashMap<u64, Vec<u64>>,
     /// User stacks by hash.
     pub user_stacks: HashMap<u64, Vec<u64>>,
-    /// Losses for lack of space.
     pub losses: Losses,
     /// The server's processes that have not ended.
     pub living: HashSet<u32>,
 }
 
 impl RawSamples {
-    /// The process whose memory says what the functions of a sample are: the process itself, while it lives.
+    /// The process whose memory names the functions of a sample: the process itself, while it lives.
     pub fn named_by(&self, key: &SampleKey) -> u32 {
         if self.living.contains(&key.tgid) || key.image == 0 { key.tgid } else { key.image }
     }

@@ -8,7 +8,7 @@ use record::profile::stacks::apportion;
 use record::profile::{EventRow, Frame, Mode, Ran, SampledProcess, Stacks};
 use std::collections::{BTreeMap, HashMap};
 
-/// What makes two stacks one.
+/// Equal stacks have equal places.
 type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
 
 /// The stacks of the server's work; `command_of` names a process.
@@ -42,7 +42,7 @@ pub fn of(stacks: &[Stack], command_of: &dyn Fn(u32) -> Outside, events: &[Event
         counts.entry(place).or_insert_with(|| vec![0; measured.len() + 1])[column] += stack.count();
     }
     let layer_of = |row: &Option<Row>| row.as_ref().map(|row| row.layer);
-    // An event's samples stand for its period each, for longer if it shared its counter.
+    // Each sample stands for the event's period, or more if the event shared its counter.
     let in_events = |(index, (_, event)): (usize, &(u8, &EventRow))| {
         let parts: Vec<(Option<Layer>, u64)> =
             counts.iter().map(|((_, _, _, row, _), counts)| (layer_of(row), counts[index + 1])).collect();

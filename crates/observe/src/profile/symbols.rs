@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The largest kernels with all their modules list 300,000 symbols; more than this is not read.
+/// The largest kernels with all their modules list 300,000 symbols.
 const MAX_SYMBOLS: usize = 2_000_000;
 const MAX_LINE_BYTES: u64 = 1024;
 const LONGEST_FUNCTION_BYTES: u64 = 1 << 20;
@@ -19,7 +19,6 @@ pub struct KernelFunction {
     pub module: Option<String>,
 }
 
-/// Why the kernel's functions cannot be named.
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
     /// All addresses read as 0.
@@ -27,16 +26,11 @@ pub enum SymbolsError {
         "the kernel hides its symbols (kernel.kptr_restrict = {restrict}), so no sample can be given a layer: run as \
          root with 'sysctl kernel.kptr_restrict=1', or with CAP_SYSLOG"
     )]
-    Hidden {
-        /// The setting, as read.
-        restrict: String,
-    },
-    /// No such file, or it is empty.
+    Hidden { restrict: String },
     #[error("cannot read /proc/kallsyms ({0}): the kernel needs CONFIG_KALLSYMS for layers")]
     Unreadable(io::Error),
 }
 
-/// The functions, sorted by address.
 #[derive(Debug, Default)]
 pub struct KernelSymbols {
     addresses: Vec<u64>,
@@ -44,7 +38,6 @@ pub struct KernelSymbols {
 }
 
 impl KernelSymbols {
-    /// Reads the running kernel's.
     pub fn read() -> Result<Self, SymbolsError> {
         let file = File::open("/proc/kallsyms").map_err(SymbolsError::Unreadable)?;
         let restrict =
@@ -54,8 +47,8 @@ impl KernelSymbols {
             .ok_or_else(|| SymbolsError::Hidden { restrict: restrict().trim().to_string() })
     }
 
-    /// Reads the text of kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names of one address the first that
-    /// `prefers` accepts is kept. `None`: there are names, but all addresses are hidden.
+    /// Reads kallsyms: `ADDRESS TYPE NAME [MODULE]`. If an address has several names, the first that `prefers` accepts
+    /// is kept. `None`: all addresses are hidden.
     pub fn parse(mut text: impl BufRead, prefers: impl Fn(&KernelFunction) -> bool) -> io::Result<Option<Self>> {
         let mut found: Vec<(u64, KernelFunction)> = Vec::new();
         let mut hidden = 0u64;
@@ -96,19 +89,18 @@ impl KernelSymbols {
         Ok(Some(symbols))
     }
 
-    /// The function that contains `address`; `None` below the first, and for generated code, after the end of the
-    /// kernel's own code where no module lies.
+    /// The function that contains `address`; `None` below the first, and for generated code after the kernel's own
+    /// code, outside modules.
     pub fn at(&self, address: u64) -> Option<&KernelFunction> {
         let after = self.addresses.partition_point(|start| *start <= address);
         let index = after.checked_sub(1)?;
         let function = self.functions.get(index)?;
-        // Sizes are not listed. No function is this long; an address farther off belongs to no function.
+        // Sizes are not listed; no function is this long.
         let is_beyond =
             address - self.addresses[index] > LONGEST_FUNCTION_BYTES || END_MARKS.contains(&function.name.as_str());
         (!is_beyond).then_some(function)
     }
 
-    /// All functions.
     pub fn iter(&self) -> impl Iterator<Item = &KernelFunction> {
         self.functions.iter()
     }
@@ -116,7 +108,7 @@ impl KernelSymbols {
 
 /// Functions only, without the padding that precedes them on some kernels.
 fn parse_line(line: &[u8]) -> Option<(u64, KernelFunction)> {
-    // Most lines are of data, as their second word says: they are left out before anything else is read.
+    // Most lines are data, as their second word shows: skip them early.
     let (address, rest) = line.split_at_checked(line.iter().position(|byte| *byte == b' ')?)?;
     let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };
     if name.starts_with(b"__pfx_") || name.starts_with(b"__cfi_") {

@@ -21,9 +21,9 @@ use record::{Doubt, DoubtKind};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// The share of kernel samples that the layer rule must place.
+/// Minimum share of kernel samples that the layer rule must place.
 const COVERAGE_WANTED: f64 = 0.98;
-/// With fewer samples the period is a better estimate of a sample's length than they are.
+/// With fewer samples the period is the better estimate of a sample's length.
 const LEAST_FOR_SCALE: u64 = 200;
 
 /// The settings of a profile.
@@ -70,7 +70,6 @@ pub struct Profiler {
     window: Option<OpenWindow>,
 }
 
-/// The readings at a window's begin, and at the ends of its tenths.
 #[derive(Debug)]
 struct OpenWindow {
     opened: Instant,
@@ -120,8 +119,7 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// Opens a window, which is to begin now: slow preparations were done when the last one ended. One that is still
-    /// open is dropped.
+    /// Opens a window now: slow preparations were done when the last one ended. An open window is dropped.
     pub fn begin(&mut self) -> Result<(), ProfileError> {
         if self.window.take().is_some() {
             self.sampler.set_gate(false, 0)?;
@@ -148,7 +146,7 @@ impl Profiler {
     }
 
     /// Finds new processes and begins the next tenth when it is due. Call it ten times a window if intervals are
-    /// needed; children that a known process starts are followed without it.
+    /// needed; children of a known process are followed without it.
     pub fn tick(&mut self) -> Result<(), ProfileError> {
         let tenth = self.options.duration / BLOCKS;
         let Some(mut window) = self.window.take() else { return Ok(()) };
@@ -174,7 +172,7 @@ impl Profiler {
         self.sampler.set_members(&self.group.processes())
     }
 
-    /// Ends the window and returns its result. `requests`: how many the server completed in it, if the caller knows.
+    /// Ends the window and returns its result. `requests`: how many the server completed in it, if known.
     pub fn end(&mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
         let Some(mut window) = self.window.take() else { return Err(ProfileError::NoSamples { seconds: 0.0 }) };
         self.sampler.set_gate(false, window.block)?;
@@ -285,7 +283,7 @@ impl Profiler {
     }
 }
 
-/// Packets and requests by tenth. Requests that the caller counted are spread like packets with payload.
+/// Packets and requests by tenth. Requests counted by the caller are spread like packets with payload.
 fn denominators(edges: &[PacketCounts], requests: Option<u64>) -> (Denominators, PacketCounts) {
     let mut by = Denominators { packets: [0.0; BLOCKS as usize], requests: [0.0; BLOCKS as usize] };
     for (index, edges) in edges.windows(2).enumerate().take(BLOCKS as usize) {
@@ -305,8 +303,7 @@ fn denominators(edges: &[PacketCounts], requests: Option<u64>) -> (Denominators,
     (by, whole)
 }
 
-/// Profiles for the whole window, or until `is_stopped`; then with the samples so far. The account of the server's
-/// threads is kept meanwhile.
+/// Profiles for the whole window, or until `is_stopped`. Also keeps the account of the server's threads.
 pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Profile, ProfileError> {
     let mut accountant = Accountant::start(options.port).ok();
     let mut profiler = Profiler::attach(options)?;
@@ -328,7 +325,7 @@ pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Pro
     Ok(Profile { account, ..profiler.end(None)? })
 }
 
-/// A pattern for the kernel that no function matches is a mistake that can be reported at once.
+/// Reports a kernel pattern without a matching function at once.
 fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(), ProfileError> {
     for group in groups {
         for pattern in group.patterns.iter().filter(|pattern| !pattern.is_user()) {

@@ -3,12 +3,11 @@
 use super::{DiagSocket, ESTABLISHED, Message, SOCK_DIAG_BY_FAMILY, TCP_LISTEN, attribute, each_socket, u32_at};
 use std::io;
 
-/// Length of `struct unix_diag_msg`, and its attributes (include/uapi/linux/unix_diag.h).
 const MESSAGE_BYTES: usize = 16;
 const NAME: u16 = 0;
 const FILE: u16 = 1;
 const PEER: u16 = 2;
-/// Comes unasked: one byte, a bit for each direction.
+/// Always present: one byte, a bit for each direction.
 const SHUTDOWN: u16 = 6;
 const BOTH_WAYS: u8 = 3;
 
@@ -19,7 +18,7 @@ pub struct UnixSocket<'a> {
     pub is_listener: bool,
     /// Inode, as in `/proc/PID/fd`.
     pub inode: u64,
-    /// The inode of the other end; 0 if that is not accepted yet.
+    /// The inode of the other end; 0 if not accepted yet.
     pub peer: Option<u64>,
     /// The path that it is bound to, or for an accepted socket its listener; empty for most clients' ends.
     pub name: &'a [u8],
@@ -27,7 +26,7 @@ pub struct UnixSocket<'a> {
     pub file: Option<SocketFile>,
 }
 
-/// A socket's file, by inode and device: the same whatever a process calls it, and in every network namespace.
+/// A socket's file, by inode and device: independent of path and network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SocketFile(u32, u32);
 
@@ -54,8 +53,8 @@ fn request(sequence: u32) -> Vec<u8> {
     Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
-/// Reads one `struct unix_diag_msg`; `None` of a socket that carries nothing any more, as the other end is closed: that
-/// has no inode either, and would pass for one that is not accepted yet. Java keeps such a one to close others with.
+/// Reads one `struct unix_diag_msg`; `None` for a socket whose other end is closed: it has no inode either, and would
+/// look like one not accepted yet. Java keeps such a socket.
 fn socket(message: &[u8]) -> Option<UnixSocket<'_>> {
     let attributes = message.get(MESSAGE_BYTES..)?;
     if attribute(attributes, SHUTDOWN).is_some_and(|bits| bits.first() == Some(&BOTH_WAYS)) {

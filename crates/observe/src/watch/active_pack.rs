@@ -12,20 +12,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A window in which functions are probed is short: probes cost more than everything else in it.
+/// Windows with probes are short: probes cost more than everything else in them.
 pub const PACK_WINDOW: Duration = Duration::from_millis(100);
 /// The shortest time between such windows.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(2);
 /// With longer periods a window says nothing about the present.
 const LONGEST_PERIOD: Duration = Duration::from_secs(120);
-/// Part of the budget of the whole watch.
+/// Part of the whole watch's budget.
 pub const PACK_SHARE: f64 = 0.5;
 
-/// Probes and sums.
 #[derive(Debug)]
 pub struct ActivePack {
     name: String,
-    /// Functions to probe.
     pub places: Vec<Place>,
     costs: ProbeCosts,
     by_functions: PhaseSums,
@@ -37,7 +35,7 @@ pub struct ActivePack {
 }
 
 impl ActivePack {
-    /// Plans no window yet: what a request costs the server must be known first.
+    /// Plans no window before the server's cost of a request is known.
     pub fn new(pack: &Pack, places: Vec<Place>, costs: ProbeCosts, classes: usize) -> Self {
         ActivePack {
             name: pack.server.clone(),
@@ -52,7 +50,7 @@ impl ActivePack {
         }
     }
 
-    /// Sums from now on: what the rows hold so far is left out.
+    /// Restarts the sums: what the rows hold so far is ignored.
     pub fn restart(&mut self, functions: impl Iterator<Item = PhaseRow>, classes: usize) {
         self.by_functions.restart(functions);
         self.by_events = PhaseSums::new(classes);
@@ -64,8 +62,7 @@ impl ActivePack {
         self.next_ns
     }
 
-    /// Chooses the period so that the probes of a request, as a share of what the request costs the server, stay within
-    /// this part of the budget.
+    /// Chooses the period so that the probes' share of a request's cost stays within this part of the budget.
     pub fn adapt(&mut self, now_ns: u64, cpu_per_request_ns: f64, budget: f64) {
         let window_share = self.request_ns() / cpu_per_request_ns;
         let wanted = PACK_WINDOW.as_secs_f64() * window_share / (budget * PACK_SHARE).max(1e-9);
@@ -78,8 +75,8 @@ impl ActivePack {
         }
     }
 
-    /// What the probes add to a request. A function probed at its call and its return is called once; of several
-    /// functions for the same boundary the most expensive one counts.
+    /// The cost of probes per request. Call and return of a function share a trap; of several functions for one
+    /// boundary the most expensive counts.
     pub fn request_ns(&self) -> f64 {
         let mut functions: BTreeMap<(&Path, u64), Vec<&Place>> = BTreeMap::new();
         for place in &self.places {
@@ -101,13 +98,13 @@ impl ActivePack {
         self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))
     }
 
-    /// The most expensive probe of this kind alone; 0 where there is none.
+    /// The most expensive probe of this kind; 0 without one.
     fn dearest_ns(&self, at_return: bool) -> f64 {
         let places = self.places.iter().filter(|place| place.at_return == at_return);
         places.map(|place| self.costs.of(place.is_stepped, !at_return, at_return)).fold(0.0, f64::max)
     }
 
-    /// Takes in a window: what the functions measured (all so far), and what reads and sends measured of the same
+    /// Takes in a window: what the functions measured (cumulative), and what reads and sends measured of the same
     /// requests (new).
     pub fn held(
         &mut self,
@@ -124,7 +121,6 @@ impl ActivePack {
         self.next_ns = Some(now_ns + self.period.as_nanos() as u64);
     }
 
-    /// Opens no more windows.
     pub fn suspend(&mut self) {
         self.next_ns = None;
     }
@@ -147,7 +143,6 @@ impl ActivePack {
         }
     }
 
-    /// What all hits so far cost.
     pub fn cost_ns(&self, hits: u64) -> f64 {
         hits as f64 * self.request_ns() / 3.0
     }
@@ -170,7 +165,7 @@ mod tests {
     }
 
     fn pack() -> ActivePack {
-        // As nginx's: the first function is single-stepped, the second is probed at both ends.
+        // Like nginx's: the first function is single-stepped, the second is probed at both ends.
         pack_of(vec![place(1, 1, false, true), place(2, 2, false, false), place(2, 3, true, false)])
     }
 
@@ -188,7 +183,7 @@ mod tests {
     fn windows_are_as_rare_as_the_budget_wants() {
         let mut pack = pack();
         assert_eq!(pack.next_ns(), None, "nothing is known of a request yet");
-        // 8 us of probes on a request of 10 us, a tenth of a second of it: 0.5 % of the time is 16 s.
+        // 8 us of probes on a request of 10 us, for a tenth of a second: 0.5 % of the time is 16 s.
         pack.adapt(7, 10_000.0, 0.01);
         assert_eq!(pack.next_ns(), Some(7));
         pack.held(100, 50, std::iter::empty(), &[], &SizeClasses::default());

@@ -8,15 +8,14 @@ use record::Outside;
 use record::watch::{ClassTotals, PHASES, ProcessCounts, ProcessTotals};
 use std::collections::BTreeMap;
 
-/// The number of processes that a reading lists.
+/// Number of processes listed in a reading.
 pub const LISTED: usize = 64;
 
-/// The work of one process's threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Work {
     /// Threads that have read a request.
     pub threads: u64,
-    /// Their CPU time since each did so first.
+    /// Their CPU time since each first read a request.
     pub charged_ns: i64,
     counts: ProcessCounts,
     elapsed_ns: [u64; PHASES],
@@ -48,11 +47,11 @@ impl Work {
     }
 }
 
-/// The threads that are not distinguished any more.
+/// Threads whose records were overwritten.
 const REST: Process = Process { pid: 0, start_ticks: 0 };
 
-/// Work by process; that of threads whose records were overwritten is under [`REST`]. Also the CPU time that threads
-/// spent between connections.
+/// Work by process; threads whose records were overwritten are under [`REST`]. Also the CPU time that threads spent
+/// between connections.
 pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<Process, Work>, i64) {
     let mut by_process: BTreeMap<Process, Work> = BTreeMap::new();
     let mut between_ns = counts.displaced_thread_other_cpu_ns;
@@ -92,8 +91,8 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
     (by_process, between_ns)
 }
 
-/// The rows, most CPU time first, then most requests; the row of all others is last, where anything is left for it.
-/// `work`: absent where requests are not counted. `group_ns` and `all`: the sums of all rows.
+/// The rows, most CPU time first, then most requests; the last row is the remainder. `work`: `None` if requests are not
+/// counted. `group_ns` and `all`: the sums of all rows.
 pub fn rows(
     work: Option<&BTreeMap<Process, Work>>,
     scheduler: &[ProcessCpu],
@@ -127,7 +126,6 @@ pub fn rows(
     list
 }
 
-/// What is left of the sums for the processes that are not listed; `None` when nothing is.
 fn others(
     listed: &[ProcessTotals],
     rest: &[Process],

@@ -12,15 +12,14 @@ use crate::cpu_clock;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-/// A tight loop measures this factor too little.
+/// Factor by which a tight loop underestimates costs.
 pub const CACHE_FACTOR: f64 = 2.0;
-/// A piece is short, so that most pieces are undisturbed by other work. The lower quintile of each round's pieces is
-/// taken, and the median of the rounds' differences.
+/// Pieces are short, so that other work disturbs few of them. Each round's result is the lower quintile of its pieces,
+/// the final one the median of the rounds' differences.
 const EXCHANGES: u32 = 10;
 const PIECES: usize = 12;
 const ROUNDS: u32 = 9;
-/// Rounds may be up to this many times as many, where other work hides what an event costs and the difference would be
-/// 0.
+/// Maximum multiple of the rounds, if other work hides what an event costs and the difference would be 0.
 const MORE_ROUNDS: u32 = 6;
 
 /// Cost of an event, nanoseconds, [`CACHE_FACTOR`] included.
@@ -30,13 +29,13 @@ pub struct EventCosts {
     pub receive_ns: f64,
     /// A send in an open window.
     pub send_ns: f64,
-    /// A read in an open window, beyond `receive_ns`.
+    /// A read in an open window, in addition to `receive_ns`.
     pub window_receive_ns: f64,
-    /// An event of another port, or of a thread that is not the server's: the program runs and rejects it.
+    /// An event of another port or thread: the program runs and rejects it.
     pub away_ns: f64,
 }
 
-/// Measures them. Takes about 100 ms, a few times that on a busy machine.
+/// Measures the costs. Takes about 100 ms, a few times that on a busy machine.
 pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
     let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);
@@ -60,7 +59,7 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
             break;
         }
     }
-    // On the other port both reads of an exchange are rejected, on the watched port the client's.
+    // On the other port both reads of an exchange are rejected, on the watched port only the client's.
     let median = |values| f64::max(rank(values, 2), 0.0) * CACHE_FACTOR;
     let away_ns = median(away) / 2.0;
     let in_window = (median(timing) - median(away_in_window) / 2.0).max(0.0);
@@ -72,7 +71,6 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     })
 }
 
-/// A connection of this process to itself.
 struct Pair {
     client: TcpStream,
     server: TcpStream,
@@ -90,7 +88,6 @@ impl Pair {
         Ok(Pair { client, server, port })
     }
 
-    /// CPU time of an exchange, nanoseconds.
     fn exchanges(&mut self) -> std::io::Result<f64> {
         let mut byte = [0];
         let mut took = Vec::with_capacity(PIECES);

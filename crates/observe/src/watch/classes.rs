@@ -8,7 +8,6 @@ use record::units::{UnitError, parse_bytes};
 use record::watch::SizeClass;
 use serde::Serialize;
 
-/// The greatest number of size classes, as in `bpf/watch.h`.
 pub const SIZE_CLASSES: usize = 8;
 
 /// The classes, small to large; at least one, at most eight.

@@ -51,7 +51,7 @@ impl DemandTracker {
     }
 }
 
-/// Checks the law over the time between two readings; `None` where the server did not run.
+/// Checks the law over the time between two readings; `None` if the server did not run.
 pub fn utilisation(earlier: &Reading, now: &Reading) -> Option<UtilisationCheck> {
     let elapsed_ns = now.at_ns.checked_sub(earlier.at_ns).filter(|elapsed| *elapsed > 0)? as f64;
     let counted_ns = match (earlier.counted_ns, now.counted_ns) {

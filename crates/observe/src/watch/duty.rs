@@ -1,45 +1,35 @@
-//! Counting requests in windows, where counting all of them would cost more than the limit.
+//! Counts requests in windows if counting all of them would exceed the budget.
 //!
-//! The limit is a share of the server's CPU time, which a watch saves up: a window opens when it can be paid for.
+//! The budget is a share of the server's CPU time, which is saved up: a window opens when it can be paid for.
 
 use std::time::Duration;
 
-/// Length of a window.
 pub const WINDOW: Duration = Duration::from_millis(250);
 /// Requests that began in a window are followed for this long after it.
 const DRAIN: Duration = Duration::from_millis(50);
-/// Part of the limit to aim at, because the calibration is no more exact than that.
 const AIM: f64 = 0.8;
-/// Counting everything begins again where it costs this part of what is aimed at.
+/// Counting everything resumes when it costs this part of the aim.
 const AMPLE: f64 = 0.7;
-/// Shares of a server that used less CPU time than this mean nothing.
+/// With less CPU time of the server, shares are not significant.
 const TELLING_CPU_NS: u64 = 10_000_000;
-/// The same of the time in which its requests were counted.
+/// With less counted time, costs are not significant.
 const TELLING_NS: u64 = 50_000_000;
 
-/// Totals by which the cost is known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Account {
-    /// When they were read.
     pub at_ns: u64,
-    /// The server's CPU time.
     pub server_ns: u64,
-    /// Time in which requests were counted.
     pub counted_ns: u64,
-    /// Cost of the events that are only seen while requests are counted.
+    /// Cost of events that are only seen while requests are counted.
     pub counting_ns: f64,
-    /// Cost of everything.
     pub added_ns: f64,
 }
 
-/// What is to be done next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// Counting begins.
     Begin,
-    /// No further request is counted; those that began are followed.
+    /// Count no further request, but follow those that began.
     Shut,
-    /// Counting ends.
     End,
 }
 
@@ -50,26 +40,25 @@ pub struct Duty {
     /// The next act in a window, and when it is due.
     next: Option<(Act, u64)>,
     last: Account,
-    /// CPU time that counting may take now, what it gains and what a window costs, per nanosecond.
+    /// CPU time available for counting, its growth per nanosecond, and a window's cost per nanosecond.
     credit_ns: f64,
     gain: f64,
     cost: f64,
-    /// From 0 to 1: windows open at no multiple of a period.
+    /// From 0 to 1: keeps windows off any fixed period.
     phase: f64,
 }
 
 impl Duty {
-    /// Everything is counted until it is known what that costs.
+    /// Counts everything until the cost is known.
     pub fn new(now: Account) -> Self {
         Duty { is_in_windows: false, next: None, last: now, credit_ns: 0.0, gain: 0.0, cost: 0.0, phase: 0.0 }
     }
 
-    /// Whether requests are counted in windows only.
     pub fn is_in_windows(&self) -> bool {
         self.is_in_windows
     }
 
-    /// Takes in what was spent; `limit`: a share of the server's CPU time. Returns what is to be done at once.
+    /// Takes in the costs so far; `limit`: a share of the server's CPU time. Returns what to do at once.
     pub fn account(&mut self, now: Account, limit: f64) -> Option<Act> {
         let aim = AIM * limit;
         self.credit_ns = aim * now.server_ns as f64 - now.added_ns;
@@ -100,7 +89,7 @@ impl Duty {
         }
     }
 
-    /// What is due at `now_ns`, and else when to ask again; in windows only.
+    /// What is due at `now_ns`, or else when to call again; in windows only.
     pub fn step(&mut self, now_ns: u64) -> Result<Act, Option<u64>> {
         if !self.is_in_windows {
             return Err(None);
@@ -127,7 +116,7 @@ impl Duty {
         Ok(act)
     }
 
-    /// When the next window can be paid for; `None` while nothing is gained.
+    /// When the next window can be paid for; `None` while nothing is saved.
     fn opens_ns(&self) -> Option<u64> {
         let price_ns = self.cost * WINDOW.as_nanos() as f64 * (0.5 + self.phase);
         let missing_ns = (price_ns - self.credit_ns).max(0.0);
@@ -142,8 +131,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A server that uses one CPU, whose counting costs `cost` of the time; returns the part counted and the share
-    /// added in the second half of `seconds`.
+    /// A server that uses one CPU, whose counting costs `cost` of the time. Returns the counted part and the added
+    /// share in the second half of `seconds`.
     fn run(cost: impl Fn(u64) -> f64, seconds: u64) -> (f64, f64) {
         let mut duty = Duty::new(Account::default());
         let mut account = Account::default();

@@ -8,7 +8,6 @@
 
 use record::watch::{FEWEST_WINDOWS, Mean};
 
-/// Running sums over windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RatioEstimator {
     windows: f64,
@@ -34,12 +33,10 @@ impl RatioEstimator {
         self.ny += n * total;
     }
 
-    /// The sum of the totals added.
     pub fn total(&self) -> f64 {
         self.y
     }
 
-    /// The number of requests added.
     pub fn requests(&self) -> u64 {
         self.n as u64
     }

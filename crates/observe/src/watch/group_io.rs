@@ -11,11 +11,10 @@ use std::io::Read;
 use std::iter::successors;
 use std::path::Path;
 
-/// A group with more processes than this is read in part, and its result is absent.
+/// Of a larger group no counts are read.
 const MOST_PROCESSES: usize = 4096;
-/// Most generations of processes that end between two readings.
+/// Maximum generations of processes that end between two readings.
 const MAX_DEPTH: usize = 16;
-/// Files of /proc and of control groups that are read here are small.
 const MOST_BYTES: u64 = 1 << 20;
 
 fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
@@ -24,7 +23,6 @@ fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Bytes read and written, reads and writes.
 type Counts = [u64; 4];
 
 /// The counts of one process; its number is the key.
@@ -35,8 +33,8 @@ struct ProcessIo {
     counts: Counts,
 }
 
-/// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. One that ends passes its counts to the parent
-/// that waits for it: what was counted already is then no growth of the parent's.
+/// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. A process that ends passes its counts to its
+/// waiting parent: what was counted already is then no growth of the parent.
 #[derive(Debug, Default)]
 pub struct GroupIoReader {
     /// Processes that started later count from their start.
@@ -46,12 +44,12 @@ pub struct GroupIoReader {
 }
 
 impl GroupIoReader {
-    /// Counts since the first reading; `None` where a process may not be read.
+    /// Counts since the first reading; `None` if a process may not be read.
     pub fn read(&mut self, members: &[(u32, &Origin)]) -> Option<GroupIo> {
         if members.is_empty() || members.len() > MOST_PROCESSES {
             return None;
         }
-        // Children before their parents: what an ended child left is in the parent's counts by then.
+        // Children before parents: the parent's counts then include what an ended child left.
         let mut members = members.to_vec();
         members.sort_by_key(|(pid, origin)| Reverse((origin.start_ticks, *pid)));
         let mut now = HashMap::new();
@@ -76,13 +74,13 @@ impl GroupIoReader {
 
     /// Adds the growth since the last call.
     fn add(&mut self, now: HashMap<u32, ProcessIo>) -> GroupIo {
-        // A start is rounded down to a tick.
+        // Start times are rounded down to a tick.
         let since_ticks = *self.since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let last = std::mem::take(&mut self.last);
         let is_same = |process: &ProcessIo, other: &&ProcessIo| process.start_ticks == other.start_ticks;
         let mut passed_on: HashMap<u32, Counts> = HashMap::new();
         for (_, ended) in last.iter().filter(|(pid, before)| !now.get(pid).is_some_and(|io| is_same(io, before))) {
-            // Where the parent ended as well, its parent has both.
+            // If the parent ended as well, its parent has both.
             let mut ancestors = successors(Some(ended.parent), |pid| Some(last.get(pid)?.parent)).take(MAX_DEPTH);
             if let Some(heir) = ancestors.find(|pid| now.contains_key(pid)) {
                 let passed = passed_on.entry(heir).or_default();
@@ -98,7 +96,7 @@ impl GroupIoReader {
             let passed = passed_on.get(pid).copied().unwrap_or_default();
             for kind in 0..4 {
                 let grown = process.counts[kind].saturating_sub(before[kind]);
-                // Less growth than was counted of the ended children: nobody waited for them (the parent ignores
+                // The parent grew by less than the ended children's counts: nobody waited for them (the parent ignores
                 // SIGCHLD).
                 let new = grown.checked_sub(passed[kind]).unwrap_or(grown);
                 self.sum[kind] = self.sum[kind].saturating_add(new);
@@ -110,7 +108,6 @@ impl GroupIoReader {
     }
 }
 
-/// Reads a control group's files.
 pub fn read_control_group(folder: &Path) -> ControlGroupTotals {
     let file = |name: &str| read(folder.join(name));
     let single = |name: &str| std::str::from_utf8(&file(name)?).ok()?.trim().parse().ok();

@@ -1,5 +1,5 @@
-//! How often the machine's counters are read: each kind at a separate interval, because counters that change slowly or
-//! are expensive to read need not be read as often as others.
+//! How often the machine's counters are read: each kind at its own interval, because some change slowly or are
+//! expensive to read.
 
 use record::Outside;
 use record::units::{UnitError, parse_duration};
@@ -25,7 +25,7 @@ pub enum IntervalError {
     /// A kind named twice.
     #[error("{0} has two intervals: give one")]
     Twice(&'static str),
-    /// An interval for all kinds that is not the first, so that it would undo those before it.
+    /// An interval for all kinds that is not the first, so that it would override those before it.
     #[error("an interval for all kinds stands first, as in 5s,disk=30s")]
     AllNotFirst,
 }
@@ -37,7 +37,7 @@ impl Default for Intervals {
 }
 
 impl Intervals {
-    /// The same for all kinds; zero = at each reading.
+    /// One interval for all kinds; zero = at each reading.
     pub fn all(interval: Duration) -> Self {
         Intervals([interval; KINDS])
     }
@@ -82,7 +82,7 @@ impl Due {
         let mut due = Vec::new();
         for (kind, next_ns) in Kind::ALL.into_iter().zip(&mut self.0) {
             if now_ns >= *next_ns {
-                // A little early counts as due: otherwise a watch at the same interval would skip every second reading.
+                // A little early counts as due: otherwise a watch with this interval would skip every second reading.
                 *next_ns = now_ns + (intervals.of(kind).as_nanos() as u64) / 10 * 9;
                 due.push(kind);
             }

@@ -13,38 +13,32 @@ const ON_SENDMSG: &str = "on_sendmsg";
 /// How reads of requests are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveHook {
-    /// `sock_recv_length` (Linux 6.3): one event a read, with its length.
+    /// `sock_recv_length` (Linux 6.3): one event per read, with its length.
     Length,
-    /// `tcp_rcv_space_adjust`: one event a segment read; lengths from the stream's position.
     Position,
 }
 
 /// How writes of responses are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendHook {
-    /// `sock_send_length` (Linux 6.3).
     Length,
     /// Return of `tcp_sendmsg` and `tcp_sendpage`.
     Return {
         /// Whether the kernel still has `tcp_sendpage` (before 6.5).
         has_sendpage: bool,
-        /// Seen by probes at their begin and return (kprobes), as the kernel's functions cannot be hooked (fentry).
+        /// Seen by kprobes at begin and return, because the kernel's functions cannot be hooked (fentry).
         is_probed: bool,
     },
 }
 
-/// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelHooks {
-    /// Reads.
     pub receive: ReceiveHook,
-    /// Writes.
     pub send: SendHook,
     /// Resets, both ways.
     pub has_resets: bool,
     /// Retransmissions.
     pub has_retransmits: bool,
-    /// Reads asked of block devices.
     pub has_disk_reads: bool,
 }
 
@@ -80,7 +74,6 @@ impl KernelHooks {
         })
     }
 
-    /// Whether a counter's events are seen.
     pub fn see(&self, source: Source) -> bool {
         match source {
             Source::States | Source::Requests => true,
@@ -109,7 +102,8 @@ impl KernelHooks {
         [&[reads, sends][..], &others].concat().join(", ")
     }
 
-    /// Programs to be attached as long as the watch runs, the states' first: it must see what the others begin.
+    /// Programs attached as long as the watch runs; the states' program first, because it must see what the others
+    /// begin.
     pub fn always(&self) -> Vec<&'static str> {
         let mut programs = vec!["on_state", "on_missed_state"];
         programs.extend(FOLLOWERS);

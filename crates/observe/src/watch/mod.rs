@@ -9,20 +9,20 @@
 //! [`Watcher`] is the entry point; it holds windows while it waits ([`Watcher::wait_until`]) and returns
 //! [`Reading`](record::watch::Reading)s. Modules: `programs`, `kernel` (the programs), `calibration` (their cost),
 //! `schedule`, [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`],
-//! `standing`, [`shares`] and [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections),
+//! `edges`, [`shares`] and [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections),
 //! [`classes`], `totals`, [`by_process`], [`traffic`] (the protocol) and [`demand`] (service demands).
 //! [`record::watch`] has the form of a reading.
 
 mod active_pack;
-pub mod by_process;
+mod by_process;
 mod calibration;
-pub mod classes;
+mod classes;
 pub mod demand;
 mod duty;
+mod edges;
 mod error;
-pub mod estimate;
-pub mod group_io;
-pub mod held;
+mod estimate;
+mod group_io;
 pub mod intervals;
 mod kernel;
 pub mod pack;
@@ -32,17 +32,16 @@ pub mod point;
 pub mod point_watch;
 mod probe_cost;
 mod programs;
-pub mod schedule;
+mod schedule;
 mod server;
-pub mod shares;
-mod standing;
-pub mod states;
+mod shares;
+mod states;
 pub mod system;
-pub mod system_text;
-pub mod timer_wheel;
+mod system_text;
+mod timer_wheel;
 mod totals;
 mod tracer;
-pub mod traffic;
+mod traffic;
 mod watcher;
 
 pub use classes::{ClassError, SizeClasses};
@@ -57,7 +56,7 @@ pub(crate) fn kernel_has_send_events() -> bool {
         .is_ok_and(|hooks| hooks.receive == kernel::ReceiveHook::Length && hooks.send == kernel::SendHook::Length)
 }
 
-/// Whether requests can be counted here: by which hooks, or why not. Loads and attaches the programs to find out.
+/// By which hooks requests can be counted here; the error is why not. Loads and attaches the programs to find out.
 pub fn try_out() -> Result<String, WatchError> {
     programs::try_out()
 }

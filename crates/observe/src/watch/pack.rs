@@ -21,7 +21,7 @@ pub const BUILT_IN: [(&str, &str); 2] =
 
 /// The largest size of a file.
 const MOST_BYTES: u64 = 64 << 10;
-/// The greatest number of functions in a pack: each is a probe in every window.
+/// Maximum functions in a pack: each is a probe in every window.
 const MOST_FUNCTIONS: usize = 16;
 /// The longest name.
 const MOST_NAME: usize = 200;
@@ -102,7 +102,7 @@ impl Pack {
         Pack::open_with_text(word).map(|(pack, _)| pack)
     }
 
-    /// Reads it and returns its text, too, for callers that pass it on.
+    /// Reads it and also returns its text, for callers that pass it on.
     pub fn open_with_text(word: &str) -> Result<(Pack, String), PackError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
             return Ok((Pack::parse(name, text)?, text.to_string()));

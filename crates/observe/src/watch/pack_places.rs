@@ -1,5 +1,5 @@
-//! Where a pack's functions are in the running server: symbols (also those of a stripped program, which exports what
-//! modules need) become offsets in the file, the address of a uprobe.
+//! Finds a pack's functions in the running server: symbols (also of a stripped program, which exports what modules
+//! need) become offsets in the file, the address of a uprobe.
 
 use super::pack::{Mark, Pack, matches};
 use crate::processes::living_thread;
@@ -9,7 +9,6 @@ use std::path::PathBuf;
 /// The largest program or library that is read.
 const MOST_BYTES: u64 = 512 << 20;
 
-/// A place to probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The file, by a path that this process can open.
@@ -24,7 +23,7 @@ pub struct Place {
     pub is_stepped: bool,
 }
 
-/// Finds the pack's functions in the first process of the server that it fits. An error is a sentence for people.
+/// Finds the pack's functions in the first process of the server that it fits. The error is a sentence.
 pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<Place>, String> {
     let mut names = Vec::new();
     for pid in pids {
@@ -72,7 +71,7 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<Place>, String> {
             Err(why) => missing.push(format!("{file} {why} (line {})", mark.line)),
         }
     }
-    // Where a boundary has two functions, one of them is enough.
+    // If a boundary has two functions, one of them is enough.
     let has = |boundary: u64| found.iter().any(|place| place.boundary == boundary);
     if (1..=3).all(has) {
         return Ok(found);
@@ -125,7 +124,7 @@ fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<(u64, bool), String>
 /// Whether the kernel single-steps the first instruction of a function, judged by its bytes.
 pub fn is_stepped(first_bytes: &[u8]) -> bool {
     if cfg!(not(target_arch = "x86_64")) {
-        // Other architectures simulate or step instructions by other rules; one kind of function represents all.
+        // Other architectures have other rules; one kind of function represents all.
         return false;
     }
     !matches!(

@@ -8,13 +8,13 @@ use record::watch::{BUCKETS, ClassTotals, Log2Histogram, Mean, PHASES, PhaseTota
 /// `phase` of a record whose response is being written or was written: `enum phase` of `bpf/watch.h`.
 const PHASE_LOG: u8 = 3;
 
-/// The sums of the windows so far.
 #[derive(Debug)]
 pub struct PhaseSums {
     classes: Vec<ClassSums>,
     /// The rows as of the end of the last window, summed over CPUs.
     earlier: Vec<PhaseRow>,
-    /// Requests that began in a window and were not answered when it was closed.
+    /// Requests that began in a window and were not answered when it was closed. They are in no mean, so the means are
+    /// too low if there are many.
     late: u64,
 }
 
@@ -33,7 +33,6 @@ struct ClassSums {
 }
 
 impl PhaseSums {
-    /// Empty sums.
     pub fn new(classes: usize) -> Self {
         PhaseSums {
             classes: (0..classes).map(|_| ClassSums::default()).collect(),
@@ -53,8 +52,7 @@ impl PhaseSums {
         self.late
     }
 
-    /// Adds a window: the rows of all CPUs now, and the requests that were answered in it and whose connection had no
-    /// further event.
+    /// Adds a window: the rows of all CPUs now, and the answered requests whose connection had no further event.
     pub fn add_window(
         &mut self,
         rows: impl Iterator<Item = PhaseRow>,
@@ -66,7 +64,7 @@ impl PhaseSums {
         self.add_rows(&grown);
     }
 
-    /// The window's rows, which are returned and not added here.
+    /// The window's rows, without adding them.
     pub fn take_window(
         &mut self,
         rows: impl Iterator<Item = PhaseRow>,

@@ -1,5 +1,4 @@
-//! From the readings around a load to what its point keeps: figures with unit, count and origin, and the same by size
-//! class.
+//! Converts the readings around a load to what its point keeps: figures in total and by size class.
 
 mod machine;
 mod phases;
@@ -24,7 +23,7 @@ pub struct PointSeen {
     pub doubts: Vec<Doubt>,
 }
 
-/// The figures that stand for "requests were watched": each says why it has no value where they were not.
+/// The main figures of watched requests: each has the reason if it has no value.
 const MAIN: [&str; 10] = [
     names::WATCH_REQUESTS,
     names::WATCH_RATE,
@@ -48,7 +47,7 @@ pub fn not_watched(why: &str) -> PointSeen {
     seen
 }
 
-/// Puts the readings into words and figures. `why_not`: why the programs are not there.
+/// Converts the readings. `why_not`: why there are no programs.
 pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, why_not: Option<&str>) -> PointSeen {
     let why_nothing = match (why_not, readings.mode, readings.shares) {
         (Some(why), ..) => Some(why.to_string()),
@@ -126,7 +125,7 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     doubts(&mut seen.doubts, readings, &all, lost);
 }
 
-/// Requests of each process between two readings, where there are several.
+/// Requests of each process between two readings, if there are several.
 fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProcess> {
     let requests = |reading: &Reading, pid: u32| {
         let process = reading.processes.iter().find(|process| process.pid == pid);
@@ -142,8 +141,7 @@ fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProces
     if all.len() > 1 { all } else { Vec::new() }
 }
 
-/// Why nothing is divided by the CPU time of the server: the kernel's clock ticks a hundred to a thousand times a
-/// second.
+/// The kernel's clock ticks only a hundred to a thousand times a second.
 const NO_TICK: &str = "the kernel counted no CPU time of the server in this window";
 
 /// Why there is no CPU time of the server.
@@ -197,7 +195,7 @@ fn against_client(
     let why = "requests were counted in a part of the window only, to stay within the budget";
     if readings.is_whole && counted_ratio > 0.999 {
         let window_ns = readings.end.at_ns.saturating_sub(readings.begin.at_ns).max(1) as f64;
-        // The two windows are not of one length to the microsecond: rates are compared.
+        // The windows' lengths differ slightly, so rates are compared.
         let theirs = client.completed_in_window as f64 / client.window_ns.max(1) as f64;
         let difference = all.requests as f64 / window_ns / theirs - 1.0;
         let n = client.completed_in_window;
@@ -214,7 +212,7 @@ fn against_client(
     if let Some((difference, answered)) = difference.zip(answered) {
         let allowed = client.given_up as f64;
         let relative = difference.abs() / answered.max(1) as f64;
-        // What the client gave up may have been answered; what others asked for is counted, too.
+        // Requests that the client gave up may have been answered; other clients' requests count, too.
         if (difference < 0.0 || difference > allowed) && relative > 0.001 {
             seen.doubts.push(DoubtKind::SourcesDisagree.note(
                 format!("the server answered {whole} requests of the whole load, the client counts {answered}"),
@@ -226,7 +224,7 @@ fn against_client(
 }
 
 fn in_flight(figures: &mut Figures, readings: &PointReadings) {
-    let n = readings.glances;
+    let n = readings.samples;
     let mean = readings.in_flight_sum as f64 / n as f64;
     for (name, value) in [(names::WATCH_IN_FLIGHT, mean), (names::WATCH_IN_FLIGHT_MAX, readings.in_flight_max as f64)] {
         let value = (n > 0).then_some(value);
@@ -298,7 +296,7 @@ fn connections(figures: &mut Figures, readings: &PointReadings) {
 }
 
 fn states(watched: &mut Watched, readings: &PointReadings) {
-    let n = readings.glances;
+    let n = readings.samples;
     for (name, sum) in STATES.iter().zip(readings.state_sums) {
         if sum > 0 && n > 0 && *name != "unknown" {
             let mean = Figure::new(sum as f64 / n as f64, "sockets", n, Origin::Counted);

@@ -5,10 +5,10 @@
 //! time for a request under this load and, with the calibrated cost of an event, how much of the window may be counted
 //! and timed ([`super::shares`]). So a point is watched wholly or in part within the budget, and it records which part.
 
-use super::held::Glance;
+use super::edges::Edges;
 use super::intervals::Intervals;
 use super::shares::{Shares, affordable, drain_ns, pack_share, windows};
-use super::standing::Edges;
+use super::tracer::Tracer;
 use super::watcher::{WatchOptions, Watcher};
 use crate::cpu_clock;
 use crate::error::ObserveError;
@@ -22,21 +22,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Requests in progress are read this often, but never so often that it costs more than a thousandth of a CPU.
-const GLANCE_NS: u64 = 100_000_000;
-const GLANCE_REST: u64 = 1000;
+/// Interval of samples of requests in progress; stretched so that they cost at most a thousandth of a CPU.
+const SAMPLE_NS: u64 = 100_000_000;
+const SAMPLE_REST: u64 = 1000;
 /// A scan of very many connections takes seconds at most; after this time the thread is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Setting and removing probes costs some ms each.
 const MOST_PACK_WINDOWS: u64 = 2;
-/// Part of the budget, where a pack is used.
+/// Part of the budget for a pack's probes.
 const PACK_SHARE: f64 = 0.5;
-/// A warm-up shows what a request costs when the server ran for at least this long in it.
+/// Minimum CPU time of the server for learning what a request costs.
 const TELLING_CPU_NS: u64 = 10_000_000;
 
 enum Order {
     LoadBegins,
-    /// With its planned length, nanoseconds.
+    /// The planned length of the window, nanoseconds.
     WindowBegins(u64),
     WindowEnds,
     LoadEnded,
@@ -49,7 +49,7 @@ pub struct PointReadings {
     pub before: Reading,
     /// When the window began.
     pub begin: Reading,
-    /// When counting ended: with the window, or earlier where the budget allowed no more.
+    /// When counting ended: with the window, or earlier if the budget allowed no more.
     pub counted: Reading,
     /// When the window ended.
     pub end: Reading,
@@ -63,17 +63,17 @@ pub struct PointReadings {
     pub phases: Vec<PhaseTotals>,
     /// Requests that were not answered when their window of phases was closed.
     pub late: u64,
-    /// Phases by functions of the server in the window, where a pack is used.
+    /// Phases by functions of the server in the window, with a pack.
     pub pack: Option<PackTotals>,
-    /// Why there are none, where they were requested.
+    /// Why there are none, if they were requested.
     pub why_no_pack: Option<String>,
     /// Time in windows of phases, nanoseconds.
     pub timed_ns: u64,
     /// Readings of requests in progress: number, sum and maximum.
-    pub glances: u64,
-    /// See `glances`.
+    pub samples: u64,
+    /// See `samples`.
     pub in_flight_sum: u64,
-    /// See `glances`.
+    /// See `samples`.
     pub in_flight_max: u64,
     /// Sockets by state, summed over these readings.
     pub state_sums: [u64; STATES.len()],
@@ -97,8 +97,8 @@ pub struct PointWatch {
 }
 
 impl PointWatch {
-    /// Starts the thread. `options.mode` is the mode for the points; `avoid_cpus` are the server's. Where programs
-    /// cannot be loaded, [`PointWatch::why_not`] has the reason.
+    /// Starts the thread. `options.mode` is the mode for the points; `avoid_cpus` are the server's. If programs cannot
+    /// be loaded, [`PointWatch::why_not`] has the reason.
     pub fn start(options: WatchOptions, avoid_cpus: Vec<usize>) -> Result<PointWatch, ObserveError> {
         let (orders, to_do) = channel();
         let (done, readings) = channel();
@@ -115,7 +115,7 @@ impl PointWatch {
                 let options = WatchOptions {
                     mode: first,
                     splits: false,
-                    looks: false,
+                    detects_protocol: false,
                     system_intervals: Intervals::all(Duration::ZERO),
                     ..options
                 };
@@ -158,7 +158,7 @@ impl PointWatch {
 
     /// The load is about to open connections. Returns when the state before it has been read.
     pub fn load_begins(&mut self) {
-        // Results that an earlier load did not collect.
+        // Drop results that an earlier load did not collect.
         while self.readings.try_recv().is_ok() || self.ready.try_recv().is_ok() {}
         self.order(Order::LoadBegins);
         let _ = self.ready.recv_timeout(PATIENCE);
@@ -204,13 +204,13 @@ enum Act {
 struct Holder {
     watcher: Watcher,
     mode: Mode,
-    /// The server's CPU time for a read in the last stretch of load that was long enough to measure it.
+    /// The server's CPU time per read in the last load that was long enough to measure it.
     cpu_per_receive_ns: Option<f64>,
-    /// CPUs that the server used during that time.
+    /// CPUs that the server used during that load.
     cpus_used: f64,
     now: PointReadings,
     acts: Vec<(u64, Act)>,
-    next_glance_ns: u64,
+    next_sample_ns: u64,
     own_before_ns: u64,
     is_in_window: bool,
     edges: Edges,
@@ -226,7 +226,7 @@ impl Holder {
             cpus_used: 0.0,
             now: PointReadings::default(),
             acts: Vec::new(),
-            next_glance_ns: 0,
+            next_sample_ns: 0,
             own_before_ns: 0,
             is_in_window: false,
             edges: Edges::default(),
@@ -281,8 +281,7 @@ impl Holder {
         if self.watcher.options().mode != mode {
             self.set_mode(mode);
         }
-        // Requests left unfinished by an earlier load, or at the first look at the server, would be counted as this
-        // load's.
+        // Requests left over by an earlier load, or from before the watch, would be counted as this load's.
         self.edges.wait_until_over(&mut self.watcher);
         self.watcher.reconcile();
         self.now.before = self.watcher.read_still();
@@ -299,8 +298,11 @@ impl Holder {
         self.now.begin = self.watcher.read();
         self.learn(self.now.before.clone(), self.now.begin.clone());
         self.is_in_window = true;
-        self.next_glance_ns = self.now.begin.at_ns + GLANCE_NS / 2;
-        let Some(prices) = self.watcher.prices() else { return };
+        self.next_sample_ns = self.now.begin.at_ns + SAMPLE_NS / 2;
+        let Some(tracer) = &mut self.watcher.tracer else { return };
+        let prices = tracer.prices();
+        tracer.restart_phases();
+        let why_no_pack = tracer.pack_note().map(str::to_string);
         let mut budget = self.watcher.options().overhead_ratio;
         let mut pack_budget = 0.0;
         if prices.pack_request_ns.is_some() {
@@ -310,10 +312,7 @@ impl Holder {
         let shares = Shares::of(self.mode, &prices, self.cpu_per_receive_ns, budget);
         let pack = pack_share(self.mode, &prices, self.cpu_per_receive_ns, pack_budget);
         self.now.shares = Some(shares);
-        self.watcher.restart_phases();
-        if self.watcher.options().pack.is_some() {
-            self.now.why_no_pack = self.watcher.pack_note();
-        }
+        self.now.why_no_pack = why_no_pack;
         if matches!(self.mode, Mode::Budgeted | Mode::Counts) {
             self.plan(shares, pack, budget, planned_ns);
         }
@@ -329,7 +328,7 @@ impl Holder {
         }
     }
 
-    /// Plans windows of phases and, where `pack` is above 0, of the pack: the former in the first half of the counted
+    /// Plans windows of phases and, if `pack` is above 0, of the pack: the former in the first half of the counted
     /// time, the latter in the second, because only one window can be open.
     fn plan(&mut self, shares: Shares, pack: f64, budget: f64, planned_ns: u64) {
         let begin_ns = self.now.begin.at_ns;
@@ -373,7 +372,7 @@ impl Holder {
             return None;
         }
         let next_act = self.acts.last().map(|(at_ns, _)| *at_ns);
-        Some(next_act.map_or(self.next_glance_ns, |at_ns| at_ns.min(self.next_glance_ns)))
+        Some(next_act.map_or(self.next_sample_ns, |at_ns| at_ns.min(self.next_sample_ns)))
     }
 
     fn act(&mut self) {
@@ -383,18 +382,20 @@ impl Holder {
                 break;
             }
             self.acts.pop();
+            // Without programs nothing is planned.
+            let Some(tracer) = &mut self.watcher.tracer else { break };
             match act {
                 Act::Open => {
                     // If the previous window is still draining, it ends now.
-                    self.watcher.close_held();
-                    if let Err(error) = self.watcher.open_held() {
+                    tracer.close_held();
+                    if let Err(error) = tracer.open_held() {
                         self.now.trouble = Some(error.to_string());
                         self.acts.retain(|(_, act)| *act == Act::StopCounting);
                     }
                 }
                 Act::OpenPack => {
-                    self.watcher.close_held();
-                    if let Err(error) = self.watcher.open_held_pack() {
+                    tracer.close_held();
+                    if let Err(error) = tracer.open_held_pack() {
                         self.now.why_no_pack = Some(error.to_string());
                         self.acts.retain(|(_, act)| *act != Act::OpenPack);
                     }
@@ -408,37 +409,43 @@ impl Holder {
                     self.acts.reverse();
                     break;
                 }
-                Act::Shut => self.watcher.shut_held(),
-                Act::Close => self.watcher.close_held(),
+                Act::Shut => tracer.shut_held(),
+                Act::Close => tracer.close_held(),
                 Act::StopCounting => self.stop_counting(),
             }
         }
-        if now_ns >= self.next_glance_ns {
+        if now_ns >= self.next_sample_ns {
             let before_ns = cpu_clock::of_this_thread();
-            if let Some(glance) = self.watcher.glance() {
-                self.note(glance);
-            }
+            self.sample();
             let cost_ns = cpu_clock::of_this_thread() - before_ns;
-            self.next_glance_ns = now_ns + GLANCE_NS.max(cost_ns * GLANCE_REST);
+            self.next_sample_ns = now_ns + SAMPLE_NS.max(cost_ns * SAMPLE_REST);
         }
     }
 
-    fn note(&mut self, glance: Glance) {
-        if self.watcher.options().mode.counts_requests() {
-            let in_flight = glance.waiting + glance.sending;
-            self.now.glances += 1;
-            self.now.in_flight_sum += in_flight;
-            self.now.in_flight_max = self.now.in_flight_max.max(in_flight);
-            for (sum, count) in self.now.state_sums.iter_mut().zip(glance.states) {
-                *sum += count;
-            }
+    /// Samples requests in progress and connections by state, without listing processes and without a scan.
+    fn sample(&mut self) {
+        if !self.watcher.options().mode.counts_requests() {
+            return;
+        }
+        let Some(in_flight) = self.watcher.tracer.as_mut().and_then(Tracer::in_flight) else { return };
+        self.now.samples += 1;
+        self.now.in_flight_sum += in_flight;
+        self.now.in_flight_max = self.now.in_flight_max.max(in_flight);
+        for (sum, count) in self.now.state_sums.iter_mut().zip(self.watcher.states()) {
+            *sum += count;
+        }
+    }
+
+    fn close_window(&mut self) {
+        if let Some(tracer) = &mut self.watcher.tracer {
+            tracer.shut_held();
+            tracer.close_held();
         }
     }
 
     /// The budget is spent: the rest of the window is not watched, which becomes a doubt.
     fn stop_counting(&mut self) {
-        self.watcher.shut_held();
-        self.watcher.close_held();
+        self.close_window();
         self.now.counted = self.watcher.read();
         self.take_phases();
         self.now.is_whole = false;
@@ -457,7 +464,9 @@ impl Holder {
         let exact = counted.classes_since(begin);
         let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);
         let share = self.now.timed_ns as f64 / span_ns as f64;
-        (self.now.phases, self.now.late) = self.watcher.phases_of(share, &exact);
+        if let Some(tracer) = &mut self.watcher.tracer {
+            (self.now.phases, self.now.late) = tracer.phases_of(share, &exact);
+        }
         if self.watcher.options().pack.is_some() {
             self.now.pack = self.watcher.read().pack.filter(|pack| pack.windows > 0);
         }
@@ -469,8 +478,7 @@ impl Holder {
         let has_counted = self.now.counted.at_ns == 0;
         self.now.end = self.watcher.read();
         if has_counted {
-            self.watcher.shut_held();
-            self.watcher.close_held();
+            self.close_window();
             self.now.counted = self.now.end.clone();
             // The window open until now is part of the cost.
             let closed = self.watcher.read();

@@ -19,7 +19,7 @@ use std::sync::Mutex;
 const CALLS: u32 = 200;
 const ROUNDS: usize = 5;
 
-/// Nanoseconds of CPU time for each call of a function that is probed.
+/// Nanoseconds of CPU time for each call of a probed function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FunctionCosts {
     /// At its call.
@@ -30,7 +30,7 @@ pub struct FunctionCosts {
     pub both_ns: f64,
 }
 
-/// Costs by the first instruction of the probed function; absent where no function of the pack begins so.
+/// Costs by the first instruction of the probed function; `None` if no function of the pack begins so.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProbeCosts {
     /// An instruction that the kernel emulates.
@@ -121,8 +121,8 @@ fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts
     Ok(FunctionCosts { call_ns, return_ns, both_ns })
 }
 
-/// What probes add to a call: the lower quartile of the rounds with them, less the quickest round without. Not the
-/// differences of the rounds: other work that slows rounds without a probe down would make it free.
+/// What probes add to a call: the lower quartile of the rounds with them, less the quickest round without. Differences
+/// of rounds would be too small if other work slowed the rounds without a probe.
 fn added(without: &[f64], with: Vec<f64>) -> f64 {
     let quickest = without.iter().copied().fold(f64::INFINITY, f64::min);
     (rank(with, 4) - quickest).max(0.0)

@@ -1,5 +1,3 @@
-//! The BPF programs of one port: loaded, attached, read, detached.
-
 use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
 use super::kernel::KernelHooks;
@@ -19,27 +17,23 @@ use std::path::Path;
 /// Places where a connection's record may lie: `WAYS` of `bpf/watch.h`.
 pub const WAYS: u32 = 4;
 
-/// The options of the programs.
 #[derive(Debug, Clone, Copy)]
 pub struct PortOptions {
-    /// The server's port.
     pub port: u16,
-    /// Inode number of its network namespace; 0 = any.
     pub netns_inum: u32,
     /// Upper ends of the size classes.
     pub class_below_bytes: [u64; SIZE_CLASSES - 1],
     /// Slots of the table of connections; rounded up to a power of two.
     pub slots: u32,
-    /// Whether functions of the server may be probed.
     pub has_boundaries: bool,
-    /// Only the programs of an event, for measuring what one costs: connections and system calls are not seen.
+    /// Only the programs of an event, to measure its cost: connections and system calls are not seen.
     pub events_alone: bool,
-    /// The greatest number of clients with sockets in TIME_WAIT that are known individually.
+    /// Maximum clients with sockets in TIME_WAIT that are known individually.
     pub waiting_clients: u32,
 }
 
 impl PortOptions {
-    /// For trying the programs out: the smallest tables, one size class, any namespace.
+    /// For trying the programs: the smallest tables, one size class, any namespace.
     pub fn smallest(port: u16) -> PortOptions {
         PortOptions {
             port,
@@ -63,7 +57,6 @@ pub struct Programs {
     wheel: TimerWheel,
     /// Looks fetched so far.
     looked: u32,
-    /// Connections and losses.
     pub counts: Mapped<PortCounts>,
     /// Rows by CPU and class; those of the state hook are last.
     pub classes: Mapped<ClassRow>,
@@ -85,7 +78,6 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads the programs for a port without attaching them.
     pub fn load(hooks: KernelHooks, options: &PortOptions) -> Result<Self, WatchError> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(Refusal::from)?;
         let wheel = TimerWheel::of_this_kernel();
@@ -168,9 +160,9 @@ impl Programs {
         Ok(())
     }
 
-    /// Counts the requests that begin from now on. Work that threads did while nothing was counted belongs to none.
+    /// Counts requests that begin from now on. Work that threads did before belongs to none.
     pub fn attach_receive(&mut self) -> Result<(), WatchError> {
-        // Perhaps still attached: a window was shut.
+        // It may still be attached, if a window was shut.
         self.receive = None;
         self.forget_threads();
         self.set_counts(true);
@@ -178,7 +170,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Counts no further request; those that have begun are still followed.
+    /// Counts no further request; those that began are still followed.
     pub fn shut_receive(&mut self) {
         self.set_counts(false);
     }
@@ -187,7 +179,7 @@ impl Programs {
         self.control.set(0, Control { counts: u32::from(counts), ..self.control.get(0) });
     }
 
-    /// Clears what threads did last. Only while nothing counts requests.
+    /// Clears the threads' last work. Only while no requests are counted.
     fn forget_threads(&self) {
         for index in 0..self.threads.len() {
             let thread = self.threads.get(index);
@@ -202,16 +194,16 @@ impl Programs {
         self.receive = None;
     }
 
-    /// Detaches the programs that count requests; connections are still seen. Each request that has begun counts,
-    /// whether it is answered or not.
+    /// Detaches the programs that count requests; connections are still seen. Each request that began counts, answered
+    /// or not.
     pub fn detach_receive(&mut self) -> Result<(), WatchError> {
         self.set_counts(false);
         self.receive = None;
         self.run("end_counting")
     }
 
-    /// Opens window `number` (not 0): attaches the hooks on sends and on switches, `with_syscalls` on system calls too,
-    /// then lets requests begin.
+    /// Opens window `number` (not 0): attaches the hooks on sends and switches, with `with_syscalls` also on system
+    /// calls, then lets requests begin.
     pub fn open_window(&mut self, number: u32, with_syscalls: bool) -> Result<(), WatchError> {
         self.set_window(number, 0);
         let mut names = self.hooks.send_programs();
@@ -247,7 +239,6 @@ impl Programs {
         Ok(())
     }
 
-    /// Attaches one probe.
     pub fn probe(
         &self,
         pid: i32,
@@ -273,7 +264,6 @@ impl Programs {
         self.control.set(0, Control { by_thread: u32::from(is_wanted), ..self.control.get(0) });
     }
 
-    /// Lets no further request begin in the window; those that have begun are still timed.
     pub fn shut_gate(&mut self, number: u32) {
         self.set_window(number, 0);
     }
@@ -291,12 +281,11 @@ impl Programs {
         Ok(self.swept.get(0))
     }
 
-    /// The hooks that the kernel has.
     pub fn hooks(&self) -> KernelHooks {
         self.hooks
     }
 
-    /// The kernel's timer wheel, by which sockets leave TIME_WAIT; each call makes it more exact.
+    /// The kernel's timer wheel, which ends TIME_WAIT; each call makes it more exact.
     pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
         self.run("moment")?;
         let moment = self.swept.get(0);
@@ -304,15 +293,14 @@ impl Programs {
         Ok(self.wheel)
     }
 
-    /// The server's processes now. Returns the CPU time of those that have ended.
+    /// Sets the server's processes. Returns the CPU time of those that have ended.
     pub fn follow(&mut self, processes: &[Process]) -> Result<u64, WatchError> {
         self.members.update(&self.object, processes)?;
         Ok(self.member_counts.get(0).ended_cpu_ns)
     }
 
-    /// Gives the programs the clients whose sockets entered TIME_WAIT unseen, with the steps at which these leave,
-    /// and removes those that have left. Where the table is full, clients that come back early are not noticed until a
-    /// scan.
+    /// Tells the programs about clients whose sockets entered TIME_WAIT unseen, with the steps at which they leave, and
+    /// removes those that have left. If the table is full, clients that come back early are missed until a scan.
     pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
         self.run("forget_waiting")?;
         if !clients.is_empty() {
@@ -338,16 +326,16 @@ impl Programs {
         })
     }
 
-    /// The reads that were looked into since the last call; permits as many more as there is room for.
+    /// The reads that were copied since the last call; permits as many more as there is room for.
     pub fn looks(&mut self) -> Vec<LookRecord> {
         let (taken, room) = (self.look_count.get(0).taken, self.looks.len() as u32);
-        // Reads that several CPUs took at once beyond the permitted number have overwritten the oldest.
+        // Concurrent reads beyond the permitted number have overwritten the oldest.
         let new = taken.wrapping_sub(self.looked).min(room);
         let first = taken.wrapping_sub(new);
         let records = (0..new)
             .map(|offset| first.wrapping_add(offset))
             .map(|number| (number.wrapping_add(1), self.looks.get((number % room) as usize)))
-            // A record that is being written now is left out.
+            // Skip a record that is being written.
             .filter(|(number, record)| record.number == *number)
             .map(|(_, record)| record)
             .collect();
@@ -361,7 +349,6 @@ impl Programs {
         self.control.set(0, Control { window, gate, ..self.control.get(0) });
     }
 
-    /// Makes the kernel run a program now.
     fn run(&self, name: &str) -> Result<(), WatchError> {
         let ran = bpf::program(&self.object, name)?.test_run(ProgramInput::default());
         Ok(ran.map(drop).map_err(Refusal::from)?)
@@ -372,7 +359,7 @@ impl Programs {
     }
 }
 
-/// Loads and attaches everything that counts requests, for an instant and for no port. Returns the hooks in use, or why
+/// Briefly loads and attaches everything that counts requests, for no port. Returns the hooks in use; the error is why
 /// it is not possible.
 pub fn try_out() -> Result<String, WatchError> {
     let hooks = KernelHooks::detect()?;
@@ -394,7 +381,7 @@ impl std::fmt::Debug for Programs {
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        // Writers are detached first, so that no program writes into a window that is being closed.
+        // Detach writers first, so that no program writes into a window that is being closed.
         self.receive = None;
         self.window.clear();
         self.always.clear();
@@ -464,8 +451,7 @@ mod tests {
         }
     }
 
-    /// The printed cost is the number of runs times prices, so every run must be counted, those on other ports' events,
-    /// too.
+    /// The reported cost is the number of runs times prices, so every run must be counted, also on other ports' events.
     #[test]
     fn every_run_of_a_program_is_in_the_cost_as_the_kernel_counts_them() {
         // SAFETY: no memory is passed.
@@ -485,7 +471,7 @@ mod tests {
         programs.open_window(1, true).unwrap();
         exchange(&ours, 100);
         exchange(&others, 1000);
-        // Detached first, so that both counts stand still.
+        // Detach first, so that both counts stand still.
         programs.close_window();
         programs.pause_receive();
         programs.always.clear();

@@ -1,21 +1,19 @@
-//! When windows open: seldom enough to stay within the budget, at random moments that match no period of the server.
+//! Window times: seldom enough for the budget, at random moments that match no period of the server.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
-/// Length of a window.
 pub const WINDOW: Duration = Duration::from_secs(1);
-/// The shortest time between windows: one second in five.
+/// One second in five.
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(5);
 /// With longer periods a window says nothing about the present.
 pub const LONGEST_PERIOD: Duration = Duration::from_secs(120);
-/// The first window waits until it is known what counting costs.
+/// The first window waits until the cost of counting is known.
 const FIRST: Duration = Duration::from_millis(400);
 /// After the gate is shut, requests that began in the window are timed for this long.
 pub const DRAIN: Duration = Duration::from_millis(50);
 
-/// Chooses when windows open.
 #[derive(Debug)]
 pub struct Schedule {
     period: Duration,
@@ -40,7 +38,6 @@ impl Schedule {
         schedule
     }
 
-    /// When the next window opens; `None` while windows would cost too much.
     pub fn next_ns(&self) -> Option<u64> {
         (!self.is_suspended).then_some(self.next_ns)
     }
@@ -54,10 +51,10 @@ impl Schedule {
         self.period_ends_ns = begins_ns + period_ns;
     }
 
-    /// Adapts the period to what windows cost. `always`: the cost of counting; `window`: the added cost inside a
-    /// window, each as a share of the server's CPU time. `budget`: what both may cost together on average.
+    /// Adapts the period. `always`: the cost of counting; `window`: the added cost inside a window, each as a share of
+    /// the server's CPU time. `budget`: the limit of both together on average.
     pub fn adapt(&mut self, always: f64, window: f64, budget: f64) {
-        // Aims at 80 % of the budget, because the calibration is no more exact than that.
+        // Aim at 80 % of the budget, because the calibration is no more exact than that.
         let left = 0.8 * budget - always;
         if !(window > 0.0 && window.is_finite()) {
             return;

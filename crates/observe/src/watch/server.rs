@@ -41,16 +41,14 @@ pub struct ServerSide {
     pub trouble: Option<String>,
 }
 
-/// One reading.
 #[derive(Debug, Clone, Default)]
 pub struct ServerReading {
     /// CPU time and more since the watch began.
     pub counters: GroupCounters,
-    /// Processes now.
     pub size: GroupSize,
     /// The living processes with their CPU time.
     pub processes: Vec<ProcessCpu>,
-    /// Connections waiting to be accepted, at the listener whose queue is the fullest; `None` when nothing listens.
+    /// Connections waiting to be accepted, at the listener whose queue is the fullest; `None` if nothing listens.
     pub accept_queue: Option<u64>,
     /// That queue's limit.
     pub accept_queue_limit: Option<u64>,
@@ -58,29 +56,28 @@ pub struct ServerReading {
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners since then.
     pub listen_drops: Option<u64>,
-    /// Connections since the watch began that found no place in TIME_WAIT (tcp_max_tw_buckets), in the namespace.
     pub time_wait_overflows: Option<u64>,
-    /// SYNs dropped at this port's listeners alone, overflows included; `None` before they could be read.
+    /// SYNs dropped at this port's listeners, overflows included; `None` before they could be read.
     pub port_drops: Option<u64>,
 }
 
-/// Drops of the port's listeners since the watch began, also of listeners that are gone.
+/// Drops of the port's listeners since the watch began, including closed listeners.
 #[derive(Debug, Default)]
 struct Drops {
     is_begun: bool,
     /// The count of each listener, by inode.
     counted: HashMap<u64, u32>,
-    /// Drops at all listeners of the namespace, and how many of them the last call found at none of the port's.
+    /// Drops at all listeners of the namespace, and those which the last call found at none of the port's.
     of_all: u64,
     elsewhere: u64,
     sum: u64,
 }
 
 impl Drops {
-    /// Adds the listeners' drops since the last call. Those before the first call are not counted.
+    /// Adds the listeners' drops since the last call. The first call only sets the baseline.
     ///
-    /// A listener also counts segments that it only put off: with TCP_DEFER_ACCEPT the last acknowledgement of every
-    /// handshake. The namespace's count (`of_all`, read later) has real drops alone, those of other ports included.
+    /// A listener also counts segments that it only deferred: with TCP_DEFER_ACCEPT the last acknowledgement of every
+    /// handshake. The namespace's count (`of_all`, read later) has only real drops, including other ports'.
     fn add(&mut self, listeners: &[Listener], of_all: Option<u64>) -> u64 {
         let now: HashMap<u64, u32> = listeners.iter().map(|listener| (listener.inode, listener.drops)).collect();
         let mut grown = 0;
@@ -94,7 +91,7 @@ impl Drops {
         }
         if let Some(of_all) = of_all {
             let before = if self.is_begun { self.of_all } else { of_all };
-            // The namespace's count may have some that the listeners had not yet at the last call.
+            // The namespace's count may include drops that the listeners had not counted at the last call.
             let most = of_all.saturating_sub(before) + std::mem::take(&mut self.elsewhere);
             grown = grown.min(most);
             self.elsewhere = (most - grown).min(of_all.saturating_sub(before));
@@ -188,7 +185,7 @@ impl ServerSide {
                 reading.port_drops = Some(self.drops.add(&sockets.listeners, network.listen_drops));
             }
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
-            // A service manager starts a server at a socket that is there already.
+            // A service manager may start a server at a socket that exists already.
             let is_without_server = !inodes.is_empty() && self.group.pids().is_empty();
             if self.follows_port && (inodes != self.inodes || is_without_server) {
                 self.inodes = inodes;
@@ -197,7 +194,7 @@ impl ServerSide {
             }
             if let Some(listener) = fullest(&sockets.listeners) {
                 reading.accept_queue = Some(listener.queue.into());
-                // 0: it is not known.
+                // 0 means unknown.
                 reading.accept_queue_limit = Some(listener.queue_limit.into()).filter(|limit| *limit > 0);
             }
         }
@@ -216,25 +213,22 @@ impl ServerSide {
         self.limits.read(&mut self.group)
     }
 
-    /// All sockets of the port, and this thread's CPU time for the scan.
     pub fn scan(&mut self) -> std::io::Result<(PortSockets, u64)> {
         let before = cpu_clock::of_this_thread();
         let sockets = self.sockets.read(self.port, Scope::AllStates)?;
         Ok((sockets, cpu_clock::of_this_thread() - before))
     }
 
-    /// The processes.
     pub fn pids(&self) -> Vec<u32> {
         self.group.pids()
     }
 
-    /// The processes with their starts.
     pub fn processes(&self) -> Vec<Process> {
         self.group.processes()
     }
 
-    /// Takes in a process that reads the port's connections, however it came to them. Not where a control group is
-    /// watched: that is the server then.
+    /// Takes in a process that reads the port's connections. Ignored if a control group is watched, which then is the
+    /// server.
     pub fn adopt(&mut self, process: Process, used_ns: u64) {
         if !self.is_control_group {
             self.group.adopt(process, used_ns);

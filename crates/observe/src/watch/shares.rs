@@ -1,13 +1,12 @@
-//! How much of a point's window is watched: all of it is counted and a fifth timed, or less where that would exceed the
+//! How much of a point's window is watched: all of it is counted and a fifth timed, or less if that would exceed the
 //! budget.
 
-use super::held::EventPrices;
 use rand::{Rng, RngExt};
 use record::watch::Mode;
 
-/// Part of a window in which phases are timed at most.
+/// Maximum part of a window in which phases are timed.
 pub const MOST_TIMED: f64 = 0.2;
-/// Below this share a part shows too little to justify attaching hooks.
+/// Smaller parts show too little to justify attaching hooks.
 const LEAST_TIMED: f64 = 0.02;
 const LEAST_COUNTED: f64 = 0.05;
 /// Part of the budget to aim at, because the calibration is no more exact than that.
@@ -15,7 +14,21 @@ const AIM: f64 = 0.8;
 /// Sends per read, before a window has measured it.
 const SENDS: f64 = 2.0;
 
-/// Parts of a window.
+/// What events cost, nanoseconds (calibrated).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct EventPrices {
+    /// A read that counts, and the client's read of the response, if it is on this machine.
+    pub receive_ns: f64,
+    /// What a window adds to each read.
+    pub window_receive_ns: f64,
+    /// A send in a window.
+    pub send_ns: f64,
+    /// Sends per read, once windows have measured it.
+    pub sends_per_receive: Option<f64>,
+    /// What the probes of a pack add to a request; `None` without one.
+    pub pack_request_ns: Option<f64>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shares {
     /// The part in which requests are counted.
@@ -28,9 +41,9 @@ impl Shares {
     /// Nothing is watched.
     pub const NONE: Shares = Shares { counted: 0.0, timed: 0.0 };
 
-    /// The shares for a mode. `cpu_ns`: the server's CPU time for a read in the warm-up or an earlier point; `None`
-    /// where it is unknown. `budget`: what watching may cost, as a share of the server's CPU time. Only mode default is
-    /// limited by it: modes that name counts or exact phases get them at any cost.
+    /// The shares for a mode. `cpu_ns`: the server's CPU time per read in the warm-up or an earlier point, if known.
+    /// `budget`: the limit of the watch's cost, as a share of the server's CPU time. It applies to mode default only:
+    /// modes that name counts or exact phases get them at any cost.
     pub fn of(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> Shares {
         match mode {
             Mode::Zero => Shares::NONE,
@@ -53,7 +66,7 @@ impl Shares {
         if timed >= LEAST_TIMED {
             return Shares { counted: 1.0, timed };
         }
-        // Counting everything leaves nothing for phases: then a part is counted, and a fifth of that part is timed.
+        // Counting everything leaves nothing for phases: count a part, and time a fifth of it.
         let counted = (budget / (counting + MOST_TIMED * timing)).min(1.0);
         if counted < LEAST_COUNTED { Shares::NONE } else { Shares { counted, timed: MOST_TIMED * counted } }
     }
@@ -73,8 +86,8 @@ pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget:
 
 /// Windows of one point, as pairs of opening and length, nanoseconds from the begin of the point's window.
 ///
-/// Several short windows show more than a long one: their spread gives the interval. The counted time is divided into
-/// equal parts, at most `most`, with one window in each at a place that `random` chooses.
+/// The spread of several short windows gives the interval. The counted time is divided into at most `most` equal parts,
+/// with one window in each at a random place.
 pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng) -> Vec<(u64, u64)> {
     let timed_ns = (shares.timed * window_ns as f64) as u64;
     let counted_ns = (shares.counted * window_ns as f64) as u64;
@@ -87,13 +100,12 @@ pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng)
     (0..number).map(|index| (index * part_ns + random.random_range(0..=free_ns), length_ns)).collect()
 }
 
-/// The shortest window of a point: requests that began in it must have time to end.
+/// Requests that began in a window must have time to end.
 const SHORTEST_NS: u64 = 40_000_000;
 const MOST_WINDOWS: u64 = 8;
 
-/// How many windows a point can afford: opening and closing one costs each of `cpus` CPUs 150 us, whatever happens in
-/// it. They may take a fifth of the budget. `server_cpu_ns`: the CPU time that the server is expected to use in the
-/// point.
+/// How many windows a point can afford: each costs every CPU 150 us, whatever happens in it. They may take a fifth of
+/// the budget. `server_cpu_ns`: the server's expected CPU time in the point.
 pub fn affordable(server_cpu_ns: f64, cpus: u64, budget: f64) -> u64 {
     (0.2 * budget * server_cpu_ns / (WINDOW_COST_PER_CPU_NS * cpus.max(1) as f64)) as u64
 }

@@ -19,10 +19,9 @@ const SYN_RECV: usize = 3;
 const FIN_WAIT_2: usize = 5;
 const TIME_WAIT: usize = 6;
 /// States that transitions count, and in which a socket older than the watch may be. Full sockets leave SYN_RECV at
-/// once: the scan's entries in it are requests that are no sockets yet.
+/// once: the scan's entries there are requests without a socket.
 const WITH_OLDER: [usize; 8] = [1, 2, 4, 5, 8, 9, 10, 11];
 
-/// Numbers of sockets by state; indices as in [`STATES`].
 pub type ByState = [u64; STATES.len()];
 
 /// Transitions between states, counted since the programs were attached; all zero without programs.
@@ -30,12 +29,10 @@ pub type ByState = [u64; STATES.len()];
 pub struct Transitions {
     /// Sockets that entered each state, by the kernel's number of it.
     pub entered: [u64; 16],
-    /// Sockets that left it.
     pub left: [u64; 16],
     /// Sockets in TIME_WAIT that entered it since then, by the step of the timer wheel at which they leave: the number
     /// of the step in the upper half, a signed count in the lower one.
     pub time_waits: [u64; 64],
-    /// Sockets that entered TIME_WAIT.
     pub time_wait_entered: u64,
     /// Sockets that left it early: their client connected from the same port.
     pub time_wait_reused: u64,
@@ -55,41 +52,33 @@ struct Older {
     value: i64,
 }
 
-/// One scan, with the counts read before and after it.
 #[derive(Debug)]
 pub struct Scan<'a> {
-    /// When it began.
     pub began_ns: u64,
-    /// When it ended.
     pub ended_ns: u64,
-    /// The counts before it.
     pub before: &'a Transitions,
-    /// The counts after it.
     pub after: &'a Transitions,
-    /// The sockets it found.
     pub sockets: &'a PortSockets,
     /// Its cost, nanoseconds of CPU time.
     pub cost_ns: u64,
 }
 
-/// The model.
 #[derive(Debug)]
 pub struct StateModel {
     wheel: TimerWheel,
     older: [Option<Older>; STATES.len()],
     half_open: u64,
     /// Sockets in FIN_WAIT_2 that are counted as TIME_WAIT.
-    remnants: u64,
-    /// Sockets in TIME_WAIT that the programs' counts lack or have too many, by the time at which they leave.
+    timers: u64,
+    /// Differences between the programs' counts of TIME_WAIT and a scan, by the time at which the sockets leave.
     corrections: BTreeMap<u64, i64>,
-    /// Sockets since the last scan that found no place in TIME_WAIT: they are gone, and their transitions do not tell.
+    /// Sockets since the last scan that found no place in TIME_WAIT: they are gone without a transition.
     without_place: u64,
     /// Transitions counted at the last scan during which nothing moved.
     still_at: Option<u64>,
     reconciliation: Reconciliation,
 }
 
-/// Transitions counted so far.
 fn moves(counts: &Transitions) -> u64 {
     counts.entered.iter().chain(&counts.left).fold(0, |sum, count| sum.wrapping_add(*count))
 }
@@ -101,13 +90,12 @@ fn by_step(wheel: TimerWheel, counts: &Transitions) -> impl Iterator<Item = (u64
 }
 
 impl StateModel {
-    /// An empty model.
     pub fn new(wheel: TimerWheel) -> Self {
         StateModel {
             wheel,
             older: [None; STATES.len()],
             half_open: 0,
-            remnants: 0,
+            timers: 0,
             corrections: BTreeMap::new(),
             without_place: 0,
             still_at: None,
@@ -115,7 +103,6 @@ impl StateModel {
         }
     }
 
-    /// Adds a known moment of the timer wheel's clock.
     pub fn set_wheel(&mut self, wheel: TimerWheel) {
         self.wheel = wheel;
     }
@@ -135,7 +122,7 @@ impl StateModel {
         for state in WITH_OLDER {
             let mut scanned = seen.by_state[state] as i64;
             if state == FIN_WAIT_2 {
-                scanned -= seen.remnants_in_fin_wait_2 as i64;
+                scanned -= seen.timers_in_fin_wait_2 as i64;
             }
             difference += self.bound_older(state, scanned, before, after);
         }
@@ -158,7 +145,7 @@ impl StateModel {
     }
 
     /// Bounds one state. A socket that moved during the scan may or may not have been seen in this state; all others
-    /// were seen where they are.
+    /// were.
     fn bound_older(&mut self, state: usize, scanned: i64, before: &Transitions, after: &Transitions) -> u64 {
         let counted = before.entered[state].wrapping_sub(before.left[state]) as i64;
         let came = after.entered[state].wrapping_sub(before.entered[state]) as i64;
@@ -178,33 +165,33 @@ impl StateModel {
 
     fn correct_time_wait(&mut self, scan: &Scan<'_>, is_still: bool) -> (u64, Vec<(u64, u64)>) {
         let seen = scan.sockets;
-        let scanned = (seen.by_state[TIME_WAIT] + seen.remnants_in_fin_wait_2) as i64;
+        let scanned = (seen.by_state[TIME_WAIT] + seen.timers_in_fin_wait_2) as i64;
         let came = scan.after.time_wait_entered.wrapping_sub(scan.before.time_wait_entered) as i64;
         let reused = scan.after.time_wait_reused.wrapping_sub(scan.before.time_wait_reused) as i64;
         let expected = self.in_time_wait(scan.began_ns, scan.before);
         let expired = expected - self.in_time_wait(scan.ended_ns, scan.before);
         let (least, most) = (expected - reused - expired - self.without_place as i64, expected + came);
         let off = (least - scanned).max(scanned - most).max(0) as u64;
-        self.remnants = if is_still { seen.remnants_in_fin_wait_2 } else { 0 };
+        self.timers = if is_still { seen.timers_in_fin_wait_2 } else { 0 };
         if off == 0 && !is_still && self.without_place == 0 {
             return (0, Vec::new());
         }
-        // Sockets in FIN_WAIT_2 that are timers get a new minute when their client closes, without an event, usually
-        // some milliseconds after they began. So the kernel's time at which they leave is better even where the number
-        // is right.
-        let steps: Vec<u64> = seen.remnants.iter().map(|remnant| self.wheel.step_after(remnant.due_ns)).collect();
+        // Sockets in FIN_WAIT_2 reduced to timers get a new minute when their client closes, without an event, usually
+        // some milliseconds after they began. So the kernel's time at which they leave is better even if the number is
+        // right.
+        let steps: Vec<u64> = seen.timers.iter().map(|timer| self.wheel.step_after(timer.due_ns)).collect();
         self.corrections.clear();
         for step in &steps {
             *self.corrections.entry(self.wheel.ns_of(*step)).or_default() += 1;
         }
-        // Beyond the listed ones: as old as the youngest, so that none leaves too early.
+        // Sockets beyond the listed ones: as old as the youngest, so that none leaves too early.
         let unlisted = scanned - steps.len() as i64;
         let last_ns = steps.iter().max().map_or(scan.ended_ns, |step| self.wheel.ns_of(*step));
         *self.corrections.entry(last_ns).or_default() += unlisted;
         for (leaves_ns, sockets) in by_step(self.wheel, scan.after) {
             *self.corrections.entry(leaves_ns).or_default() -= sockets;
         }
-        let clients = if off > 0 { seen.remnants.iter().map(client_key).zip(steps).collect() } else { Vec::new() };
+        let clients = if off > 0 { seen.timers.iter().map(client_key).zip(steps).collect() } else { Vec::new() };
         (off, clients)
     }
 
@@ -225,15 +212,15 @@ impl StateModel {
             *count = (counted + self.older[state].map_or(0, |older| older.value)).max(0) as u64;
         }
         states[SYN_RECV] += self.half_open;
-        let without = (self.remnants + self.without_place) as i64;
+        let without = (self.timers + self.without_place) as i64;
         states[TIME_WAIT] = (self.in_time_wait(now_ns, counts) - without).max(0) as u64;
-        states[FIN_WAIT_2] += self.remnants;
+        states[FIN_WAIT_2] += self.timers;
         states
     }
 
     /// Whether a scan while nothing moves would improve the model.
     pub fn is_unsettled(&self, counts: &Transitions) -> bool {
-        self.still_at != Some(moves(counts)) || self.half_open > 0 || self.remnants > 0
+        self.still_at != Some(moves(counts)) || self.half_open > 0 || self.timers > 0
     }
 
     /// Half-open connections at the last scan: SYNs that wait for the client's acknowledgement.
@@ -241,7 +228,6 @@ impl StateModel {
         self.half_open
     }
 
-    /// The differences that scans found.
     pub fn reconciliation(&self) -> Reconciliation {
         self.reconciliation
     }
@@ -268,7 +254,7 @@ impl Stillness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sock_diag::Remnant;
+    use crate::sock_diag::TimerSocket;
     use proptest::prelude::*;
 
     const S: u64 = 1_000_000_000;
@@ -289,9 +275,9 @@ mod tests {
         model.reconcile(&Scan { began_ns: at_ns, ended_ns: at_ns, before, after, sockets, cost_ns: 1 });
     }
 
-    fn remnants(count: usize, due_ns: u64) -> Vec<Remnant> {
-        let remnant = Remnant { is_ipv6: false, client_port: 1, client: [1; 4], server: [1; 4], due_ns };
-        vec![remnant; count]
+    fn timers(count: usize, due_ns: u64) -> Vec<TimerSocket> {
+        let timer = TimerSocket { is_ipv6: false, client_port: 1, client: [1; 4], server: [1; 4], due_ns };
+        vec![timer; count]
     }
 
     /// Changes the counts as the programs do for a socket that enters TIME_WAIT now.
@@ -363,7 +349,7 @@ mod tests {
         scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 5)]));
         counts.entered[1] = 1;
         let mut sockets = scanned(&[(1, 8), (6, 60)]);
-        sockets.remnants = remnants(60, 31 * S);
+        sockets.timers = timers(60, 31 * S);
         scan(&mut model, S, &counts, &counts, &sockets);
         assert_eq!(model.reconciliation().last_difference, 2 + 60);
         assert_eq!((model.read(S, &counts)[1], model.read(S, &counts)[TIME_WAIT]), (8, 60));
@@ -379,14 +365,14 @@ mod tests {
         counts.left[5] = 1;
         counts.entered[5] = 1;
         let mut sockets = scanned(&[(5, 1)]);
-        (sockets.remnants, sockets.remnants_in_fin_wait_2) = (remnants(1, 61 * S), 1);
+        (sockets.timers, sockets.timers_in_fin_wait_2) = (timers(1, 61 * S), 1);
         scan(&mut model, 2 * S, &counts, &counts, &sockets);
         let states = model.read(2 * S, &counts);
         assert_eq!((states[FIN_WAIT_2], states[TIME_WAIT]), (1, 0));
         assert!(model.is_unsettled(&counts));
         // Half a minute later its client closes: a minute begins then.
         let mut sockets = scanned(&[(6, 1)]);
-        sockets.remnants = remnants(1, 91 * S);
+        sockets.timers = timers(1, 91 * S);
         scan(&mut model, 31 * S, &counts, &counts, &sockets);
         let states = model.read(80 * S, &counts);
         assert_eq!((states[FIN_WAIT_2], states[TIME_WAIT]), (0, 1));
@@ -411,7 +397,7 @@ mod tests {
         ) {
             let mut model = model();
             let mut counts = Transitions::default();
-            // A walk in progress: the counts before it, the ids still to visit, the ids seen.
+            // A walk in progress: the counts before it, the ids still to visit, the number seen.
             let mut walk: Option<(Transitions, Vec<usize>, u64)> = None;
             let mut alive: Vec<bool> = vec![true; older];
             for (what, which) in steps {
@@ -419,7 +405,7 @@ mod tests {
                     0 => {
                         counts.entered[1] += 1;
                         alive.push(true);
-                        // A new socket lies before or after the place where the walk is.
+                        // A new socket lies before or after the walk's position.
                         if let Some((_, left, _)) = &mut walk && which % 2 == 0 {
                             left.push(alive.len() - 1);
                         }

@@ -9,7 +9,7 @@ use crate::proc_text::{CpuTimes, parse_machine_stat};
 use record::time::monotonic_ns;
 use record::watch::system::{CpuModes, Kind, Memory, Paging, SystemTotals};
 
-/// The number of kinds of interrupts that are kept; the rest is summed as `other`.
+/// Kinds of interrupts that are kept; the rest is summed as `other`.
 const MOST_KINDS: usize = 24;
 
 /// Keeps the files open: reading an open file costs half as much as opening it each time.
@@ -67,7 +67,7 @@ impl SystemReader {
                 Kind::Disk => totals.disk = read(&self.disks, &mut self.buffer).and_then(parse_disks),
                 Kind::Paging => totals.paging = read(&self.vmstat, &mut self.buffer).and_then(paging),
                 Kind::Memory => totals.memory = read(&self.memory, &mut self.buffer).and_then(memory),
-                // Of processes: updated by other threads at the same time.
+                // Belongs to processes, read elsewhere.
                 Kind::Server => {}
             }
         }

@@ -6,7 +6,7 @@ use record::Outside;
 use record::watch::system::DiskCounts;
 use std::collections::BTreeMap;
 
-/// A sector of /proc/diskstats, whatever the device's sector is (Documentation/admin-guide/iostats.rst).
+/// A sector of /proc/diskstats, independent of the device's (Documentation/admin-guide/iostats.rst).
 const SECTOR_BYTES: u64 = 512;
 /// More devices than this are ignored.
 const MOST_DEVICES: usize = 4096;
@@ -48,24 +48,21 @@ fn is_partition(name: &[u8], disk: &[u8]) -> bool {
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && (!needs_p || rest.starts_with(b"p"))
 }
 
-/// The scheduler's numbers in `/proc/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scheduled {
     /// Processes and threads started since boot.
     pub started: Option<u64>,
-    /// Running or ready to.
     pub running: Option<u64>,
     /// Waiting for a disk.
     pub blocked: Option<u64>,
 }
 
-/// Parses it.
 pub fn parse_scheduled(text: &[u8]) -> Scheduled {
     let [started, running, blocked] = parse_named_numbers(text, ["processes", "procs_running", "procs_blocked"]);
     Scheduled { started, running, blocked }
 }
 
-/// The first number of the lines that begin with these words.
+/// The first number of each line that begins with one of `names`.
 pub fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
     let mut found = [None; N];
     for line in lines(text) {

@@ -1,13 +1,12 @@
-//! When sockets leave TIME_WAIT: not after 60 s, but at the first step of the kernel's timer wheel after 60 s. For such
+//! When sockets leave TIME_WAIT: not after 60 s, but at the first step of the kernel's timer wheel after that. For such
 //! a long time the wheel turns in steps of seconds (2.048 s at 250 ticks a second), so sockets leave in groups. Source:
 //! kernel/time/timer.c (`calc_wheel_index`), include/net/tcp.h (`TCP_TIMEWAIT_LEN`).
 
-use crate::sock_diag::Remnant;
+use crate::sock_diag::TimerSocket;
 
 /// The timeout of a socket in TIME_WAIT, seconds.
 pub const TIME_WAIT_S: u64 = 60;
 
-/// The wheel, as needed for timers of a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimerWheel {
     /// Length of a tick (jiffy), nanoseconds of CLOCK_MONOTONIC.
@@ -26,7 +25,7 @@ impl TimerWheel {
         let tick_ns = tick_ns.max(1);
         let hertz = (1_000_000_000 + tick_ns / 2) / tick_ns;
         let minute = hertz * TIME_WAIT_S;
-        // A level has 64 places and steps eight times as long as those of the level below it.
+        // Each level has 64 places, with steps eight times as long as those of the level below.
         let level = (0..8).find(|level| minute < 63 << (3 * level)).unwrap_or(8);
         TimerWheel { tick_ns, minute, shift: 3 * level, at: (0, 0) }
     }
@@ -39,7 +38,8 @@ impl TimerWheel {
         TimerWheel::with_ticks_of(if known { tick.tv_nsec as u64 } else { 4_000_000 })
     }
 
-    /// The same with a moment in both clocks.
+    /// With a known moment in both clocks.
+    #[cfg(test)]
     pub fn at(self, ticks: u64, ns: u64) -> Self {
         TimerWheel { at: (ticks, ns), ..self }
     }
@@ -55,12 +55,11 @@ impl TimerWheel {
         i128::from(self.at.1) + (i128::from(ticks) - i128::from(self.at.0)) * i128::from(self.tick_ns)
     }
 
-    /// The number of the step at which a timer fires that is due at this time.
+    /// The step at which a timer with this due time fires.
     pub fn step_after(&self, due_ns: u64) -> u64 {
         (self.ticks(due_ns) >> self.shift) + 1
     }
 
-    /// The time of a step.
     pub fn ns_of(&self, step: u64) -> u64 {
         self.begin_of(step << self.shift).max(0) as u64
     }
@@ -72,14 +71,14 @@ impl TimerWheel {
 }
 
 /// The key of a socket's client in the programs' table: `client_key()` of bpf/states.h.
-pub fn client_key(remnant: &Remnant) -> u64 {
+pub fn client_key(timer: &TimerSocket) -> u64 {
     let mixed = |hash: u64, word: u32| {
         let hash = (hash ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^ (hash >> 29)
     };
-    let words = if remnant.is_ipv6 { 4 } else { 1 };
-    let addresses = remnant.client[..words].iter().chain(&remnant.server[..words]);
-    addresses.fold(mixed(0, u32::from(remnant.client_port)), |hash, word| mixed(hash, *word))
+    let words = if timer.is_ipv6 { 4 } else { 1 };
+    let addresses = timer.client[..words].iter().chain(&timer.server[..words]);
+    addresses.fold(mixed(0, u32::from(timer.client_port)), |hash, word| mixed(hash, *word))
 }
 
 #[cfg(test)]

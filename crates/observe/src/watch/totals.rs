@@ -10,7 +10,7 @@ use record::watch::{ClassTotals, ConnectTotals, Counter, Counts, Log2Histogram, 
 /// Longest requests that a reading lists.
 const LISTED: usize = 10;
 
-/// The classes: finished requests of all CPUs, and those that are answered but not ended by an event yet.
+/// Finished requests of all CPUs by class, and those that are answered but not ended by an event yet.
 pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize) -> Vec<ClassTotals> {
     let mut totals = vec![ClassTotals::default(); SIZE_CLASSES];
     for (index, row) in rows.enumerate() {
@@ -35,7 +35,6 @@ pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize
     totals
 }
 
-/// Connections and losses.
 pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
     let mut connect_elapsed = Log2Histogram::default();
     connect_elapsed.add(&counts.connect_elapsed.buckets);

@@ -5,16 +5,15 @@ use super::by_process;
 use super::calibration::{self, EventCosts};
 use super::classes::SizeClasses;
 use super::duty::{Account, Act, Duty};
+use super::edges::RequestProgress;
 use super::error::WatchError;
-use super::held::EventPrices;
 use super::kernel::{KernelHooks, ReceiveHook};
 use super::pack_places;
 use super::phases::PhaseSums;
 use super::probe_cost;
 use super::programs::{PortOptions, Programs, WAYS};
 use super::schedule::{DRAIN, Schedule, WINDOW};
-use super::shares::WINDOW_COST_PER_CPU_NS;
-use super::standing::Standing;
+use super::shares::{EventPrices, WINDOW_COST_PER_CPU_NS};
 use super::timer_wheel::TimerWheel;
 use super::totals;
 use super::watcher::{Charged, Counted, WatchOptions};
@@ -29,14 +28,13 @@ const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
 const SPLIT_EVERY: u32 = 12;
 const FEWEST_SLOTS: u32 = 16 << 10;
 const MOST_SLOTS: u32 = 128 << 10;
-/// The number of readings of the kernel's tick at the start, and the time between them.
+/// Number and interval of the initial readings of the kernel's tick.
 const WHEEL_READINGS: usize = 40;
 const WHEEL_REST: Duration = Duration::from_micros(100);
-/// A client address has about 28,000 ports. Clients beyond this number are counted in TIME_WAIT, but an early return is
-/// not noticed.
+/// A client address has about 28,000 ports. Further clients are counted in TIME_WAIT, but an early return is not
+/// noticed.
 const MOST_WAITING_CLIENTS: u32 = 64 << 10;
 
-/// The state of the window: at most one is open. `is_pack`: functions of the server are probed in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -52,7 +50,6 @@ enum Stage {
     },
 }
 
-/// Counts requests and holds windows.
 #[derive(Debug)]
 pub struct Tracer {
     programs: Programs,
@@ -68,19 +65,19 @@ pub struct Tracer {
     window_receives: u64,
     started_ns: u64,
     splits: bool,
-    /// The protocol, as seen so far; `None` when no reads are examined.
+    /// The protocol as seen so far; `None` if no reads are examined.
     traffic: Option<Traffic>,
     pack: Option<ActivePack>,
-    /// Why no functions are probed, where a pack was given.
+    /// Why the pack's functions are not probed.
     pack_trouble: Option<String>,
-    /// Why no windows are held, where one failed.
+    /// Why no windows are held.
     trouble: Option<String>,
-    /// Time in which requests were counted, up to the end of the last such time; and since when they are counted.
+    /// Counted time up to the end of the last counting period; and since when requests are counted.
     counted_ns: u64,
     counting_since_ns: Option<u64>,
-    /// There was time in which they were not.
+    /// Requests were not counted all the time.
     has_gaps: bool,
-    /// When they are counted, in mode default.
+    /// Decides when requests are counted, in mode default.
     duty: Option<Duty>,
 }
 
@@ -115,7 +112,7 @@ impl Tracer {
             },
         )?;
         programs.attach_states()?;
-        // Several readings within the length of a tick show where one begins.
+        // Several readings within a tick show where one begins.
         for _ in 0..WHEEL_READINGS {
             programs.wheel()?;
             std::thread::sleep(WHEEL_REST);
@@ -135,7 +132,7 @@ impl Tracer {
             window_receives: 0,
             started_ns: now_ns,
             splits: options.splits,
-            traffic: options.looks.then(Traffic::default),
+            traffic: options.detects_protocol.then(Traffic::default),
             pack: None,
             pack_trouble: None,
             trouble: None,
@@ -154,13 +151,12 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// Changes the level of detail; counts so far are kept.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
         self.end(monotonic_ns());
         match (self.mode.counts_requests(), mode.counts_requests()) {
             (false, true) => self.begin_counting()?,
             (true, false) => self.end_counting()?,
-            // Perhaps between two windows.
+            // Counting may be between two windows.
             (true, true) if self.counting_since_ns.is_none() => self.begin_counting()?,
             _ => {}
         }
@@ -179,7 +175,6 @@ impl Tracer {
         Ok(())
     }
 
-    /// No further request is counted.
     fn shut_counting(&mut self) {
         self.programs.shut_receive();
         self.has_gaps = true;
@@ -227,7 +222,6 @@ impl Tracer {
         ))
     }
 
-    /// Prepares a pack for these processes. Missing functions become a doubt.
     pub fn use_pack(&mut self, pack: &super::pack::Pack, pids: &[u32]) {
         let found = pack_places::find(pack, pids).and_then(|places| {
             let costs = probe_cost::measure(&self.programs, &places).map_err(|error| error.to_string())?;
@@ -242,13 +236,11 @@ impl Tracer {
         }
     }
 
-    /// The phases that a pack measured.
     fn pack(&self) -> Option<PackTotals> {
         let hits = self.programs.counts.get(0).boundaries_seen;
         self.pack.as_ref().map(|pack| pack.totals(self.sizes.count(), hits))
     }
 
-    /// Why functions are not probed.
     pub fn pack_note(&self) -> Option<&str> {
         self.pack_trouble.as_deref()
     }
@@ -367,7 +359,6 @@ impl Tracer {
         }
     }
 
-    /// Opens a window now, independently of the schedule. In mode counts only; an open window stays.
     pub fn open_held(&mut self) -> Result<(), WatchError> {
         if self.mode == Mode::Counts && self.stage == Stage::Idle {
             self.open(false, false)?;
@@ -375,7 +366,6 @@ impl Tracer {
         Ok(())
     }
 
-    /// Opens a window of the pack now, in mode counts, where no window is open.
     pub fn open_held_pack(&mut self) -> Result<(), WatchError> {
         if self.mode == Mode::Counts && self.stage == Stage::Idle && self.pack.is_some() && self.pack_trouble.is_none()
         {
@@ -384,21 +374,18 @@ impl Tracer {
         Ok(())
     }
 
-    /// Lets no further request begin in it.
     pub fn shut_held(&mut self) {
         if self.mode == Mode::Counts {
             self.shut(monotonic_ns());
         }
     }
 
-    /// Ends it and adds its measurements.
     pub fn close_held(&mut self) {
         if self.mode == Mode::Counts {
             self.end(monotonic_ns());
         }
     }
 
-    /// Restarts the sums of phases.
     pub fn restart_phases(&mut self) {
         self.phases.restart(self.programs.phases.iter());
         if let Some(pack) = &mut self.pack {
@@ -413,7 +400,6 @@ impl Tracer {
         (self.phases.totals(share, exact), self.phases.late())
     }
 
-    /// What events cost.
     pub fn prices(&self) -> EventPrices {
         let costs = self.costs;
         EventPrices {
@@ -425,7 +411,7 @@ impl Tracer {
         }
     }
 
-    /// Sends per read, where windows have measured them.
+    /// Sends per read, as measured in windows.
     fn sends_per_receive(&self) -> Option<f64> {
         (self.window_receives > 0).then(|| self.sends_in_windows() as f64 / self.window_receives as f64)
     }
@@ -439,7 +425,7 @@ impl Tracer {
         if self.mode == Mode::Budgeted {
             self.keep_duty(server_cpu_ns, receives, budget);
         }
-        // Shares of a nearly idle server mean nothing.
+        // Shares of a nearly idle server are not significant.
         if server_cpu_ns < 100_000_000 || receives == 0 {
             return;
         }
@@ -520,15 +506,15 @@ impl Tracer {
         Charged { between_ns, work: self.mode.counts_requests().then_some(work), ..charged }
     }
 
-    /// Requests read and not answered yet, and requests answered and not acknowledged to the end.
-    pub fn in_flight(&mut self) -> Option<(u64, u64)> {
-        self.programs.sweep().ok().map(|swept| (swept.waiting, swept.sending))
+    /// Requests that are not answered, or not fully acknowledged.
+    pub fn in_flight(&mut self) -> Option<u64> {
+        self.programs.sweep().ok().map(|swept| swept.waiting + swept.sending)
     }
 
     /// Requests by progress. `closing`: connections that the client has closed and the server has not.
-    pub fn standing(&mut self, closing: u64) -> Option<Standing> {
+    pub fn progress(&mut self, closing: u64) -> Option<RequestProgress> {
         let swept = self.programs.sweep().ok()?;
-        Some(Standing {
+        Some(RequestProgress {
             finished: self.programs.classes.iter().map(|row| row.requests).sum(),
             answered: swept.answered.iter().map(|row| row.requests).sum(),
             unfinished: swept.waiting + swept.sending + closing,

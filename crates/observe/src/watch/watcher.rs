@@ -64,7 +64,7 @@ pub struct WatchOptions {
     /// Room for this many connections; `None`: for those that exist at the start, and some more.
     pub room: Option<u32>,
     /// Examine the first bytes of a few reads a second to identify the protocol.
-    pub looks: bool,
+    pub detects_protocol: bool,
     /// Also time phases by these functions of the server, in short windows.
     pub pack: Option<Pack>,
     /// Read what bounds the server, too.
@@ -87,7 +87,7 @@ impl WatchOptions {
             control_group: None,
             system_intervals: Intervals::default(),
             room: None,
-            looks: true,
+            detects_protocol: true,
             pack: None,
             limits: false,
             reads_by_position: false,
@@ -244,6 +244,13 @@ impl Watcher {
     /// The options.
     pub fn options(&self) -> &WatchOptions {
         &self.options
+    }
+
+    /// Calibrated cost of a request of one read, in the current mode; `None` without programs.
+    pub fn request_ns(&self) -> Option<f64> {
+        let prices = self.tracer.as_ref()?.prices();
+        let phases = prices.window_receive_ns + prices.sends_per_receive.unwrap_or(1.0) * prices.send_ns;
+        Some(prices.receive_ns + if self.options.mode == Mode::Exact { phases } else { 0.0 })
     }
 
     /// Changes the level of detail. Requests in progress at that moment may not be counted.

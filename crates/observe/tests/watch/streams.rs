@@ -17,7 +17,9 @@ fn says(watcher: &Watcher, words: &str) {
 fn nothing_is_looked_into_when_that_is_asked() {
     let test = "nothing_is_looked_into_when_that_is_asked";
     let Some(server) = Server::start(test, "nginx") else { return };
-    let Some(mut watcher) = watch(test, WatchOptions { looks: false, ..counting(server.port) }) else { return };
+    let Some(mut watcher) = watch(test, WatchOptions { detects_protocol: false, ..counting(server.port) }) else {
+        return;
+    };
     let mut connection = Connection::open(server.port);
     (0..5).for_each(|_| connection.get("/1k.bin", false));
     settle(&mut watcher);

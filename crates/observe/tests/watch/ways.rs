@@ -232,7 +232,8 @@ fn counts_equal_the_clients_and_the_kernels_in_every_way() {
     let mut rigs = [PORT, PORT + 1].map(|port| {
         let (server, client) = (Role::start(&["server"]), Role::start(&["client"]));
         let group = Group::Tree(server.child.id());
-        let options = WatchOptions { mode: Mode::Counts, group, looks: false, ..WatchOptions::of_port(port) };
+        let options =
+            WatchOptions { mode: Mode::Counts, group, detects_protocol: false, ..WatchOptions::of_port(port) };
         Some(Rig { server, client, port, watcher: watch(test, options)?, burnt_ns: 0 })
     });
     for mut case in cases() {

@@ -38,11 +38,11 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
     let watch = watching(&watcher);
-    if let Some(prices) = watcher.prices().filter(|_| matches!(watch.mode, Mode::Counts | Mode::Exact)) {
+    if let Some(request_ns) = watcher.request_ns().filter(|_| matches!(watch.mode, Mode::Counts | Mode::Exact)) {
         eprintln!(
             "--detail {} has no limit of overhead: it adds about {:.2} us to a request (modelled)",
             watch.mode.word(),
-            prices.request_ns(watch.mode) / 1e3
+            request_ns / 1e3
         );
     }
     let has_server = !watcher.pids().is_empty();
@@ -179,7 +179,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
             None => Intervals::default(),
         },
         room: args.table_size.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
-        looks: !args.no_protocol_detection,
+        detects_protocol: !args.no_protocol_detection,
         pack: pack.map(|(pack, _)| pack),
         limits: true,
         reads_by_position: false,

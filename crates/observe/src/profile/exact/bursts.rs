@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 pub const BURSTS: u32 = 10;
 /// The programs need a moment to learn each thread's state before counting begins.
 const ACQUAINTANCE: Duration = Duration::from_millis(30);
-/// How long the first hook after the end of a burst is waited for.
+/// How long to wait for the first hook after the end of a burst.
 const SETTLE: Duration = Duration::from_millis(8);
 
-/// How often a burst is tried when this program loses its CPU at one of its edges.
+/// Maximum attempts at a burst if this program loses its CPU at an edge.
 const ATTEMPTS: u32 = 4;
 
 /// The settings of an exact profile.
@@ -35,14 +35,12 @@ pub struct BurstOptions {
     pub burst: Duration,
 }
 
-/// CLOCK_MONOTONIC, the clock of the programs' time stamps.
 pub(super) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// An attached exact profiler: hooks cost time as long as they are attached, so the time until [`finish`](Self::finish)
-/// should be short.
+/// An attached exact profiler. Hooks cost time while they are attached, so call [`finish`](Self::finish) soon.
 #[derive(Debug)]
 pub struct ExactProfiler {
     options: BurstOptions,
@@ -80,7 +78,7 @@ impl ExactProfiler {
         Ok(profiler)
     }
 
-    /// Measures one burst. A burst at whose edges this program lost its CPU is measured again, a few times at most.
+    /// Measures one burst, again if this program lost its CPU at an edge.
     pub fn burst(&mut self) -> Result<(), ProfileError> {
         self.admit()?;
         let pids = self.group.pids();
@@ -94,8 +92,8 @@ impl ExactProfiler {
         Ok(())
     }
 
-    /// A burst, and how long the slower of its edges took: between the reading of the scheduler's account and the
-    /// moment from which time counts, or no longer does.
+    /// A burst, and how long the slower of its edges took between reading the scheduler's account and opening or
+    /// closing the gate.
     fn attempt(&self, pids: &[u32]) -> Result<(Burst, u64), ProfileError> {
         let before = self.programs.read(u64::MAX, 0)?;
         let packets_before = self.programs.packets()?;
@@ -110,7 +108,7 @@ impl ExactProfiler {
         let closes_ns = now_ns();
         self.programs.set_gate(opens_ns, closes_ns)?;
         let closing_ns = now_ns() - ending_ns;
-        // A CPU that is awake reaches a hook soon; the reader adds the rest for one that sleeps.
+        // A CPU that is awake soon reaches a hook; the reader adds the rest for one that sleeps.
         std::thread::sleep(SETTLE);
         let after = self.programs.read(opens_ns, closes_ns)?;
         // Processes that ended meanwhile are in neither sum.

@@ -1,5 +1,4 @@
-//! The cost of a hook, measured in the run itself: pairs around functions of the kernel that do nothing, and system
-//! calls that do nothing.
+//! The cost of a hook, measured in the run: pairs around empty kernel functions, and empty system calls.
 
 pub use measure::{bare_call_ns, measure};
 
@@ -46,7 +45,7 @@ mod measure {
         let one = batches(programs, pairs)?;
         programs.attach_empty_functions(3)?;
         let four = batches(programs, pairs)?;
-        // Three more pairs around calls that are otherwise the same.
+        // Three more pairs around otherwise equal calls.
         let outer = median(four.iter().map(kernel)) - median(one.iter().map(kernel));
         let inner = four.iter().map(|batch| {
             let cell = own(batch, Charged::Calibration);
@@ -63,7 +62,7 @@ mod measure {
         })
     }
 
-    /// The reading of this program's own work in each of some short windows.
+    /// This program's own work in each of some short windows.
     fn batches(
         programs: &Programs,
         work: impl Fn(&Programs) -> Result<(), ProfileError>,

@@ -18,7 +18,6 @@ use record::profile::PacketCounts;
 use record::profile::exact::Unhooked;
 use std::collections::HashMap;
 
-/// Boundary functions that can be hooked at once; [`prepare`] does not compile with another number than the programs'.
 const SLOTS: usize = 96;
 /// Lines of libbpf's and the verifier's last messages in an error.
 const LOG_LINES: usize = 3;
@@ -26,8 +25,8 @@ const LOG_LINES: usize = 3;
 /// Functions of the kernel that do nothing, made for testing programs (net/bpf/test_run.c).
 const EMPTY_FUNCTIONS: [&str; 4] = ["bpf_fentry_test1", "bpf_fentry_test2", "bpf_fentry_test3", "bpf_fentry_test4"];
 
-/// Programs of tracepoints that every kernel has, by their order of attachment; ends come before begins, so that every
-/// begin has an end.
+/// Programs of tracepoints that every kernel has, in order of attachment; ends before begins, so that every begin has
+/// an end.
 const TRACEPOINTS: [&str; 13] = [
     "process_forked",
     "process_executed",
@@ -52,7 +51,6 @@ const OPTIONAL: [(&str, &str); 5] = [
     ("irq_work", "btf_trace_irq_work_entry"),
 ];
 
-/// Loaded programs. Links are dropped before the object they belong to.
 pub struct Programs {
     functions: Vec<Link>,
     tracepoints: Vec<Link>,
@@ -100,8 +98,8 @@ impl Programs {
             .filter(|(_, kind)| btf.type_by_name::<types::Typedef<'_>>(kind).is_some())
             .map(|(name, _)| name)
             .collect();
-        // The kernel may refuse a function (inlined, too many arguments, not traceable): the loader
-        // names the program, and the others are loaded without it.
+        // The kernel may refuse a function (inlined, too many arguments, not traceable): the loader names the program,
+        // and the others are loaded without it.
         loop {
             match load_once(&wanted, &optional, port, netns_inode) {
                 Ok(object) => {
@@ -138,7 +136,6 @@ impl Programs {
         slots.filter(|(_, is_hooked)| **is_hooked).map(|(boundary, _)| boundary.function.clone()).collect()
     }
 
-    /// Attaches the tracepoints: modes, interrupts, switches, packets.
     pub fn attach_tracepoints(&mut self) -> Result<(), ProfileError> {
         let optional: Vec<String> =
             self.optional.iter().flat_map(|name| [format!("{name}_ends"), format!("{name}_begins")]).collect();
@@ -188,7 +185,6 @@ impl Programs {
         Ok(())
     }
 
-    /// Attaches both programs or none.
     fn attach_slot(&mut self, slot: usize) -> Result<(), Refusal> {
         let end = bpf::attach(&self.object, &leave_name(slot))?;
         let begin = bpf::attach(&self.object, &enter_name(slot))?;
@@ -208,19 +204,18 @@ impl Programs {
         self.members.update(&self.object, processes).map_err(refusal)
     }
 
-    /// Time and packets count from `opens_ns` to `closes_ns` of CLOCK_MONOTONIC.
     pub fn set_gate(&self, opens_ns: u64, closes_ns: u64) -> Result<(), ProfileError> {
         let gate = Gate { opens_ns, closes_ns };
         let map = bpf::map(&self.object, ".bss.gate")?;
         map.update(&0u32.to_ne_bytes(), bytes_of(&gate), MapFlags::ANY).map_err(|error| refusal(error.into()))
     }
 
-    /// The counts so far, completed by the time of a window that has ended.
+    /// The counts so far, including the uncharged time of a window that has ended.
     pub fn read(&self, opens_ns: u64, closes_ns: u64) -> Result<Reading, ProfileError> {
         let map = bpf::map(&self.object, "cpus")?;
         let cpus = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(error.into()))?;
         let mut reading = Reading::empty();
-        // The map has a value for each CPU that is possible: one that is off would count as one that sleeps.
+        // The map has a value for each possible CPU: an offline one would count as sleeping.
         let (cpus, online) = (cpus.unwrap_or_default(), record::machine::online_cpu_numbers());
         for cpu in online.iter().filter_map(|at| value_of::<Cpu>(cpus.get(*at)?)) {
             reading.add_cpu(&cpu, opens_ns, closes_ns);
@@ -228,7 +223,6 @@ impl Programs {
         Ok(reading)
     }
 
-    /// The port's packets so far.
     pub fn packets(&self) -> Result<PacketCounts, ProfileError> {
         Ok(sampler::rows(&self.object).map_err(refusal)?.0)
     }
@@ -247,7 +241,7 @@ impl Drop for Programs {
     }
 }
 
-/// Why an exact profile is not possible here; `None`: it is. Tries a pair of programs on a function that does nothing.
+/// Why an exact profile is not possible here. Tries a pair of programs on an empty kernel function.
 pub fn why_not_possible() -> Option<String> {
     let attempt = || -> Result<(), ProfileError> {
         needs_hosts_process_ids()?;
@@ -333,7 +327,7 @@ fn refusal(why: Refusal) -> ProfileError {
     if why.error.kind() == ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
         return ProfileError::NotPermitted;
     }
-    // libbpf guesses at a limit of memory; a kernel that forbids it says no more than that.
+    // libbpf suspects a memory limit; the error number is the only sign of a forbidden operation.
     let is_forbidden = why.to_string().contains("(os error 1)");
     let tail = if is_forbidden { String::new() } else { why.last_words(LOG_LINES) };
     let (open, close) = if tail.is_empty() { ("", "") } else { (" (", ")") };

@@ -15,7 +15,7 @@ const CELLS: usize = 4 * PLACES * LAYERS;
 pub enum Charged {
     /// A layer.
     To(Layer),
-    /// The thread was already running when the programs were attached, so its place is not known.
+    /// The thread was already running when the programs were attached.
     Unknown,
     /// The programs' own work.
     Measurement,
@@ -100,7 +100,7 @@ pub struct Reading {
     pub not_entered: u64,
     /// Begins whose end was not seen.
     pub not_left: u64,
-    /// Functions that were called from too deep a stack.
+    /// Functions called from too deep a stack.
     pub too_deep: u64,
     /// Threads whose stack was replaced by another's.
     pub lost_threads: u64,
@@ -125,8 +125,8 @@ impl Reading {
         }
     }
 
-    /// Adds one CPU's record. Time that it has not charged yet is added up to `closes_ns` to its current place, from
-    /// `opens_ns` on: a CPU that sleeps reaches no hook.
+    /// Adds one CPU's record. A sleeping CPU reaches no hook, so its uncharged time between `opens_ns` and `closes_ns`
+    /// is added to its current place.
     pub fn add_cpu(&mut self, cpu: &Cpu, opens_ns: u64, closes_ns: u64) {
         if cpu.is_known == 0 {
             self.silent_cpus += 1;

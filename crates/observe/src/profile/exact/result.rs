@@ -9,9 +9,9 @@ use record::profile::PacketCounts;
 use record::profile::exact::{ExactProfile, ExactRow, HookCosts, Machine, Perturbation, SumCheck, Unpaired};
 use record::{Doubt, DoubtKind};
 
-/// The difference between the sum over the layers and the scheduler's account that is not mentioned.
+/// Difference between the sum of the layers and the scheduler's account that is not reported.
 pub const SUM_TOLERANCE: f64 = 0.02;
-/// The share of a layer's measured time that hooks may make up before the rest is doubted.
+/// If hooks make up more than this share of a layer's measured time, the rest is doubted.
 const DOUBTFUL_CORRECTION: f64 = 0.5;
 
 /// One burst.
@@ -27,7 +27,6 @@ pub struct Burst {
     pub packets: PacketCounts,
 }
 
-/// The server's work: that of its processes for themselves, and on its packets wherever they are handled.
 fn is_servers(place: Place) -> bool {
     match (place.packet, place.whose) {
         (Some(Side::Server), _) | (None, Whose::Server) => true,
@@ -139,7 +138,6 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
     Ok(profile)
 }
 
-/// The hooks' cost around their programs in the server's processes.
 fn around(bursts: &[Burst], calls: u64, costs: &HookCosts) -> f64 {
     let hooks: f64 = bursts
         .iter()

@@ -1,5 +1,3 @@
-//! The machine's counters in a point.
-
 use crate::watch::point_watch::PointReadings;
 use record::figure::Figures;
 use record::names;

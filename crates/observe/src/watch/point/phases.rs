@@ -49,7 +49,7 @@ const PACK_PHASES: [(&str, &str); 3] = [
     (names::WATCH_PACK_LOG, names::WATCH_PACK_LOG_CPU),
 ];
 
-/// Means over the requests whose phases the server's functions showed. Nothing where no pack was asked for.
+/// Means over the requests whose phases the server's functions showed. Empty without a pack.
 pub(super) fn by_pack(figures: &mut Figures, readings: &PointReadings) {
     let timed = |pack: &PackTotals| pack.by_functions.iter().map(|class| class.requests).sum::<u64>();
     let pack = readings.pack.as_ref().filter(|pack| timed(pack) > 0);

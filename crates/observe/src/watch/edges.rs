@@ -10,46 +10,45 @@ use record::time::monotonic_ns;
 use record::watch::Reading;
 use std::time::Duration;
 
-/// Requests of the port by progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RequestProgress {
     /// Ended by an event.
     pub finished: u64,
     /// Answered, and not ended by an event yet.
     pub answered: u64,
-    /// Requests that are not answered, or not acknowledged to the end, and connections that the client has closed and
-    /// the server has not: what is unread on these may become requests yet.
+    /// Requests that are not answered, or not fully acknowledged, and connections that the client has closed and the
+    /// server has not: unread bytes there may become requests.
     pub unfinished: u64,
 }
 
-/// How long a load waits for the requests before it: in total, and while nothing changes. A server that never answers
-/// some requests must not delay every load.
+/// How long a load waits for earlier requests: in total, and while nothing changes. A server that never answers some
+/// requests must not delay every load.
 const MOST_NS: u64 = 2_000_000_000;
 const STILL_NS: u64 = 1_000_000_000;
-/// Time between two looks, and the longest that it grows to.
+/// Initial and maximum time between two checks.
 const REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(20);
-/// The most readings taken to get one during which no request ends. On a port that others use, too, there may be none.
+/// Maximum readings to get one during which no request ends. On a port that others use there may be none.
 const MOST_READINGS: usize = 20;
 /// Index of CLOSE_WAIT in [`crate::sock_diag::STATES`].
 const CLOSE_WAIT: usize = 8;
 
 impl Watcher {
-    /// The requests by progress; `None` where they are not counted.
-    pub fn standing(&mut self) -> Option<Standing> {
+    /// The requests by progress; `None` if they are not counted.
+    pub fn progress(&mut self) -> Option<RequestProgress> {
         if !self.options.mode.counts_requests() {
             return None;
         }
         let closing = self.states()[CLOSE_WAIT];
-        self.tracer.as_mut()?.standing(closing)
+        self.tracer.as_mut()?.progress(closing)
     }
 
-    /// A reading during which no request ended, if there is one.
+    /// A reading during which no request ended, if possible.
     pub fn read_still(&mut self) -> Reading {
-        let (mut before, mut rest) = (self.standing(), REST);
+        let (mut before, mut rest) = (self.progress(), REST);
         for _ in 1..MOST_READINGS {
             let reading = self.read();
-            let after = self.standing();
+            let after = self.progress();
             if counts_of(before) == counts_of(after) {
                 return reading;
             }
@@ -61,50 +60,47 @@ impl Watcher {
     }
 }
 
-fn counts_of(standing: Option<Standing>) -> Option<(u64, u64)> {
-    standing.map(|standing| (standing.finished, standing.answered))
+fn counts_of(progress: Option<RequestProgress>) -> Option<(u64, u64)> {
+    progress.map(|progress| (progress.finished, progress.answered))
 }
 
 /// Waits between loads.
 #[derive(Debug, Default)]
 pub struct Edges {
-    /// Requests that stayed unfinished after the longest wait: the next load does not wait for these.
+    /// Requests unfinished after the longest wait: the next load does not wait for these.
     stuck: u64,
 }
 
-/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Requests may still end.
     Wait,
-    /// All are over.
     Over,
     /// Some are not over, and the wait is given up.
     GivenUp,
 }
 
 impl Edges {
-    fn next(&self, standing: Standing, waited_ns: u64, still_ns: u64) -> Next {
-        match standing.unfinished {
+    fn next(&self, progress: RequestProgress, waited_ns: u64, still_ns: u64) -> Next {
+        match progress.unfinished {
             unfinished if unfinished <= self.stuck => Next::Over,
             _ if waited_ns >= MOST_NS || still_ns >= STILL_NS => Next::GivenUp,
             _ => Next::Wait,
         }
     }
 
-    /// Waits until the requests under way are over, within limits.
+    /// Waits until the requests in progress are over, within limits.
     pub fn wait_until_over(&mut self, watcher: &mut Watcher) {
         let began_ns = monotonic_ns();
         let (mut last, mut moved_ns, mut rest) = (None, began_ns, REST);
-        while let Some(standing) = watcher.standing() {
+        while let Some(progress) = watcher.progress() {
             let now_ns = monotonic_ns();
-            if last.replace(standing) != Some(standing) {
+            if last.replace(progress) != Some(progress) {
                 moved_ns = now_ns;
             }
-            match self.next(standing, now_ns - began_ns, now_ns - moved_ns) {
+            match self.next(progress, now_ns - began_ns, now_ns - moved_ns) {
                 Next::Wait => std::thread::sleep(rest),
                 Next::Over | Next::GivenUp => {
-                    self.stuck = standing.unfinished;
+                    self.stuck = progress.unfinished;
                     return;
                 }
             }
@@ -117,19 +113,19 @@ impl Edges {
 mod tests {
     use super::*;
 
-    fn standing(unfinished: u64) -> Standing {
-        Standing { unfinished, ..Standing::default() }
+    fn progress(unfinished: u64) -> RequestProgress {
+        RequestProgress { unfinished, ..RequestProgress::default() }
     }
 
     #[test]
     fn a_load_waits_for_requests_but_not_for_those_that_never_end() {
         let mut edges = Edges::default();
-        assert_eq!(edges.next(standing(0), 0, 0), Next::Over);
-        assert_eq!(edges.next(standing(3), 0, 0), Next::Wait);
-        assert_eq!(edges.next(standing(3), STILL_NS, STILL_NS), Next::GivenUp, "nothing moves");
-        assert_eq!(edges.next(standing(3), MOST_NS, 0), Next::GivenUp, "it moves for ever");
+        assert_eq!(edges.next(progress(0), 0, 0), Next::Over);
+        assert_eq!(edges.next(progress(3), 0, 0), Next::Wait);
+        assert_eq!(edges.next(progress(3), STILL_NS, STILL_NS), Next::GivenUp, "nothing moves");
+        assert_eq!(edges.next(progress(3), MOST_NS, 0), Next::GivenUp, "it moves for ever");
         edges.stuck = 3;
-        assert_eq!(edges.next(standing(3), 0, 0), Next::Over, "these were waited for");
-        assert_eq!(edges.next(standing(4), 0, 0), Next::Wait, "this one was not");
+        assert_eq!(edges.next(progress(3), 0, 0), Next::Over, "these were waited for");
+        assert_eq!(edges.next(progress(4), 0, 0), Next::Wait, "this one was not");
     }
 }
