@@ -12,13 +12,13 @@ mod losses;
 pub use crate::account::OnLoss;
 use crate::account::worker_line;
 use crate::cold::{self, Node};
-use crate::error::{RemoteError, Result, unusable};
+use crate::error::{RemoteError, Result, system, unusable};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{Capacity, ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use crate::shares;
-use crate::wires::{ENDED, Event, Out, Wires};
+use crate::worker_io::{Event, Listening, Out, WorkerIo};
 use conduct::Conduct;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
@@ -49,12 +49,13 @@ pub struct Fleet {
     /// Dropped first, so that no sender blocks on it.
     events: Receiver<(usize, Event)>,
     links: Vec<Link>,
-    wires: Wires,
+    io: WorkerIo,
+    listening: Listening,
     on_loss: OnLoss,
     /// Engine threads of each worker, if the user named a number.
     threads: Option<usize>,
     /// Workers whose loss was reported already.
-    told: Vec<bool>,
+    reported: Vec<bool>,
     /// Maximum cold connections planned for.
     cold_most: u64,
     /// A sentence about the workers whose parts are smaller from the next load on.
@@ -87,11 +88,12 @@ impl Fleet {
         let (tell, events) = sync_channel(1024);
         let mut fleet = Fleet {
             links: Vec::with_capacity(sources.len()),
-            wires: Wires::start(tell)?,
+            io: WorkerIo::new(tell).map_err(system("cannot start a thread"))?,
+            listening: Listening::new(),
             events,
             on_loss,
             threads,
-            told: Vec::new(),
+            reported: Vec::new(),
             cold_most: 0,
             relieved: None,
             took_part: Vec::new(),
@@ -125,8 +127,8 @@ impl Fleet {
     fn greet(&mut self, sources: &[Source], stop: &AtomicBool) -> Result<()> {
         let first = self.links.len();
         for source in sources {
-            self.links.push(Link::start(self.links.len(), "client", source, &self.wires)?);
-            self.told.push(false);
+            self.links.push(Link::start(self.links.len(), "client", source, &self.io)?);
+            self.reported.push(false);
         }
         keep_leases(&self.links[first..]);
         let give_up_ns = monotonic_ns() + GREETING_NS;
@@ -152,7 +154,7 @@ impl Fleet {
         }
         let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
         if let Some(why) = self.nodes.as_mut().and_then(Nodes::failure_to_tell) {
-            self.wires.show(format!("straingauge: the fleet goes on without nodes that join: {why}"));
+            self.io.show(format!("straingauge: the fleet goes on without nodes that join: {why}"));
         }
         let first = self.links.len();
         self.greet(&sources, stop)?;
@@ -461,9 +463,11 @@ impl Fleet {
 
     /// Handles events, waiting at most `wait_ns`, and gives up silent workers.
     fn pump(&mut self, wait_ns: u64, timeout_ns: u64) {
-        let heard_all_ns = self.wires.heard_all_ns();
+        self.listening.note(monotonic_ns());
         if self.hear(wait_ns) {
-            self.links.iter_mut().for_each(|link| link.look(heard_all_ns, timeout_ns));
+            let now_ns = monotonic_ns();
+            let since_ns = self.listening.note(now_ns);
+            self.links.iter_mut().for_each(|link| link.give_up_if_silent(now_ns, since_ns, timeout_ns));
         }
     }
 
@@ -473,13 +477,12 @@ impl Fleet {
         // Bounded, because a worker may flood.
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
-                Ok((index, mut event)) => {
-                    if let (Event::Ended(why), Some(nodes)) = (&mut event, &mut self.nodes)
-                        && why == ENDED
-                    {
-                        *why = nodes.closed();
+                Ok((index, event)) => {
+                    let link = &mut self.links[index];
+                    match (event, &mut self.nodes) {
+                        (Event::Ended(None), Some(nodes)) if !link.is_lost() => link.lose(nodes.closed()),
+                        (event, _) => link.handle(event),
                     }
-                    self.links[index].handle(event);
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
             }

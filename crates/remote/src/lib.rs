@@ -8,7 +8,6 @@
 
 mod account;
 mod cold;
-mod complaints;
 mod error;
 mod fleet;
 mod inputs;
@@ -25,7 +24,7 @@ mod serve_watch;
 mod session;
 mod shares;
 mod watcher;
-mod wires;
+mod worker_io;
 
 #[cfg(test)]
 #[path = "../../../fuzz/properties/worker_protocol.rs"]

@@ -1,23 +1,20 @@
 //! One worker as the driver sees it: its process, its pipes, its clock and its state.
 
-use crate::complaints::LastLine;
 use crate::error::{Result, system};
 use crate::process;
 use crate::protocol::{
     Capacity, ColdHeld, FromWorker, LEASE_NS, Place, StartedState, TimeWaitCount, ToWorker, VERSION, WireObservation,
     WireResult, line, message,
 };
-use crate::wires::{ENDED, Event, Out, Wires};
+use crate::worker_io::{Event, LastLine, Out, WorkerIo};
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
 use record::{Outside, Share};
-use rustix::net::{Shutdown, shutdown};
-use std::os::fd::OwnedFd;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The state of a worker.
@@ -68,7 +65,7 @@ pub enum Source {
 #[derive(Debug)]
 enum Carrier {
     Process(Child, LastLine),
-    Socket(Arc<OwnedFd>),
+    Socket(UnixStream),
 }
 
 /// A worker and its state.
@@ -135,8 +132,8 @@ pub struct Link {
 
 impl Link {
     /// Starts the worker. Its messages arrive with this index.
-    pub fn start(index: usize, role: &'static str, source: &Source, wires: &Wires) -> Result<Link> {
-        let (carrier, out) = open(source, index, short_name(role, index + 1), wires)?;
+    pub fn start(index: usize, role: &'static str, source: &Source, io: &WorkerIo) -> Result<Link> {
+        let (carrier, out) = open(source, index, short_name(role, index + 1), io)?;
         Ok(Link {
             from: match source {
                 Source::Command(command) => command.clone(),
@@ -223,11 +220,8 @@ impl Link {
         }
         match event {
             Event::Ended(why) => {
-                let why = match self.exit_words() {
-                    Some(how) if why == ENDED => how,
-                    _ => why,
-                };
-                self.lose(why);
+                let how = self.exit_words();
+                self.lose(why.map(|why| why.to_string()).or(how).unwrap_or_else(|| "it ended".into()));
             }
             Event::Line(line, at_ns) => match message(&line) {
                 Ok(message) => {
@@ -314,10 +308,11 @@ impl Link {
         }
     }
 
-    /// Gives it up if it was silent for the lease. All its messages before `heard_all_ns` were handled.
-    pub fn look(&mut self, heard_all_ns: u64, timeout_ns: u64) {
-        if !self.is_lost() && heard_all_ns.saturating_sub(self.heard_ns) > LEASE_NS.max(timeout_ns) {
-            self.lose(format!("it was silent for {} s", LEASE_NS.max(timeout_ns) / 1_000_000_000));
+    /// Gives it up if it was silent for the lease, in which the driver has listened since `since_ns`.
+    pub fn give_up_if_silent(&mut self, now_ns: u64, since_ns: u64, timeout_ns: u64) {
+        let limit_ns = LEASE_NS.max(timeout_ns);
+        if !self.is_lost() && now_ns.saturating_sub(self.heard_ns.max(since_ns)) > limit_ns {
+            self.lose(format!("it was silent for {} s", limit_ns / 1_000_000_000));
         }
     }
 
@@ -361,7 +356,7 @@ impl Link {
             Carrier::Process(child, _) => process::kill(child),
             // The transport then ends the worker.
             Carrier::Socket(socket) => {
-                let _ = shutdown(socket, Shutdown::Both);
+                let _ = socket.shutdown(Shutdown::Both);
             }
         }
     }
@@ -371,7 +366,7 @@ fn short_name(role: &str, number: usize) -> String {
     if role == "client" { format!("client {number}") } else { role.into() }
 }
 
-fn open(source: &Source, index: usize, short_name: String, wires: &Wires) -> Result<(Carrier, Out)> {
+fn open(source: &Source, index: usize, short_name: String, io: &WorkerIo) -> Result<(Carrier, Out)> {
     match source {
         Source::Command(command) => {
             let mut child = process::start(Command::new("sh").args(["-c", command]))
@@ -379,17 +374,17 @@ fn open(source: &Source, index: usize, short_name: String, wires: &Wires) -> Res
             let stdin = child.stdin.take().expect("was asked for");
             let stdout = child.stdout.take().expect("was asked for");
             let stderr = child.stderr.take().expect("was asked for");
-            let last_line = wires.add_complaints(stderr.into(), short_name);
-            let carried = last_line.and_then(|last_line| {
-                let out = wires.add_pipes(index, stdin.into(), stdout.into())?;
-                Ok((Carrier::Process(child, last_line), out))
+            let carried = io.show_all(stderr, short_name).and_then(|last_line| {
+                io.read(index, stdout)?;
+                Ok((Carrier::Process(child, last_line), Out::start(stdin)?))
             });
-            carried.map_err(system("cannot use the pipes of a worker"))
+            carried.map_err(system("cannot start the threads for a worker's pipes"))
         }
         Source::Node { name, socket } => {
             let carried = UnixStream::connect(socket).and_then(|socket| {
-                let socket = Arc::new(OwnedFd::from(socket));
-                Ok((Carrier::Socket(socket.clone()), wires.add_socket(index, socket)?))
+                io.read(index, socket.try_clone()?)?;
+                let out = Out::start(socket.try_clone()?)?;
+                Ok((Carrier::Socket(socket), out))
             });
             carried.map_err(system(format!("cannot reach the worker on node {name} through its socket")))
         }

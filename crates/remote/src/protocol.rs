@@ -313,8 +313,13 @@ impl<R: Read> Lines<R> {
         Lines { source: BufReader::new(source) }
     }
 
-    /// The next message; `None` at the end of the stream. Keeps at most [`MAX_LINE_BYTES`] in memory.
+    /// The next message; `None` at the end of the stream.
     pub fn next<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
+        self.line()?.map(|line| message(&line)).transpose()
+    }
+
+    /// The next line without its end; `None` at the end of the stream. Keeps at most [`MAX_LINE_BYTES`] in memory.
+    pub fn line(&mut self) -> Result<Option<Vec<u8>>, ProtocolError> {
         let mut line = Vec::new();
         (&mut self.source).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
         if line.is_empty() {
@@ -326,7 +331,7 @@ impl<R: Read> Lines<R> {
         if line.pop() != Some(b'\n') {
             return Err(ProtocolError::Torn);
         }
-        message(&line).map(Some)
+        Ok(Some(line))
     }
 }
 

@@ -23,7 +23,7 @@ const JOIN: Duration = Duration::from_secs(40);
 /// Timeout for its last message once it has closed its sockets.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes kept of the helper's errors.
-const MAX_COMPLAINT_BYTES: usize = 16 << 10;
+const MAX_STDERR_BYTES: usize = 16 << 10;
 
 /// The settings of a fleet on Ray: the first line of the helper's input. The helper ends with its input.
 #[derive(Debug, Clone, Serialize)]
@@ -108,7 +108,7 @@ impl Nodes {
             format!("cannot start '{python}', which runs the fleet: install Python, or name one with --python"),
         ))?;
         let stdout = child.stdout.take().expect("was asked for");
-        let complaints = keep_tail(child.stderr.take().expect("was asked for"));
+        let stderr_tail = keep_tail(child.stderr.take().expect("was asked for"));
         let input = child.stdin.take();
         let (tell, said) = channel();
         let mut nodes =
@@ -136,7 +136,7 @@ impl Nodes {
                     return Ok(nodes);
                 }
                 Ok(HelperMessage::Joined { .. }) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(unusable(nodes.last_words(python, complaints))),
+                Err(RecvTimeoutError::Disconnected) => return Err(unusable(nodes.last_words(python, stderr_tail))),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if stop.load(Ordering::Relaxed) {
@@ -194,11 +194,11 @@ impl Nodes {
     }
 
     /// Why the helper ended without a message.
-    fn last_words(&mut self, python: &str, complaints: JoinHandle<String>) -> String {
+    fn last_words(&mut self, python: &str, stderr_tail: JoinHandle<String>) -> String {
         self.input = None;
         self.end();
-        let complaint = complaints.join().unwrap_or_default();
-        let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+        let tail = stderr_tail.join().unwrap_or_default();
+        let last = tail.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
         let remedy = if last.contains("No module named") {
             ": install the package there (pip install 'straingauge[fleet]', from python/), or name another Python with \
              --python"
@@ -233,8 +233,8 @@ fn keep_tail(mut from: ChildStderr) -> JoinHandle<String> {
         let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);
         while let Ok(count @ 1..) = from.read(&mut chunk) {
             kept.extend_from_slice(&chunk[..count]);
-            if kept.len() > 2 * MAX_COMPLAINT_BYTES {
-                kept.drain(..kept.len() - MAX_COMPLAINT_BYTES);
+            if kept.len() > 2 * MAX_STDERR_BYTES {
+                kept.drain(..kept.len() - MAX_STDERR_BYTES);
             }
         }
         String::from_utf8_lossy(&kept).into_owned()

@@ -1,11 +1,11 @@
 //! The watcher of a server on another machine (`--watch-with`), as the driver sees it.
 
-use crate::error::{RemoteError, Result, unusable};
+use crate::error::{RemoteError, Result, system, unusable};
 use crate::fleet::{MOST_EVENTS, keep_leases};
 use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{LEASE_NS, Place, StartedState, TimeWaitCount, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
-use crate::wires::{Event, Wires};
+use crate::worker_io::{Event, Listening, WorkerIo};
 use observe::profile::PointSampling;
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
@@ -38,7 +38,7 @@ pub struct Watcher {
     /// Dropped first, so that no sender blocks on it.
     events: Receiver<(usize, Event)>,
     link: Link,
-    wires: Wires,
+    listening: Listening,
     /// Facts about the server, from the last observation.
     pub server_facts: BTreeMap<String, String>,
     has_started_server: bool,
@@ -56,8 +56,8 @@ impl Watcher {
 
     fn at(source: &Source, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
-        let wires = Wires::start(tell)?;
-        let mut link = Link::start(0, "watcher", source, &wires)?;
+        let io = WorkerIo::new(tell).map_err(system("cannot start a thread"))?;
+        let mut link = Link::start(0, "watcher", source, &io)?;
         if starts_server.is_some() {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
@@ -65,7 +65,7 @@ impl Watcher {
         let mut watcher = Watcher {
             events,
             link,
-            wires,
+            listening: Listening::new(),
             server_facts: BTreeMap::new(),
             has_started_server: starts_server.is_some(),
             counts_requests: false,
@@ -117,11 +117,13 @@ impl Watcher {
 
     /// Handles events, waiting at most `wait` for the first, and gives up a silent watcher.
     fn hear(&mut self, mut wait: Duration, timeout_ns: u64) {
-        let heard_all_ns = self.wires.heard_all_ns();
+        self.listening.note(monotonic_ns());
         // Bounded, because a watcher may flood; it is not silent then.
         for _ in 0..MOST_EVENTS {
             let Ok((_, event)) = self.events.recv_timeout(wait) else {
-                return self.link.look(heard_all_ns, timeout_ns);
+                let now_ns = monotonic_ns();
+                let since_ns = self.listening.note(now_ns);
+                return self.link.give_up_if_silent(now_ns, since_ns, timeout_ns);
             };
             self.link.handle(event);
             wait = Duration::ZERO;

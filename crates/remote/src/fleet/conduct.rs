@@ -252,7 +252,7 @@ impl Conduct<'_> {
             if let WorkerState::Lost(why) = &link.state
                 && !link.is_excused
                 && !is_counted(link)
-                && !std::mem::replace(&mut fleet.told[index], true)
+                && !std::mem::replace(&mut fleet.reported[index], true)
             {
                 doubts.push(loss_doubt(link, why, live.contains(&index).then_some(fleet.on_loss)));
             }

@@ -1,0 +1,279 @@
+//! The bytes of workers. Threads of its own read each worker's messages and standard error, and write what is sent to
+//! it, so that a worker that neither reads nor writes blocks only these.
+
+use crate::protocol::{Lines, ProtocolError};
+use record::Outside;
+use record::lock;
+use record::time::monotonic_ns;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Maximum queued messages to a worker; further ones are dropped.
+const MOST_WAITING: usize = 64;
+/// Longer lines of standard error are split.
+const MOST_LINE_BYTES: usize = 500;
+/// Maximum lines of standard error shown per worker.
+const MOST_LINES: usize = 40;
+/// Maximum queued lines of standard error; further ones are dropped.
+const MOST_SHOWN_LATER: usize = 1000;
+/// Timeout for the last lines of a worker that ended: its children may hold the pipe.
+const LAST_LINES: Duration = Duration::from_millis(200);
+/// A driver that did not listen for longer cannot tell who was silent.
+const PAUSE_NS: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+pub enum Event {
+    /// A line without its end, and when it came on the driver's monotonic clock.
+    Line(Vec<u8>, u64),
+    /// The worker's output ended or is not the protocol; the reason, if known.
+    Ended(Option<ProtocolError>),
+}
+
+/// Starts the threads of workers.
+#[derive(Debug)]
+pub struct WorkerIo {
+    events: SyncSender<(usize, Event)>,
+    show: SyncSender<Shown>,
+}
+
+/// The queue of messages to a worker; `None` once it is closed.
+#[derive(Debug, Clone)]
+pub struct Out(Arc<Mutex<Option<SyncSender<String>>>>);
+
+/// Disconnected when the last line of a worker's standard error was shown.
+#[derive(Debug)]
+pub struct LastLine(Receiver<()>);
+
+#[derive(Debug)]
+enum Shown {
+    Line(String),
+    /// The end of a worker's lines: dropped after them.
+    Over(Sender<()>),
+}
+
+impl WorkerIo {
+    /// `events` gets each worker's events with its index.
+    pub fn new(events: SyncSender<(usize, Event)>) -> io::Result<WorkerIo> {
+        let (show, shown) = sync_channel(MOST_SHOWN_LATER);
+        // Only this thread blocks if stderr is not read.
+        spawn("stderr", move || {
+            for shown in shown {
+                match shown {
+                    Shown::Line(text) => drop(writeln!(io::stderr().lock(), "{text}")),
+                    Shown::Over(last_line) => drop(last_line),
+                }
+            }
+        })?;
+        Ok(WorkerIo { events, show })
+    }
+
+    /// Shows the user a line.
+    pub fn show(&self, line: String) {
+        let _ = self.show.try_send(Shown::Line(line));
+    }
+
+    /// Reads a worker's messages.
+    pub fn read(&self, index: usize, from: impl Read + Send + 'static) -> io::Result<()> {
+        let events = self.events.clone();
+        spawn("worker", move || {
+            let mut lines = Lines::new(from);
+            loop {
+                let event = match lines.line() {
+                    Ok(Some(line)) => Event::Line(line, monotonic_ns()),
+                    Ok(None) => Event::Ended(None),
+                    Err(error) => Event::Ended(Some(error)),
+                };
+                let is_over = matches!(event, Event::Ended(_));
+                if events.send((index, event)).is_err() || is_over {
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Shows a worker's standard error, with `name` before each line.
+    pub fn show_all(&self, from: impl Read + Send + 'static, name: String) -> io::Result<LastLine> {
+        let show = self.show.clone();
+        let (over, last_line) = channel();
+        spawn("worker-stderr", move || {
+            show_lines(from, |text| {
+                let _ = show.try_send(Shown::Line(format!("{name}: {text}")));
+            });
+            let _ = show.try_send(Shown::Over(over));
+        })?;
+        Ok(LastLine(last_line))
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+}
+
+/// Passes the lines to `show` as printable text, up to a limit, and reads to the end.
+fn show_lines(from: impl Read, mut show: impl FnMut(&str)) {
+    let (mut from, mut line, mut shown) = (BufReader::new(from), Vec::new(), 0);
+    while let Ok(1..) = (&mut from).take(MOST_LINE_BYTES as u64).read_until(b'\n', &mut line) {
+        let text = Outside::of_bytes(&std::mem::take(&mut line), MOST_LINE_BYTES);
+        if text.is_empty() || shown > MOST_LINES {
+            continue;
+        }
+        shown += 1;
+        show(if shown > MOST_LINES { "(more on its standard error is not shown)" } else { &text });
+    }
+}
+
+impl LastLine {
+    /// Waits briefly for the last lines of an ended worker.
+    pub fn settle(&self) {
+        let _ = self.0.recv_timeout(LAST_LINES);
+    }
+}
+
+impl Out {
+    /// Writes messages to `to`, which is closed after the last one.
+    pub fn start(mut to: impl Write + Send + 'static) -> io::Result<Out> {
+        let (queue, texts) = sync_channel::<String>(MOST_WAITING);
+        spawn("to-worker", move || {
+            for text in texts {
+                if to.write_all(text.as_bytes()).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Out(Arc::new(Mutex::new(Some(queue)))))
+    }
+
+    /// Sends a line; false when closed. Never blocks: if many lines are queued, this one is dropped, and the silence
+    /// that follows is noticed.
+    pub fn send(&self, text: String) -> bool {
+        let mut queue = lock(&self.0);
+        let sent = queue.as_ref().map(|queue| queue.try_send(text));
+        let is_open = matches!(sent, Some(Ok(()) | Err(TrySendError::Full(_))));
+        if !is_open {
+            *queue = None;
+        }
+        is_open
+    }
+
+    /// Closes it once all is written.
+    pub fn close(&self) {
+        *lock(&self.0) = None;
+    }
+}
+
+/// Since when the driver has handled events without a pause. A silence before that may be its own.
+#[derive(Debug)]
+pub struct Listening {
+    since_ns: u64,
+    last_ns: u64,
+}
+
+impl Listening {
+    pub fn new() -> Self {
+        Listening { since_ns: monotonic_ns(), last_ns: monotonic_ns() }
+    }
+
+    /// Called before and after events are handled, at `now_ns`. Returns since when there was no pause.
+    pub fn note(&mut self, now_ns: u64) -> u64 {
+        if now_ns.saturating_sub(self.last_ns) > PAUSE_NS {
+            self.since_ns = now_ns;
+        }
+        self.last_ns = now_ns;
+        self.since_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::MAX_LINE_BYTES;
+    use std::os::unix::net::UnixStream;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn start() -> (WorkerIo, Receiver<(usize, Event)>) {
+        let (tell, events) = sync_channel(4);
+        (WorkerIo::new(tell).unwrap(), events)
+    }
+
+    /// The next line, or the reason of the end.
+    fn next(events: &Receiver<(usize, Event)>) -> Result<Vec<u8>, String> {
+        match events.recv_timeout(LONG).unwrap().1 {
+            Event::Line(line, _) => Ok(line),
+            Event::Ended(why) => Err(why.map_or(String::new(), |why| why.to_string())),
+        }
+    }
+
+    #[test]
+    fn lines_come_whole_in_any_pieces_and_the_end_is_said_once() {
+        let (io, events) = start();
+        let (mut worker, here) = UnixStream::pair().unwrap();
+        io.read(7, here).unwrap();
+        for piece in ["on", "e\ntwo\n\nth", "ree", "\n"] {
+            worker.write_all(piece.as_bytes()).unwrap();
+        }
+        for expected in ["one", "two", "", "three"] {
+            assert_eq!(next(&events).unwrap(), expected.as_bytes());
+        }
+        worker.write_all(b"fou").unwrap();
+        drop(worker);
+        assert_eq!(next(&events).unwrap_err(), ProtocolError::Torn.to_string());
+        assert!(events.recv_timeout(Duration::from_millis(20)).is_err());
+        io.read(1, io::repeat(b'x').take(4 * MAX_LINE_BYTES as u64)).unwrap();
+        assert_eq!(next(&events).unwrap_err(), ProtocolError::TooLong.to_string());
+    }
+
+    #[test]
+    fn a_slow_reader_gets_all_in_order_and_its_input_ends_after_the_last_line() {
+        let (mut worker, here) = UnixStream::pair().unwrap();
+        let out = Out::start(here).unwrap();
+        let long = "x".repeat(1 << 20);
+        assert!((0..4).all(|number| out.send(format!("{number}{long}\n"))));
+        out.close();
+        assert!(!out.send("too late\n".into()));
+        let mut all = String::new();
+        worker.read_to_string(&mut all).unwrap();
+        let begins: Vec<u8> = all.lines().map(|line| line.as_bytes()[0]).collect();
+        assert_eq!((begins.as_slice(), all.len()), (b"0123".as_slice(), 4 * (long.len() + 2)));
+    }
+
+    #[test]
+    fn one_that_never_reads_blocks_nothing_and_one_that_left_closes_the_queue() {
+        let (worker, here) = UnixStream::pair().unwrap();
+        let out = Out::start(here).unwrap();
+        assert!((0..1000).all(|_| out.send(format!("{}\n", "x".repeat(10_000)))));
+        drop(worker);
+        let until = std::time::Instant::now() + LONG;
+        while out.send("x\n".into()) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!out.send("x\n".into()));
+    }
+
+    #[test]
+    fn a_worker_is_not_silent_while_the_driver_does_not_listen() {
+        let mut listening = Listening { since_ns: 5, last_ns: 5 };
+        for now_ns in [PAUSE_NS, 2 * PAUSE_NS] {
+            assert_eq!(listening.note(now_ns), 5);
+        }
+        assert_eq!(listening.note(4 * PAUSE_NS), 4 * PAUSE_NS);
+        assert_eq!(listening.note(4 * PAUSE_NS + 9), 4 * PAUSE_NS);
+    }
+
+    fn shown(bytes: &[u8]) -> Vec<String> {
+        let mut lines = Vec::new();
+        show_lines(bytes, |text| lines.push(text.to_string()));
+        lines
+    }
+
+    #[test]
+    fn standard_error_is_printable_and_bounded_and_its_last_line_needs_no_end() {
+        assert_eq!(shown(b"a\x1b[2Jb\r\n\n\x07\nbad \xff end"), ["a?[2Jb", "?", "bad \u{fffd} end"]);
+        let flood = shown(&[b'x'; 1 << 20]);
+        assert_eq!(flood.len(), MOST_LINES + 1);
+        assert!(flood.iter().all(|line| line.len() <= MOST_LINE_BYTES));
+        assert!(flood.last().unwrap().contains("not shown"), "{:?}", flood.last());
+    }
+}
