@@ -6,12 +6,12 @@
 use libfuzzer_sys::fuzz_target;
 use load::replies::memcached::{META, Memcached};
 use load::replies::resp::{MAX_DEPTH, Resp};
-use load::replies::{Fed, Malformed};
+use load::replies::{Consumed, Malformed};
 
 /// Used, body and status of a complete reply; or the rule that the bytes break.
 type Verdict = Result<(usize, usize, Option<u16>), Malformed>;
 
-fn verdict(bytes: &[u8], size: usize, mut feed: impl FnMut(&[u8]) -> Result<(Fed, u16), Malformed>) -> Verdict {
+fn verdict(bytes: &[u8], size: usize, mut feed: impl FnMut(&[u8]) -> Result<(Consumed, u16), Malformed>) -> Verdict {
     let (mut used, mut body) = (0, 0);
     while used < bytes.len() {
         let piece = &bytes[used..bytes.len().min(used.saturating_add(size))];

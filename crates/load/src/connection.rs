@@ -41,7 +41,7 @@ pub(crate) const WATCHES_WRITABLE: u16 = 4;
 pub(crate) const LAST_REQUEST: u16 = 8;
 /// The server has closed its half.
 pub(crate) const PEER_CLOSED: u16 = 16;
-/// The herd's pace has counted this attempt as slow.
+/// The ramp has counted this attempt as slow.
 pub(crate) const KNOWN_SLOW: u16 = 32;
 
 /// A request of the window was on this slot and got no answer yet.

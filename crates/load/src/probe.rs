@@ -4,9 +4,10 @@ use crate::LoadError;
 use crate::check::check;
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::http2::{Ended, Session, error_name};
+use crate::replies::Reply;
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
-use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, grpc_status};
+use crate::worker::protocol::{Memcached, OrderedProtocol, Redis, Tcp, grpc_status};
 use record::protocol::{ANSWER, Protocol};
 use record::{LoadPlan, Outside, Share};
 use std::io::{self, ErrorKind, Read, Write};
@@ -242,7 +243,11 @@ fn exchange(
 }
 
 /// Opens the connection as the protocol demands; sends one request if wanted, and reads its reply.
-fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
+fn talk<K: OrderedProtocol>(
+    mut talk: K,
+    to: &To<'_>,
+    mut exchange: Exchange,
+) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, timeout, asks } = *to;
     let network = |cause| LoadError::Network { address, cause };
     let foreign = |why: String| LoadError::Foreign { address, why };

@@ -395,7 +395,7 @@ impl Tally {
         });
     }
 
-    pub(crate) fn complained(&mut self, words: &[u8]) {
+    pub(crate) fn error_message(&mut self, words: &[u8]) {
         self.example("non-2xx", || format!("the server answered '{}'", Outside::of_bytes(words, 80)));
     }
 

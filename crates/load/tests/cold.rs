@@ -1,7 +1,7 @@
-//! The herd of cold connections against listeners that hold, drop and refuse.
+//! The pool of cold connections against listeners that hold, drop and refuse.
 
 use crate::servers::plan;
-use load::cold::ColdHerd;
+use load::cold::ColdPool;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -36,18 +36,18 @@ fn wait_for(what: &str, is_done: impl Fn() -> bool) {
 #[test]
 fn a_herd_grows_shrinks_and_takes_hardly_any_memory() {
     let (address, kept) = hoarder();
-    let mut herd = ColdHerd::begin(&plan(address), 3_000).unwrap();
+    let mut pool = ColdPool::begin(&plan(address), 3_000).unwrap();
     let never = AtomicBool::new(false);
-    herd.resize(2_000, PATIENCE, &never, |_| {}).unwrap();
-    assert_eq!(herd.counts().established, 2_000);
+    pool.resize(2_000, PATIENCE, &never, |_| {}).unwrap();
+    assert_eq!(pool.counts().established, 2_000);
     // Those of them that the client gave up in their handshake come on top.
     let accepted = || kept.lock().unwrap().len();
     wait_for("the server's accepts", || accepted() >= 2_000);
-    assert!(herd.counts().user_bytes / 2_000 <= 512, "{} bytes each", herd.counts().user_bytes / 2_000);
-    let dropped = herd.counts().dropped;
-    herd.resize(500, PATIENCE, &never, |_| {}).unwrap();
-    assert_eq!(herd.counts().established, 500);
-    assert_eq!(herd.counts().dropped, dropped, "closing on request is not a drop");
+    assert!(pool.counts().user_bytes / 2_000 <= 512, "{} bytes each", pool.counts().user_bytes / 2_000);
+    let dropped = pool.counts().dropped;
+    pool.resize(500, PATIENCE, &never, |_| {}).unwrap();
+    assert_eq!(pool.counts().established, 500);
+    assert_eq!(pool.counts().dropped, dropped, "closing on request is not a drop");
     // The closed ones really are closed: the server reads their end.
     let ended = || {
         let mut byte = [0u8; 1];
@@ -77,8 +77,8 @@ fn connections_that_only_the_client_has_are_found_and_opened_again() {
         std::thread::sleep(Duration::from_millis(300));
         listener.incoming().flatten().for_each(|stream| theirs.lock().unwrap().push(stream));
     });
-    let mut herd = ColdHerd::begin(&plan(address), 600).unwrap();
-    herd.resize(600, PATIENCE, &AtomicBool::new(false), |_| {}).unwrap();
+    let mut pool = ColdPool::begin(&plan(address), 600).unwrap();
+    pool.resize(600, PATIENCE, &AtomicBool::new(false), |_| {}).unwrap();
     let open = || {
         let kept = kept.lock().unwrap();
         let has_ended = |stream: &&TcpStream| {
@@ -88,21 +88,21 @@ fn connections_that_only_the_client_has_are_found_and_opened_again() {
         kept.len() - kept.iter().filter(has_ended).count()
     };
     wait_for("the server's accepts", || open() == 600);
-    println!("{:?}", herd.counts());
-    assert_eq!(herd.counts().established, 600);
+    println!("{:?}", pool.counts());
+    assert_eq!(pool.counts().established, 600);
 }
 
 #[test]
 fn connections_that_the_server_drops_are_counted_and_opened_again() {
     let (address, kept) = hoarder();
-    let mut herd = ColdHerd::begin(&plan(address), 400).unwrap();
+    let mut pool = ColdPool::begin(&plan(address), 400).unwrap();
     let never = AtomicBool::new(false);
-    herd.resize(400, PATIENCE, &never, |_| {}).unwrap();
+    pool.resize(400, PATIENCE, &never, |_| {}).unwrap();
     wait_for("the server's accepts", || kept.lock().unwrap().len() == 400);
     kept.lock().unwrap().drain(..150);
-    wait_for("150 drops", || herd.counts().dropped == 150);
-    wait_for("the refill", || herd.counts().established == 400);
-    assert_eq!(herd.counts().opened, 550);
+    wait_for("150 drops", || pool.counts().dropped == 150);
+    wait_for("the refill", || pool.counts().established == 400);
+    assert_eq!(pool.counts().opened, 550);
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn a_server_that_refuses_ends_the_opening_with_a_sentence() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let mut herd = ColdHerd::begin(&plan(address), 10).unwrap();
+    let mut pool = ColdPool::begin(&plan(address), 10).unwrap();
     let never = AtomicBool::new(false);
-    let error = herd.resize(10, Duration::from_millis(500), &never, |_| {}).unwrap_err().to_string();
+    let error = pool.resize(10, Duration::from_millis(500), &never, |_| {}).unwrap_err().to_string();
     assert!(error.contains("only 0 of 10") && error.contains("attempts failed"), "{error}");
 }
 
@@ -120,7 +120,7 @@ fn a_server_that_refuses_ends_the_opening_with_a_sentence() {
 fn more_than_the_descriptors_allow_is_refused_with_how_many_fit() {
     let (address, _kept) = hoarder();
     let limit = record::machine::raise_descriptor_limit();
-    let error = ColdHerd::begin(&plan(address), limit + 1).unwrap_err();
+    let error = ColdPool::begin(&plan(address), limit + 1).unwrap_err();
     assert!(matches!(error, load::LoadError::Descriptors { fits, .. } if fits < limit), "{error}");
 }
 
@@ -140,10 +140,10 @@ fn a_server_that_resets_every_connection_is_not_asked_again_at_full_speed() {
             }
         }
     });
-    let mut herd = ColdHerd::begin(&plan(address), 500).unwrap();
-    let error = herd.resize(500, Duration::from_millis(1500), &AtomicBool::new(false), |_| {}).unwrap_err().to_string();
+    let mut pool = ColdPool::begin(&plan(address), 500).unwrap();
+    let error = pool.resize(500, Duration::from_millis(1500), &AtomicBool::new(false), |_| {}).unwrap_err().to_string();
     assert!(error.contains("cold connections are established"), "{error}");
-    let counts = herd.counts();
+    let counts = pool.counts();
     assert!(counts.dropped + counts.failed > 0, "{counts:?}");
     // 500 wanted for 1.5 s and more: without a pause that would be tens of thousands.
     assert!(counts.opened + counts.failed < 5_000, "it spins: {counts:?}");

@@ -3,7 +3,7 @@
 use crate::error::{NoRoom, Result, unusable};
 use crate::options::WorkerOptions;
 use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
-use load::cold::{ColdHerd, ColdRoom, PATIENCE, room};
+use load::cold::{ColdPool, ColdRoom, PATIENCE, room};
 use record::LoadPlan;
 use record::lock;
 use record::units::{format_bytes, grouped};
@@ -123,13 +123,13 @@ fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[Limits], rooms: &
 
 pub(crate) struct Cold {
     plan: Option<LoadPlan>,
-    herd: Option<Arc<Mutex<ColdHerd>>>,
+    pool: Option<Arc<Mutex<ColdPool>>>,
     out: SyncSender<String>,
 }
 
 impl Cold {
     pub(crate) fn new(out: SyncSender<String>) -> Self {
-        Cold { plan: None, herd: None, out }
+        Cold { plan: None, pool: None, out }
     }
 
     /// Reports the limits for cold connections of this plan. [`hold`](Self::hold) uses the plan of the last call.
@@ -145,33 +145,33 @@ impl Cold {
     pub(crate) fn hold(&mut self, count: u64, most: u64, stop: &AtomicBool) -> Result<()> {
         let plan = self.plan.as_mut().ok_or_else(|| unusable("the driver did not ask what there is for them"))?;
         plan.addresses = vec![load::choose_address(plan, stop)];
-        let herd = match &self.herd {
-            Some(herd) => herd.clone(),
+        let pool = match &self.pool {
+            Some(pool) => pool.clone(),
             None => {
-                let herd = Arc::new(Mutex::new(ColdHerd::begin(plan, most.max(count))?));
-                self.report(&herd);
-                self.herd.insert(herd).clone()
+                let pool = Arc::new(Mutex::new(ColdPool::begin(plan, most.max(count))?));
+                self.report(&pool);
+                self.pool.insert(pool).clone()
             }
         };
-        let mut herd = lock(&herd);
+        let mut pool = lock(&pool);
         let out = self.out.clone();
-        herd.resize(count, PATIENCE, stop, |established| {
+        pool.resize(count, PATIENCE, stop, |established| {
             let counts = load::cold::ColdCounts { established, ..Default::default() };
             let _ = out.try_send(line(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None })));
         })?;
         Ok(())
     }
 
-    /// Reports the counts while a herd exists and does not change.
-    fn report(&self, herd: &Arc<Mutex<ColdHerd>>) {
-        let (herd, out) = (Arc::downgrade(herd), self.out.clone());
+    /// Reports the counts while a pool exists and does not change.
+    fn report(&self, pool: &Arc<Mutex<ColdPool>>) {
+        let (pool, out) = (Arc::downgrade(pool), self.out.clone());
         std::thread::spawn(move || {
-            while let Some(herd) = herd.upgrade() {
-                if let Ok(herd) = herd.try_lock() {
-                    let held = ColdHeld { counts: herd.counts(), kernel_bytes: herd.kernel_bytes_per_connection() };
+            while let Some(pool) = pool.upgrade() {
+                if let Ok(pool) = pool.try_lock() {
+                    let held = ColdHeld { counts: pool.counts(), kernel_bytes: pool.kernel_bytes_per_connection() };
                     let _ = out.try_send(line(&FromWorker::Cold(held)));
                 }
-                drop(herd);
+                drop(pool);
                 std::thread::sleep(REPORT);
             }
         });

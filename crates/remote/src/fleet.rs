@@ -2,7 +2,7 @@
 
 mod clocks;
 #[cfg(test)]
-mod cold_herds;
+mod cold_pools;
 mod conduct;
 #[cfg(test)]
 pub(crate) mod faked;

@@ -1,4 +1,4 @@
-//! The thread of a herd: opens connections at the herd's pace, holds those that the server has, and replaces those that
+//! The thread of a pool: opens connections at the pool's pace, holds those that the server has, and replaces those that
 //! it drops.
 //!
 //! A handshake that is done at the client's end is not always done at the server's: a kernel whose accept queue is full
@@ -7,9 +7,9 @@
 
 use super::{ColdCounts, Shared};
 use crate::check;
-use crate::herd::Herd;
 use crate::poller::{Poller, READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortAllocator};
+use crate::ramp::ConnectRamp;
 use crate::socket::{self, Errno, RawAddress};
 use record::LoadPlan;
 use record::time::monotonic_ns;
@@ -52,7 +52,7 @@ pub(super) struct Keeper {
     sources: Vec<Option<IpAddr>>,
     range: (u16, u16),
     ports: PortAllocator,
-    herd: Herd,
+    ramp: ConnectRamp,
     connect_timeout_ns: u64,
     cpus: Vec<usize>,
     /// By number; free numbers are listed.
@@ -79,7 +79,7 @@ impl Keeper {
         let rules = check::port_rules(plan);
         let target = plan.addresses[0];
         let mut sources = check::sources(plan, target, &rules);
-        // The engine takes sources from the front, the herd from the back, so that they rarely share one.
+        // The engine takes sources from the front, the pool from the back, so that they rarely share one.
         sources.reverse();
         Ok(Keeper {
             poller: Poller::new()?,
@@ -87,7 +87,7 @@ impl Keeper {
             range: (rules.low, rules.high),
             ports: PortAllocator::new(rules, sources.len()),
             sources,
-            herd: Herd::new(plan.connect_rate_per_sec),
+            ramp: ConnectRamp::new(plan.connect_rate_per_sec),
             connect_timeout_ns: plan.connect_timeout_ns,
             cpus: plan.cpus.clone(),
             attempts: Vec::new(),
@@ -104,7 +104,7 @@ impl Keeper {
         })
     }
 
-    /// Keeps the herd at its target until the owner ends it.
+    /// Keeps the pool at its target until the owner ends it.
     pub(super) fn keep(&mut self, shared: &Shared) -> Result<(), Errno> {
         if let Some(cpu) = self.cpus.last() {
             // Pinning only affects speed.
@@ -125,13 +125,13 @@ impl Keeper {
                 self.sweep(now_ns)?;
             }
             if self.probed + self.under_way == 0 {
-                // They hold some thousands while the herd grows, and are not needed afterwards.
+                // They hold some thousands while the pool grows, and are not needed afterwards.
                 (self.attempts, self.free_attempts) = (Vec::new(), Vec::new());
             }
             self.publish(shared);
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
             let wait_ns = if self.held > target || (may_open && pause_ns == 0) {
-                self.herd.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
+                self.ramp.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
             } else if self.probed + self.under_way > 0 {
                 // Handshakes arrive as events.
                 SWEEP_NS
@@ -162,11 +162,11 @@ impl Keeper {
             + self.attempts.capacity() * size_of::<Option<Attempt>>();
         self.counts =
             ColdCounts { established: self.held, cpu_ns: thread_cpu_ns(), user_bytes: bytes as u64, ..self.counts };
-        shared.report(|told| told.counts = self.counts);
+        shared.report(|reported| reported.counts = self.counts);
     }
 
     fn open_some(&mut self, wanted: u64, now_ns: u64) -> Result<(), Errno> {
-        for _ in 0..self.herd.allowance(now_ns, self.under_way).min(wanted) {
+        for _ in 0..self.ramp.allowance(now_ns, self.under_way).min(wanted) {
             let Some(lease) = self.ports.lease(now_ns) else {
                 self.failed(now_ns);
                 break;
@@ -217,7 +217,7 @@ impl Keeper {
             self.ports.release(attempt.lease, false, now_ns);
             self.counts.dropped += 1;
             // The server is full: back off, or this loop would retry at full speed for ever.
-            self.herd.fall_back(now_ns);
+            self.ramp.fall_back(now_ns);
             if now_ns >= self.paused_until_ns {
                 self.back_off_ns = (2 * self.back_off_ns).clamp(PAUSE_NS / 10, MOST_PAUSE_NS);
                 self.paused_until_ns = now_ns + self.back_off_ns;
@@ -232,10 +232,10 @@ impl Keeper {
             return Ok(());
         }
         let took_ns = now_ns - attempt.began_ns;
-        if self.herd.hangs(took_ns) {
-            self.herd.fall_back(now_ns);
+        if self.ramp.hangs(took_ns) {
+            self.ramp.fall_back(now_ns);
         }
-        self.herd.succeeded(took_ns);
+        self.ramp.succeeded(took_ns);
         self.attempts[number as usize] = Some(Attempt { opened_ns: Some(now_ns), ..attempt });
         self.under_way -= 1;
         self.probed += 1;
@@ -274,7 +274,7 @@ impl Keeper {
 
     fn failed(&mut self, now_ns: u64) {
         self.counts.failed += 1;
-        self.herd.fall_back(now_ns);
+        self.ramp.fall_back(now_ns);
         self.paused_until_ns = now_ns + PAUSE_NS;
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Banga and Mogul ("Scalable kernel performance for Internet servers under realistic loads", 1998) call the client
 //! that holds them the *load-adding* client: a server on a wide-area network has hundreds of idle connections for each
-//! active one, and laboratory load has none. A herd is opened once and stays through many load points; connections that
+//! active one, and laboratory load has none. A pool is opened once and stays through many load points; connections that
 //! the server drops are counted and reopened.
 
 mod keeper;
@@ -21,29 +21,29 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A herd is given up if no new connection is established for this long.
+/// A pool is given up if no new connection is established for this long.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A herd's counts; all but `established` only grow.
+/// A pool's counts; all but `established` only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ColdCounts {
     /// Connections established now, also at the server's end.
     pub established: u64,
-    /// Connections opened since the herd began.
+    /// Connections opened since the pool began.
     pub opened: u64,
     /// Connections that the server closed, sent data on, or did not have (its accept queue was full); they were
     /// reopened.
     pub dropped: u64,
     /// Connection attempts that failed.
     pub failed: u64,
-    /// CPU time of the herd's threads, nanoseconds.
+    /// CPU time of the pool's threads, nanoseconds.
     pub cpu_ns: u64,
-    /// Memory that the herd allocated.
+    /// Memory that the pool allocated.
     pub user_bytes: u64,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Told {
+struct Report {
     counts: ColdCounts,
     /// Why it ended, if it did so by itself.
     trouble: Option<String>,
@@ -53,22 +53,22 @@ struct Told {
 struct Shared {
     target: AtomicU64,
     is_ending: AtomicBool,
-    told: Mutex<Told>,
+    reported: Mutex<Report>,
 }
 
 impl Shared {
-    fn report(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut lock(&self.told));
+    fn report(&self, change: impl FnOnce(&mut Report)) {
+        change(&mut lock(&self.reported));
     }
 
-    fn told(&self) -> Told {
-        lock(&self.told).clone()
+    fn reported(&self) -> Report {
+        lock(&self.reported).clone()
     }
 }
 
-/// A herd of cold connections on a thread of its own, one descriptor each. Dropping it closes them.
+/// A pool of cold connections on a thread of its own, one descriptor each. Dropping it closes them.
 #[derive(Debug)]
-pub struct ColdHerd {
+pub struct ColdPool {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     most: u64,
@@ -76,9 +76,9 @@ pub struct ColdHerd {
     slab_filled: Option<u64>,
 }
 
-impl ColdHerd {
-    /// Begins an empty herd; [`resize`](Self::resize) opens at most `most` connections. Addresses, source addresses,
-    /// connect timeout, connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the
+impl ColdPool {
+    /// Begins an empty pool; [`resize`](Self::resize) opens at most `most` connections. Addresses, source addresses,
+    /// connect timeout, connect rate and CPUs are the plan's; the pool's thread shares the network namespace of the
     /// calling thread.
     pub fn begin(plan: &LoadPlan, most: u64) -> Result<Self, LoadError> {
         let plan = LoadPlan { connections: most.max(1), threads: 1, ..plan.clone() };
@@ -92,11 +92,11 @@ impl ColdHerd {
             .name("cold".into())
             .spawn(move || {
                 if let Err(error) = keeper.keep(&theirs) {
-                    theirs.report(|told| told.trouble = Some(error.io().to_string()));
+                    theirs.report(|reported| reported.trouble = Some(error.io().to_string()));
                 }
             })
             .map_err(|cause| machine("start the thread of the cold connections", cause))?;
-        Ok(ColdHerd { shared, thread: Some(thread), most, slab_before: kernel_memory(), slab_filled: None })
+        Ok(ColdPool { shared, thread: Some(thread), most, slab_before: kernel_memory(), slab_filled: None })
     }
 
     /// Opens or closes connections until `target` are established, also at the server's end, or `stop` is set. Fails if
@@ -141,7 +141,7 @@ impl ColdHerd {
     }
 
     fn why_not(&self, target: u64, counts: ColdCounts) -> String {
-        let cause = self.shared.told().trouble.unwrap_or_else(|| match counts {
+        let cause = self.shared.reported().trouble.unwrap_or_else(|| match counts {
             ColdCounts { dropped, .. } if dropped > 0 => {
                 format!(
                     "the server closed {dropped} of them again: raise its limit of connections, its backlog and its \
@@ -158,10 +158,10 @@ impl ColdHerd {
 
     /// The counts now.
     pub fn counts(&self) -> ColdCounts {
-        self.shared.told().counts
+        self.shared.reported().counts
     }
 
-    /// Kernel memory per connection, from the growth of slab memory while the herd was filled; both ends if the server
+    /// Kernel memory per connection, from the growth of slab memory while the pool was filled; both ends if the server
     /// is on this machine. `None` without connections, or if other work shrank that memory.
     pub fn kernel_bytes_per_connection(&self) -> Option<f64> {
         let grown = self.slab_filled?.checked_sub(self.slab_before?)?;
@@ -169,14 +169,14 @@ impl ColdHerd {
         (established > 0).then(|| grown as f64 / established as f64)
     }
 
-    /// The herd's figures for a point; `before` are the counts at the window's begin.
+    /// The pool's figures for a point; `before` are the counts at the window's begin.
     pub fn figures(&self, before: ColdCounts, window_ns: u64) -> Figures {
         figures(self.counts(), before, self.kernel_bytes_per_connection(), window_ns)
     }
 }
 
 impl ColdCounts {
-    /// Adds the counts of another herd.
+    /// Adds the counts of another pool.
     pub fn add(&mut self, other: &ColdCounts) {
         let ColdCounts { established, opened, dropped, failed, cpu_ns, user_bytes } = *other;
         for (mine, theirs) in [
@@ -192,7 +192,7 @@ impl ColdCounts {
     }
 }
 
-/// As [`ColdHerd::figures`], of several herds. `kernel_bytes`: kernel memory per connection, if known.
+/// As [`ColdPool::figures`], of several pools. `kernel_bytes`: kernel memory per connection, if known.
 pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes: Option<f64>, window_ns: u64) -> Figures {
     let mut figures = Figures::default();
     let established = now.established;
@@ -202,12 +202,12 @@ pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes: Option<f64>, w
     figures.measured(names::COLD_DROPPED, per_sec, dropped, Origin::Counted);
     let user = now.user_bytes as f64 / established as f64;
     figures.measured(names::COLD_USER_MEMORY, user, established, Origin::Counted);
-    let why_not = "the kernel's memory did not grow measurably with the herd";
+    let why_not = "the kernel's memory did not grow measurably with the pool";
     figures.found(names::COLD_KERNEL_MEMORY, kernel_bytes, (established, Origin::Sampled), why_not);
     figures
 }
 
-impl Drop for ColdHerd {
+impl Drop for ColdPool {
     fn drop(&mut self) {
         self.shared.is_ending.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {

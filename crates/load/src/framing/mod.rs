@@ -31,7 +31,7 @@ pub struct Malformed(pub &'static str);
 
 /// The result of [`Framing::feed`] for a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Fed {
+pub struct Consumed {
     /// Bytes that belong to this response; fewer than the slice only if `is_complete`.
     pub used: usize,
     /// Body bytes among them, without framing.
@@ -42,7 +42,7 @@ pub struct Fed {
     pub is_complete: bool,
 }
 
-impl Fed {
+impl Consumed {
     pub(crate) fn add_parts(&mut self, parts: u32) {
         self.parts = Some(self.parts.unwrap_or(0) + parts);
     }
@@ -166,21 +166,21 @@ impl Framing {
     /// Takes the next bytes of the connection. `slot` chooses the cached head to compare with (the request's target).
     /// After an error or a complete response, call [`Framing::reset`] before the next call.
     #[inline]
-    pub fn feed(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Fed, Malformed> {
+    pub fn feed(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Consumed, Malformed> {
         if self.flags & STARTED == 0 && !bytes.is_empty() {
             self.flags |= STARTED;
             // Fast path: a head like the last one, followed by the whole body.
             if let Some(known) = heads.matching(slot, bytes) {
                 self.begin_body(&known)?;
                 let after = self.feed_slow(heads, slot, &bytes[known.len..])?;
-                return Ok(Fed { used: after.used + known.len, ..after });
+                return Ok(Consumed { used: after.used + known.len, ..after });
             }
         }
         self.feed_slow(heads, slot, bytes)
     }
 
-    fn feed_slow(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Fed, Malformed> {
-        let mut fed = Fed::default();
+    fn feed_slow(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Consumed, Malformed> {
+        let mut fed = Consumed::default();
         loop {
             let rest = &bytes[fed.used..];
             match self.phase {
@@ -208,7 +208,7 @@ impl Framing {
     }
 
     #[inline]
-    fn body_came(&mut self, bytes: &[u8], fed: &mut Fed) {
+    fn body_came(&mut self, bytes: &[u8], fed: &mut Consumed) {
         fed.used += bytes.len();
         fed.body += bytes.len();
         if self.parted.counts() {

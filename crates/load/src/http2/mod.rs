@@ -15,7 +15,7 @@ mod session;
 mod settings;
 mod streams;
 
-pub use crate::framing::{Fed, Malformed};
+pub use crate::framing::{Consumed, Malformed};
 pub(crate) use frame::{REFUSED_STREAM, error_name};
 pub use requests::{Requests, Writer};
 pub use session::{Ended, Session};

@@ -6,7 +6,7 @@ use super::frame::*;
 use super::requests::{Coding, Requests};
 use super::settings::{INITIAL_WINDOW_BYTES, Settings, put_opening};
 use super::streams::Streams;
-use super::{Fed, Malformed, hpack};
+use super::{Consumed, Malformed, hpack};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ impl<R: Default + Clone> Session<R> {
     }
 
     /// Opens the connection for at most `most` concurrent requests. The server's SETTINGS answer it:
-    /// [`Fed::is_complete`] of those bytes.
+    /// [`Consumed::is_complete`] of those bytes.
     pub fn open(&mut self, requests: &Requests, most: u32) {
         self.most = most.max(1);
         self.streams.allot(self.most);
@@ -360,12 +360,12 @@ impl<R: Default + Clone> Session<R> {
 
     /// Takes the next bytes of the connection, up to the end of a request or to bytes of another one.
     #[inline]
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Consumed, Malformed> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
         (self.current, self.ended) = (NONE, None);
-        let mut fed = Fed::default();
+        let mut fed = Consumed::default();
         match self.feed_frames(bytes, &mut fed) {
             // First report the frames before the error: the result must not depend on how bytes are split.
             Err(broken) if fed.used > 0 => self.broken = Some(broken),

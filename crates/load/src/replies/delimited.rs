@@ -1,6 +1,6 @@
 //! Answers over TCP whose end is known without understanding them.
 
-use super::{Fed, Malformed};
+use super::{Consumed, Malformed, Reply};
 use record::protocol::Expect;
 
 /// A longer line is malformed, so that an endless one ends.
@@ -13,20 +13,20 @@ pub struct Delimited {
     announced: u64,
 }
 
-impl Delimited {
-    /// Resets the state: the next byte begins another answer.
-    pub fn reset(&mut self) {
+impl Reply for Delimited {
+    fn reset(&mut self) {
         *self = Delimited::default();
     }
 
-    /// Whether any byte of the answer has come.
-    pub fn has_started(&self) -> bool {
+    fn has_started(&self) -> bool {
         self.length > 0
     }
+}
 
-    /// Takes the next bytes of the connection. After an error or a complete answer, call [`Delimited::reset`] before
+impl Delimited {
+    /// Takes the next bytes of the connection. After an error or a complete answer, call [`Reply::reset`] before
     /// the next call.
-    pub fn feed(&mut self, expect: Expect, bytes: &[u8]) -> Result<Fed, Malformed> {
+    pub fn feed(&mut self, expect: Expect, bytes: &[u8]) -> Result<Consumed, Malformed> {
         let prefix = match expect {
             Expect::Line => return self.feed_line(bytes),
             Expect::Bytes(_) => 0,
@@ -41,15 +41,15 @@ impl Delimited {
             used += 1;
         }
         if self.length < prefix {
-            return Ok(Fed { used, body: 0, parts: None, is_complete: false });
+            return Ok(Consumed { used, body: 0, parts: None, is_complete: false });
         }
         let whole = if let Expect::Bytes(count) = expect { count } else { prefix + self.announced };
         let part = (bytes.len() - used).min(usize::try_from(whole - self.length).unwrap_or(usize::MAX));
         self.length += part as u64;
-        Ok(Fed { used: used + part, body: part, parts: None, is_complete: self.length == whole })
+        Ok(Consumed { used: used + part, body: part, parts: None, is_complete: self.length == whole })
     }
 
-    fn feed_line(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
+    fn feed_line(&mut self, bytes: &[u8]) -> Result<Consumed, Malformed> {
         // One byte beyond the limit proves that it is exceeded, however the bytes are split.
         let room = (MAX_LINE_BYTES + 1 - self.length) as usize;
         let part = &bytes[..bytes.len().min(room)];
@@ -59,7 +59,7 @@ impl Delimited {
         if end.is_none() && self.length > MAX_LINE_BYTES {
             return Err(Malformed("the answer has no end of line within 1 MiB: say with --expect where it ends"));
         }
-        Ok(Fed { used, body: used, parts: None, is_complete: end.is_some() })
+        Ok(Consumed { used, body: used, parts: None, is_complete: end.is_some() })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Replies of memcached's text protocol, classic and meta, as in its `doc/protocol.txt`.
 
-use super::{Fed, Line, Malformed, Wanted, first_word, number, of_another_protocol};
+use super::{Consumed, Line, Malformed, Reply, Wanted, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, NOT_STORED, memcached_error};
 
 /// Flag in the number of requested keys: meta commands, one for each key.
@@ -31,9 +31,8 @@ pub struct Memcached {
     has_started: bool,
 }
 
-impl Memcached {
-    /// Resets the state: the next byte begins another reply.
-    pub fn reset(&mut self) {
+impl Reply for Memcached {
+    fn reset(&mut self) {
         self.step = Step::Line;
         self.line.clear();
         self.values = 0;
@@ -42,25 +41,24 @@ impl Memcached {
         self.has_started = false;
     }
 
-    /// Whether any byte of the reply has come.
-    pub fn has_started(&self) -> bool {
+    fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// As defined by [`record::protocol::Protocol::status_words`]. Valid once the reply is complete.
-    pub fn status(&self) -> u16 {
+    fn status(&self) -> u16 {
         self.status
     }
 
-    /// The first bytes of an error reply. Untrusted.
-    pub fn error(&self) -> &[u8] {
+    fn error(&self) -> &[u8] {
         self.line.text()
     }
+}
 
+impl Memcached {
     /// Takes the next bytes of the connection. `asked`: number of keys; 0 for a command answered by one line; with
-    /// [`META`] for meta commands. After an error or a complete reply, call [`Memcached::reset`] before the next call.
-    pub fn feed(&mut self, asked: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
-        let mut fed = Fed::default();
+    /// [`META`] for meta commands. After an error or a complete reply, call [`Reply::reset`] before the next call.
+    pub fn feed(&mut self, asked: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
+        let mut fed = Consumed::default();
         loop {
             let rest = &bytes[fed.used..];
             if self.step == Step::Done {

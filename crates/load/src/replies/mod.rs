@@ -10,7 +10,32 @@ pub mod delimited;
 pub mod memcached;
 pub mod resp;
 
-pub use crate::framing::{Fed, Malformed};
+use crate::framing::{Consumed, Malformed};
+pub use record::protocol::ANSWER;
+
+/// A reply in progress.
+pub trait Reply: Default {
+    /// Resets the state: the next byte begins another reply.
+    fn reset(&mut self);
+
+    /// Whether any byte of the reply has come.
+    fn has_started(&self) -> bool;
+
+    /// As defined by [`record::protocol::Protocol::status_words`]. Valid once the reply is complete.
+    fn status(&self) -> u16 {
+        ANSWER
+    }
+
+    /// The first bytes of an error reply. Untrusted.
+    fn error(&self) -> &[u8] {
+        &[]
+    }
+
+    /// Bytes allocated for nested replies.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
 
 /// The error for a reply that begins with this byte; recognises the beginnings of other protocols.
 fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {

@@ -1,6 +1,6 @@
 //! Replies of Redis: RESP2 and RESP3, as in <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
-use super::{Fed, Line, Malformed, Wanted, first_word, number, of_another_protocol};
+use super::{Consumed, Line, Malformed, Reply, Wanted, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, redis_error};
 
 /// Maximum nesting of aggregates; deeper ones are malformed, which bounds the memory of a connection.
@@ -78,9 +78,8 @@ impl Default for Resp {
     }
 }
 
-impl Resp {
-    /// Resets the state: the next byte begins another reply.
-    pub fn reset(&mut self) {
+impl Reply for Resp {
+    fn reset(&mut self) {
         self.step = Step::Type;
         self.line.clear();
         self.left = 1;
@@ -90,30 +89,28 @@ impl Resp {
         self.is_push = false;
     }
 
-    /// Whether any byte of the reply has come.
-    pub fn has_started(&self) -> bool {
+    fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// As defined by [`record::protocol::Protocol::status_words`]. Valid once the reply is complete.
-    pub fn status(&self) -> u16 {
+    fn status(&self) -> u16 {
         self.status
     }
 
-    /// The first bytes of an error reply. Untrusted.
-    pub fn error(&self) -> &[u8] {
+    fn error(&self) -> &[u8] {
         self.line.text()
     }
 
-    /// Bytes allocated for nested replies.
-    pub fn memory_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         self.around.capacity() * size_of::<u64>()
     }
+}
 
-    /// Takes the next bytes of the connection. After an error or a complete reply, call [`Resp::reset`] before the next
-    /// call.
-    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
-        let mut fed = Fed::default();
+impl Resp {
+    /// Takes the next bytes of the connection. After an error or a complete reply, call [`Reply::reset`] before the
+    /// next call.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Consumed, Malformed> {
+        let mut fed = Consumed::default();
         loop {
             let rest = &bytes[fed.used..];
             if self.step == Step::Done {

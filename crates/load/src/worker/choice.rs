@@ -1,6 +1,6 @@
 //! Chooses source, transport and protocol, once for each thread.
 
-use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, Protocol as Spoken, Redis, Talk, Tcp};
+use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, OrderedProtocol, Protocol as Spoken, Redis, Tcp};
 use super::source::{Closed, Open, Replay, Source};
 use super::transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport};
 use super::{Report, Task, Worker};
@@ -29,7 +29,7 @@ fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
     }
 }
 
-fn in_order<K: Talk>(talk: K, task: &Task<'_>) -> InOrder<K> {
+fn in_order<K: OrderedProtocol>(talk: K, task: &Task<'_>) -> InOrder<K> {
     InOrder::new(talk, task.plan.protocol.pipeline())
 }
 

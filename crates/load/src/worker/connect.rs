@@ -17,11 +17,11 @@ const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Begins as many first attempts as the pace allows.
-    pub(super) fn open_herd(&mut self, now: u64) {
-        let mut allowance = self.herd.allowance(now, self.connecting);
-        while allowance > 0 && self.herd_opened < self.connections.len() {
-            let slot = self.herd_opened;
-            self.herd_opened += 1;
+    pub(super) fn open_first(&mut self, now: u64) {
+        let mut allowance = self.ramp.allowance(now, self.connecting);
+        while allowance > 0 && self.opened_first < self.connections.len() {
+            let slot = self.opened_first;
+            self.opened_first += 1;
             allowance -= 1;
             self.open(slot, monotonic_ns());
         }
@@ -152,7 +152,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     fn established(&mut self, slot: usize, now: u64) {
         let took_ns = now.saturating_sub(self.connections[slot].since_ns);
-        self.herd.succeeded(took_ns);
+        self.ramp.succeeded(took_ns);
         self.tally.connected(took_ns);
         T::connected(self, slot, now);
     }
@@ -189,8 +189,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.connecting -= 1;
             self.drop_socket(slot, now, false);
         }
-        if self.herd_opened < self.connections.len() {
-            self.herd.fall_back(now);
+        if self.opened_first < self.connections.len() {
+            self.ramp.fall_back(now);
         }
         self.tally.connect_failed(failure);
         self.source.attempt_failed(failure);
@@ -247,7 +247,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     pub(super) fn note_hanging(&mut self, slot: usize, now: u64) {
         if !self.connections[slot].has(KNOWN_SLOW) {
             self.connections[slot].set(KNOWN_SLOW, true);
-            self.herd.fall_back(now);
+            self.ramp.fall_back(now);
         }
     }
 }

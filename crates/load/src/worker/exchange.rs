@@ -8,7 +8,7 @@ use super::protocol::Stream;
 use super::transport::{Arrival, Pace};
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, WATCHES_WRITABLE};
-use crate::framing::{AtEnd, Fed};
+use crate::framing::{AtEnd, Consumed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 
@@ -172,7 +172,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     fn take_response_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let connection = &mut self.connections[slot];
         let fed = self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[..count]);
-        if let Ok(Fed { body: body @ 1.., parts, .. }) = fed {
+        if let Ok(Consumed { body: body @ 1.., parts, .. }) = fed {
             self.body_came(slot, body);
             self.parts_came(slot, now, parts);
         }

@@ -169,9 +169,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.described_failed(slot, now, failure);
         } else {
             if !(200..400).contains(&connection.stream.status())
-                && let Some(words) = connection.stream.complaint()
+                && let Some(words) = connection.stream.error_message()
             {
-                self.tally.complained(words);
+                self.tally.error_message(words);
             }
             self.count_response(slot, now, true);
         }
@@ -296,8 +296,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                         continue;
                     }
                     if !(200..400).contains(&connection.stream.status()) {
-                        if let Some(words) = connection.stream.complaint() {
-                            self.tally.complained(words);
+                        if let Some(words) = connection.stream.error_message() {
+                            self.tally.error_message(words);
                         }
                         self.connect_failed(slot, now, Failure::Unwelcome);
                         return true;

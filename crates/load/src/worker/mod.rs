@@ -37,9 +37,9 @@ use crate::classes::Classes;
 use crate::connection::{Connection, State};
 use crate::control::{Control, Live};
 use crate::cost::ThreadReading;
-use crate::herd::Herd;
 use crate::poller::Poller;
 use crate::ports::PortAllocator;
+use crate::ramp::ConnectRamp;
 use crate::replay::{Comparison, Feed};
 use crate::request::Requests;
 use crate::socket::{Errno, RawAddress};
@@ -117,9 +117,9 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     buffer: Box<[u8]>,
     tally: Tally,
     classes: Option<Box<Classes>>,
-    herd: Herd,
-    /// Slots opened so far by the herd.
-    herd_opened: usize,
+    ramp: ConnectRamp,
+    /// Slots opened for the first time.
+    opened_first: usize,
     established: u64,
     connecting: u64,
     in_flight: u64,
@@ -153,8 +153,8 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             buffer: vec![0; BUFFER_BYTES].into(),
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
             classes: Classes::new(task.plan, task.connections * protocol.places()),
-            herd: Herd::new(task.plan.connect_rate_per_sec / f64::from(task.thread.of)),
-            herd_opened: if source.opens_on_demand() { task.connections } else { 0 },
+            ramp: ConnectRamp::new(task.plan.connect_rate_per_sec / f64::from(task.thread.of)),
+            opened_first: if source.opens_on_demand() { task.connections } else { 0 },
             established: 0,
             connecting: 0,
             in_flight: 0,
@@ -183,11 +183,14 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             {
                 self.start(start_ns, now);
             }
-            if self.herd_opened < self.connections.len() {
-                self.open_herd(now);
+            if self.opened_first < self.connections.len() {
+                self.open_first(now);
             }
             self.reopen();
-            if !is_ready && self.herd_opened == self.connections.len() && self.connecting == 0 && self.source.is_ready()
+            if !is_ready
+                && self.opened_first == self.connections.len()
+                && self.connecting == 0
+                && self.source.is_ready()
             {
                 is_ready = true;
                 self.task.control.report_ready();
@@ -291,7 +294,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
 
     fn is_drained(&self, now: u64) -> bool {
         let end_ns = self.tally.end_ns;
-        let grace_ns = (GRACE_NS + 2 * self.herd.shortest_ns()).min(self.task.plan.timeout_ns);
+        let grace_ns = (GRACE_NS + 2 * self.ramp.shortest_ns()).min(self.task.plan.timeout_ns);
         if self.task.control.cut_ns().is_some() || now >= end_ns + grace_ns {
             return true;
         }

@@ -54,7 +54,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 {
                     self.connect_failed(slot, now, Failure::ConnectTimedOut);
                 }
-                State::Connecting if self.herd.hangs(age_ns) => self.note_hanging(slot, now),
+                State::Connecting if self.ramp.hangs(age_ns) => self.note_hanging(slot, now),
                 State::Lingering if age_ns > self.linger_ns => {
                     self.tally.lingered();
                     let waits_for_each = self.task.plan.clients.close_first == Some(CloseFirst::Server);

@@ -20,8 +20,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         // A closed loop may wake a few microseconds late; a schedule is kept to the microsecond.
         let now = if S::IS_SCHEDULED { monotonic_ns() } else { now };
         let mut until = self.sweep.next_ns.min(now + LOOK_UP_NS).min(self.transport.pace().next_due_ns());
-        if self.herd_opened < self.connections.len() {
-            until = until.min(self.herd.next_ns().max(now + 100_000));
+        if self.opened_first < self.connections.len() {
+            until = until.min(self.ramp.next_ns().max(now + 100_000));
         }
         if self.has_begun() {
             for edge in [self.tally.begin_ns, self.tally.end_ns] {

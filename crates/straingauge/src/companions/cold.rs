@@ -3,14 +3,14 @@
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
 use anyhow::Result;
-use load::cold::{ColdCounts, ColdHerd, PATIENCE};
+use load::cold::{ColdCounts, ColdPool, PATIENCE};
 use record::units::{format_bytes, format_si};
 use record::{Axis, AxisPlace, LoadPlan};
 use std::time::Duration;
 
 /// The cold connections of a run.
 pub struct HeldCold {
-    herd: ColdHerd,
+    pool: ColdPool,
     /// When the window in progress began.
     before: ColdCounts,
 }
@@ -18,18 +18,18 @@ pub struct HeldCold {
 impl HeldCold {
     /// No connections yet; up to `most` can be held.
     pub fn none(plan: &LoadPlan, most: u64) -> Result<HeldCold> {
-        Ok(HeldCold { herd: ColdHerd::begin(plan, most)?, before: ColdCounts::default() })
+        Ok(HeldCold { pool: ColdPool::begin(plan, most)?, before: ColdCounts::default() })
     }
 
     /// Opens `count` connections, which stay through all points, and waits until they are established.
     pub fn open(count: u64, with: &mut Holding<'_>) -> Result<HeldCold> {
         let mut held = HeldCold::none(with.plan, count)?;
         let progress = &mut *with.progress;
-        held.herd.resize(count, patience(with.plan), with.stop.flag(), |established| {
+        held.pool.resize(count, patience(with.plan), with.stop.flag(), |established| {
             progress.show(&format!("opening cold connections: {established} of {count}"));
         })?;
-        let counts = held.herd.counts();
-        progress.say(&established_words(counts, held.herd.kernel_bytes_per_connection()));
+        let counts = held.pool.counts();
+        progress.say(&established_words(counts, held.pool.kernel_bytes_per_connection()));
         Ok(held)
     }
 }
@@ -56,7 +56,7 @@ impl Companion for HeldCold {
             return Ok(false);
         }
         let (count, progress) = (place.value as u64, &mut *with.progress);
-        self.herd.resize(count, patience(with.plan), with.stop.flag(), |established| {
+        self.pool.resize(count, patience(with.plan), with.stop.flag(), |established| {
             progress.show(&format!("cold connections: {established}, on the way to {count}"));
         })?;
         Ok(true)
@@ -67,10 +67,10 @@ impl Companion for HeldCold {
     }
 
     fn window_begins(&mut self, _load: &Load<'_>) {
-        self.before = self.herd.counts();
+        self.before = self.pool.counts();
     }
 
     fn record_into(&mut self, measured: &mut Measured) {
-        measured.point.figures.extend(self.herd.figures(self.before, measured.result.window_ns));
+        measured.point.figures.extend(self.pool.figures(self.before, measured.result.window_ns));
     }
 }

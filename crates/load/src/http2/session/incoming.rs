@@ -2,7 +2,7 @@
 
 use super::super::frame::*;
 use super::super::settings::MAX_WINDOW_BYTES;
-use super::super::{Fed, Malformed};
+use super::super::{Consumed, Malformed};
 use super::{Data, Ended, Header, KEPT_BYTES, NONE, Session};
 use crate::framing::Parted;
 
@@ -41,7 +41,7 @@ const FLOOD: Malformed =
     Malformed("the server sends 10000 frames that demand an answer (PING, SETTINGS), and no response");
 
 impl<R: Default + Clone> Session<R> {
-    pub(super) fn feed_frames(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    pub(super) fn feed_frames(&mut self, bytes: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         if self.is_refusing && self.refuse() {
             fed.is_complete = true;
             return Ok(());
@@ -87,7 +87,7 @@ impl<R: Default + Clone> Session<R> {
     }
 
     /// Takes the next bytes of a partly received frame.
-    fn carry_on(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    fn carry_on(&mut self, bytes: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let before = self.carry.len();
         let mut used = 0;
         loop {
@@ -157,7 +157,7 @@ impl<R: Default + Clone> Session<R> {
     }
 
     #[inline]
-    fn take_frame(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    fn take_frame(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         match head.kind {
             DATA => self.begin_data(head, payload, fed),
             HEADERS => self.take_headers(head, payload, fed),
@@ -188,7 +188,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    fn complete(&mut self, place: usize, ended: Ended, fed: &mut Fed) {
+    fn complete(&mut self, place: usize, ended: Ended, fed: &mut Consumed) {
         self.demands = 0;
         (self.current, self.ended) = (place as u32, Some(ended));
         fed.is_complete = true;
@@ -196,7 +196,7 @@ impl<R: Default + Clone> Session<R> {
 
     /// Ends a response; malformed if its body differs from the announced length (RFC 9113 section 8.1.1).
     #[inline]
-    fn complete_response(&mut self, place: usize, fed: &mut Fed) {
+    fn complete_response(&mut self, place: usize, fed: &mut Consumed) {
         let stream = self.streams.get(place);
         let is_good_call = stream.status == 200 && stream.grpc_status == Some(0);
         let ended = if stream.body_left.is_some_and(|left| left > 0) {
@@ -211,7 +211,7 @@ impl<R: Default + Clone> Session<R> {
 
     /// Takes the head of a DATA frame and its padding length; the payload follows.
     #[inline]
-    fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let place = self.place_of(head.stream)?;
         let padding = if head.has(PADDED) { u32::from(payload[0]) + 1 } else { 0 };
         if padding > head.length {
@@ -276,7 +276,7 @@ impl<R: Default + Clone> Session<R> {
 
     /// Takes the next bytes of a DATA payload.
     #[inline]
-    fn take_data(&mut self, bytes: &[u8], fed: &mut Fed) {
+    fn take_data(&mut self, bytes: &[u8], fed: &mut Consumed) {
         let part = (self.data.left as usize).min(bytes.len());
         let padding = (self.data.padding as usize).min(bytes.len() - part);
         self.data.left -= part as u32;
@@ -294,7 +294,7 @@ impl<R: Default + Clone> Session<R> {
 
     /// Counts the body parts that end in these bytes.
     #[inline]
-    fn count(&mut self, place: usize, bytes: &[u8], fed: &mut Fed) {
+    fn count(&mut self, place: usize, bytes: &[u8], fed: &mut Consumed) {
         let stream = self.streams.at(place);
         let parts = if self.counts_messages {
             stream.messages.take(bytes)
@@ -306,7 +306,7 @@ impl<R: Default + Clone> Session<R> {
         fed.add_parts(parts);
     }
 
-    fn end_data(&mut self, fed: &mut Fed) {
+    fn end_data(&mut self, fed: &mut Consumed) {
         if let Some(place) = self.data.place.take()
             && self.data.is_last
         {
@@ -315,7 +315,7 @@ impl<R: Default + Clone> Session<R> {
     }
 
     #[inline]
-    fn take_headers(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    fn take_headers(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let mut block = payload;
         if head.has(PADDED) {
             let (padding, rest) = block.split_first().ok_or(WRONG_PADDING)?;
@@ -335,7 +335,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    fn take_continuation(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    fn take_continuation(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let Some(mut header) = self.header.take() else { return Err(WRONG_ORDER) };
         header.block.extend_from_slice(payload);
         header.frames += 1;
@@ -354,7 +354,7 @@ impl<R: Default + Clone> Session<R> {
 
     /// Takes a whole header block: a header, an interim one, or trailers.
     #[inline]
-    fn take_block(&mut self, stream: u32, is_last: bool, block: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    fn take_block(&mut self, stream: u32, is_last: bool, block: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         // Also for a stream that is over: the table belongs to the connection.
         let fields = self.fields.read(block)?;
         let Some(place) = self.place_of(stream)? else { return Ok(()) };
@@ -404,7 +404,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    fn take_reset(&mut self, stream: u32, code: u32, fed: &mut Fed) -> Result<(), Malformed> {
+    fn take_reset(&mut self, stream: u32, code: u32, fed: &mut Consumed) -> Result<(), Malformed> {
         if let Some(place) = self.place_of(stream)? {
             self.complete(place, Ended::Reset(code), fed);
         }
@@ -428,7 +428,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    fn take_settings(&mut self, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
+    fn take_settings(&mut self, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let before = self.settings.window_bytes;
         self.settings.take(payload)?;
         if let Some(limit) = self.settings.table_bytes {
@@ -456,7 +456,7 @@ impl<R: Default + Clone> Session<R> {
         if self.demands > MAX_DEMANDS { Err(FLOOD) } else { Ok(()) }
     }
 
-    fn go_away(&mut self, last: u32, code: u32, fed: &mut Fed) {
+    fn go_away(&mut self, last: u32, code: u32, fed: &mut Consumed) {
         // A server that closes gracefully first allows all streams.
         let last = self.going.map_or(last, |(before, _)| before.min(last));
         self.going = Some((last, code));

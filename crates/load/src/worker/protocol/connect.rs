@@ -2,7 +2,7 @@
 
 use super::{Protocol, Stream};
 use crate::connection::Connection;
-use crate::framing::{AtEnd, Fed, Malformed};
+use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;
 use crate::worker::Source;
@@ -54,8 +54,8 @@ impl Protocol for Connect {
         0
     }
 
-    fn feed(&mut self, _stream: &mut Nothing, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
-        Ok(Fed { used: bytes.len(), body: 0, parts: None, is_complete: false })
+    fn feed(&mut self, _stream: &mut Nothing, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
+        Ok(Consumed { used: bytes.len(), body: 0, parts: None, is_complete: false })
     }
 
     fn failure(malformed: Malformed) -> Failure {

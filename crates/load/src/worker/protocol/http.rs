@@ -3,7 +3,7 @@
 
 use super::{Protocol, Stream};
 use crate::connection::Connection;
-use crate::framing::{AtEnd, Fed, Framing, HeadCache, Malformed};
+use crate::framing::{AtEnd, Consumed, Framing, HeadCache, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;
 use crate::worker::Source;
@@ -92,7 +92,7 @@ impl Protocol for Http1 {
     }
 
     #[inline]
-    fn feed(&mut self, stream: &mut Framing, target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+    fn feed(&mut self, stream: &mut Framing, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         stream.feed(&mut self.heads, target as usize, bytes)
     }
 

@@ -3,7 +3,7 @@
 use super::{Protocol, Stream};
 use crate::connection::Connection;
 use crate::connection::UnderWay;
-use crate::framing::{AtEnd, Fed, Malformed};
+use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::http2::{Ended, Requests, Session, places};
 use crate::request::http_2;
 use crate::tally::Failure;
@@ -197,7 +197,7 @@ impl Stream for Streams {
         !self.session.out().is_empty()
     }
 
-    fn complaint(&self) -> Option<&[u8]> {
+    fn error_message(&self) -> Option<&[u8]> {
         self.session.grpc_message().filter(|_| self.is_grpc)
     }
 
@@ -266,7 +266,7 @@ impl Protocol for Http2 {
     }
 
     #[inline]
-    fn feed(&mut self, stream: &mut Streams, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+    fn feed(&mut self, stream: &mut Streams, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         stream.session.feed(bytes)
     }
 

@@ -3,14 +3,15 @@
 use super::{Protocol, Stream};
 use crate::connection::Connection;
 use crate::connection::UnderWay;
-use crate::framing::{AtEnd, Fed, Malformed};
+use crate::framing::{AtEnd, Consumed, Malformed};
+use crate::replies::Reply;
 use crate::request::Requests;
 use crate::tally::Failure;
 use crate::worker::Source;
 use std::collections::VecDeque;
 
 /// One of these protocols: the bytes of its requests, and where its replies end.
-pub(crate) trait Talk {
+pub(crate) trait OrderedProtocol {
     type Reply: Reply;
 
     /// Appends what opens a connection; returns the number of replies to it.
@@ -22,28 +23,17 @@ pub(crate) trait Talk {
     fn put(&mut self, out: &mut Vec<u8>) -> u32;
 
     /// Takes the next bytes of a connection.
-    fn feed(&mut self, reply: &mut Self::Reply, target: u32, bytes: &[u8]) -> Result<Fed, Malformed>;
-}
-
-pub(crate) trait Reply: Default {
-    fn reset(&mut self);
-    fn has_started(&self) -> bool;
-    fn status(&self) -> u16;
-    /// The first bytes of an error reply. Untrusted.
-    fn error(&self) -> &[u8];
-    fn memory_bytes(&self) -> usize {
-        0
-    }
+    fn feed(&mut self, reply: &mut Self::Reply, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed>;
 }
 
 pub(crate) struct InOrder<K> {
-    talk: K,
+    protocol: K,
     depth: usize,
 }
 
-impl<K: Talk> InOrder<K> {
-    pub(crate) fn new(talk: K, depth: u32) -> Self {
-        InOrder { talk, depth: depth as usize }
+impl<K: OrderedProtocol> InOrder<K> {
+    pub(crate) fn new(protocol: K, depth: u32) -> Self {
+        InOrder { protocol, depth: depth as usize }
     }
 }
 
@@ -113,12 +103,12 @@ impl<R: Reply> Stream for Queue<R> {
         }
     }
 
-    fn complaint(&self) -> Option<&[u8]> {
+    fn error_message(&self) -> Option<&[u8]> {
         Some(self.reply.error())
     }
 }
 
-impl<K: Talk> Protocol for InOrder<K> {
+impl<K: OrderedProtocol> Protocol for InOrder<K> {
     type Stream = Queue<K::Reply>;
 
     const IS_PIPELINED: bool = true;
@@ -129,7 +119,7 @@ impl<K: Talk> Protocol for InOrder<K> {
     }
 
     fn open(&mut self, stream: &mut Self::Stream) -> u32 {
-        self.talk.open(&mut stream.out)
+        self.protocol.open(&mut stream.out)
     }
 
     /// The source decides when, not what.
@@ -141,7 +131,7 @@ impl<K: Talk> Protocol for InOrder<K> {
         _slot: usize,
         stream: &mut Self::Stream,
     ) -> u32 {
-        self.talk.put(&mut stream.out)
+        self.protocol.put(&mut stream.out)
     }
 
     #[inline]
@@ -160,8 +150,8 @@ impl<K: Talk> Protocol for InOrder<K> {
     }
 
     #[inline]
-    fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
-        self.talk.feed(&mut stream.reply, target, bytes)
+    fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
+        self.protocol.feed(&mut stream.reply, target, bytes)
     }
 
     fn failure(malformed: Malformed) -> Failure {

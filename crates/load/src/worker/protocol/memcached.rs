@@ -1,8 +1,8 @@
 //! memcached's text protocol: get and set, or mg and ms.
 
 use super::commands::{Draws, put_number};
-use super::in_order::{Reply, Talk};
-use crate::framing::{Fed, Malformed};
+use super::in_order::OrderedProtocol;
+use crate::framing::{Consumed, Malformed};
 use crate::replies::memcached as replies;
 use record::Share;
 use record::protocol::MemcachedPlan;
@@ -25,7 +25,7 @@ impl Memcached {
     }
 }
 
-impl Talk for Memcached {
+impl OrderedProtocol for Memcached {
     type Reply = replies::Memcached;
 
     /// Returns the number of keys of a get; 0 for a set. Meta commands are one for each key.
@@ -58,26 +58,8 @@ impl Talk for Memcached {
     }
 
     #[inline]
-    fn feed(&mut self, reply: &mut replies::Memcached, target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+    fn feed(&mut self, reply: &mut replies::Memcached, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         reply.feed(target, bytes)
-    }
-}
-
-impl Reply for replies::Memcached {
-    fn reset(&mut self) {
-        replies::Memcached::reset(self);
-    }
-
-    fn has_started(&self) -> bool {
-        replies::Memcached::has_started(self)
-    }
-
-    fn status(&self) -> u16 {
-        replies::Memcached::status(self)
-    }
-
-    fn error(&self) -> &[u8] {
-        replies::Memcached::error(self)
     }
 }
 

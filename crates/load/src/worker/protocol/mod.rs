@@ -24,7 +24,7 @@ mod tcp;
 pub(crate) use connect::Connect;
 pub(crate) use http::Http1;
 pub(crate) use http2::{Http2, grpc_status};
-pub(crate) use in_order::{InOrder, Reply, Talk};
+pub(crate) use in_order::{InOrder, OrderedProtocol};
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
 pub(crate) use tcp::Tcp;
@@ -32,7 +32,7 @@ pub(crate) use tcp::Tcp;
 use super::Source;
 use crate::connection::Connection;
 use crate::connection::UnderWay;
-use crate::framing::{AtEnd, Fed, Malformed};
+use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;
 
@@ -135,7 +135,7 @@ pub(crate) trait Stream: Default {
     fn all_sent(&mut self) {}
 
     /// The server's message in an error response. Untrusted.
-    fn complaint(&self) -> Option<&[u8]> {
+    fn error_message(&self) -> Option<&[u8]> {
         None
     }
 }
@@ -188,7 +188,7 @@ pub(crate) trait Protocol: Sized {
     fn longest<S: Source>(&self, source: &S, requests: &Requests) -> usize;
 
     /// Takes the next bytes of a connection. `target` is that of the request they answer.
-    fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Fed, Malformed>;
+    fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed>;
 
     /// The failure of a request that is answered by such bytes.
     fn failure(malformed: Malformed) -> Failure;

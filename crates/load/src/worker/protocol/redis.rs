@@ -1,8 +1,8 @@
 //! Redis: commands as arrays of strings.
 
 use super::commands::{Draws, Word, put_number};
-use super::in_order::{Reply, Talk};
-use crate::framing::{Fed, Malformed};
+use super::in_order::OrderedProtocol;
+use crate::framing::{Consumed, Malformed};
 use crate::replies::resp::Resp;
 use record::Share;
 use record::protocol::RedisPlan;
@@ -75,7 +75,7 @@ fn put_word(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-impl Talk for Redis {
+impl OrderedProtocol for Redis {
     type Reply = Resp;
 
     fn open(&mut self, out: &mut Vec<u8>) -> u32 {
@@ -104,30 +104,8 @@ impl Talk for Redis {
     }
 
     #[inline]
-    fn feed(&mut self, reply: &mut Resp, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+    fn feed(&mut self, reply: &mut Resp, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         reply.feed(bytes)
-    }
-}
-
-impl Reply for Resp {
-    fn reset(&mut self) {
-        Resp::reset(self);
-    }
-
-    fn has_started(&self) -> bool {
-        Resp::has_started(self)
-    }
-
-    fn status(&self) -> u16 {
-        Resp::status(self)
-    }
-
-    fn error(&self) -> &[u8] {
-        Resp::error(self)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        Resp::memory_bytes(self)
     }
 }
 

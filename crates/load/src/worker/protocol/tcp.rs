@@ -1,7 +1,7 @@
-use super::in_order::{Reply, Talk};
-use crate::framing::{Fed, Malformed};
+use super::in_order::OrderedProtocol;
+use crate::framing::{Consumed, Malformed};
 use crate::replies::delimited::Delimited;
-use record::protocol::{ANSWER, Expect, TcpPlan};
+use record::protocol::{Expect, TcpPlan};
 
 pub(crate) struct Tcp {
     send: Box<[u8]>,
@@ -14,7 +14,7 @@ impl Tcp {
     }
 }
 
-impl Talk for Tcp {
+impl OrderedProtocol for Tcp {
     type Reply = Delimited;
 
     #[inline]
@@ -24,25 +24,7 @@ impl Talk for Tcp {
     }
 
     #[inline]
-    fn feed(&mut self, reply: &mut Delimited, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+    fn feed(&mut self, reply: &mut Delimited, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         reply.feed(self.expect, bytes)
-    }
-}
-
-impl Reply for Delimited {
-    fn reset(&mut self) {
-        Delimited::reset(self);
-    }
-
-    fn has_started(&self) -> bool {
-        Delimited::has_started(self)
-    }
-
-    fn status(&self) -> u16 {
-        ANSWER
-    }
-
-    fn error(&self) -> &[u8] {
-        &[]
     }
 }

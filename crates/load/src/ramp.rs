@@ -1,7 +1,7 @@
-//! The pace at which a herd of connections is opened. Pure: computes how many attempts may begin now.
+//! The pace at which a group of connections is opened. Pure: computes how many attempts may begin now.
 //!
 //! A server's accept queue holds 5 to 4,096 connections; a connection that finds it full is dropped and retried after a
-//! second. So the herd starts slowly, doubles while all goes well, and falls back when an attempt hangs.
+//! second. So the ramp starts slowly, doubles while all goes well, and falls back when an attempt hangs.
 
 use std::num::NonZeroU64;
 
@@ -14,7 +14,7 @@ const MOST_PER_TICK: u64 = 64;
 const MOST_UNDER_WAY: u64 = 1024;
 
 #[derive(Debug)]
-pub(crate) struct Herd {
+pub(crate) struct ConnectRamp {
     /// Attempts per tick.
     burst: u64,
     /// Maximum attempts in progress.
@@ -27,11 +27,11 @@ pub(crate) struct Herd {
     shortest_ns: Option<u64>,
 }
 
-impl Herd {
+impl ConnectRamp {
     pub(crate) fn new(rate_per_sec: f64) -> Self {
         let gap_ns =
             (rate_per_sec > 0.0).then(|| NonZeroU64::new((1e9 / rate_per_sec) as u64).unwrap_or(NonZeroU64::MIN));
-        Herd {
+        ConnectRamp {
             burst: GENTLE,
             under_way: 4 * GENTLE,
             next_tick_ns: 0,
@@ -102,39 +102,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_herd_speeds_up_while_all_goes_well() {
-        let mut herd = Herd::new(0.0);
-        let begun: u64 = (0..1000).map(|tick| herd.allowance(tick * TICK_NS, 0)).sum();
+    fn the_ramp_speeds_up_while_all_goes_well() {
+        let mut ramp = ConnectRamp::new(0.0);
+        let begun: u64 = (0..1000).map(|tick| ramp.allowance(tick * TICK_NS, 0)).sum();
         assert!(begun > 50_000, "{begun}");
     }
 
     #[test]
-    fn a_hanging_attempt_slows_the_herd_down() {
-        let mut herd = Herd::new(0.0);
+    fn a_hanging_attempt_slows_the_ramp_down() {
+        let mut ramp = ConnectRamp::new(0.0);
         for tick in 0..100 {
-            herd.allowance(tick * TICK_NS, 0);
+            ramp.allowance(tick * TICK_NS, 0);
         }
         for fall in 1..10u64 {
-            herd.fall_back(fall * HANGS_AFTER_NS + TICK_NS);
+            ramp.fall_back(fall * HANGS_AFTER_NS + TICK_NS);
         }
         let now = 20 * HANGS_AFTER_NS;
-        assert_eq!(herd.allowance(now, 0), 1);
-        assert_eq!(herd.allowance(now + TICK_NS, 4), 0, "as many hang as may be under way");
+        assert_eq!(ramp.allowance(now, 0), 1);
+        assert_eq!(ramp.allowance(now + TICK_NS, 4), 0, "as many hang as may be under way");
     }
 
     #[test]
     fn a_handshake_over_a_long_path_does_not_hang() {
-        let mut herd = Herd::new(0.0);
-        assert!(herd.hangs(600_000_000) && !herd.hangs(100_000_000));
-        herd.succeeded(600_000_000);
-        herd.succeeded(610_000_000);
-        assert!(!herd.hangs(1_100_000_000) && herd.hangs(1_600_000_000));
+        let mut ramp = ConnectRamp::new(0.0);
+        assert!(ramp.hangs(600_000_000) && !ramp.hangs(100_000_000));
+        ramp.succeeded(600_000_000);
+        ramp.succeeded(610_000_000);
+        assert!(!ramp.hangs(1_100_000_000) && ramp.hangs(1_600_000_000));
     }
 
     #[test]
     fn a_rate_asked_for_is_kept() {
-        let mut herd = Herd::new(100.0);
-        let begun: u64 = (1..=10_000).map(|step| herd.allowance(step * 100_000, 0)).sum();
+        let mut ramp = ConnectRamp::new(100.0);
+        let begun: u64 = (1..=10_000).map(|step| ramp.allowance(step * 100_000, 0)).sum();
         assert!((99..=101).contains(&begun), "{begun} in a second");
     }
 }
