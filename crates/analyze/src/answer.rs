@@ -92,6 +92,8 @@ pub fn of(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Answer>
     let plan = open.and_then(|open| plan(open, held_per_sec));
     let (plan_per_sec, plan_why) = match (plan, open) {
         (Some((estimate, why)), _) => (Some(estimate), why),
+        // Why is said once, where it breaks.
+        (None, Some(open)) if breaks(&open.failure_point).is_some() => (None, "no rate held".into()),
         (None, Some(open)) => (None, open.failure_point.reason.clone()),
         (None, None) => (None, "no rate was offered".into()),
     };
