@@ -14,6 +14,7 @@ mod growth;
 mod hot_function;
 mod judge;
 mod layout;
+mod loss;
 mod one_at_a_time;
 mod paging;
 pub mod rules;
@@ -21,6 +22,7 @@ mod server_errors;
 mod server_log;
 mod stage;
 mod sure;
+mod tls_handshakes;
 mod waits;
 
 pub(crate) use doubts::ending;

@@ -1,16 +1,18 @@
 //! Packets that the kernel dropped before the server could see them.
 
-use super::evidence::{Evidence, typical};
+use super::evidence::Evidence;
 use super::judge::{Finding, finding};
 use super::rules::{LOST_PER_SEC, Rule};
-use record::names;
+use crate::statistics::median;
 use record::units::format_si;
+use record::{Point, names};
 
 pub(super) const RULE: Rule = Rule {
     id: "dropped-packets",
     cause: "the kernel drops packets before the server sees them",
     evidence: "`net.backlog_drops_per_sec` (a CPU's queue of received packets was full), \
-               `net.conntrack_drops_per_sec` (the table of tracked connections was full)",
+               `net.conntrack_drops_per_sec` (the table of tracked connections was full), `tcp.listen_drops_per_sec` \
+               less `tcp.listen_overflows_per_sec` (SYNs that the listener dropped with room in its accept queue)",
     threshold: "1 a second or more in most points of a load and of the loads above it",
     refuted_by: "`/proc/net/softnet_stat` and `/proc/net/stat/nf_conntrack` count none under this load",
     remedy: "`sysctl -w net.core.netdev_max_backlog=16384`, receive processing on more CPUs; `sysctl -w \
@@ -23,10 +25,11 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
-    let of = |name: &str| {
-        let (at, points) = evidence.first_level(|point| point.value(name).is_some_and(|rate| rate >= LOST_PER_SEC))?;
-        Some((at, typical(&points, name)?))
+    let from = |of: &dyn Fn(&Point) -> Option<f64>| {
+        let (at, points) = evidence.first_level(|point| of(point).is_some_and(|rate| rate >= LOST_PER_SEC))?;
+        Some((at, median(&points.iter().filter_map(|point| of(point)).collect::<Vec<_>>())?))
     };
+    let of = |name: &'static str| from(&move |point: &Point| point.value(name));
     let later = "What was lost is sent again after 200 ms, a lost SYN after a second.";
     if let Some((at, rate)) = of(names::NET_CONNTRACK_DROPS) {
         let command = "sysctl -w net.netfilter.nf_conntrack_max=1048576".to_string();
@@ -36,6 +39,21 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
                 format_si(rate)
             ),
             format!("To try: `{command}`, or no tracking of the server's port (`notrack` of nftables)."),
+            &[command],
+        );
+    }
+    let beside = |point: &Point| {
+        Some(point.value(names::TCP_LISTEN_DROPS)? - point.value(names::TCP_LISTEN_OVERFLOWS).unwrap_or(0.0))
+    };
+    if let Some((at, rate)) = from(&beside) {
+        let command = "sysctl -w net.ipv4.tcp_max_syn_backlog=16384".to_string();
+        return finding(
+            format!(
+                "The listener drops SYNs from {at} on ({}/s), though its accept queue has room: its table of half-open \
+                 connections is full, or memory is short. {later}",
+                format_si(rate)
+            ),
+            format!("To try: `{command}` with a larger backlog, `net.ipv4.tcp_syncookies=1`; `nstat -z` counts why."),
             &[command],
         );
     }

@@ -7,8 +7,8 @@
 use super::evidence::Evidence;
 use super::judge::{self, Finding};
 use super::{
-    background, cpu_bursts, dropped_packets, forks, garbage_collection, growth, one_at_a_time, paging, server_errors,
-    server_log, stage, waits,
+    background, cpu_bursts, dropped_packets, forks, garbage_collection, growth, loss, one_at_a_time, paging,
+    server_errors, server_log, stage, tls_handshakes, waits,
 };
 
 /// One rule.
@@ -142,7 +142,7 @@ pub const ONE_CPU_THREAD: f64 = 0.8;
 pub const ONE_CPU_OF: f64 = 1.5;
 
 /// All rules.
-pub const RULES: [Rule; 33] = [
+pub const RULES: [Rule; 35] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -246,8 +246,8 @@ pub const RULES: [Rule; 33] = [
         evidence: "the account: requests whose threads were blocked by a lock (futex, flock, semaphore) that another \
                    thread released, by load",
         threshold: "most of the requests that load added (1 or more) waited so, or were queued for threads without \
-                    idle time (criterion `saturation_ratio`) that waited so more than for anything else; a possibility \
-                    where these are less than 40 % of the requests added",
+                    idle time (criterion `saturation_ratio`) that waited so more than for anything else; half a thread \
+                    more than before the strain; a possibility where these are less than 40 % of the requests added",
         refuted_by: "the stacks on the page show threads that wait for work, not for what another thread holds",
         remedy: "hold it for less, or divide it; the page has the stacks of the threads that waited and of those that \
                  released it",
@@ -421,6 +421,7 @@ pub const RULES: [Rule; 33] = [
     },
     forks::RULE,
     garbage_collection::RULE,
+    tls_handshakes::RULE,
     background::RULE,
     Rule {
         id: "scalable-select",
@@ -485,6 +486,7 @@ pub const RULES: [Rule; 33] = [
         judge: judge::interrupts,
     },
     dropped_packets::RULE,
+    loss::RULE,
     Rule {
         id: "backlog",
         cause: "the listen backlog is too small",

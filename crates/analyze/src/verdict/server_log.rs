@@ -23,6 +23,8 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
+/// The end of the log that is read.
+const READ_BYTES: usize = 64 << 10;
 /// A line is quoted up to so many characters.
 const QUOTED: usize = 160;
 
@@ -121,6 +123,7 @@ impl Said {
 
 fn said(run: &RunDir, is_wanted: impl Fn(&Kind) -> bool) -> Option<Said> {
     let log = run.server_log()?;
+    let log = &log[log.len().saturating_sub(READ_BYTES)..];
     let of_kind = |kind: &'static Kind| {
         let is_of_kind = |line: &&[u8]| {
             let line = String::from_utf8_lossy(line).to_lowercase();

@@ -17,6 +17,8 @@ const QUEUE_GROWTH: f64 = 0.4;
 const LEAST_ADDED: f64 = 1.0;
 /// The part of a stage's time that one thing takes up, from which on it is that thing.
 const MOST_OF_IT: f64 = 0.4;
+/// Threads that wait for a full lock beyond those that do at the low load, at least.
+const LEAST_GROWN: f64 = 0.5;
 /// Time of a call to another server at the high load over that at the lowest, from which on it is the one that is full.
 const CALL_GROWTH: f64 = 2.0;
 /// Time for a request of the slowest of several like processes over that of the median one.
@@ -197,8 +199,16 @@ impl Reading<'_> {
     }
 
     fn lock(&self) -> Option<Limit> {
-        let (group, wait) = self.wait(&[WaitKind::Lock])?;
-        let before = Self::threads_at(self.low, &[WaitKind::Lock], &wait.place);
+        // A thread that is handed work by a futex without a known function waits as much at any load.
+        let before = |place: &str| Self::threads_at(self.low, &[WaitKind::Lock], place);
+        let waits = self.high.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)));
+        let locks = waits.filter(|(_, wait)| wait.kind == WaitKind::Lock);
+        let grown = |wait: &WaitLevel| wait.threads - before(&wait.place);
+        let (group, wait) = locks.max_by(|a, b| grown(a.1).total_cmp(&grown(b.1)))?;
+        if grown(wait) < LEAST_GROWN {
+            return None;
+        }
+        let before = before(&wait.place);
         let since = self.since(|level| Self::threads_at(level, &[WaitKind::Lock], &wait.place) >= 1.0);
         let which = named(&wait.place, &wait.function);
         let others = self.others(group, wait);

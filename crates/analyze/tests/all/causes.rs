@@ -137,6 +137,42 @@ fn packets_that_the_kernel_dropped_are_named_from_a_load_on() {
     let queue = drops(names::NET_BACKLOG_DROPS, 32);
     assert!(because(&queue).starts_with("A CPU's queue of received packets is full from 32 connections on"));
     assert!(drops(names::NET_BACKLOG_DROPS, 1000).causes.is_empty());
+    let full = drops(names::TCP_LISTEN_DROPS, 32);
+    assert!(because(&full).starts_with("The listener drops SYNs from 32 connections on (40/s)"), "{}", because(&full));
+}
+
+#[test]
+fn lost_segments_are_a_share_of_those_sent() {
+    let loses = |share: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            set(point, names::TCP_OUT, 20_000.0, 20_000);
+            let share = if point.connections < 16 { 0.0 } else { share };
+            set(point, names::TCP_RETRANSMITS, share * 20_000.0, (share * 20_000.0) as u64);
+        })
+    };
+    let verdict = loses(0.03);
+    assert_eq!(found(&verdict), ["loss"], "{:?}", verdict.sentences);
+    assert!(because(&verdict).contains("from 16 connections on 3 % of those"), "{}", because(&verdict));
+    assert!(because(&verdict).contains("(600/s, 0 % at the lowest load)"), "{}", because(&verdict));
+    assert!(loses(0.002).causes.is_empty());
+}
+
+#[test]
+fn handshakes_of_tls_are_named_where_requests_pay_for_them_and_a_cpu_is_full() {
+    let shakes = |each: f64, resumed: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            let rate = point.value(names::THROUGHPUT).unwrap();
+            set(point, names::TLS_HANDSHAKES, each * rate, 1000);
+            set(point, names::TLS_RESUMED, resumed, 1000);
+            set(point, names::TLS_HANDSHAKE_P50, 900.0, 1000);
+        })
+    };
+    let verdict = shakes(1.0, 0.0);
+    assert_eq!(found(&verdict), ["tls-handshakes"], "{:?}", verdict.sentences);
+    let said = because(&verdict);
+    assert!(said.contains("1.0 for each request, 0 % of them resumed; one takes 900 us"), "{said}");
+    assert!(shakes(1.0, 0.9).causes.is_empty(), "most are resumed");
+    assert!(shakes(0.01, 0.0).causes.is_empty(), "connections stay");
 }
 
 #[test]
@@ -182,4 +218,16 @@ fn a_full_cpu_names_the_function_that_fills_it() {
     assert!(said.contains("samples, 5 % at the lowest load)"), "{said}");
     assert!(!profiled(0.6, 0).contains("in compress"), "too few samples");
     assert!(!profiled(0.15, 400).contains("in compress"), "none takes much");
+}
+
+#[test]
+fn a_futex_that_threads_wait_for_at_any_load_is_no_full_lock() {
+    // Threads of Go, without functions: one has a timer's queue, the others are parked or at work.
+    let verdict = of_waiting(|point| {
+        let parked = group("app", 0.5, 0.0, &[(WaitKind::Lock, "futex", "0x9a5ef8", 0.99)]);
+        let busy = (point.connections as f64 / 40.0).min(1.0);
+        let waits = [(WaitKind::Events, "epoll_pwait", "", 1.0 - busy), (WaitKind::Lock, "futex", "0x10", 0.1)];
+        keep(point, vec![parked, group("serve", busy, 0.0, &waits)], Vec::new());
+    });
+    assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
 }
