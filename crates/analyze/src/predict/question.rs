@@ -127,7 +127,7 @@ pub fn answer(
     let too_far = situation.too_far(&server);
     let asks_for_load = question.connections.is_some() || question.rate.is_some();
     let mut put = |name, unit, value: &dyn Fn(&Server) -> Option<f64>, why: &str| {
-        let is_of_load = !matches!(name, "capacity" | "yield rate" | "failure rate" | "yield point" | "failure point");
+        let is_of_load = !matches!(name, "plan for" | "breaks at" | "capacity" | "yield point" | "failure point");
         let refused = too_far.as_ref().filter(|(_, load)| *load || !is_of_load);
         let changed = |server: &Server| value(&situation.change(server)).filter(|_| refused.is_none());
         let value = changed(&server).filter(|value| value.is_finite());
@@ -169,10 +169,10 @@ pub fn answer(
         }
     }
     if server.form != Form::Usl {
-        put("capacity", "1/s", &|s| Some(s.capacity_per_sec(cold)), "");
         let rate_at = |s: &Server| Some(criteria.saturation_ratio * s.capacity_per_sec(cold));
-        put("yield rate", "1/s", &rate_at, "");
-        put("failure rate", "1/s", &|s| Some(s.capacity_per_sec(cold) / criteria.goodput_ratio), "");
+        put("plan for", "1/s", &rate_at, "");
+        put("breaks at", "1/s", &|s| Some(s.capacity_per_sec(cold) / criteria.goodput_ratio), "");
+        put("capacity", "1/s", &|s| Some(s.capacity_per_sec(cold)), "");
     }
     put(
         "yield point",

@@ -22,7 +22,7 @@ const NOTABLE: f64 = 0.10;
 /// One predicted number and the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Checked {
-    /// `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
+    /// `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `plan for`, `breaks at`.
     pub name: &'static str,
     /// `closed` or `open`.
     pub sweep: &'static str,
@@ -141,11 +141,11 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     let mut numbers = Vec::new();
     if let Some(measured) = sweep.yield_point.estimate.filter(|_| is_of_one) {
         let predicted = Some(criteria.saturation_ratio * capacity);
-        numbers.push(checked(("yield rate", "open", "1/s"), None, measured, predicted, RATE_ERROR));
+        numbers.push(checked(("plan for", "open", "1/s"), None, measured, predicted, RATE_ERROR));
     }
     if let Some(measured) = sweep.failure_point.estimate.filter(|_| is_of_one) {
         let predicted = Some(capacity / criteria.goodput_ratio);
-        numbers.push(checked(("failure rate", "open", "1/s"), None, measured, predicted, RATE_ERROR));
+        numbers.push(checked(("breaks at", "open", "1/s"), None, measured, predicted, RATE_ERROR));
     }
     let yields = sweep.yield_point.estimate.unwrap_or(criteria.saturation_ratio * capacity);
     let fails = sweep.failure_point.estimate.unwrap_or(f64::INFINITY);

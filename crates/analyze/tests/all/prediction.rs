@@ -99,8 +99,8 @@ fn both_loops_are_predicted_from_points_up_to_half_the_yield_point_or_a_doubt_sa
         ("p50", "closed"),
         ("peak throughput", "closed"),
         ("yield point", "closed"),
-        ("yield rate", "open"),
-        ("failure rate", "open"),
+        ("plan for", "open"),
+        ("breaks at", "open"),
     ] {
         let errors = of(name, sweep);
         let limit = if name == "p50" || name == "yield point" { 0.20 } else { 0.10 };
