@@ -8,7 +8,7 @@ use crate::disturbance::DISTURBED_RATIO;
 use crate::point::executable;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
-    Findings, Level, Peak, Place, PointFinding, Spread, SweepFindings, Zone, doubts, estimate_words, load_words,
+    Findings, Full, Level, Peak, Place, PointFinding, Spread, SweepFindings, Zone, doubts, estimate_words, load_words,
 };
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
@@ -252,15 +252,12 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
 }
 
 fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
-    let share = |spread: Option<Spread>| spread.map(|spread| spread.median).filter(|share| *share >= limit);
     let name = program(run);
-    if share(level.cpu_quota_used_ratio).is_some() {
-        return Some(format!("{name}'s limit of CPU time is used up"));
-    }
-    match (share(level.busiest_thread_cpus), level.own_busy_ratio().filter(|busy| *busy >= limit)) {
-        (Some(_), None) => Some(format!("one thread of {name} is full")),
-        (_, Some(_)) => Some(format!("{name}'s CPUs are full")),
-        (None, None) => None,
+    match level.full(limit)? {
+        Full::Quota(_) => Some(format!("{name}'s limit of CPU time is used up")),
+        Full::Cpus(_) => Some(format!("{name}'s CPUs are full")),
+        Full::Thread(_) => Some(format!("one thread of {name} is full")),
+        Full::CrowdedCpus(_) => None,
     }
 }
 

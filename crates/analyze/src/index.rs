@@ -165,7 +165,7 @@ impl Before {
 }
 
 /// Reads the runs that were found in a folder. At most two runs with their points are held at once.
-pub fn of(folder: &Path, found: &Found, filter: &Filter) -> Index {
+pub fn index(folder: &Path, found: &Found, filter: &Filter) -> Index {
     let unreadable = |path: &Path, why: &str| Unreadable { path: path.into(), why: plain(why, 400) };
     let mut index = Index { folder: folder.into(), ..Index::default() };
     let left_out = found.left_out.iter().map(|(path, why)| unreadable(path, why));

@@ -191,10 +191,29 @@ pub struct Level {
     pub crowded: bool,
 }
 
+/// What of the server is used up at a load, with the used share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Full {
+    /// Its limit of CPU time.
+    Quota(f64),
+    /// Its CPUs.
+    Cpus(f64),
+    /// The CPU of its busiest thread.
+    Thread(f64),
+    /// Its CPUs, much of them by other work.
+    CrowdedCpus(f64),
+}
+
 impl Level {
-    /// Busy share of the server's CPUs, where the server and its client kept them busy.
-    pub(crate) fn own_busy_ratio(&self) -> Option<f64> {
-        self.cpus_busy_ratio.filter(|_| !self.crowded).map(|spread| spread.median)
+    /// What is used by `limit` or more.
+    pub(crate) fn full(&self, limit: f64) -> Option<Full> {
+        let share = |spread: Option<Spread>| spread.map(|spread| spread.median).filter(|share| *share >= limit);
+        let cpus = share(self.cpus_busy_ratio);
+        share(self.cpu_quota_used_ratio)
+            .map(Full::Quota)
+            .or(cpus.filter(|_| !self.crowded).map(Full::Cpus))
+            .or(share(self.busiest_thread_cpus).map(Full::Thread))
+            .or(cpus.map(Full::CrowdedCpus))
     }
 }
 

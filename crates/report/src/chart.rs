@@ -1,8 +1,7 @@
-//! Charts as inline SVG: axes, lines, dots, stacked areas, zones, markers with intervals, direct labels. No font, no
-//! external reference; colours come from classes that the page's style sheet defines, so that one chart serves light,
-//! dark and print. Each place that was measured names its row in the chart's table ([`Chart::rows`]); the page's script
-//! reads everything else there. Only what the report needs, in a few hundred lines, instead of a charting library:
-//! those draw nothing without script, or draw raster-minded SVG with fixed colours.
+//! Charts as inline SVG: axes, lines, dots, stacked areas, zones, markers, labels. No font and no external file is
+//! needed; colours come from classes of the page's style sheet, so one chart serves light, dark and print. Each mark
+//! names its row in the chart's table ([`Chart::rows`]), where the page's script reads the rest. A charting library
+//! would need script to draw, or draw with fixed colours.
 
 mod labels;
 mod markers;
@@ -24,20 +23,20 @@ const TEXT_PX: f64 = 12.0;
 /// Height of a lane of zones.
 const LANE_PX: f64 = 18.0;
 
-/// A place in a chart, and what a reader can ask about it.
+/// A point of a chart, and what the page shows of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Mark {
-    /// In the scale of x.
+    /// In units of the x axis.
     pub x: f64,
-    /// In the scale of y.
+    /// In units of the y axis.
     pub y: f64,
-    /// From and to, in y; what it means is in [`Chart::interval_name`].
+    /// Lower and upper end in y; [`Chart::interval_name`] says what it is.
     pub interval: Option<(f64, f64)>,
-    /// How many points, readings or requests it rests on.
+    /// Number of points, readings or requests behind it.
     pub n: Option<u64>,
     /// How it was obtained; empty = as [`Chart::origin`] says.
     pub origin: &'static str,
-    /// The point of the run that it is, if it is one.
+    /// Index of the point of the run, if it is one.
     pub point: Option<u32>,
 }
 
@@ -47,14 +46,14 @@ impl From<(f64, f64)> for Mark {
     }
 }
 
-/// A load of the chart's x.
+/// A measured load.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Load {
-    /// In x.
+    /// Its x.
     pub x: f64,
-    /// Points that were measured there.
+    /// Points measured at it.
     pub points: u64,
-    /// The element of the page that says more about it; empty = none.
+    /// Id of the page's element with its details; empty = none.
     pub link: String,
 }
 
@@ -63,7 +62,7 @@ pub struct Load {
 pub struct Series {
     /// Direct label at the line's right end; empty = none.
     pub name: String,
-    /// Its name in the table; empty = the direct label, or the chart's title.
+    /// Name in the table; empty = the direct label, or the chart's title.
     pub long_name: &'static str,
     /// Class that gives the colour (`s1`, `p99`, ...).
     pub class: &'static str,
@@ -71,20 +70,20 @@ pub struct Series {
     pub line: Vec<Mark>,
     /// Single measurements.
     pub dots: Vec<Mark>,
-    /// Drawn dashed and thin: a reference, not a measurement.
+    /// A reference, not a measurement: drawn dashed and thin.
     pub is_reference: bool,
-    /// The places of the line are drawn as dots.
+    /// The line's marks are drawn as dots.
     pub is_dotted: bool,
-    /// The intervals of the line are drawn.
+    /// The line's intervals are drawn.
     pub has_whiskers: bool,
-    /// Drawn so many pixels to the right, so that intervals at one load stand side by side.
+    /// Shift to the right in pixels, so that intervals at one load stand side by side.
     pub shift_px: f64,
-    /// Begins the links to its loads, where several runs are on a page.
+    /// Prefix of the links to its loads, where a page has several runs.
     pub of: &'static str,
 }
 
 impl Series {
-    /// Whether its numbers stand in the table; a reference without a name of its own is no measurement.
+    /// Whether its numbers are in the table. A reference without a name of its own is no measurement.
     fn is_measured(&self) -> bool {
         !self.is_reference || !self.long_name.is_empty()
     }
@@ -104,12 +103,12 @@ pub struct Layer {
     pub class: &'static str,
     /// (x, low, high), ascending in x.
     pub edges: Vec<(f64, f64, f64)>,
-    /// Places in `edges` before which nothing is drawn: what lies there was not measured.
+    /// Indices in `edges` before which nothing is drawn, as nothing was measured there.
     pub gaps: Vec<usize>,
 }
 
 impl Layer {
-    /// The runs of neighbouring edges, each drawn as a separate area.
+    /// The parts between gaps, each drawn as a separate area.
     fn runs(&self) -> impl Iterator<Item = &[(f64, f64, f64)]> {
         let ends = self.gaps.iter().copied().filter(|at| *at < self.edges.len()).chain([self.edges.len()]);
         ends.scan(0, |from, end| {
@@ -121,8 +120,8 @@ impl Layer {
     }
 }
 
-/// Values at `loads`, one upon the other: name, class, and a value for each load. A part that nothing is known of is
-/// left out; so is a load at which a part is not known that others have, and there every layer has a gap.
+/// Layers of `parts`, stacked: name, class, and a value for each load. A part without any value is left out. A load
+/// that lacks a value of another part becomes a gap in every layer.
 pub fn stacked<N: Into<String>>(
     loads: &[f64],
     parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
@@ -130,7 +129,7 @@ pub fn stacked<N: Into<String>>(
     let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
     let is_known = |at: &usize| shown.iter().all(|(.., values)| values[*at].is_some());
     let places: Vec<usize> = (0..loads.len()).filter(is_known).collect();
-    // Before the n-th known load lies a gap when a load between it and the one before is not known.
+    // A gap lies before the n-th known load if a load between it and its predecessor is not known.
     let gaps: Vec<usize> = (1..places.len()).filter(|n| places[*n] > places[*n - 1] + 1).collect();
     let mut floor = vec![0.0; places.len()];
     let layer = |(name, class, values): (N, &'static str, Vec<Option<f64>>)| {
@@ -159,7 +158,7 @@ pub struct Band {
     pub class: &'static str,
     /// From and to, in x.
     pub range: (f64, f64),
-    /// Drawn so wide at least, in pixels; what is narrower than half a pixel is left out.
+    /// Least width in pixels. A band narrower than half a pixel is not drawn.
     pub least_px: f64,
 }
 
@@ -175,9 +174,9 @@ pub struct Limit {
 /// Everything of a chart but its size.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What it shows, for readers that do not see it.
+    /// Title for screen readers.
     pub title: String,
-    /// A description, in a sentence or two.
+    /// Description for screen readers, in a sentence or two.
     pub description: String,
     /// Name and unit of the horizontal axis.
     pub x_name: String,
@@ -189,7 +188,7 @@ pub struct Chart {
     pub y: Scale,
     /// Zones.
     pub bands: Vec<Band>,
-    /// Zones of several runs, each in a lane above the plot, with the run's name.
+    /// Zones of several runs: the run's name and its bands, in a lane above the plot.
     pub lanes: Vec<(&'static str, Vec<Band>)>,
     /// Yield and failure points.
     pub markers: Vec<Marker>,
@@ -209,7 +208,7 @@ pub struct Chart {
     pub loads: Vec<Load>,
 }
 
-/// Room for labels on either side of the plot, in pixels.
+/// Space for labels beside the plot, in pixels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Margins {
     /// For the vertical axis's ticks.
@@ -219,7 +218,7 @@ pub struct Margins {
 }
 
 impl Margins {
-    /// Enough for both.
+    /// The larger of each.
     pub fn max(self, other: Margins) -> Margins {
         Margins { left: self.left.max(other.left), right: self.right.max(other.right) }
     }
@@ -235,7 +234,7 @@ struct Frame {
 }
 
 impl Chart {
-    /// Axes with nothing in between yet.
+    /// Axes without content.
     pub fn empty(title: &str, x_name: &str, y_name: &str, x: Scale, y: Scale) -> Chart {
         Chart {
             title: title.into(),
@@ -257,12 +256,12 @@ impl Chart {
         }
     }
 
-    /// The room that this chart's labels need beside the plot.
+    /// The space that this chart's labels need.
     pub fn margins(&self, height: f64) -> Margins {
         let ticks = self.y_ticks(height);
         let left = ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);
         let named = self.series.iter().map(|s| &s.name).chain(self.layers.iter().map(|layer| &layer.name));
-        // Without names half of the last tick's label still needs its place.
+        // Half of the last tick's label needs space even without names.
         let right = named.map(|name| text_width(name, TEXT_PX)).fold(8.0, f64::max);
         Margins { left: left + 10.0, right: right + 12.0 }
     }
@@ -271,8 +270,8 @@ impl Chart {
         self.y.ticks((height / 52.0).clamp(3.0, 8.0) as usize)
     }
 
-    /// Draws the chart `width` x `height` pixels large; `id` must be unique in the page. Charts drawn with the same
-    /// margins have their plots one below the other.
+    /// Draws the chart, `width` x `height` pixels. `id` must be unique in the page. Charts with the same margins have
+    /// plots of the same width.
     pub fn svg(&self, id: &str, width: f64, height: f64, margins: Margins) -> String {
         let y_ticks = self.y_ticks(height);
         let markers = self.place_markers(margins.left, width - margins.right);
@@ -292,10 +291,10 @@ impl Chart {
         let mut svg = Svg::new(id, (width, height), &self.title, &self.description, plot);
         let mut rows = self.rows_by_series().into_iter();
         svg.group("plot", |svg| {
-            self.bands(svg, frame, &self.bands, (frame.top - zone_room, frame.bottom));
+            self.bands(svg, Frame { top: frame.top - zone_room, ..frame }, &self.bands);
             for (at, (_, bands)) in self.lanes.iter().enumerate() {
                 let top = frame.top - zone_room + LANE_PX * at as f64;
-                self.bands(svg, frame, bands, (top, top + LANE_PX - 2.0));
+                self.bands(svg, Frame { top, bottom: top + LANE_PX - 2.0, ..frame }, bands);
             }
         });
         for (at, (name, _)) in self.lanes.iter().enumerate() {
@@ -325,7 +324,7 @@ impl Chart {
         Some((self.x_px(frame, x)?, self.y_px(frame, y)?))
     }
 
-    fn bands(&self, svg: &mut Svg, frame: Frame, bands: &[Band], (top, bottom): (f64, f64)) {
+    fn bands(&self, svg: &mut Svg, frame: Frame, bands: &[Band]) {
         for band in bands {
             let ends = (self.x.clamp(band.range.0), self.x.clamp(band.range.1));
             let (Some(from), Some(to)) = (self.x_px(frame, ends.0), self.x_px(frame, ends.1)) else { continue };
@@ -333,9 +332,9 @@ impl Chart {
             if to - from < 0.5 {
                 continue;
             }
-            svg.rect(from, top, to - from, bottom - top, &format!("zone {}", band.class), "");
+            svg.rect(from, frame.top, to - from, frame.bottom - frame.top, &format!("zone {}", band.class), "");
             if text_width(band.name, TEXT_PX - 1.0) + 6.0 <= to - from {
-                svg.text((from + to) / 2.0, top + 13.0, "middle", "zone-name", band.name);
+                svg.text((from + to) / 2.0, frame.top + 13.0, "middle", "zone-name", band.name);
             }
         }
     }
@@ -371,30 +370,24 @@ impl Chart {
         const ALONE_PX: f64 = 3.0;
         for layer in &self.layers {
             let of = if layer.name.is_empty() { None } else { rows.next() };
+            let class = format!("layer {}", layer.class);
             let mut first = of.as_ref().map_or(0, |of| of.first);
             for run in layer.runs() {
                 let low: Vec<(f64, f64)> = run.iter().filter_map(|(x, low, _)| self.xy(frame, (*x, *low))).collect();
                 let high: Vec<(f64, f64)> = run.iter().filter_map(|(x, _, high)| self.xy(frame, (*x, *high))).collect();
-                // A place that the scale cannot show leaves no corner, so corners and rows would part.
+                // A point outside the scale has no corner, so corners would not match rows.
                 let is_whole = high.len() == run.len();
                 let data = of.as_ref().filter(|_| is_whole).map(|of| of.data(first..first + run.len()));
                 let data = data.unwrap_or_default();
                 first += run.len();
                 if let ([low], [high], false) = (low.as_slice(), high.as_slice(), layer.gaps.is_empty()) {
                     let height = (low.1 - high.1).max(0.0);
-                    svg.rect(
-                        low.0 - ALONE_PX,
-                        high.1,
-                        2.0 * ALONE_PX,
-                        height,
-                        &format!("layer {}", layer.class),
-                        &data,
-                    );
+                    svg.rect(low.0 - ALONE_PX, high.1, 2.0 * ALONE_PX, height, &class, &data);
                     continue;
                 }
                 let path = path(high.into_iter().chain(low.into_iter().rev()));
                 if !path.is_empty() {
-                    svg.path(&format!("{path}Z"), &format!("layer {}", layer.class), &data);
+                    svg.path(&format!("{path}Z"), &class, &data);
                 }
             }
         }
@@ -413,13 +406,11 @@ impl Chart {
     fn lines(&self, svg: &mut Svg, frame: Frame, rows: impl Iterator<Item = SeriesRows>) {
         let rows: Vec<SeriesRows> = rows.collect();
         for (series, of) in self.series.iter().zip(&rows) {
-            let (dots, first) = match series.is_dotted {
-                true => (&series.line, of.first),
-                false => (&series.dots, of.first + series.line.len()),
-            };
+            let (dots, first) =
+                if series.is_dotted { (&series.line, of.first) } else { (&series.dots, of.first + series.line.len()) };
             for (row, dot) in (first..).zip(dots) {
                 if let Some((x, y)) = self.xy(frame, (dot.x, dot.y)) {
-                    svg.dot(x + series.shift_px, y, &format!("dot {}", series.class), &of.data(row..row + 1));
+                    svg.circle(x + series.shift_px, y, 2.2, &format!("dot {}", series.class), &of.data(row..row + 1));
                 }
             }
         }
@@ -445,27 +436,23 @@ impl Chart {
         }
     }
 
-    /// Names at the right ends, pushed apart where they would overlap.
+    /// Names at the right ends of lines and layers, moved apart where they would overlap.
     fn names(&self, svg: &mut Svg, frame: Frame) {
-        let mut wanted: Vec<(f64, &str, String, String)> = Vec::new();
-        let mut rows = self.rows_by_series().into_iter();
-        let of_layers: Vec<SeriesRows> =
-            rows.by_ref().take(self.layers.iter().filter(|layer| !layer.name.is_empty()).count()).collect();
-        for (series, of) in self.series.iter().zip(rows).filter(|(series, _)| !series.name.is_empty()) {
-            if let Some((_, y)) = series.line.iter().rev().find_map(|mark| self.xy(frame, (mark.x, mark.y))) {
-                wanted.push((y, &series.name, format!("name {}", series.class), of.data(0..0)));
-            }
-        }
-        for (layer, of) in self.layers.iter().filter(|layer| !layer.name.is_empty()).zip(of_layers) {
-            let middle = layer.edges.last().and_then(|(x, low, high)| self.xy(frame, (*x, (low + high) / 2.0)));
-            if let Some((_, y)) = middle {
-                wanted.push((y, &layer.name, format!("name {}", layer.class), of.data(0..0)));
-            }
-        }
-        let ys =
-            spread(&wanted.iter().map(|(y, ..)| *y).collect::<Vec<_>>(), 14.0, frame.top + 6.0, frame.bottom - 2.0);
+        let layers = self.layers.iter().filter(|layer| !layer.name.is_empty()).map(|layer| {
+            let middle = layer.edges.last().map(|(x, low, high)| (*x, (low + high) / 2.0));
+            (&layer.name, layer.class, middle.and_then(|middle| self.xy(frame, middle)))
+        });
+        let series = self.series.iter().map(|series| {
+            let last = series.line.iter().rev().find_map(|mark| self.xy(frame, (mark.x, mark.y)));
+            (&series.name, series.class, last)
+        });
+        let named = layers.chain(series).zip(self.rows_by_series()).filter(|((name, ..), _)| !name.is_empty());
+        let wanted: Vec<_> =
+            named.filter_map(|((name, class, end), of)| Some((end?.1, name, class, of.data(0..0)))).collect();
+        let ys: Vec<f64> = wanted.iter().map(|(y, ..)| *y).collect();
+        let ys = spread(&ys, 14.0, frame.top + 6.0, frame.bottom - 2.0);
         for (y, (_, name, class, data)) in ys.into_iter().zip(&wanted) {
-            svg.name(frame.right + 7.0, y + 4.0, class, data, name);
+            svg.name(frame.right + 7.0, y + 4.0, &format!("name {class}"), data, name);
         }
     }
 }

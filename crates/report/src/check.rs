@@ -1,5 +1,5 @@
-//! What was checked, as a CI system lists it: limits (`--fail-if`), compared figures, and whether the run reached its
-//! end. [`crate::markdown`] and [`crate::junit`] show the same list.
+//! Checks for CI systems: limits (`--fail-if`), compared figures, and whether the run completed. [`crate::markdown`]
+//! and [`crate::junit`] render them.
 
 use crate::compare;
 use analyze::compare::{CompareError, Comparison, Difference, Outcome};
@@ -12,11 +12,11 @@ record::worded! {
     pub enum CaseResult {
         /// It holds.
         Passed = "passed",
-        /// It does not hold, or could not be judged where that counts as a failure.
+        /// It does not hold, or could not be judged and that counts as a failure.
         Failed = "failed",
-        /// Neither shown nor excluded.
+        /// The data do not decide.
         Skipped = "could not tell",
-        /// There is nothing to judge.
+        /// There is no result to judge.
         Error = "error",
     }
 }
@@ -24,9 +24,9 @@ record::worded! {
 /// One check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// The list that it belongs to: `run`, `limits`, `comparison`.
+    /// `run`, `limits` or `comparison`.
     pub group: &'static str,
-    /// What is checked, the same in every run of a job: `find.peak_throughput_per_sec < 20.0k/s`, `throughput`.
+    /// What is checked, equal in every run of a job: `find.peak_throughput_per_sec < 20.0k/s`, `throughput`.
     pub name: String,
     /// The result.
     pub result: CaseResult,
@@ -40,13 +40,13 @@ impl Case {
     }
 }
 
-/// A limit of `--fail-if`. What was not measured counts as crossed. `whose`: of several runs, the one that is meant.
+/// A limit of `--fail-if`. A figure that was not measured counts as crossed. `whose` names one of several runs.
 pub fn limit(whose: &str, limit: &Limit, check: &Check) -> Case {
     let result = if check.is_crossed() { CaseResult::Failed } else { CaseResult::Passed };
     Case::of("limits", &format!("{whose}{limit}"), result, check.words())
 }
 
-/// Whether the run was measured to its end; `why` it ended early.
+/// Whether the run completed; `why` it did not.
 pub fn end(why: Option<&str>) -> Case {
     let name = "the run reached its end";
     match why {
@@ -55,7 +55,7 @@ pub fn end(why: Option<&str>) -> Case {
     }
 }
 
-/// One check for each figure, over all loads that both runs measured; `names` are those of the sides.
+/// One check for each figure over all common loads; `names` are those of the sides.
 pub fn comparison(compared: Result<&Comparison, &CompareError>, names: [&str; 2]) -> Vec<Case> {
     let error = |why: &str| vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, why)];
     match compared {

@@ -1,4 +1,4 @@
-//! A comparison as text for a terminal: the sentence first, then each figure over all loads, then its loads.
+//! A comparison as text for a terminal: the verdict, each figure over all loads, then ratios by load.
 
 use crate::json::{Content, Output};
 use crate::text::table::Table;
@@ -17,7 +17,7 @@ pub fn text(comparison: &Comparison) -> String {
     out + &list("doubts", &comparison.doubts)
 }
 
-/// What does not count: loads that only one of the runs measured, and disturbed points.
+/// What was left out: loads that only one run measured, and disturbed points.
 pub(crate) fn left_out(comparison: &Comparison) -> Option<String> {
     let (were, are) = if comparison.unmatched == 1 { ("was", "is") } else { ("were", "are") };
     let loads = count(comparison.unmatched, "load");
@@ -31,15 +31,14 @@ pub(crate) fn left_out(comparison: &Comparison) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// The columns of [`figures`]; a and b name the sides.
-pub(crate) fn headings([a, b]: [&str; 2]) -> [String; 7] {
+/// The columns of [`figures`]; `a` and `b` name the sides.
+pub(crate) fn headings([a, b]: [&str; 2]) -> [&str; 7] {
     let ratio = if (a, b) == ("A", "B") { "B / A" } else { "ratio" };
-    ["", a, b, ratio, "interval", "n", ""].map(String::from)
+    ["", a, b, ratio, "interval", "n", ""]
 }
 
 pub(crate) fn figures(names: [&str; 2], comparison: &Comparison) -> Table {
-    let headings = headings(names);
-    let mut table = Table::new(&headings.each_ref().map(String::as_str), 1);
+    let mut table = Table::new(&headings(names), 1);
     comparison.figures.iter().for_each(|figure| table.row(row(figure)));
     table
 }
@@ -66,12 +65,12 @@ fn value(word: &str) -> impl Fn(f64) -> String {
 }
 
 fn interval(ratio: &Estimate) -> String {
-    // Beyond a thousandfold the exact number means nothing more.
+    // Beyond a thousandfold the exact number is noise.
     let end = |ratio: f64| if ratio > 1000.0 { "over 1000".into() } else { format!("{ratio:.3}") };
     ratio.interval().map(|(low, high)| format!("{} to {}", end(low), end(high))).unwrap_or_default()
 }
 
-/// The ratios at each load, a row each; nothing with one load. A star marks what differs from the other loads.
+/// The ratios at each load; empty with a single load. A star marks ratios that differ from those of the other loads.
 pub(crate) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> String {
     if comparison.loads.len() < 2 {
         return String::new();

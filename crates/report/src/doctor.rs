@@ -1,9 +1,9 @@
-//! What a machine can and cannot measure, and what killed runs left on it, for a terminal.
+//! What a machine can measure, and what killed runs left on it, for a terminal.
 
 use record::leftovers::Leftover;
 use record::machine::{Capability, MachineFacts};
 
-/// The machine, a line for each capability with the remedy where it is missing, and how many are there.
+/// The machine, a line for each capability with the remedy where it is missing, and a count.
 pub fn text(machine: &MachineFacts, capabilities: &[Capability]) -> String {
     let mut out = format!(
         "{} on {}, {} CPUs ({}){}\n\n",
@@ -27,8 +27,8 @@ pub fn text(machine: &MachineFacts, capabilities: &[Capability]) -> String {
     )
 }
 
-/// What is left of killed runs and what was removed, a line each, with the process that they belonged to; then what
-/// could not be removed or looked at.
+/// Leftovers of killed runs, removed and remaining, with the process that owned them; then what could not be removed or
+/// looked at.
 pub fn leftovers(left: &[Leftover], removed: &[Leftover], not_removed: &[String], not_seen: &[String]) -> String {
     let mut out = String::new();
     for (title, things) in [("Removed", removed), ("Left behind", left)] {

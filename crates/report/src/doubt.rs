@@ -1,4 +1,4 @@
-//! A doubt as it is printed and drawn: the same wherever it appears.
+//! Doubts for terminal and page.
 
 use crate::text::{unbroken, wrap};
 use record::text::plain;
@@ -10,7 +10,7 @@ const MOST_WORDS: usize = 600;
 /// The most doubts shown on a page.
 const MOST_DOUBTS: usize = 60;
 
-/// A heading and a paragraph for each; nothing without a doubt.
+/// A heading and a paragraph for each doubt; empty without one.
 pub fn text(doubts: &[Doubt]) -> String {
     if doubts.is_empty() {
         return String::new();
@@ -18,21 +18,21 @@ pub fn text(doubts: &[Doubt]) -> String {
     format!("\ndoubts\n{}", by_gravity(doubts).into_iter().map(paragraph).collect::<String>())
 }
 
-/// The gravest first, of equal ones in their order.
+/// The gravest first; a stable order.
 pub(crate) fn by_gravity(doubts: &[Doubt]) -> Vec<&Doubt> {
     let mut doubts: Vec<&Doubt> = doubts.iter().collect();
     doubts.sort_by_key(|doubt| std::cmp::Reverse(doubt.severity));
     doubts
 }
 
-/// The doubt with its severity, and below it the remedy.
+/// The doubt with its severity, then the remedy.
 pub fn paragraph(doubt: &Doubt) -> String {
     let indent = "          ";
     wrap(&plain(&doubt.what, MOST_WORDS), &format!("  {}", mark(doubt)), indent)
         + &wrap(&plain(&doubt.remedy, MOST_WORDS), &format!("{indent}-> "), "             ")
 }
 
-/// The beginning of the paragraph as one line, for a screen that has no room for more.
+/// The doubt without its remedy on one line, for a full screen.
 pub fn line(doubt: &Doubt) -> String {
     format!("  {}{}\n", mark(doubt), plain(&doubt.what, MOST_WORDS))
 }

@@ -1,5 +1,5 @@
-//! Profiles in the forms of other programs: pprof, the Firefox Profiler, speedscope, folded stacks. Pure: from stacks
-//! ([`Stacks`]) to bytes. Sums by layer are those of the table of layers, to the nanosecond where the form has time.
+//! Profiles in the formats of other programs: pprof, the Firefox Profiler, speedscope, folded stacks. Sums by layer
+//! equal those of the table of layers, to the nanosecond where the format has time.
 
 mod firefox;
 mod pprof;
@@ -12,11 +12,11 @@ use record::profile::{Folded, Frame, Profile, Stack, Stacks};
 use record::{Doubt, DoubtKind, Outside, Point, RunDir, RunKind, Sweep};
 use std::cmp::Ordering;
 
-/// Who wrote the file.
+/// Named as the file's author.
 const PRODUCT: &str = concat!("straingauge ", env!("CARGO_PKG_VERSION"));
 
 record::worded! {
-    /// A form, with its word on the command line.
+    /// A format, with its word on the command line.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum Format {
         /// profile.proto of pprof, compressed by gzip.
@@ -29,26 +29,26 @@ record::worded! {
         Folded = "folded",
         /// Folded stacks with the layer as the frame after the program.
         FoldedLayers = "folded-layers",
-        /// Folded stacks of the threads' whole time, in microseconds: on a CPU, ready, blocked by place.
+        /// Folded stacks of the threads' time in microseconds: running, ready, blocked by place.
         FoldedWaits = "folded-waits",
     }
 }
 
 impl Format {
-    /// The form of a word.
+    /// Parses the word.
     pub fn from_word(word: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.word() == word)
     }
 }
 
-/// What is exported: windows of samples of one server.
+/// Windows of samples of one server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// The server or the run, in words. Made safe.
+    /// Names the server or the run.
     pub title: Outside,
-    /// In the order in which they were measured; there is at least one sample.
+    /// In the order of measurement.
     windows: Vec<Window>,
-    /// What the threads did, by load.
+    /// The threads' time, by load.
     accounts: Vec<(Option<Load>, Account)>,
     /// What could not be read.
     pub doubts: Vec<Doubt>,
@@ -57,7 +57,7 @@ pub struct Recording {
 #[derive(Debug, Clone, PartialEq)]
 struct Window {
     stacks: Stacks,
-    /// The load, if the run has several.
+    /// `None` in a profile, which has one load.
     load: Option<Load>,
 }
 
@@ -97,7 +97,7 @@ impl Load {
 pub struct NotMeasured(pub String);
 
 impl Recording {
-    /// A profile's.
+    /// Of a profile.
     pub fn of_profile(profile: &Profile) -> Result<Recording, NotMeasured> {
         let stacks = profile.weighed_stacks();
         let accounts: Vec<_> = profile.account.iter().map(|account| (None, account.clone())).collect();
@@ -110,7 +110,7 @@ impl Recording {
         Ok(Recording { title, windows, accounts, doubts: Vec::new() })
     }
 
-    /// The points' of a run directory.
+    /// Of the points of a run directory.
     pub fn of_run(run: &RunDir) -> Result<Recording, NotMeasured> {
         if let RunKind::Watch(_) | RunKind::Tool(_) = run.record.scenario.kind {
             let command = record::text::plain(run.record.scenario.kind.command(), 40);
@@ -169,7 +169,7 @@ impl Recording {
         })
     }
 
-    /// Each thread group's time, in microseconds. A place whose stacks were sampled has its time divided by them.
+    /// Each thread group's time in microseconds. The time of a place with sampled stacks is divided among them.
     fn folded_waits(&self) -> String {
         let mut folded = Folded::default();
         for (load, account) in &self.accounts {
@@ -210,7 +210,7 @@ impl Recording {
         folded.to_text()
     }
 
-    /// A run's stacks begin with their load, so that `grep '^64 connections'` picks one.
+    /// The stacks of a run begin with the load, so that `grep '^64 connections'` selects one.
     fn folded(&self, with_layers: bool) -> String {
         let mut folded = Folded::default();
         for window in &self.windows {
@@ -220,7 +220,7 @@ impl Recording {
         folded.to_text()
     }
 
-    /// The windows by load, lowest first, repeats together; those of a profile are one.
+    /// The windows by load, lowest first, with repeats together. A profile has one group.
     fn by_load(&self) -> Vec<(Option<&Load>, Vec<&Stacks>)> {
         let mut groups: Vec<(Option<&Load>, Vec<&Stacks>)> = Vec::new();
         for window in &self.windows {
@@ -257,7 +257,7 @@ fn load_of(point: &Point, findings: &Findings) -> Load {
     Load { sweep: point.sweep, value, words: words + way_down, zone: level.map(|level| level.zone), point: point.index }
 }
 
-/// Where a stack ran: `nginx (4711)`, or the place outside the server's processes.
+/// The process of a stack: `nginx (4711)`, or the place outside the server's processes.
 fn process_words(stacks: &Stacks, stack: &Stack) -> String {
     match stack.process.and_then(|place| stacks.processes.get(place as usize)) {
         Some(process) => format!("{} ({})", stacks.root(stack), process.pid),

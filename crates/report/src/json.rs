@@ -1,6 +1,6 @@
-//! What `--json` prints of runs, points, comparisons and predictions: one form, whose `kind` names what it
-//! holds. `straingauge --generate schema output` is made from these types and `docs/run-directory.md` describes them;
-//! additions keep the version, changes of meaning raise it.
+//! The output of `--json` for runs, points, comparisons and predictions; `kind` names the content. `straingauge
+//! --generate schema output` prints its schema and `docs/run-directory.md` describes it. Additions keep the version,
+//! changes of meaning raise it.
 
 use analyze::account::AccountLevel;
 use analyze::answer::Answer;

@@ -1,5 +1,5 @@
-//! Checks as JUnit XML, in the form that Jenkins' schema `junit-10.xsd` describes and that GitLab and other CI systems
-//! read: a suite for each list, a case for each check.
+//! Checks as JUnit XML by Jenkins' schema `junit-10.xsd`, which GitLab and other CI systems read: a suite for each
+//! group, a case for each check.
 
 use crate::check::{Case, CaseResult};
 use quick_xml::Writer;
@@ -36,7 +36,7 @@ fn document(writer: &mut Writer<Vec<u8>>, cases: &[Case]) -> io::Result<()> {
     Ok(())
 }
 
-/// Name and sums, as both elements have them.
+/// Attributes common to both elements.
 fn counts<'a>(name: &str, cases: impl Iterator<Item = &'a Case> + Clone) -> [(&'static str, Cow<'static, str>); 4] {
     let count = |result| cases.clone().filter(|case| case.result == result).count().to_string().into();
     [
@@ -69,7 +69,7 @@ fn case(writer: &mut Writer<Vec<u8>>, case: &Case) -> io::Result<()> {
     Ok(())
 }
 
-/// Text as XML may have it: besides control characters it has no way to write these two.
+/// Removes the characters that XML 1.0 does not allow.
 fn legal(text: &str) -> String {
     plain(text, MOST_CHARS).replace(['\u{fffe}', '\u{ffff}'], "?")
 }

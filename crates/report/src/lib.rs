@@ -1,10 +1,10 @@
-//! Renders what was recorded ([`record`]) and found ([`analyze`]): text for a terminal, JSON, one HTML page, charts. No
-//! other room renders. Pure functions: nothing is measured or decided here.
+//! Renders what was recorded ([`record`]) and found ([`analyze`]): text for a terminal, JSON, HTML pages, charts.
+//! Nothing is measured or decided here.
 //!
-//! [`text`] holds what all text has in common (tables, width); [`run`] is the text of a run and of a point, [`page`]
-//! the report of a run ([`live`] while it is measured), [`chart`] its SVG, [`export`] its profiles for other programs,
-//! [`markdown`] and [`junit`] what CI systems show. Results of other commands are rendered by [`compare`], [`doctor`],
-//! [`predict`], [`profile`] (with [`flame`]), [`runs`] and [`watch`].
+//! [`text`] has tables, widths and number words; [`run`] is the text of a run and of a point, [`page`] the report of a
+//! run ([`live`] while it is measured), [`chart`] its SVG, [`export`] its profiles for other programs, [`markdown`] and
+//! [`junit`] the output for CI systems. [`compare`], [`doctor`], [`predict`], [`profile`] (with [`flame`]), [`runs`]
+//! and [`watch`] render those commands.
 
 pub mod chart;
 pub mod check;

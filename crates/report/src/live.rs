@@ -1,5 +1,5 @@
-//! The page that follows a running `find`: it shows the report of the run so far and has it drawn again when a point is
-//! finished. A browser gets it, the report and the news from the command itself.
+//! The page that follows a running `find`: it embeds the report of the run so far and reloads it with each point. The
+//! command itself serves page, report and events.
 
 use crate::page::frame::{render, source_hash};
 use record::RunDir;
@@ -18,14 +18,14 @@ struct Page {
     version: &'static str,
 }
 
-/// The page around the report, which it expects beside it as `report.html`, and the news as `events`.
+/// The page around `report.html` and the event stream `events`, which must be served beside it.
 pub fn html(url: &str) -> String {
     let name = plain(url, 200);
     let page = Page { name: name.clone(), style: STYLE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") };
     render("live.html", &page, || name)
 }
 
-/// The Content-Security-Policy of that page: its own style and script, and what lies beside it.
+/// The page's Content-Security-Policy: its own style and script, and files beside it.
 pub fn policy() -> String {
     format!(
         "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
@@ -35,15 +35,14 @@ pub fn policy() -> String {
     )
 }
 
-/// What stands in the report's place until there is one.
+/// Shown in place of the report before there is one.
 pub fn waiting() -> &'static str {
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
      <title>straingauge</title><p>The report appears here with the next point.</p></html>"
 }
 
-/// The news of a run as one server-sent event: how much has been measured, which drawing of the report is there, and
-/// that the run has ended, if it has.
-pub fn event(run: &RunDir, (number, drawn): (u64, u64), ended: bool) -> String {
+/// The state of a run as a server-sent event; `drawn` numbers the report's versions.
+pub fn event(run: &RunDir, number: u64, drawn: u64, ended: bool) -> String {
     let points = run.points.len();
     let name = if ended { "end" } else { "points" };
     let data = json!({ "points": points, "report": drawn, "folder": plain(&run.path.to_string_lossy(), 300) });
@@ -60,7 +59,7 @@ mod tests {
         let text = include_str!("../../analyze/tests/recorded/haproxy-poll.jsonl");
         let record = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let run = RunDir { path: "runs/a".into(), record, points, reading_doubts: Vec::new() };
-        assert!(event(&run, (1, 1), false).contains("\"points\":3"));
+        assert!(event(&run, 1, 1, false).contains("\"points\":3"));
         assert!(crate::page::html(&run).contains(", 3 points"));
     }
 

@@ -1,5 +1,5 @@
-//! What CI systems show of a run: one screen of Markdown (GitHub's dialect, which GitLab reads, too). The verdict
-//! first, then the key numbers, the checks, the gravest doubts, and where the page is.
+//! A run as one screen of Markdown for CI systems (GitHub's dialect, which GitLab reads too): the verdict, key numbers,
+//! checks, the gravest doubts, and the path of the page.
 
 use crate::check::Case;
 use crate::page::key_numbers;

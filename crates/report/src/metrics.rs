@@ -1,8 +1,7 @@
-//! Metrics for other programs, in one form whatever they are written as: [`text`] for Prometheus, [`otlp`] for
-//! OpenTelemetry.
+//! Metrics independent of their encoding: [`text`] for Prometheus, [`otlp`] for OpenTelemetry.
 //!
-//! A family has the name that OpenTelemetry's semantic conventions give it (`http.server.request.duration`), or one of
-//! ours (`straingauge.requests`), and a unit of UCUM. The name in Prometheus follows from both by OpenTelemetry's rules
+//! A family has its name of OpenTelemetry's semantic conventions (`http.server.request.duration`), or one of ours
+//! (`straingauge.requests`), and a UCUM unit. OpenTelemetry's rules give the name in Prometheus
 //! (`http_server_request_duration_seconds`).
 
 pub mod client;
@@ -14,7 +13,7 @@ pub mod text;
 pub enum Kind {
     /// Grows; starts at 0.
     Counter,
-    /// A number of things now, which adds up over sources.
+    /// A number of things now; adds up over sources.
     UpDown,
     /// A value now.
     Gauge,
@@ -25,9 +24,9 @@ pub enum Kind {
 /// A distribution, by buckets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Buckets {
-    /// Upper ends, ascending; a last bucket holds what is larger.
+    /// Upper ends, ascending. Larger values are in one more bucket.
     pub bounds: Vec<f64>,
-    /// Values in each bucket, one more than there are ends.
+    /// Values in each bucket.
     pub counts: Vec<u64>,
     /// The sum of all values.
     pub sum: f64,
@@ -48,7 +47,7 @@ pub type Label = (&'static str, String);
 /// One time series of a family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// What distinguishes it within the family.
+    /// Labels that distinguish it within the family.
     pub labels: Vec<Label>,
     /// Its value.
     pub value: Value,
@@ -69,7 +68,7 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// What is measured at one instant.
+/// Metrics at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
     /// Since when counters count, Unix nanoseconds.
@@ -119,8 +118,8 @@ impl Family {
         self.samples.push(Sample { labels, value });
     }
 
-    /// Its name in Prometheus, without the suffixes of samples (`_total`, `_bucket`): dots become underscores, and the
-    /// unit is the end of the name.
+    /// Name in Prometheus without the suffixes of samples (`_total`, `_bucket`): underscores for dots, and the unit at
+    /// the end.
     pub fn prometheus_name(&self) -> String {
         let name = self.name.replace('.', "_");
         match self.prometheus_unit() {
@@ -129,7 +128,7 @@ impl Family {
         }
     }
 
-    /// Its unit in Prometheus; a count of things has none.
+    /// Unit in Prometheus; a count of things has none.
     pub fn prometheus_unit(&self) -> Option<&'static str> {
         match (self.unit, self.kind) {
             ("s", _) => Some("seconds"),
@@ -142,10 +141,15 @@ impl Family {
 }
 
 impl Metrics {
-    /// Adds a family, unless it has no series: what is not measured is not there.
+    /// Adds a family, unless it has no series.
     pub fn add(&mut self, family: Family) {
         if !family.samples.is_empty() {
             self.families.push(family);
         }
+    }
+
+    /// Adds a family whose only series is `number`.
+    pub fn add_number(&mut self, family: Family, number: f64) {
+        self.families.push(family.with(&[], number));
     }
 }

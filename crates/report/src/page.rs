@@ -1,6 +1,6 @@
-//! The report: one HTML file without network or external resource. Text from outside is escaped by the template engine,
-//! and a Content-Security-Policy forbids everything but the page's own style and script, each by its hash. Without
-//! script everything is there to read; with it the charts answer.
+//! The report: one HTML file without external resources. The template engine escapes text, and a
+//! Content-Security-Policy allows only the page's own style and script, by hash. Everything is readable without script;
+//! with it the charts are interactive.
 
 pub(crate) mod axis;
 pub(crate) mod beside;
@@ -33,7 +33,7 @@ use record::{Doubt, RunDir, Status, Sweep};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Sizes of a chart: for a column of a wide page, and for a phone.
+/// Sizes of a chart on a wide page and on a phone.
 const WIDE: (f64, f64) = (540.0, 300.0);
 const NARROW: (f64, f64) = (358.0, 270.0);
 
@@ -81,7 +81,7 @@ pub(crate) struct KeyNumber {
     pub name: &'static str,
     pub value: String,
     pub unit: &'static str,
-    /// Both ends; empty without an interval.
+    /// Both ends; may be empty.
     pub interval: String,
     pub detail: String,
 }
@@ -100,8 +100,7 @@ impl KeyNumber {
     }
 }
 
-/// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or
-/// abandoned.
+/// The report of a run as one HTML document, also of an empty, interrupted or abandoned run.
 pub fn html(run: &RunDir) -> String {
     let findings = zones::of_run(run);
     let mut verdict = verdict::sentences(run, &findings);
@@ -137,7 +136,7 @@ pub fn html(run: &RunDir) -> String {
     frame::render("report.html", &page, || crate::run::full(run, &findings, &verdict))
 }
 
-/// The sweeps in the order of their use: one plans with the open loop.
+/// The open loop first: capacity is planned with it.
 fn planned_first(findings: &Findings) -> impl Iterator<Item = &SweepFindings> {
     findings.rate.iter().chain(&findings.connections)
 }
@@ -155,7 +154,7 @@ fn status(run: &RunDir) -> String {
     }
 }
 
-/// Draws figures; on a wide page with equal margins, so that their plots are aligned.
+/// Draws figures, on a wide page with equal margins so that their plots are aligned.
 pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
     let margins = figures.iter().map(|figure| figure.chart.margins(WIDE.1)).fold(Margins::default(), Margins::max);
     figures
@@ -214,7 +213,7 @@ fn section(
     }
 }
 
-/// The results by class of the point with the highest throughput; those of other points are shown at each point.
+/// Results by class of the point with the highest throughput; the others are listed with their points.
 fn workload(run: &RunDir) -> Option<Value> {
     let throughput = |point: &record::Point| point.value(record::names::THROUGHPUT).unwrap_or(0.0);
     let has_results = |point: &&record::Point| !point.workload.is_empty() && point.sweep != Sweep::Yardstick;
@@ -236,7 +235,7 @@ fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>
     draw(points.filter_map(|point| latency::of_point(run, point, unreadable)).collect(), counter)
 }
 
-/// The numbers of the answer, then what else was found.
+/// The numbers of the answer, then those of other findings.
 pub(crate) fn key_numbers(findings: &Findings, answer: Option<&Answer>) -> Vec<KeyNumber> {
     let mut numbers = Vec::new();
     if let Some(answer) = answer {

@@ -1,4 +1,4 @@
-//! A prediction as text for a terminal: the answer first, then its basis.
+//! A prediction as text for a terminal: the answer, then its basis.
 
 use crate::json::{Content, Output};
 use crate::page::predicted::table;
@@ -29,7 +29,7 @@ fn between(interval: Option<Interval>, words: impl Fn(f64) -> String) -> String 
     interval.map_or_else(|| "-".into(), |interval| format!("{} to {}", words(interval.low), words(interval.high)))
 }
 
-/// The answer to one question: numbers, what limits the server, what is assumed.
+/// The answer to a question: numbers, bottleneck, assumptions.
 fn answer(answer: &Answer, name: &str) -> String {
     let name = if name.is_empty() { String::new() } else { format!("'{}': ", plain(name, 100)) };
     let mut out = wrap(&format!("{name}predicted for {}", plain(&answer.question, 300)), "", "");
@@ -49,7 +49,7 @@ fn answer(answer: &Answer, name: &str) -> String {
     out
 }
 
-/// The questions kept with a scenario, each with its answer or the reason why there is none.
+/// The scenario's questions, each with its answer or why there is none.
 pub fn what_ifs_text(what_ifs: &[WhatIfAnswer]) -> String {
     let mut out = String::new();
     for (at, kept) in what_ifs.iter().enumerate() {
@@ -155,7 +155,7 @@ fn checks(prediction: &Prediction) -> String {
     )
 }
 
-/// Checks a fit up to half the yield point against yield and failure points, and against medians beyond.
+/// A fit up to half the yield point against what was measured beyond.
 fn validation(prediction: &Prediction) -> String {
     let Some(found) = &prediction.validation else { return String::new() };
     let passing = found.numbers.iter().filter(|number| number.passes()).count();
@@ -174,7 +174,7 @@ fn validation(prediction: &Prediction) -> String {
     out
 }
 
-/// Every open-loop point of the run beside the prediction of the chosen model, which is fitted to the closed loop.
+/// Every open-loop point beside the prediction of the model, which was fitted to the closed loop.
 fn open_points(prediction: &Prediction) -> String {
     if prediction.open_points.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! The price of a command that ran beside the server, as text for a terminal.
+//! The cost of a command that ran beside the server, for a terminal.
 
 use crate::compare::{by_load, headings};
 use crate::text::table::Table;
@@ -11,7 +11,7 @@ use record::{Estimate, RunDir, Sweep};
 const WIDTH: usize = 80;
 pub(crate) const SIDES: [&str; 2] = ["without", "with"];
 
-/// The sentences, the price over all loads, the ratio at each load, doubts.
+/// Sentences, the cost over all loads, ratios by load, doubts.
 pub fn text(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> String {
     let title = format!("The price of '{}' beside {}", price.command, server_words(a));
     let mut out = wrap_at(WIDTH, &title, "", "  ") + &wrap_at(WIDTH, &price_words(price, comparison), "", "");
@@ -22,13 +22,12 @@ pub fn text(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> S
 }
 
 pub(crate) fn table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Table {
-    let headings = headings(SIDES);
-    let mut table = Table::new(&headings.each_ref().map(String::as_str)[..6], 1);
+    let mut table = Table::new(&headings(SIDES)[..6], 1);
     rows(a, b, price, comparison).into_iter().for_each(|row| table.row(row));
     table
 }
 
-/// Each figure over all loads; the yield point; what the command used itself.
+/// Each figure over all loads, the yield point, and the command's own use.
 pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Vec<Vec<String>> {
     let cells = |figure| {
         let mut cells = crate::compare::row(figure);
@@ -52,7 +51,7 @@ pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price, comparison: &Compariso
     rows
 }
 
-/// The yield point and its interval. Each has a row: side by side they do not fit 80 columns.
+/// The yield point and its interval, each for a row of its own: together they do not fit 80 columns.
 fn yield_words(point: &PointFinding) -> (String, String) {
     let ends = zones::interval(point, Sweep::Connections);
     let ends = ends.trim_start_matches(" (").trim_end_matches(')').to_string();

@@ -15,7 +15,7 @@ use std::fmt::Write;
 const FUNCTIONS: usize = 25;
 const CHANGES: usize = 25;
 
-/// All tables of a profile. Names of functions and programs come from outside: control characters are replaced.
+/// All tables of a profile.
 pub fn text(profile: &Profile) -> String {
     let mut out = String::new();
     let seconds = profile.duration_ns as f64 / 1e9;
@@ -278,7 +278,7 @@ pub(super) fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) 
     }
 }
 
-/// A name from outside: of a function, a program, a kernel.
+/// The name of a function or program, without control characters.
 pub(super) fn from_outside(text: &str) -> String {
     plain(text, 300)
 }

@@ -1,5 +1,5 @@
-//! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the
-//! tables of a point.
+//! A run and its points as text for a terminal: the output of `straingauge find`, its progress line, and the tables of
+//! a point.
 
 pub(crate) mod account;
 mod answer;
@@ -29,10 +29,10 @@ use record::text::plain;
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Doubt, Estimate, Point, RunDir, Severity, Sweep, names};
 
-/// Doubts that are printed; the others are counted.
+/// Most doubts that are printed; the rest is counted.
 const MAX_DOUBTS: usize = 5;
 
-/// The first screen of a run with an answer: at most [`MOST_LINES`] lines. Of other runs everything, as [`full`].
+/// The first screen of a run with an answer, at most [`MOST_LINES`] lines; of other runs [`full`].
 pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     match &verdict.answer {
         Some(answer) if findings.axes.is_empty() => answer::text(run, findings, verdict, answer),
@@ -40,8 +40,7 @@ pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
 }
 
-/// Headline, the rows of the answer, causes, the other sentences, what is possible, a table of levels for each sweep,
-/// the gravest doubts, the run's directory.
+/// Everything: headline, answer, causes, a table for each sweep, the gravest doubts, the run's directory.
 pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if let Some(answer) = &verdict.answer {
@@ -92,7 +91,7 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     out
 }
 
-/// The gravest doubts, and how many more there are.
+/// The gravest doubts, and a sentence on the rest.
 pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     let mut by_gravity: Vec<Doubt> = doubt::by_gravity(all).into_iter().cloned().collect();
     let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
@@ -106,7 +105,7 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     (by_gravity, words)
 }
 
-/// Two runs that took turns: the answer and its ratios first, then the findings of each.
+/// Two interleaved runs: the comparison, then each run's findings.
 pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
     let mut out = match comparison {
         Ok(comparison) => crate::compare::text(comparison),
@@ -123,13 +122,12 @@ pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Com
 }
 
 fn sweep_table(sweep: &SweepFindings) -> String {
-    let is_rate = sweep.sweep == Sweep::Rate;
-    let (title, load) = if is_rate { ("open loop", "offered") } else { ("closed loop", "conns") };
+    let (title, load) = if sweep.sweep == Sweep::Rate { ("open loop", "offered") } else { ("closed loop", "conns") };
     let headings =
         [load, "zone", "req/s", "range", "p50", "p99", "reap", "CPU", "user", "sys", "soft", "busy", "failed"];
     let mut table = Table::new(&headings, 0);
     for level in &sweep.levels {
-        table.row(row(level, is_rate));
+        table.row(row(level, sweep.sweep));
     }
     let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
     let has_reap = sweep.levels.iter().any(|level| level.reap_of_p99_ratio.is_some());
@@ -139,14 +137,15 @@ fn sweep_table(sweep: &SweepFindings) -> String {
     wrap(&title, "", "") + &table.lines()
 }
 
-/// Both ways at each load; a load at which they are apart is marked.
+/// Throughput on the way up and down; loads where they differ are marked.
 fn unloading_table(unloading: &Unloading) -> String {
     let mut table = Table::new(&["conns", "up req/s", "down req/s", "down/up", "interval", ""], 0);
     let rate = |estimate: Option<Estimate>| estimate.map_or("-".into(), |estimate| format_si(estimate.value));
     for level in &unloading.levels {
         let interval = level
             .change
-            .and_then(|change| Some(format!("{}..{}", percent(change.ratio.low?), percent(change.ratio.high?))));
+            .and_then(|change| change.ratio.interval())
+            .map(|(low, high)| format!("{}..{}", percent(low), percent(high)));
         table.row(vec![
             grouped(level.load),
             rate(level.loading_per_sec),
@@ -166,22 +165,33 @@ fn unloading_table(unloading: &Unloading) -> String {
     wrap(&title, "", "") + &table.lines()
 }
 
-fn row(level: &Level, is_rate: bool) -> Vec<String> {
-    let load = if is_rate { format_si(level.load) } else { grouped(level.load) };
-    let cell =
-        |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map(|s| words(s.median)).unwrap_or("-".into());
+/// A load as the first cell of its row.
+pub(crate) fn load_cell(load: f64, sweep: Sweep) -> String {
+    if sweep == Sweep::Rate { format_si(load) } else { grouped(load) }
+}
+
+/// The medians of p50 and p99 at a load.
+pub(crate) fn response_cells(level: &Level) -> [Option<String>; 2] {
+    let cell = |spread: Option<Spread>, is_lower_bound: bool| {
+        spread.map(|spread| at_least(is_lower_bound, format_nanos(spread.median * 1e3)))
+    };
+    [cell(level.response_p50_us, level.response_p50_at_least), cell(level.response_p99_us, level.response_p99_at_least)]
+}
+
+fn row(level: &Level, sweep: Sweep) -> Vec<String> {
+    let [p50, p99] = response_cells(level).map(|cell| cell.unwrap_or("-".into()));
     let part = |spread: Option<Spread>| spread.map(|s| format!("{:.1}", s.median)).unwrap_or_default();
     let range = level
         .throughput_per_sec
         .filter(|spread| spread.n > 1)
         .map(|spread| format!("{}..{}", format_si(spread.min), format_si(spread.max)));
     vec![
-        load,
+        load_cell(level.load, sweep),
         level.zone.word().into(),
-        cell(level.throughput_per_sec, &format_si),
+        level.throughput_per_sec.map_or("-".into(), |spread| format_si(spread.median)),
         range.unwrap_or_default(),
-        cell(level.response_p50_us, &|us| at_least(level.response_p50_at_least, format_nanos(us * 1e3))),
-        cell(level.response_p99_us, &|us| at_least(level.response_p99_at_least, format_nanos(us * 1e3))),
+        p50,
+        p99,
         level.reap_of_p99_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
         part(level.cpu_us_per_request),
         part(level.cpu_user_us_per_request),
@@ -192,7 +202,7 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
     ]
 }
 
-/// One line on the point just measured: time, load, repeat, throughput, p99, CPU.
+/// One line on the point just measured.
 pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     let load = match (point.sweep, point.offered_per_sec()) {
         (Sweep::Yardstick, _) => "yardstick".into(),

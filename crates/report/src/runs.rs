@@ -1,10 +1,11 @@
-//! The index of a folder of runs: a table for a terminal, JSON, and one HTML page with trends ([`page`]).
+//! The index of a folder of runs: a table for a terminal, JSON, and one HTML page ([`page`]).
 
 pub mod page;
 mod trends;
 
 use crate::json::{Content, Output};
 use crate::text::table::Table;
+use crate::text::wrap_at;
 use analyze::answer::{Answer, Sure};
 use analyze::index::{Index, Row};
 use record::Estimate;
@@ -12,9 +13,9 @@ use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use serde_json::Value;
 
-/// No line is wider.
+/// Most columns of a line.
 const WIDTH: usize = 80;
-/// The least room for the words of a scenario.
+/// Least width of the column of scenarios.
 const LEAST_WORDS: usize = 8;
 
 /// The index as JSON.
@@ -22,9 +23,9 @@ pub fn json(index: &Index) -> Value {
     Output::from(Content::Runs(index)).value()
 }
 
-/// The table: the newest run first; below a run what changed since the run before it.
+/// The newest run first, each followed by what changed since the run before it.
 pub fn text(index: &Index) -> String {
-    let mut out = wrap(&headline(index), "", "");
+    let mut out = wrap_at(WIDTH, &headline(index), "", "");
     if !index.runs.is_empty() {
         let cells: Vec<[String; 6]> = index.runs.iter().map(cells).collect();
         let rest = |row: &[String; 6]| row.iter().map(|cell| cell.chars().count()).collect::<Vec<_>>();
@@ -50,14 +51,14 @@ pub fn text(index: &Index) -> String {
             out.push_str(&format!("{line}\n"));
             let said = remark(row);
             if !said.is_empty() {
-                out.push_str(&wrap(&said, "      ", "      "));
+                out.push_str(&wrap_at(WIDTH, &said, "      ", "      "));
             }
         }
     }
     if !index.unreadable.is_empty() {
         out.push_str("\nnot read\n");
         for one in &index.unreadable {
-            out.push_str(&wrap(&format!("{}: {}", shown(&one.path), one.why), "  - ", "    "));
+            out.push_str(&wrap_at(WIDTH, &format!("{}: {}", shown(&one.path), one.why), "  - ", "    "));
         }
     }
     out
@@ -65,7 +66,7 @@ pub fn text(index: &Index) -> String {
 
 const HEADER: [&str; 6] = ["what", "plan/s", "breaks/s", "peak/s", "p99", "CPU us"];
 
-/// How many runs there are, and how many of them are worse than the one before.
+/// The number of runs, and of those worse than the one before.
 pub(crate) fn headline(index: &Index) -> String {
     let folder = shown(&index.folder);
     let left_out = match index.filtered_out {
@@ -94,7 +95,7 @@ pub(crate) fn began(row: &Row) -> String {
     record::time::utc_iso(row.started_unix_ms).replace('T', " ").chars().take(16).collect()
 }
 
-/// `3 nginx /1k.bin`: there is little room, and nearly all requests are `GET`.
+/// `3 nginx /1k.bin`; `GET` is left out to save space.
 fn scenario(row: &Row) -> String {
     let server = row.server.as_ref().map(|server| format!("{server} ")).unwrap_or_default();
     format!("{} {server}{}", row.scenario, row.request.strip_prefix("GET ").unwrap_or(&row.request))
@@ -112,13 +113,13 @@ pub(crate) fn cells(row: &Row) -> [String; 6] {
     ]
 }
 
-/// `44.5k`; with a question mark where the answer is not sure.
+/// `44.5k`, with a question mark if the answer is not sure.
 fn of_answer(answer: &Answer, number: Option<Estimate>) -> String {
     let doubt = if answer.sure == Sure::Low { "?" } else { "" };
     number.map_or(String::new(), |number| format!("{}{doubt}", format_si(number.value)))
 }
 
-/// Remark on a run, such as its state; empty if there is none.
+/// The state of an incomplete run, and what changed; may be empty.
 fn remark(row: &Row) -> String {
     let state = (row.state != "complete").then(|| row.state.to_string());
     let changed = row.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty());
@@ -134,11 +135,4 @@ fn shortened(text: &str, most: usize) -> String {
 
 pub(crate) fn shown(path: &std::path::Path) -> String {
     plain(&path.to_string_lossy(), 300)
-}
-
-/// As [`crate::text::wrap`], for lines of 80 columns.
-fn wrap(text: &str, first: &str, rest: &str) -> String {
-    let options = textwrap::Options::new(WIDTH).initial_indent(first).subsequent_indent(rest);
-    let options = options.break_words(false).word_splitter(textwrap::WordSplitter::NoHyphenation);
-    textwrap::fill(text, options).trim_end().to_string() + "\n"
 }

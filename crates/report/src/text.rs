@@ -1,4 +1,4 @@
-//! What all text has in common: its width, lists, and words for numbers.
+//! Width of text, lists, and words for numbers.
 
 pub mod table;
 
@@ -7,30 +7,29 @@ use record::units::{format_nanos, grouped};
 use record::{Figure, Outside};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The narrowest and the widest text, whatever the terminal.
+/// Least and largest width.
 const WIDTHS: (usize, usize) = (60, 100);
 static WIDTH: AtomicUsize = AtomicUsize::new(100);
 
-/// No line of text is wider, unless a single word of the user is; tables are as wide as their columns. 100 until
-/// [`fit`] was called.
+/// Most columns of a line; 100 until [`fit`] was called. Long words and tables may exceed it.
 pub fn width() -> usize {
     WIDTH.load(Ordering::Relaxed)
 }
 
-/// Makes all text fit a terminal of so many columns.
+/// Sets [`width`] for a terminal.
 pub fn fit(columns: usize) {
     WIDTH.store(columns.clamp(WIDTHS.0, WIDTHS.1), Ordering::Relaxed);
 }
 
-/// Longest text from outside in one place of a Markdown summary.
+/// Most characters of a text in Markdown.
 const MOST_ESCAPED: usize = 600;
 
-/// Breaks words into lines of at most [`width`], the first after `first`, the others after `rest`.
+/// Wraps text to [`width`]; the first line begins with `first`, the others with `rest`.
 pub fn wrap(text: &str, first: &str, rest: &str) -> String {
     wrap_at(width(), text, first, rest)
 }
 
-/// Wraps text to lines of at most `width`.
+/// Wraps text to `width`.
 pub fn wrap_at(width: usize, text: &str, first: &str, rest: &str) -> String {
     let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(rest);
     let options = options.break_words(false).word_splitter(textwrap::WordSplitter::NoHyphenation);
@@ -38,7 +37,7 @@ pub fn wrap_at(width: usize, text: &str, first: &str, rest: &str) -> String {
     textwrap::fill(&words.join(" "), options).trim_end().to_string() + "\n"
 }
 
-/// A title and sentences; nothing without a sentence.
+/// A title and a list; empty without items.
 pub fn list(title: &str, items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
@@ -47,7 +46,7 @@ pub fn list(title: &str, items: &[String]) -> String {
     format!("{title}\n{}", items.iter().map(item).collect::<String>())
 }
 
-/// Text that Markdown shows as it is, in a paragraph, a list or a table.
+/// Escapes text for a paragraph, list or table of Markdown.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::new();
     let text = plain(text.trim(), MOST_ESCAPED);
@@ -59,7 +58,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '$' => out.extend(['\\', c]),
-            // A list or a heading begins with these.
+            // They begin a list or a heading.
             '-' | '+' | '=' if out.is_empty() => out.extend(['\\', c]),
             '.' | ')' if is_end_of_word && out.bytes().all(|before| before.is_ascii_digit()) => out.extend(['\\', c]),
             _ => out.push(c),
@@ -68,8 +67,7 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// Text for an element's content or a quoted attribute of HTML, XML or SVG; characters that may not be shown, which XML
-/// forbids, too, are replaced.
+/// Escapes text for content or a quoted attribute of HTML, XML or SVG, and replaces control characters.
 pub(crate) fn in_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in Outside::new(text, usize::MAX).chars() {
@@ -85,34 +83,34 @@ pub(crate) fn in_markup(text: &str) -> String {
     out
 }
 
-/// The text in place of a number that was not measured, with the reason where one is known, cut to `most` characters.
+/// The words for a number that was not measured, with the reason if known, cut to `most` characters.
 pub(crate) fn not_measured(why: Option<&str>, most: usize) -> String {
     why.map_or("not measured".into(), |why| format!("not measured: {}", plain(why, most)))
 }
 
-/// A percentile that rests on fewer samples beyond it than this is not printed.
+/// Least number of samples beyond a percentile that is printed.
 const SAMPLES_BEYOND: f64 = 10.0;
-/// Instead of such a percentile.
+/// Printed for a percentile of fewer samples.
 pub(crate) const TOO_FEW: &str = "-";
 
-/// Whether a percentile of `n` samples rests on too few.
+/// Whether a percentile of `n` samples has too few beyond it.
 pub(crate) fn rests_on_few(n: u64, quantile: f64) -> bool {
     quantile > 0.9 && n as f64 * (1.0 - quantile) < SAMPLES_BEYOND
 }
 
-/// A percentile in microseconds, in words.
+/// A percentile figure (microseconds) in words.
 pub(crate) fn percentile(figure: &Figure, quantile: f64) -> Option<String> {
     let us = figure.value?;
     let is_few = figure.n.is_some_and(|n| rests_on_few(n, quantile));
     Some(if is_few { TOO_FEW.into() } else { at_least(figure.at_least, format_nanos(us * 1e3)) })
 }
 
-/// A number, marked where it is a lower bound.
+/// Marks a lower bound.
 pub(crate) fn at_least(is_lower_bound: bool, words: String) -> String {
     if is_lower_bound && words != TOO_FEW { format!(">={words}") } else { words }
 }
 
-/// A number, with half of its 95 % interval where that is known: `12.3 +-0.4`.
+/// A number with half of its 95 % interval, if known: `12.3 +-0.4`.
 pub(crate) fn estimate(value: f64, half: Option<f64>, decimals: usize) -> String {
     match half {
         Some(half) => format!("{value:.decimals$} +-{half:.decimals$}"),
@@ -133,7 +131,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Keeps a number and its unit on one line.
+/// Joins numbers and units by no-break spaces.
 pub(crate) fn unbroken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';

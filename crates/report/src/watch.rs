@@ -1,4 +1,4 @@
-//! A watch: its screens ([`screen`], [`live`], [`exposition`]), and the findings of its recording ([`text`], [`page`]).
+//! A running watch ([`screen`], [`live`], [`exposition`]), and the findings of its recording ([`text`], [`page`]).
 
 pub mod exposition;
 pub mod headroom;
@@ -14,7 +14,7 @@ use record::Doubt;
 use record::units::grouped;
 use record::watch::{Demand, Headroom, Rates, Reading, UtilisationCheck, Watching};
 
-/// Contents of a watch's screen.
+/// The content of a screen.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen<'a> {
     /// The watched port and the mode.
@@ -31,11 +31,11 @@ pub struct Screen<'a> {
     pub utilisation: Option<UtilisationCheck>,
     /// How much more load the server can take.
     pub headroom: &'a Headroom,
-    /// Reasons not to trust it.
+    /// Reasons not to trust the figures.
     pub doubts: &'a [Doubt],
 }
 
-/// A cell of a recording's tables: three significant digits; `-` where nothing was measured.
+/// A cell with three significant digits; `-` if not measured.
 fn cell_words(cell: &Cell) -> String {
     let number = |value: f64| match value.abs() {
         size if size >= 10_000.0 => grouped(value),

@@ -60,9 +60,9 @@ pub fn headline(comparison: &Comparison) -> String {
 /// (7.1 % to 11 %)`; empty where nothing does.
 fn found_words(comparison: &Comparison) -> String {
     // A closed loop's median time says what its throughput says.
-    let is_told = |name: &str| comparison.figure(name).is_some_and(Difference::is_found);
+    let is_found = |name: &str| comparison.figure(name).is_some_and(Difference::is_found);
     let repeats_it =
-        |figure: &Difference| figure.figure == names::RESPONSE_P50 && !figure.is_main && is_told(names::THROUGHPUT);
+        |figure: &Difference| figure.figure == names::RESPONSE_P50 && !figure.is_main && is_found(names::THROUGHPUT);
     let mut all: Vec<&Difference> =
         comparison.figures.iter().filter(|figure| figure.is_found() && !repeats_it(figure)).collect();
     let order = [PLAN.0, GOOD.0, names::THROUGHPUT, names::SERVER_CPU];

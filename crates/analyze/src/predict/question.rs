@@ -186,7 +186,7 @@ pub fn answer(
     };
     put("failure point", "connections", &late, "no response time beyond the limit below 1M connections");
     Ok(Answer {
-        question: words(question, situation.rate()),
+        question: question_words(question, situation.rate()),
         numbers,
         bottleneck: bottleneck(&situation, &server, too_far.is_some_and(|(_, load)| load || !asks_for_load)),
         assumptions,
@@ -387,7 +387,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     Ok(assumed)
 }
 
-fn words(question: &Question, rate: Option<f64>) -> String {
+fn question_words(question: &Question, rate: Option<f64>) -> String {
     let mut parts = Vec::new();
     if let Some(n) = question.connections {
         parts.push(record::units::count(n.round() as u64, "connection"));

@@ -137,7 +137,8 @@ impl ConnectionSweep {
         self.queue.reverse();
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
         let name = ("yield point", Sweep::Connections);
-        self.known = sure::words(&self.plan, &findings.yield_point, name, self.repeat - 1, (repeat_ns, left_ns));
+        let times = sure::Times { repeat_ns, left_ns };
+        self.known = sure::width_words(&self.plan, &findings.yield_point, name, self.repeat - 1, times);
     }
 
     /// Adds the geometric middle between the loads on either side of the yield point and of the failure point.

@@ -201,7 +201,8 @@ impl RateSearch {
     }
 
     /// With both bounds known: bisects, then confirms them block by block.
-    fn between(&mut self, points: &[Point], found: &PointFinding, (lower, upper): (f64, f64), elapsed_ns: u64) -> Step {
+    fn between(&mut self, points: &[Point], found: &PointFinding, bounds: [f64; 2], elapsed_ns: u64) -> Step {
+        let [lower, upper] = bounds;
         let width = upper / lower - 1.0;
         let wanted = wanted_ratio(&self.plan);
         let point_ns = self.schedule.point_ns(elapsed_ns);
@@ -250,21 +251,22 @@ impl RateSearch {
         self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
         // After the curve is measured, only rates near the bounds make the interval narrower.
         let drawn = if self.plan.until_sure_ratio.is_some() && self.repeat > needed { NEAREST } else { 0 };
-        self.queue = self.block((lower, upper), drawn, fits);
+        self.queue = self.block(bounds, drawn, fits);
         self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
         self.queue.shuffle(&mut self.random);
         // The rate that was measured last does not come first.
         if points.last().and_then(Point::offered_per_sec) == self.queue.last().copied() {
             self.queue.reverse();
         }
-        let times = (point_ns.saturating_mul(self.queue.len() as u64), self.left_ns);
-        self.known = sure::words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
+        let repeat_ns = point_ns.saturating_mul(self.queue.len() as u64);
+        let times = sure::Times { repeat_ns, left_ns: self.left_ns };
+        self.known = sure::width_words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
         Step::Yardstick
     }
 
     /// The rates of a block: both bounds, and the curve without the `drawn` lowest; at most `fits`.
-    fn block(&mut self, (lower, upper): (f64, f64), drawn: usize, fits: usize) -> Vec<f64> {
-        let bounds = [self.grid.place(lower), self.grid.place(upper)];
+    fn block(&mut self, bounds: [f64; 2], drawn: usize, fits: usize) -> Vec<f64> {
+        let bounds = bounds.map(|rate| self.grid.place(rate));
         let is_drawn = |share: f64| {
             BELOW[drawn.min(BELOW.len())..].contains(&share)
                 || BEYOND[..BEYOND.len() - drawn / NEAREST].contains(&share)
@@ -369,7 +371,7 @@ impl Planner for RateSearch {
         }
         let Bounds { lower, upper } = bounds(&findings);
         match (lower, upper) {
-            (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, (lower, upper), elapsed_ns),
+            (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, [lower, upper], elapsed_ns),
             (Some(lower), None) => self.outward(points, self.grid.place(lower), 1),
             (None, Some(upper)) => self.outward(points, self.grid.place(upper), -1),
             // No window was long enough to tell.

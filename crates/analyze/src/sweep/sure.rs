@@ -8,13 +8,19 @@ use record::scenario::SweepPlan;
 use record::units::{count, exact_percent, format_nanos};
 use record::{Sweep, units};
 
-/// The present width in words, if one is requested. `left_ns`: time until the limit.
-pub(super) fn words(
+/// How long a repeat takes, and the time that is left for all.
+pub(super) struct Times {
+    pub repeat_ns: u64,
+    pub left_ns: u64,
+}
+
+/// The present width in words, if one is requested.
+pub(super) fn width_words(
     plan: &SweepPlan,
     found: &PointFinding,
     (name, sweep): (&str, Sweep),
     repeat: u32,
-    (repeat_ns, left_ns): (u64, u64),
+    Times { repeat_ns, left_ns }: Times,
 ) -> Option<String> {
     let wanted = plan.until_sure_ratio.filter(|_| repeat > 0)?;
     let known = match (found.width_ratio(), found.estimate) {

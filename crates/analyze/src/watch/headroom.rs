@@ -266,12 +266,10 @@ impl<'a> Window<'a> {
         match full {
             Err(why) => Seen::Unknown(why),
             Ok(_) if now.rate <= 0.0 => Seen::Unknown("there are no requests now".into()),
-            Ok(full) => known(
-                (now.used, most.0),
-                Range { low: full.low / now.rate, high: full.high.map(|high| high / now.rate) },
-                Some(full),
-                of,
-            ),
+            Ok(full) => {
+                let times = Range { low: full.low / now.rate, high: full.high.map(|high| high / now.rate) };
+                Seen::Known(Box::new(Limit { full_at_per_sec: Some(full), ..known(now.used, most.0, times, of) }))
+            }
         }
     }
 
@@ -379,7 +377,8 @@ impl<'a> Window<'a> {
             0 => Seen::Unknown(format!("empty of {}: it fills once the server is full", grouped(most as f64))),
             queued => {
                 let high = (most as f64 / queued as f64).max(1.0);
-                known((queued as f64, most as f64), Range { low: 1.0, high: Some(high) }, None, None)
+                let times = Range { low: 1.0, high: Some(high) };
+                Seen::Known(Box::new(known(queued as f64, most as f64, times, None)))
             }
         }
     }
@@ -423,9 +422,10 @@ fn uses(
     uses.ok_or_else(|| "its use was not read all the time".into())
 }
 
-fn known((used, most): (f64, f64), times: Range, full_at_per_sec: Option<Range>, of: Option<String>) -> Seen {
+/// A known limit, whose kind the caller sets. `used`: of `most`.
+fn known(used: f64, most: f64, times: Range, of: Option<String>) -> Limit {
     let of = of.map(|name| name.as_str().into());
-    Seen::Known(Box::new(Limit { kind: LimitKind::Cpus, used, most, times, full_at_per_sec, of }))
+    Limit { kind: LimitKind::Cpus, used, most, times, full_at_per_sec: None, of }
 }
 
 /// At worst all open descriptors grow with the load, at best only one for each connection.
@@ -439,7 +439,8 @@ fn descriptors(last: &Mark) -> Seen {
     }
     let others = (open - connections).max(0.0);
     let high = (last.processes == 1).then(|| ((limit - others) / connections).max(limit / open));
-    known((open, limit), Range { low: limit / open, high }, None, Some(format!("process {}", seen.pid)))
+    let times = Range { low: limit / open, high };
+    Seen::Known(Box::new(known(open, limit, times, Some(format!("process {}", seen.pid)))))
 }
 
 #[cfg(test)]

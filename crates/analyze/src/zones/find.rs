@@ -3,7 +3,7 @@
 use super::curve::{BlockCurve, Crossing};
 use super::failure::{self, Bracket, Judged, Trial};
 use super::words::load_words;
-use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
+use super::{CpuGrowth, Drift, Findings, Full, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
 use super::{capacity, doubts};
 use crate::point::{costs_are_of_answers, cpu_us};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
@@ -261,21 +261,17 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
 }
 
 fn saturation_words(level: &Level, criteria: &Criteria) -> String {
-    let thread = level.busiest_thread_cpus.map(|spread| spread.median);
-    let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
-    if let Some(used) = level.cpu_quota_used_ratio.filter(|used| used.median >= criteria.saturation_ratio) {
-        return format!("; the server uses {} of its limit of CPU time", percent(used.median.min(1.0)));
-    }
-    match (thread, cpus) {
-        (_, Some(cpus)) if cpus >= criteria.saturation_ratio => {
-            let whose = if level.crowded { ", much of it with other work" } else { "" };
-            format!("; the server's CPUs are {} busy{whose}", percent(cpus))
+    match level.full(criteria.saturation_ratio) {
+        Some(Full::Quota(used)) => format!("; the server uses {} of its limit of CPU time", percent(used.min(1.0))),
+        Some(Full::Cpus(busy)) => format!("; the server's CPUs are {} busy", percent(busy)),
+        Some(Full::Thread(used)) => format!("; the server's busiest thread uses {} of a CPU", percent(used)),
+        Some(Full::CrowdedCpus(busy)) => {
+            format!("; the server's CPUs are {} busy, much of it with other work", percent(busy))
         }
-        (Some(thread), _) if thread >= criteria.saturation_ratio => {
-            format!("; the server's busiest thread uses {} of a CPU", percent(thread))
+        None if level.cpus_busy_ratio.is_none() && level.busiest_thread_cpus.is_none() => {
+            "; the server's CPU was not measured".into()
         }
-        (None, None) => "; the server's CPU was not measured".into(),
-        _ => "; no CPU of the server is saturated".into(),
+        None => "; no CPU of the server is saturated".into(),
     }
 }
 

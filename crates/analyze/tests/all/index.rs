@@ -27,7 +27,7 @@ fn write(parent: &Path, hours: u64, speed: f64, change: impl FnOnce(&mut RunReco
 }
 
 fn read(folder: &Path, filter: &Filter) -> Index {
-    index::of(folder, &record::runs::find(folder).unwrap(), filter)
+    index::index(folder, &record::runs::find(folder).unwrap(), filter)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Labels in a column that must not overlap.
 
-/// Moves positions apart by at least `gap` within `low..high`, each as near to the wanted one as the others allow; the
-/// order is kept. Where they do not all fit, the gap shrinks.
+/// Moves positions at least `gap` apart within `low..high`, each as near to its wish as the others allow, in the same
+/// order. If they do not all fit, the gap shrinks.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     if wanted.is_empty() {
         return Vec::new();
@@ -9,7 +9,7 @@ pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
     let gap = gap.min((high - low).max(0.0) / (wanted.len().max(2) - 1) as f64);
-    // Labels that touch form a group, which is centred on the positions that its members want.
+    // Labels that touch form a group, centred on the mean of its members' wishes.
     let mut groups: Vec<(f64, Vec<usize>)> = Vec::new();
     for at in order {
         groups.push((wanted[at], vec![at]));

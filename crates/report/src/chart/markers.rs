@@ -3,10 +3,10 @@
 use super::svg::{Svg, text_width};
 use super::{Chart, Frame, TEXT_PX};
 
-/// The most rows of labels of markers, which take their height from the plot.
+/// Most rows of labels; each takes height from the plot.
 const MARKER_ROWS: usize = 3;
 
-/// A vertical line at an estimate with its interval.
+/// A vertical line at an estimate or event, with its interval.
 #[derive(Debug, Clone)]
 pub struct Marker {
     /// Written above the plot.
@@ -21,7 +21,7 @@ pub struct Marker {
 pub(super) struct PlacedMarker {
     x: f64,
     anchor: &'static str,
-    /// From above; none: the label is left out.
+    /// Row from above; `None` = the label is not drawn.
     pub(super) row: Option<usize>,
 }
 
@@ -41,14 +41,15 @@ impl Chart {
                     svg.line(end, whisker_y - 4.0, end, whisker_y + 4.0, "whisker");
                 }
             }
-            svg.circle(x, whisker_y, 3.0, "whisker-dot");
+            svg.circle(x, whisker_y, 3.0, "whisker-dot", "");
             if let Some(y) = label_y {
                 svg.text(place.x, y, place.anchor, "marker-name halo", &marker.label);
             }
         }
     }
 
-    /// Labels of markers beside their lines, in another row where they would touch; none where no row has room.
+    /// Places labels beside their lines, in another row where they would touch. A label that fits in no row is not
+    /// drawn.
     pub(super) fn place_markers(&self, left: f64, right: f64) -> Vec<PlacedMarker> {
         let frame = Frame { left, right, top: 0.0, bottom: 1.0 };
         let mut taken: Vec<(usize, f64, f64)> = Vec::new();

@@ -1,4 +1,4 @@
-//! A chart's numbers as a table: what its marks are told by, and what is copied from it.
+//! A chart's numbers as a table, which the page shows and copies.
 
 use super::{Chart, Load, Mark, Scale, Series};
 use crate::text::number;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The longest name of a series.
 const NAME_CHARS: usize = 60;
 
-/// A row of a chart's table; numbers as words, and exact for programs.
+/// A row of a chart's table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The series or layer.
@@ -19,37 +19,38 @@ pub struct Row {
     pub x: Cell,
     /// In y.
     pub y: Cell,
-    /// The interval's ends; absent without one.
+    /// Lower end of the interval, if there is one.
     pub low: Option<Cell>,
-    /// See `low`.
+    /// Upper end of the interval, if there is one.
     pub high: Option<Cell>,
-    /// How many points, readings or requests it rests on; empty = not known.
+    /// Number of points, readings or requests behind it; empty = not known.
     pub n: String,
     /// How it was obtained.
     pub origin: String,
-    /// The element of the page that says more; empty = none.
+    /// Id of the page's element with details; empty = none.
     pub link: String,
 }
 
 /// A number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
-    /// As it is read.
+    /// For readers.
     pub words: String,
-    /// As programs read it.
+    /// All digits, for programs.
     pub exact: String,
 }
 
-/// Where the rows of a series are in the table.
+/// The rows of a series in the table.
 pub(super) struct SeriesRows {
-    /// The place of the series among those of the table.
+    /// Index of the series in the table.
     at: usize,
     /// Its first row.
     pub first: usize,
 }
 
 impl SeriesRows {
-    /// The attributes of an element that draws these rows; none = an element of the series that is no measurement.
+    /// Attributes of an element that draws these rows. An empty range means an element of the series without numbers of
+    /// its own.
     pub fn data(&self, rows: Range<usize>) -> String {
         let series = format!(" data-series=\"{}\"", self.at);
         if rows.is_empty() { series } else { format!("{series} data-rows=\"{} {}\"", rows.start, rows.len()) }
@@ -57,7 +58,7 @@ impl SeriesRows {
 }
 
 impl Chart {
-    /// The named layers, then the series, each with its place in [`rows`](Self::rows).
+    /// The named layers, then the series, in the order of [`rows`](Self::rows).
     pub(super) fn rows_by_series(&self) -> Vec<SeriesRows> {
         let layers = self.layers.iter().filter(|layer| !layer.name.is_empty()).map(|layer| layer.edges.len());
         let of_series = |series: &Series| if series.is_measured() { series.line.len() + series.dots.len() } else { 0 };
@@ -70,8 +71,7 @@ impl Chart {
         layers.chain(series).enumerate().map(place).collect()
     }
 
-    /// Every number that the chart draws: layers from below, then lines, each followed by its dots. A reference is not
-    /// measured and has no row.
+    /// Every number in the chart: layers from the lowest up, then each series' line and dots. A reference has no row.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         for layer in self.layers.iter().filter(|layer| !layer.name.is_empty()) {
@@ -86,7 +86,7 @@ impl Chart {
         rows
     }
 
-    /// The name of the only series: what the chart is of.
+    /// The name of a chart's only series.
     fn series_name(&self) -> String {
         let title = self.title.split(" against ").next().unwrap_or_default();
         title.strip_suffix(" of both").unwrap_or(title).to_string()
@@ -122,7 +122,7 @@ impl Chart {
 }
 
 impl Scale {
-    /// A value in words that tell it from its neighbours.
+    /// A value with enough digits to distinguish it from the next.
     fn exactly(&self, value: f64) -> String {
         match self {
             Scale::Nines { .. } => {

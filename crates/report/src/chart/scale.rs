@@ -1,9 +1,9 @@
-//! Scales: where a value lies between 0 and 1, and which ticks an axis shows.
+//! Scales of axes: the position of a value between 0 and 1, and ticks.
 
 use crate::text::number;
 use record::units::{format_nanos, format_si};
 
-/// A scale over a range; made so that low < high always holds.
+/// A scale over a range. Its constructors ensure low < high.
 #[derive(Debug, Clone)]
 pub enum Scale {
     /// Proportional, from zero.
@@ -19,27 +19,27 @@ pub enum Scale {
         low: f64,
         /// Upper end.
         high: f64,
-        /// 2: ticks at powers of two, as connections are doubled; 10: at powers of ten.
+        /// Ticks are at powers of it: 2 or 10.
         base: u32,
         /// How ticks are written.
         words: fn(f64) -> String,
     },
-    /// Quantiles: 90 %, 99 %, 99.9 % at equal distances.
+    /// Quantiles, with 90 %, 99 %, 99.9 % equally spaced.
     Nines {
-        /// The last tick has so many nines.
+        /// Number of nines of the last tick.
         nines: u32,
     },
 }
 
 impl Scale {
-    /// From zero to somewhat above the largest value.
+    /// From zero to a little above the largest value.
     pub fn linear(values: impl Iterator<Item = f64>, words: fn(f64) -> String) -> Self {
         let largest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let high = if largest > 0.0 && largest < 1e300 { largest * 1.08 } else { 1.0 };
         Scale::Linear { high, words }
     }
 
-    /// Connections: powers of two, of which at least two are in the range.
+    /// Powers of two, with at least two of them in the range.
     pub fn doublings(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = positive_range(values, 1.6);
         let has_two = high.log2().floor() > low.log2().ceil();
@@ -62,13 +62,14 @@ impl Scale {
     /// Ratios: from zero, or logarithmic where they are far from 1.
     pub fn ratios(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = positive_range(values.chain([1.0]), 1.1);
-        match low >= 0.25 && high <= 4.0 {
-            true => Scale::Linear { high: high * 1.08, words: number },
-            false => Scale::Log { low: low / 1.25, high: high * 1.25, base: 10, words: number },
+        if low >= 0.25 && high <= 4.0 {
+            Scale::Linear { high: high * 1.08, words: number }
+        } else {
+            Scale::Log { low: low / 1.25, high: high * 1.25, base: 10, words: number }
         }
     }
 
-    /// The place of a value; `None` for a value that the scale cannot show.
+    /// The position of a value; `None` if the scale cannot show it.
     pub fn place(&self, value: f64) -> Option<f64> {
         let place = match self {
             Scale::Linear { high, .. } => value / high,
@@ -97,7 +98,7 @@ impl Scale {
         }
     }
 
-    /// At most about `room` ticks with their labels, ascending; at least two.
+    /// Ticks with their labels, ascending; about `room` at most, two at least.
     pub fn ticks(&self, room: usize) -> Vec<(f64, String)> {
         let room = room.max(4);
         match self {
@@ -145,7 +146,7 @@ impl Scale {
     }
 }
 
-/// The range of the positive values, at least `least` wide as a ratio.
+/// The range of the positive values, widened so that high / low is at least `least`.
 fn positive_range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     let usable = values.filter(|value| (1e-9..1e18).contains(value));
     let (low, high) = usable.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), v| (low.min(v), high.max(v)));
@@ -155,7 +156,7 @@ fn positive_range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     if high / low >= least { (low, high) } else { (low / least.sqrt(), high * least.sqrt()) }
 }
 
-/// 1, 2 or 5 times a power of ten, at least `rough`.
+/// The next 1, 2 or 5 times a power of ten from `rough` up.
 fn nice_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -165,7 +166,7 @@ fn nice_step(rough: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// `1.00 ms` as `1 ms`, `20.0k` as `20k`: ticks are round.
+/// Without trailing zeros: `1.00 ms` as `1 ms`, `20.0k` as `20k`.
 fn round_words(text: &str) -> String {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

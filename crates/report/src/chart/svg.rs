@@ -1,4 +1,4 @@
-//! SVG elements as text. Everything from outside is escaped here.
+//! SVG elements as text. Text is escaped here.
 
 use crate::text::in_markup;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ impl Svg {
         Svg { out }
     }
 
-    /// What `draw` draws, in one group.
+    /// Draws in a group.
     pub fn group(&mut self, class: &str, draw: impl FnOnce(&mut Svg)) {
         let _ = write!(self.out, "<g class=\"{class}\">");
         draw(self);
@@ -42,13 +42,9 @@ impl Svg {
         );
     }
 
-    pub fn circle(&mut self, x: f64, y: f64, radius: f64, class: &str) {
-        let _ = write!(self.out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\"/>");
-    }
-
-    /// A dot of a series; `data` are attributes, as for [`path`](Self::path) and [`name`](Self::name).
-    pub fn dot(&mut self, x: f64, y: f64, class: &str, data: &str) {
-        let _ = write!(self.out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\" class=\"{class}\"{data}/>");
+    /// `data`: further attributes, here and below.
+    pub fn circle(&mut self, x: f64, y: f64, radius: f64, class: &str, data: &str) {
+        let _ = write!(self.out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\"{data}/>");
     }
 
     pub fn path(&mut self, path: &str, class: &str, data: &str) {
@@ -74,7 +70,7 @@ impl Svg {
     }
 }
 
-/// How wide a text is at most, without knowing the font: sans-serif faces average below 0.58 em a character.
+/// An upper estimate of a text's width; sans-serif faces average below 0.58 em a character.
 pub(super) fn text_width(text: &str, size_px: f64) -> f64 {
     let ems: f64 = text
         .chars()

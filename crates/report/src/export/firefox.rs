@@ -89,8 +89,8 @@ impl Writer {
         })
     }
 
-    /// The frames, outermost first. The innermost has the layer that its sample was charged to; a function above it the
-    /// layer that it names, or its caller's.
+    /// The frames, outermost first. The innermost has the layer of its sample. A function above it has the layer that
+    /// its name gives, or its caller's.
     fn frames(&mut self, stacks: &Stacks, stack: &Stack) -> Vec<FrameInfo> {
         let charged = self.categories.of(stack.layer, &stack.part);
         let mut inherited = self.categories.of(Some(Layer::User), "");

@@ -107,7 +107,7 @@ struct Function {
     filename: i64,
 }
 
-/// The tables of a profile under construction; every string, file and function is in them once.
+/// Tables of a profile under construction, each entry once.
 #[derive(Default)]
 struct Tables {
     profile: Profile,

@@ -1,16 +1,15 @@
-//! The metrics of the client's side while `load` and `find` run: live counts of the load that is going on, and the
-//! figures and response times of the points that are over.
+//! Metrics of the client while `load` and `find` run: live counts of the current load, and figures and response times
+//! of finished points.
 
 use super::{Buckets, Family, Metrics, Value};
 use record::{Latency, LoadPlan, Pace, Point, names};
 
-/// Upper ends of the buckets of response times, in seconds: 1, 2.5 and 5 of each power of ten from 10 us to 10 s. They
-/// contain most of those that OpenTelemetry advises.
+/// Upper ends of the buckets of response times, in seconds: 1, 2.5 and 5 of each power of ten.
 const ENDS_S: [f64; 19] = [
     1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// Live counts of a load; they begin at 0 with each.
+/// Counts of the current load.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Live {
     /// Established connections.
@@ -19,18 +18,18 @@ pub struct Live {
     pub completed: u64,
     /// Failed requests in the window, errors by status included.
     pub failed: u64,
-    /// Complete responses a second, of late.
+    /// Recent complete responses a second.
     pub throughput_per_sec: f64,
 }
 
-/// What a command has seen so far.
+/// State of the client so far.
 #[derive(Debug, Clone)]
 pub struct Client {
     since_unix_ns: u64,
     server: (String, String),
     asked: Option<(u64, Pace)>,
     live: Live,
-    /// Of loads that are over.
+    /// Of finished loads.
     completed: u64,
     failed: u64,
     points: u64,
@@ -39,7 +38,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Nothing has been sent to this server yet.
+    /// No load yet on this server.
     pub fn new(name: &str, port: u16, unix_ns: u64) -> Client {
         Client {
             since_unix_ns: unix_ns,
@@ -54,22 +53,22 @@ impl Client {
         }
     }
 
-    /// A load begins.
+    /// Begins a load.
     pub fn begins(&mut self, plan: &LoadPlan) {
         self.asked = Some((plan.connections, plan.pace));
         self.live = Live::default();
     }
 
-    /// It goes on.
+    /// Updates the current load.
     pub fn goes_on(&mut self, live: Live) {
         let (completed, failed) = (live.completed.max(self.live.completed), live.failed.max(self.live.failed));
         self.live = Live { completed, failed, ..live };
     }
 
-    /// It has failed or is over, with this point and these response times if it has a result.
+    /// Ends the current load; a load that failed has no result.
     pub fn ends(&mut self, result: Option<(&Point, &Latency)>) {
         if let Some((point, _)) = result {
-            // The last look at the load was before its end.
+            // The last update was before the end of the load.
             let completed = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
             self.goes_on(Live { completed, failed: point.outcomes.failed(), ..self.live });
         }
@@ -103,28 +102,26 @@ impl Client {
         times.add(&[], Value::Buckets(self.times.clone()));
         metrics.add(times);
         let open = Family::up_down("http.client.open_connections", "{connection}", "Established connections.");
-        metrics.add(open.with(&[], self.live.connected as f64));
+        metrics.add_number(open, self.live.connected as f64);
         let responses =
             Family::counter("straingauge.load.responses", "{response}", "Complete responses within windows.");
-        metrics.add(responses.with(&[], self.completed.saturating_add(self.live.completed) as f64));
+        metrics.add_number(responses, self.completed.saturating_add(self.live.completed) as f64);
         let help = "Failed requests within windows, responses with an error's status included.";
         let failures = Family::counter("straingauge.load.failures", "{request}", help);
-        metrics.add(failures.with(&[], self.failed.saturating_add(self.live.failed) as f64));
+        metrics.add_number(failures, self.failed.saturating_add(self.live.failed) as f64);
         let help = "Complete responses a second, of late.";
         let throughput = Family::gauge("straingauge.load.throughput", "{response}/s", help);
-        metrics.add(throughput.with(&[], self.live.throughput_per_sec));
+        metrics.add_number(throughput, self.live.throughput_per_sec);
         if let Some((connections, pace)) = self.asked {
             let help = "Connections of the load that runs.";
-            let asked = Family::gauge("straingauge.load.connections", "{connection}", help);
-            metrics.add(asked.with(&[], connections as f64));
+            metrics.add_number(Family::gauge("straingauge.load.connections", "{connection}", help), connections as f64);
             if let Pace::Open { rate_per_sec, .. } = pace {
                 let help = "Requests a second of the load that runs, if it is an open loop.";
-                let offered = Family::gauge("straingauge.load.offered", "{request}/s", help);
-                metrics.add(offered.with(&[], rate_per_sec));
+                metrics.add_number(Family::gauge("straingauge.load.offered", "{request}/s", help), rate_per_sec);
             }
         }
         let points = Family::counter("straingauge.load.points", "{point}", "Points that are over.");
-        metrics.add(points.with(&[], self.points as f64));
+        metrics.add_number(points, self.points as f64);
         if let Some(point) = &self.last {
             let help = "The figures of the last point; docs/run-directory.md has their names.";
             let measured =
@@ -134,7 +131,7 @@ impl Client {
                 family.with(&[("name", name.as_str()), ("unit", unit.as_str())], value)
             }));
             let help = "Reasons not to trust the last point.";
-            metrics.add(Family::gauge("straingauge.doubts", "{doubt}", help).with(&[], point.doubts.len() as f64));
+            metrics.add_number(Family::gauge("straingauge.doubts", "{doubt}", help), point.doubts.len() as f64);
         }
         metrics
     }

@@ -1,5 +1,5 @@
-//! Metrics for OpenTelemetry: the request that is posted to `/v1/metrics` of a collector, in the JSON form of OTLP
-//! (OpenTelemetry Protocol specification, "JSON Protobuf Encoding": lowerCamelCase names, 64-bit integers as strings).
+//! Metrics for OpenTelemetry: the body for `/v1/metrics` of a collector, in OTLP's JSON form (OTLP specification, "JSON
+//! Protobuf Encoding": lowerCamelCase names, 64-bit integers as strings).
 
 use super::{Family, Kind, Label, Metrics, Sample, Value};
 use serde_json::{Map, Value as Json, json};
@@ -58,7 +58,7 @@ fn point(metrics: &Metrics, sample: &Sample) -> Json {
     Json::Object(point)
 }
 
-/// A number as the JSON form of protobuf has it, which names those that JSON lacks.
+/// A number in protobuf's JSON form, which has names for those that JSON lacks.
 fn double(number: f64) -> Json {
     match number {
         _ if number.is_finite() => number.into(),
@@ -69,7 +69,7 @@ fn double(number: f64) -> Json {
 }
 
 fn attributes<'a>(labels: impl IntoIterator<Item = &'a Label>) -> Vec<Json> {
-    // The semantic conventions want a number for the port.
+    // The semantic conventions require a number for the port.
     let value = |(name, value): &Label| match value.parse::<u16>() {
         Ok(port) if *name == "server.port" => json!({ "intValue": port.to_string() }),
         _ => json!({ "stringValue": value }),

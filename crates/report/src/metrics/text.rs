@@ -1,4 +1,4 @@
-//! Metrics as text: Prometheus' format 0.0.4 and OpenMetrics 1.0.0. A client asks for one of them (`Accept`).
+//! Metrics as text in Prometheus' format 0.0.4 or OpenMetrics 1.0.0; the client chooses (`Accept`).
 
 use super::{Buckets, Family, Kind, Label, Metrics, Value};
 use std::fmt::Write as _;
@@ -13,8 +13,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a client wants by the value of its `Accept`: OpenMetrics if it names it, in a version that can
-    /// be written and with no lower quality than text; otherwise text, which every reader of metrics understands.
+    /// The format for the value of `Accept`: OpenMetrics 1.0.0 if the client accepts it, else text, which every reader
+    /// of metrics understands.
     pub fn accepted(accept: &str) -> Format {
         let is_it = |range: &str| {
             let range = range.trim().to_ascii_lowercase().replace(['"', ' '], "");
@@ -58,7 +58,7 @@ impl Page<'_> {
             Kind::UpDown | Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        // In OpenMetrics a counter's family lacks the suffix that its samples have.
+        // In OpenMetrics a counter's family lacks the suffix of its samples.
         let (shown, help) = match self.format {
             Format::Prometheus => (format!("{name}{total}"), escaped(&family.help, false)),
             Format::OpenMetrics => (name.clone(), escaped(&family.help, true)),
@@ -99,7 +99,7 @@ impl Page<'_> {
     }
 }
 
-/// Text within a line, and within quotes.
+/// Escapes text of a line or within quotes.
 fn escaped(text: &str, is_quoted: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
     if is_quoted { text.replace('"', "\\\"") } else { text }

@@ -1,4 +1,4 @@
-//! The section of an axis: charts against its values, with intervals over repeats, and its table.
+//! The section of an axis: charts with intervals over repeats, and its table.
 
 use super::charts::{self, Figure};
 use super::tables::Table;
@@ -11,7 +11,7 @@ use analyze::zones::percent;
 use record::units::{format_nanos, format_si};
 use record::{Axis, Estimate, Point, RunDir, Sweep, names};
 
-/// A line of medians, and the figure of the dots; its name, class and level.
+/// A line: name, class, the median at a level, and the figure of the dots.
 type Line = (&'static str, &'static str, fn(&AxisLevel) -> Option<Estimate>, &'static str);
 
 pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) -> Section {
@@ -69,24 +69,19 @@ pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
 pub(crate) fn table(axis: &AxisFindings) -> Table {
     let shown: Vec<_> =
         COLUMNS.iter().filter(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty())).collect();
-    let headings = std::iter::once(axis.axis.word()).chain(shown.iter().map(|(name, ..)| *name));
-    Table {
-        title: axis.slowed.map_or("", analyze::axis::slowed_words),
-        headings: headings.map(String::from).collect(),
-        units: std::iter::once("").chain(shown.iter().map(|(_, unit, _)| *unit)).collect(),
-        rows: axis
-            .levels
-            .iter()
-            .map(|level| {
-                let value = value_cell(level.value, axis.axis);
-                std::iter::once(value).chain(shown.iter().map(|(.., words)| words(level))).collect()
-            })
-            .collect(),
-        note: "Medians over repeats; the interval behind a column is the median's 95 % bootstrap interval.".into(),
-    }
+    let row = |level: &AxisLevel| {
+        let value = value_cell(level.value, axis.axis);
+        std::iter::once(value).chain(shown.iter().map(|(.., words)| words(level))).collect()
+    };
+    Table::new(
+        axis.slowed.map_or("", analyze::axis::slowed_words),
+        std::iter::once((axis.axis.word(), "")).chain(shown.iter().map(|(name, unit, _)| (*name, *unit))),
+        axis.levels.iter().map(row).collect(),
+        "Medians over repeats; the interval behind a column is the median's 95 % bootstrap interval.",
+    )
 }
 
-/// Linear where the axis begins at zero or is short, logarithmic where its values are far apart.
+/// Logarithmic if the values span a factor of eight or more, else linear.
 pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     let values = || axis.levels.iter().map(|level| level.value);
     let (low, high) = values().fold((f64::MAX, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
@@ -113,7 +108,7 @@ fn dots(run: &RunDir, axis: Axis, name: &str) -> Vec<Mark> {
 }
 
 pub(super) fn mark(x: f64, found: &Estimate) -> Mark {
-    Mark { x, y: found.value, interval: found.low.zip(found.high), n: Some(found.n), ..Mark::default() }
+    Mark { x, y: found.value, interval: found.interval(), n: Some(found.n), ..Mark::default() }
 }
 
 fn chart(
@@ -146,7 +141,7 @@ fn chart(
     Some(Chart { layers, series, ..frame(axis, what, y_name, y) })
 }
 
-/// The line of medians, and the area of their intervals where all have one.
+/// The line of medians, and the area of their intervals if all have one.
 pub(super) fn with_intervals(found: &[(f64, Estimate)], name: &str, class: &'static str) -> (Option<Layer>, Series) {
     let edges: Vec<(f64, f64, f64)> =
         found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();

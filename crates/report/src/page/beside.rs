@@ -1,4 +1,4 @@
-//! The section of a run that was measured in turn with another one: both curves, and the ratio at each load.
+//! The section of a run that was interleaved with another: both curves, and the ratio at each load.
 
 use super::charts::{self, Figure};
 use super::tables::Table;
@@ -9,7 +9,7 @@ use analyze::compare::{self, AtLoad, Comparison, Price, server_words};
 use analyze::verdict;
 use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
-use record::{Point, RunDir, Sweep, names};
+use record::{Point, RunDir, names};
 
 const PAIRS: &str = "Geometric means over loads and rounds. Of each round the points at one load are a pair; the \
                      interval is Student's t over the rounds, and it decides.";
@@ -25,7 +25,7 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
             _ => Vec::new(),
         };
         found.extend(ratios(names, &comparison));
-        // This page says more about the loads of A only.
+        // The page has details of A's loads only.
         found.iter_mut().for_each(|figure| figure.chart.loads.clear());
         found
     };
@@ -62,27 +62,20 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
 }
 
 fn price_table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Table {
-    Table {
-        title: "Over all loads",
-        headings: crate::compare::headings(crate::price::SIDES)[..6].into(),
-        units: vec!["", "geometric mean", "geometric mean", "with / without", "", "rounds"],
-        rows: crate::price::rows(a, b, price, comparison),
-        note: format!(
-            "{PAIRS} What the command used itself is the mean over the windows in which it ran; memory is the \
-             proportional set size at their ends."
-        ),
-    }
+    let units = ["", "geometric mean", "geometric mean", "with / without", "", "rounds"];
+    let columns = crate::compare::headings(crate::price::SIDES).into_iter().zip(units);
+    let note = format!(
+        "{PAIRS} What the command used itself is the mean over the windows in which it ran; memory is the \
+         proportional set size at their ends."
+    );
+    Table::new("Over all loads", columns, crate::price::rows(a, b, price, comparison), note)
 }
 
-/// Each figure over all loads; `note` says how its ratio was obtained.
+/// Each figure over all loads; `note` says how the ratio was obtained.
 pub(super) fn table(names: [&str; 2], comparison: &Comparison, note: &str) -> Table {
-    Table {
-        title: "Over all loads",
-        headings: crate::compare::headings(names).into(),
-        units: vec!["", "geometric mean", "geometric mean", "ratio", "", "repeats", ""],
-        rows: comparison.figures.iter().map(crate::compare::row).collect(),
-        note: note.into(),
-    }
+    let units = ["", "geometric mean", "geometric mean", "ratio", "", "repeats", ""];
+    let columns = crate::compare::headings(names).into_iter().zip(units);
+    Table::new("Over all loads", columns, comparison.figures.iter().map(crate::compare::row).collect(), note)
 }
 
 pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
@@ -92,16 +85,12 @@ pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
         .flat_map(|figure| figure.loads.iter().map(move |at| (at.load, crate::compare::load_row(figure, at))));
     let mut rows: Vec<(f64, Vec<String>)> = rows.collect();
     rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Table {
-        title: "By load",
-        headings: ["load", "figure", a, b, &format!("{b} / {a}"), "interval", "n", ""].map(String::from).into(),
-        units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "repeats", ""],
-        rows: rows.into_iter().map(|(_, row)| row).collect(),
-        note:
-            "Detail: the result is that over all loads. 'Otherwise' is what differs from the other loads, and not by \
-               chance (corrected for their number)."
-                .into(),
-    }
+    let ratio = format!("{b} / {a}");
+    let headings = ["load", "figure", a, b, &ratio, "interval", "n", ""];
+    let units = ["", "", "geometric mean", "geometric mean", "ratio", "95 %", "repeats", ""];
+    let note = "Detail: the result is that over all loads. 'Otherwise' is what differs from the other loads, and not \
+                by chance (corrected for their number).";
+    Table::new("By load", headings.into_iter().zip(units), rows.into_iter().map(|(_, row)| row).collect(), note)
 }
 
 type Value = fn(&Point) -> Option<f64>;
@@ -149,7 +138,7 @@ fn figure(
             name: of.into(),
             class,
             line: charts::medians(found, level),
-            dots: charts::dots(&charts::of(run, sweep), name, value),
+            dots: charts::dots(&charts::points_of(run, sweep), name, value),
             of: loads::link_prefix(letter),
             ..Series::default()
         })
@@ -158,16 +147,13 @@ fn figure(
     if y.is_empty() {
         return None;
     }
-    let x = || series.iter().flat_map(|one| one.line.iter().chain(&one.dots)).map(|mark| mark.x);
-    let is_rate = sweep == Sweep::Rate;
-    let (x_name, over) =
-        if is_rate { ("offered load, requests per second", "offered rate") } else { ("connections", "connections") };
-    let x_scale = if is_rate { Scale::linear(x(), format_si) } else { Scale::doublings(x()) };
+    let x = series.iter().flat_map(|one| one.line.iter().chain(&one.dots)).map(|mark| mark.x);
+    let x_scale = charts::load_scale(sweep, x);
     let frames = runs.map(|(_, found)| charts::frame(found, title, y_name, scale(y.clone())));
     let [of_a, of_b] = &frames;
     let mut loads = of_a.loads.clone();
     loads.extend(of_b.loads.iter().filter(|load| !of_a.loads.iter().any(|known| known.x == load.x)).cloned());
-    // The number of points is each run's own, and the medians have it.
+    // The number of points differs by run; the medians have it.
     loads.iter_mut().for_each(|load| load.points = 0);
     let chart = Chart {
         description: format!("{}: {} {}: {}", of[0], of_a.description, of[1], of_b.description),
@@ -176,17 +162,23 @@ fn figure(
         unit,
         origin: "median of points",
         loads,
-        ..Chart::empty(&format!("{title} of both against {over}"), x_name, y_name, x_scale, scale(y))
+        ..Chart::empty(
+            &format!("{title} of both against {}", charts::load_name(sweep)),
+            charts::load_axis(sweep),
+            y_name,
+            x_scale,
+            scale(y),
+        )
     };
     let caption = "Dots: points; lines: medians. Above: the zones of each.".to_string();
     Some(Figure { title, caption, chart })
 }
 
-/// B / A of every figure over the loads, with intervals.
+/// B / A of every figure against load, with intervals.
 pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figure> {
     let ratio = format!("{b} / {a}");
     let known: Vec<_> = comparison.figures.iter().filter(|figure| !figure.loads.is_empty()).collect();
-    let is_rate = known.first()?.loads.first()?.sweep == Sweep::Rate;
+    let sweep = known.first()?.loads.first()?.sweep;
     let middle = known.len().saturating_sub(1) as f64 / 2.0;
     let mark =
         |at: &AtLoad| Mark { interval: at.ratio.interval(), n: Some(at.ratio.n), ..(at.load, at.ratio.value).into() };
@@ -206,31 +198,24 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
         .collect();
     let found: Vec<f64> = series.iter().flat_map(Series::ys).collect();
     let (low, high) = analyze::statistics::range(&found)?;
-    // An interval that is wider than all that was found says only that nothing is known.
+    // An interval wider than the range of all ratios would only flatten the chart.
     let ends = series.iter().flat_map(|one| &one.line).filter_map(|mark| mark.interval);
     let ends = ends.flat_map(|(from, to)| [from.max(low / 3.0), to.min(high * 3.0)]);
     let y_scale = Scale::ratios(ends.chain(found.iter().copied()));
-    let loads = comparison.loads.iter().copied();
-    let x_scale = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
+    let x_scale = charts::load_scale(sweep, comparison.loads.iter().copied());
     let limit = |at: f64, label: String| Limit { label, at };
     let chart = Chart {
         description: compare::headline(comparison),
         limits: vec![
             limit(1.0, "no change".into()),
-            // Their labels would lie on one another.
+            // Their labels would overlap.
             limit(1.0 + comparison.threshold_ratio, String::new()),
             limit(1.0 - comparison.threshold_ratio, String::new()),
         ],
         series,
         origin: "ratio of geometric means",
         interval_name: "95 % interval",
-        ..Chart::empty(
-            "Ratios against load",
-            if is_rate { "offered load, requests per second" } else { "connections" },
-            &ratio,
-            x_scale,
-            y_scale,
-        )
+        ..Chart::empty("Ratios against load", charts::load_axis(sweep), &ratio, x_scale, y_scale)
     };
     let caption = format!(
         "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: repeats. Dashed: no \

@@ -1,5 +1,4 @@
-//! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on
-//! each.
+//! The charts of a sweep, each with zones and points: throughput, response times, CPU per request, connection states.
 
 use super::{axis, loads};
 use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
@@ -15,16 +14,16 @@ use record::{Criteria, Estimate, Origin, Point, RunDir, Sweep, names};
 pub struct Figure {
     /// Its title.
     pub title: &'static str,
-    /// Below it: what was held constant, n.
+    /// Text below the chart.
     pub caption: String,
     /// The chart.
     pub chart: Chart,
 }
 
-/// All charts of a sweep that have something to show.
+/// All charts of a sweep for which there are data.
 pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings) -> Vec<Figure> {
     let (criteria, unloaded) = (&findings.criteria, findings.unloading.as_ref());
-    let points = of(run, sweep.sweep);
+    let points = points_of(run, sweep.sweep);
     let all = [
         account(run, sweep),
         throughput(sweep, &points),
@@ -37,7 +36,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings)
     all.into_iter().flatten().collect()
 }
 
-/// The line of as many answers as were offered.
+/// The line where all that was offered is answered.
 pub(super) fn all_offered<'m>(marks: impl Iterator<Item = &'m Mark>) -> Series {
     let top = marks.map(|mark| mark.x.min(mark.y * 1.05)).fold(0.0, f64::max);
     let line = vec![(0.0, 0.0).into(), (top, top).into()];
@@ -54,7 +53,7 @@ pub(crate) fn area(class: &str) -> &'static str {
     }
 }
 
-pub(super) fn of(run: &RunDir, sweep: Sweep) -> Vec<&Point> {
+pub(super) fn points_of(run: &RunDir, sweep: Sweep) -> Vec<&Point> {
     run.points.iter().filter(|point| point.sweep == sweep).collect()
 }
 
@@ -65,20 +64,20 @@ fn load(point: &Point) -> Option<f64> {
     }
 }
 
-/// Each point's load and value; `name` is the figure that it rests on.
+/// Each point's load and value; `name` is the figure behind the value.
 pub(super) fn dots(points: &[&Point], name: &str, value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
     let dot = |point: &&Point| Some(dot(point, load(point)?, value(point)?, name));
     points.iter().filter_map(dot).filter(|mark| mark.x.is_finite() && mark.y.is_finite()).collect()
 }
 
-/// A point's value, with count and origin of the figure that it rests on.
+/// A point's value, with count and origin of the figure `name`.
 pub(super) fn dot(point: &Point, x: f64, y: f64, name: &str) -> Mark {
     let figure = point.figures.get(name);
     let origin = figure.and_then(|figure| figure.origin).map_or("", Origin::word);
     Mark { x, y, interval: None, n: figure.and_then(|figure| figure.n), origin, point: Some(point.index) }
 }
 
-/// The median of a load, with the smallest and the largest of its points.
+/// The median at a load, with the range of its points.
 fn median(load: f64, spread: Spread) -> Mark {
     let interval = (spread.n > 1).then_some((spread.min, spread.max));
     Mark { x: load, y: spread.median, interval, n: Some(spread.n), origin: "", point: None }
@@ -97,28 +96,63 @@ pub(super) fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl F
     sweep.levels.iter().filter_map(at_level).collect()
 }
 
-/// A chart over the sweep's load with its zones and points; the caller adds the data.
+/// An empty chart against load with the sweep's zones and points.
 pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) -> Chart {
-    let loads = sweep.levels.iter().map(|level| level.load);
-    let is_rate = sweep.sweep == Sweep::Rate;
-    let x = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
-    let over = if is_rate { "offered load, requests per second" } else { "connections" };
-    let title = format!("{title} against {}", if is_rate { "offered rate" } else { "connections" });
+    let x = load_scale(sweep.sweep, sweep.levels.iter().map(|level| level.load));
+    let title = format!("{title} against {}", load_name(sweep.sweep));
     let (description, bands, markers) = (describe(sweep), bands(sweep), markers(sweep));
     let link = |level: &Level| Load { x: level.load, points: level.points, link: loads::id(sweep.sweep, level.load) };
     let loads = sweep.levels.iter().map(link).collect();
-    Chart { description, bands, markers, loads, origin: "median of points", ..Chart::empty(&title, over, y_name, x, y) }
+    Chart {
+        description,
+        bands,
+        markers,
+        loads,
+        origin: "median of points",
+        ..Chart::empty(&title, load_axis(sweep.sweep), y_name, x, y)
+    }
+}
+
+pub(super) fn load_scale(sweep: Sweep, loads: impl Iterator<Item = f64>) -> Scale {
+    if sweep == Sweep::Rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) }
+}
+
+/// The name of a chart's horizontal axis.
+pub(super) fn load_axis(sweep: Sweep) -> &'static str {
+    if sweep == Sweep::Rate { "offered load, requests per second" } else { "connections" }
+}
+
+/// What a chart's title says of its horizontal axis.
+pub(super) fn load_name(sweep: Sweep) -> &'static str {
+    if sweep == Sweep::Rate { "offered rate" } else { "connections" }
+}
+
+/// A figure of `parts` upon each other, as [`stacked`] takes them; `None` where nothing is known of them.
+pub(super) fn stacked_figure<N: Into<String>>(
+    sweep: &SweepFindings,
+    title: &'static str,
+    y_name: &str,
+    words: fn(f64) -> String,
+    parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
+) -> Option<Figure> {
+    let layers = stacked(&loads(sweep), parts);
+    if layers.iter().all(|layer| layer.edges.is_empty()) {
+        return None;
+    }
+    let mut chart = frame(sweep, title, y_name, Scale::linear(tops(&layers), words));
+    (chart.layers, chart.unit) = (layers, "us/request");
+    Some(Figure { title, caption: String::new(), chart })
 }
 
 fn describe(sweep: &SweepFindings) -> String {
-    let told = |name: &str, point: &PointFinding| match estimate_words(point, sweep.sweep) {
+    let sentence = |name: &str, point: &PointFinding| match estimate_words(point, sweep.sweep) {
         Some(words) => format!("{name}: about {words}. "),
         None => format!("{name}: none, {}. ", point.reason),
     };
-    format!("{}{}", told("Yield point", &sweep.yield_point), told("Failure point", &sweep.failure_point))
+    format!("{}{}", sentence("Yield point", &sweep.yield_point), sentence("Failure point", &sweep.failure_point))
 }
 
-/// Zones as adjacent ranges, bounded by the points and by the ends of the measured loads.
+/// Zones as adjacent ranges within the measured loads.
 fn bands(sweep: &SweepFindings) -> Vec<Band> {
     let (Some(first), Some(last)) = (sweep.levels.first(), sweep.levels.last()) else { return Vec::new() };
     let start = if sweep.sweep == Sweep::Rate { 0.0 } else { first.load };
@@ -136,7 +170,7 @@ fn bands(sweep: &SweepFindings) -> Vec<Band> {
     starts.extend(plastic.map(|at| ("plastic", "plastic", at)));
     starts.extend(unknown.map(|at| ("client's limit", "unknown", at)));
     starts.extend(failure.map(|at| ("failure", "failure", at)));
-    // A zone begins where the one before it ends; one that begins after the next zone has no room.
+    // A zone ends where the next begins. One that begins after the next has no width.
     let mut bands = Vec::new();
     for (at, (name, class, from)) in starts.iter().enumerate() {
         let to = starts[at + 1..].iter().map(|(.., next)| *next).fold(end, f64::min);
@@ -148,15 +182,14 @@ fn bands(sweep: &SweepFindings) -> Vec<Band> {
 }
 
 fn markers(sweep: &SweepFindings) -> Vec<Marker> {
-    [("yield", &sweep.yield_point), ("failure", &sweep.failure_point)]
-        .into_iter()
-        .filter_map(|(name, point)| {
-            let at = point.estimate?;
-            let number = estimate_number(point, sweep.sweep)?;
-            let label = format!("{name} {number}{}", interval(point, sweep.sweep).replace(" to ", "\u{2013}"));
-            Some(Marker { label, at, interval: (point.low, point.high) })
-        })
-        .collect()
+    let points = [("yield", &sweep.yield_point), ("failure", &sweep.failure_point)];
+    points.into_iter().filter_map(|(name, point)| marker(name, point, sweep.sweep)).collect()
+}
+
+fn marker(name: &str, point: &PointFinding, sweep: Sweep) -> Option<Marker> {
+    let number = estimate_number(point, sweep)?;
+    let label = format!("{name} {number}{}", interval(point, sweep).replace(" to ", "\u{2013}"));
+    Some(Marker { label, at: point.estimate?, interval: (point.low, point.high) })
 }
 
 fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
@@ -185,14 +218,14 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     Some(Figure { title: "Throughput", caption: caption.into(), chart })
 }
 
-/// The loop of loading and unloading, as of a bar that is stretched beyond its yield point and released.
+/// Throughput on the way up and down the loads, a hysteresis loop.
 fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
     let good = good_per_sec;
-    // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it
-    // came down.
+    // Points of the first pass are too short to compare, unless they alone show the throughput before the server came
+    // down.
     let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
-    let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
+    let whole = |sweep: Sweep| points_of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
     let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<Mark> {
         found.levels.iter().filter_map(|level| Some(axis::mark(level.load, &pick(level)?))).collect()
     };
@@ -200,7 +233,7 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     let down_points = dots(&whole(Sweep::Unloading), names::GOODPUT, good);
     let mut up = way(|level| level.loading_per_sec);
     let mut down = way(|level| level.unloading_per_sec);
-    // The top was measured once, at the turn: both ways meet there.
+    // The highest load was measured once, at the turn; both lines meet there.
     let highest = down.last()?.x;
     let top: Vec<f64> = up_points.iter().filter(|mark| mark.x > highest).map(|mark| mark.y).collect();
     let turn = up_points.iter().map(|mark| mark.x).fold(highest, f64::max);
@@ -213,11 +246,8 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     (chart.unit, chart.interval_name) = ("1/s", "95 % interval");
     chart.series.push(Series { name: "up".into(), class: "s1", line: up, dots: up_points, ..Series::default() });
     chart.series.push(Series { name: "down".into(), class: "s2", line: down, dots: down_points, ..Series::default() });
-    let recovery = &found.recovery_point;
-    if let Some((at, number)) = recovery.estimate.zip(estimate_number(recovery, Sweep::Connections)) {
-        let label = format!("recovery {number}{}", interval(recovery, Sweep::Connections));
-        chart.markers =
-            vec![Marker { label: label.replace(" to ", "\u{2013}"), at, interval: (recovery.low, recovery.high) }];
+    if let Some(recovery) = marker("recovery", &found.recovery_point, Sweep::Connections) {
+        chart.markers = vec![recovery];
     }
     let caption =
         format!("Up through the loads and down again on the same server; lines are medians. {}", found.sentence());
@@ -256,7 +286,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     }
     let limit_us = criteria.p99_limit_ns as f64 / 1e3;
     let all: Vec<f64> = series.iter().flat_map(Series::ys).collect();
-    // The limit is shown where it is near; far above everything it would only flatten the curves.
+    // A limit far above the curves would only flatten them.
     let largest = all.iter().copied().fold(0.0, f64::max);
     let near = Some(limit_us).filter(|limit| *limit <= largest * 30.0);
     let y = Scale::times_us(all.into_iter().chain(near));
@@ -316,11 +346,11 @@ fn layers(sweep: &SweepFindings) -> Vec<Layer> {
     stacked(&loads(sweep), parts)
 }
 
-pub(super) fn loads(sweep: &SweepFindings) -> Vec<f64> {
+fn loads(sweep: &SweepFindings) -> Vec<f64> {
     sweep.levels.iter().map(|level| level.load).collect()
 }
 
-/// A request's time by the place where it is spent, from the client inwards.
+/// A request's time by place, from the client inwards.
 fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
     const CLASSES: [&str; 8] = ["n8", "n7", "n1", "n2", "n3", "n4", "n5", "n6"];
     let levels = analyze::account::levels(run, sweep);
@@ -339,29 +369,23 @@ fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
     let kept: Vec<String> = by_size.into_iter().take(CLASSES.len() - 1).map(|(_, name)| name).collect();
     names.retain(|name| kept.contains(name));
     let values = |wanted: &dyn Fn(&str) -> bool| sweep.levels.iter().map(|level| us_at(level.load, wanted)).collect();
-    let mut parts: Vec<(String, &'static str, Vec<Option<f64>>)> = Vec::new();
-    for (name, class) in names.iter().zip(CLASSES) {
-        parts.push((record::text::plain(name, 24), class, values(&|of: &str| of == name)));
-    }
-    parts.push(("other".into(), CLASSES[CLASSES.len() - 1], values(&|of: &str| !names.iter().any(|name| name == of))));
-    let layers = stacked(&loads(sweep), parts);
-    if layers.iter().all(|layer| layer.edges.is_empty()) {
-        return None;
-    }
-    let y = Scale::linear(tops(&layers), |us| format_nanos(us * 1e3));
-    let mut chart = frame(sweep, "Where a request's time goes", "mean time of a request", y);
-    (chart.layers, chart.unit, chart.origin) = (layers, "us/request", "timed; mean of points");
-    let last = levels.last()?;
-    let caption = format!(
+    let other = ("other".to_string(), CLASSES[CLASSES.len() - 1], values(&|of| !names.iter().any(|name| name == of)));
+    let named = names.iter().zip(CLASSES);
+    let named = named.map(|(name, class)| (record::text::plain(name, 24), class, values(&|of| of == name)));
+    let parts = named.chain([other]);
+    let words = |us| format_nanos(us * 1e3);
+    let mut figure = stacked_figure(sweep, "Where a request's time goes", "mean time of a request", words, parts)?;
+    figure.chart.origin = "timed; mean of points";
+    figure.caption = format!(
         "By Little's law: the mean number of requests in each place over the throughput; the sum is the mean response \
          time. Threads are timed at each switch, unread requests sampled, and the rest is what remains. At the highest \
          load the threads' rows differ from their lives by {}.",
-        analyze::zones::percent(last.open_ratio.abs())
+        analyze::zones::percent(levels.last()?.open_ratio.abs())
     );
-    Some(Figure { title: "Where a request's time goes", caption, chart })
+    Some(figure)
 }
 
-/// The server's CPU time by layer of the network stack, where points were profiled.
+/// The server's CPU time by layer of the network stack, if points were profiled.
 fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     const CLASSES: [&str; 8] = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
     let at_level = |name: &'static str| -> Vec<Option<f64>> {
@@ -369,20 +393,13 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         let at = |load: f64| known.iter().find(|mark| mark.x == load).map(|mark| mark.y);
         sweep.levels.iter().map(|level| at(level.load)).collect()
     };
-    let mut parts = LAYERS.map(|(word, name)| (word, "", at_level(name)));
-    for (part, class) in parts.iter_mut().zip(CLASSES) {
-        part.1 = class;
-    }
-    let layers = stacked(&loads(sweep), parts);
-    if layers.iter().all(|layer| layer.edges.is_empty()) {
-        return None;
-    }
-    let y = Scale::linear(tops(&layers), number);
-    let mut chart = frame(sweep, "CPU time by layer", "server CPU, us per request", y);
-    (chart.layers, chart.unit, chart.origin) = (layers, "us/request", "sampled, median of points");
-    let caption =
-        "Sampled stacks of the server's work, wherever it ran, by layer of the network stack; medians over repeats.";
-    Some(Figure { title: "CPU time by layer", caption: caption.into(), chart })
+    let parts = LAYERS.into_iter().zip(CLASSES).map(|((word, name), class)| (word, class, at_level(name)));
+    let mut figure = stacked_figure(sweep, "CPU time by layer", "server CPU, us per request", number, parts)?;
+    figure.chart.origin = "sampled, median of points";
+    figure.caption =
+        "Sampled stacks of the server's work, wherever it ran, by layer of the network stack; medians over repeats."
+            .into();
+    Some(figure)
 }
 
 fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {

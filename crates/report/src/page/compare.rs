@@ -1,9 +1,9 @@
-//! The page of a comparison: both curves in one chart with the zones of each, ratios with intervals, what changed, and
-//! the layers and functions that grew.
+//! The page of a comparison: both curves with their zones, ratios with intervals, changed facts, and the layers and
+//! functions that grew.
 
 use super::frame::{Frame, render};
 use super::tables::{FactGroup, Table, criteria, facts};
-use super::{DrawnFigure, beside, draw, key_numbers, loads};
+use super::{Section, beside, draw, key_numbers, loads};
 use crate::flame;
 use crate::text::unbroken;
 use analyze::compare::costs::{Cost, Costs, costs};
@@ -27,7 +27,7 @@ struct Page {
     sections: Vec<Section>,
     changes: Vec<Table>,
     costs: Vec<Table>,
-    /// Empty = none, and `no_flame` says why.
+    /// Empty if there is none; `no_flame` says why.
     flame: String,
     no_flame: String,
 }
@@ -37,15 +37,6 @@ struct Run {
     letter: &'static str,
     place: String,
     headline: String,
-}
-
-#[derive(Serialize)]
-struct Section {
-    title: &'static str,
-    note: String,
-    figures: Vec<DrawnFigure>,
-    tables: Vec<Table>,
-    loads: Vec<loads::Load>,
 }
 
 /// The comparison of B with A as one HTML document.
@@ -83,7 +74,7 @@ fn first_sentence(text: &str) -> String {
     text.split_inclusive(". ").next().unwrap_or_default().trim().to_string()
 }
 
-/// Yield, failure and the other key numbers of both, in the order of A.
+/// The key numbers of both runs, in the order of A.
 fn points(a: (&Findings, &Verdict), b: (&Findings, &Verdict)) -> Table {
     let [of_a, of_b] = [a, b].map(|(findings, verdict)| key_numbers(findings, verdict.answer.as_ref()));
     let mut names: Vec<&'static str> = of_a.iter().map(|number| number.name).collect();
@@ -96,13 +87,8 @@ fn points(a: (&Findings, &Verdict), b: (&Findings, &Verdict)) -> Table {
         let [(a, of_a), (b, of_b)] = [cells(&of_a, name), cells(&of_b, name)].map(|[value, detail]| (value, detail));
         vec![name.to_string(), a, of_a, b, of_b]
     };
-    Table {
-        title: "",
-        headings: ["", "A", "", "B", ""].map(String::from).into(),
-        units: Vec::new(),
-        rows: names.iter().map(row).collect(),
-        note: "Intervals are of 95 %.".into(),
-    }
+    let columns = ["", "A", "", "B", ""].map(|heading| (heading, ""));
+    Table::new("", columns, names.iter().map(row).collect(), "Intervals are of 95 %.")
 }
 
 fn sections(
@@ -131,10 +117,10 @@ fn sections(
                 Sweep::Rate => "Open loop over rate",
                 _ => "Single points",
             },
-            note: String::new(),
             figures: draw(figures, counter),
             tables: tables.into_iter().filter(|_| is_compared).collect(),
             loads: of_loads,
+            ..Section::default()
         }
     };
     [Sweep::Connections, Sweep::Rate, Sweep::Single].into_iter().filter(|sweep| known(*sweep)).map(one).collect()
@@ -152,7 +138,7 @@ fn of_both<'a>(sweep: Sweep, a: &'a Findings, b: &'a Findings) -> Option<(&'a Sw
     }
 }
 
-/// The facts that differ, by group; a fact that one run lacks is a dash.
+/// Facts that differ, by group; a dash for a missing one.
 fn changes((a, of_a): (&RunDir, &Findings), (b, of_b): (&RunDir, &Findings)) -> Vec<Table> {
     let groups = |run: &RunDir, findings: &Findings| -> Vec<FactGroup> {
         let scenario = &run.record.scenario;
@@ -171,13 +157,7 @@ fn changes((a, of_a): (&RunDir, &Findings), (b, of_b): (&RunDir, &Findings)) -> 
                 groups.iter().filter(|group| group.0 == title).flat_map(|group| group.1.clone()).collect()
             };
             let rows = differing(&of(&of_a), &of(&of_b));
-            (!rows.is_empty()).then(|| Table {
-                title,
-                headings: ["", "A", "B"].map(String::from).into(),
-                units: Vec::new(),
-                rows,
-                note: String::new(),
-            })
+            (!rows.is_empty()).then(|| Table::new(title, ["", "A", "B"].map(|heading| (heading, "")), rows, ""))
         })
         .collect()
 }
@@ -212,12 +192,10 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
             cost.difference_us.n.to_string(),
         ]
     };
-    let table = |title: &'static str, what: &str, rows: Vec<Vec<String>>, note: &str| Table {
-        title,
-        headings: [what, "A", "B", "B \u{2212} A", "interval", "B / A", "n"].map(String::from).into(),
-        units: vec!["", "us/request", "us/request", "us/request", "95 %", "ratio", "repeats"],
-        rows,
-        note: note.into(),
+    let table = |title: &'static str, what: &str, rows: Vec<Vec<String>>, note: &str| {
+        let headings = [what, "A", "B", "B \u{2212} A", "interval", "B / A", "n"];
+        let units = ["", "us/request", "us/request", "us/request", "95 %", "ratio", "repeats"];
+        Table::new(title, headings.into_iter().zip(units), rows, note)
     };
     let layers = table(
         "Layers",

@@ -1,4 +1,4 @@
-//! Common to all pages: the head, the run's machine and command, and rendering of templates.
+//! Common to all pages: head, facts of the run, and the rendering of templates.
 
 use super::tables::{FactGroup, facts};
 use crate::text::unbroken;
@@ -69,10 +69,8 @@ impl Frame {
             version: env!("CARGO_PKG_VERSION"),
         }
     }
-}
 
-impl Frame {
-    /// Of two runs that are compared. Its facts are those that differ, which the page shows by itself.
+    /// For a comparison. It has no facts: the page lists those that differ.
     pub(crate) fn of_two(a: &RunDir, b: &RunDir, headline: &str, sentences: Vec<String>) -> Self {
         let (of_a, of_b) =
             (Frame::of(a, String::new(), headline, sentences), Frame::of(b, String::new(), "", Vec::new()));
@@ -91,13 +89,13 @@ impl Frame {
     }
 }
 
-/// What allows this style or script, and no other, in a Content-Security-Policy (W3C, CSP Level 3, section 2.3.1).
+/// Source expression of this text for a Content-Security-Policy (W3C, CSP Level 3, section 2.3.1).
 pub(crate) fn source_hash(text: &str) -> String {
     use base64::Engine as _;
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Renders a template; `text` is the same content as plain text, used if the template fails.
+/// Renders a template; `text` gives the content as plain text in case the template fails.
 pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() -> String) -> String {
     let mut environment = Environment::new();
     for (name, source) in TEMPLATES {
@@ -105,7 +103,7 @@ pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() 
     }
     let template = environment.get_template(template).expect("it was added above");
     template.render(Value::from(Serde(page))).unwrap_or_else(|error| {
-        // Only a bug in the template leads here; show the findings without the layout.
+        // Only a bug in a template leads here.
         let text = text().replace('&', "&amp;").replace('<', "&lt;");
         format!(
             "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",

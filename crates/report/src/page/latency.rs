@@ -1,4 +1,4 @@
-//! The distribution of response times of a few chosen points, from their histograms.
+//! Distributions of response times of chosen points, from their histograms.
 
 use super::charts::Figure;
 use crate::chart::{Chart, Mark, Scale, Series};
@@ -7,10 +7,10 @@ use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Latency, Point, RunDir, Sweep};
 
 const CLASSES: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
-/// A quantile is drawn with at least this many values beyond it.
+/// Least number of values beyond a quantile that is drawn.
 const SAMPLES_BEYOND: f64 = 5.0;
 
-/// The distribution chart of a sweep: the lowest load, the loads next to yield, peak and failure points.
+/// Distributions at the lowest load and at the loads next to yield, peak and failure points.
 pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
     let mut loads: Vec<f64> = Vec::new();
     let nearest = |wanted: f64, below: bool| {
@@ -31,7 +31,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec
     }
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    // Of loads that hardly differ, keep the last, which is nearest to failure.
+    // Of loads within 2 %, keep the highest.
     let mut apart: Vec<f64> = Vec::new();
     for load in loads {
         match apart.last_mut() {
@@ -58,7 +58,7 @@ fn load_label(load: f64, sweep: Sweep) -> String {
     }
 }
 
-/// The longest point of a load; of equally long ones the one with the median throughput.
+/// The longest point of a load; of about equally long ones the one with the median throughput.
 fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
     let at = |point: &&Point| {
         point.sweep == sweep
@@ -75,7 +75,7 @@ fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
     best.get(best.len() / 2).copied()
 }
 
-/// The distribution of a single point: response, service and lag side by side, and response without the reap delay.
+/// Distributions of one point: response, service, lag, and response without the reap delay.
 pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
     let latencies = read(run, point, unreadable)?;
     let lines = latencies
@@ -97,7 +97,7 @@ pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>)
     chart(lines, "Distribution of times", caption)
 }
 
-/// A point's histograms; what cannot be read becomes a doubt of the report.
+/// A point's histograms; an unreadable one becomes a doubt.
 fn read(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Vec<(String, Latency)>> {
     run.latencies(point.index)
         .map_err(|error| {
@@ -125,7 +125,7 @@ fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>
     chart(lines, "Distribution of response times", caption)
 }
 
-/// (quantile, microseconds) at equal steps on the scale of nines, as far as samples go.
+/// (quantile, microseconds) in equal steps on the scale of nines.
 fn quantiles(latency: &Latency) -> Vec<(f64, f64)> {
     const STEPS_PER_NINE: u32 = 12;
     (0..=6 * STEPS_PER_NINE)

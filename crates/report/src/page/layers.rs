@@ -1,4 +1,4 @@
-//! Layers per packet along an axis: Kim and Rixner's Table 1 and Figures 4 to 6 (2005) for the report.
+//! Layers per packet along an axis, after Kim and Rixner (2005), Table 1 and Figures 4 to 6.
 
 use super::axis::{frame, with_intervals};
 use super::charts::Figure;
@@ -14,7 +14,7 @@ use record::units::format_si;
 /// The stack's layers from the call down to the device, with their colours.
 const STACK: [(&str, &str); 5] =
     [("System Call", "n2"), ("TCP", "n3"), ("IP", "n4"), ("Ethernet", "n5"), ("Driver", "n6")];
-/// Lines with intervals.
+/// Layers shown as lines with intervals.
 const LINES: [(&str, &str); 4] = [(OVERALL, "s1"), ("TCP", "s2"), ("System Call", "s3"), ("Driver", "s4")];
 
 pub(crate) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
@@ -26,17 +26,16 @@ pub(crate) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
         if missing.is_empty() { String::new() } else { format!(" {}.", capitalised(&missing)) }
     );
     let (basis_headings, basis) = layers::basis(axis, found);
+    let no_unit = |heading| (heading, "");
     vec![
-        Table { title: "By layer, per packet sent", headings, units: Vec::new(), rows, note: unbroken(&note) },
-        Table {
-            title: "What it rests on",
-            headings: basis_headings,
-            units: Vec::new(),
-            rows: basis,
-            note: "Packets of the profiled port's connections, counted; packets received for each sent; segments in a \
-                   packet sent; samples of the profiled side's work."
-                .into(),
-        },
+        Table::new("By layer, per packet sent", headings.into_iter().map(no_unit), rows, unbroken(&note)),
+        Table::new(
+            "What it rests on",
+            basis_headings.map(no_unit),
+            basis,
+            "Packets of the profiled port's connections, counted; packets received for each sent; segments in a \
+             packet sent; samples of the profiled side's work.",
+        ),
     ]
 }
 
@@ -45,16 +44,18 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The paper's figures, where the machine has the counters.
+/// The paper's figures, as far as the machine has the counters.
 pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
-    let event = |name: &str| found.events.iter().position(|event| event == name);
+    let per_packet = |event: &str| {
+        let index = found.events.iter().position(|known| known == event)?;
+        Some(move |cost: &LayerCost| cost.events_per_packet.get(index).copied().flatten())
+    };
     let mut figures = Vec::new();
     for (name, title, unit) in [
         ("instructions", "Instructions per packet by layer", "instructions per packet sent"),
         ("cycles", "Cycles per packet by layer", "cycles per packet sent"),
     ] {
-        if let Some(index) = event(name) {
-            let read = |cost: &LayerCost| cost.events_per_packet.get(index).copied().flatten();
+        if let Some(read) = per_packet(name) {
             figures.extend(stacked(axis, found, title, unit, format_si, &read));
         }
     }
@@ -68,8 +69,7 @@ pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
         ("llc-load-misses", "Misses of the last-level cache per packet", "misses per packet sent"),
         ("l1d-load-misses", "L1 data cache misses per packet", "misses per packet sent"),
     ] {
-        if let Some(index) = event(name) {
-            let read = |cost: &LayerCost| cost.events_per_packet.get(index).copied().flatten();
+        if let Some(read) = per_packet(name) {
             figures.extend(lines(axis, found, title, unit, number, &read));
         }
     }

@@ -1,4 +1,4 @@
-//! What is known of each load, opened from its place in a chart: layers, functions, phases, doubts, points.
+//! Details of each load, which its marks in the charts open: layers, functions, phases, doubts, points.
 
 use super::tables::Table;
 use crate::doubt;
@@ -20,11 +20,11 @@ const FUNCTIONS: usize = 12;
 pub(super) struct Load {
     id: String,
     words: String,
-    /// Empty where there are no zones.
+    /// Empty without zones.
     zone: &'static str,
     points: Vec<String>,
     tables: Vec<Table>,
-    /// What was not measured; empty = nothing.
+    /// What was not measured; may be empty.
     missing: String,
     doubts: Vec<doubt::Row>,
 }
@@ -47,7 +47,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: Sweep, levels: &[(f64, &'static str)
     levels.iter().map(one).collect()
 }
 
-/// The same of one of several runs on a page, by its letter; its points are listed on its own page.
+/// Like [`of_sweep`] for one of several runs on a page, without its points.
 pub(super) fn of_sweep_in(run: &RunDir, found: &SweepFindings, letter: &'static str) -> Vec<Load> {
     let levels: Vec<_> = found.levels.iter().map(|level| (level.load, level.zone.word())).collect();
     let named = |load: Load| Load {
@@ -59,12 +59,12 @@ pub(super) fn of_sweep_in(run: &RunDir, found: &SweepFindings, letter: &'static 
     of_sweep(run, found.sweep, &levels).into_iter().map(named).collect()
 }
 
-/// Begins the elements of a run's loads, where several runs are on a page.
+/// Prefix of ids where a page has several runs.
 pub(super) fn link_prefix(letter: &str) -> &'static str {
     if letter == "A" { "a-" } else { "b-" }
 }
 
-/// The values of an axis, with their words.
+/// Like [`of_sweep`] for the values of an axis.
 pub(super) fn of_axis(run: &RunDir, axis: Axis, values: impl Iterator<Item = (f64, String)>) -> Vec<Load> {
     let is_at = |point: &&Point, value: f64| {
         point.sweep == Sweep::Axis && point.axis.is_some_and(|place| place.axis == axis && place.value == value)
@@ -115,10 +115,6 @@ fn values(points: &[&Point], name: &str) -> Vec<f64> {
     points.iter().filter_map(|point| point.value(name)).collect()
 }
 
-fn headings(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| name.to_string()).collect()
-}
-
 fn layers(points: &[&Point]) -> Option<Table> {
     let known: Vec<(&str, Vec<f64>)> = LAYERS
         .iter()
@@ -135,13 +131,8 @@ fn layers(points: &[&Point]) -> Option<Table> {
             Some(vec![word.to_string(), format!("{us:.2}"), between, share, values.len().to_string()])
         })
         .collect();
-    (!rows.is_empty()).then(|| Table {
-        title: LAYERS_TITLE,
-        headings: headings(&["layer", "CPU", "range", "share", "n"]),
-        units: vec!["", "us/request", "us/request", "%", "points"],
-        rows,
-        note: "Sampled; medians over points.".into(),
-    })
+    let columns = [("layer", ""), ("CPU", "us/request"), ("range", "us/request"), ("share", "%"), ("n", "points")];
+    (!rows.is_empty()).then(|| Table::new(LAYERS_TITLE, columns, rows, "Sampled; medians over points."))
 }
 
 fn functions(points: &[&Point]) -> Option<Table> {
@@ -153,7 +144,7 @@ fn functions(points: &[&Point]) -> Option<Table> {
         us.push(cost.us_per_request);
         *samples = samples.saturating_add(cost.samples);
     }
-    // A point that does not list a function spent less in it than in those that it lists.
+    // A point that does not list a function counts as 0 for it.
     let mut rows: Vec<(f64, Vec<String>)> = costs
         .into_iter()
         .filter_map(|((function, layer), (mut us, samples))| {
@@ -164,13 +155,10 @@ fn functions(points: &[&Point]) -> Option<Table> {
         })
         .collect();
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
-    (!rows.is_empty()).then(|| Table {
-        title: FUNCTIONS_TITLE,
-        headings: headings(&["function", "layer", "CPU", "n"]),
-        units: vec!["", "", "us/request", "samples"],
-        rows: rows.into_iter().take(FUNCTIONS).map(|(_, words)| words).collect(),
-        note: "Sampled, without callees; means over points.".into(),
-    })
+    let rows: Vec<_> = rows.into_iter().take(FUNCTIONS).map(|(_, words)| words).collect();
+    let columns = [("function", ""), ("layer", ""), ("CPU", "us/request"), ("n", "samples")];
+    (!rows.is_empty())
+        .then(|| Table::new(FUNCTIONS_TITLE, columns, rows, "Sampled, without callees; means over points."))
 }
 
 fn phases(points: &[&Point]) -> Option<Table> {
@@ -188,11 +176,6 @@ fn phases(points: &[&Point]) -> Option<Table> {
             (n > 0).then(|| vec![word.to_string(), words(&elapsed), words(&cpu), number(n as f64)])
         })
         .collect();
-    (!rows.is_empty()).then(|| Table {
-        title: PHASES_TITLE,
-        headings: headings(&["phase", "elapsed", "CPU", "n"]),
-        units: vec!["", "a request", "a request", "points"],
-        rows,
-        note: "Timed; medians over points.".into(),
-    })
+    let columns = [("phase", ""), ("elapsed", "a request"), ("CPU", "a request"), ("n", "points")];
+    (!rows.is_empty()).then(|| Table::new(PHASES_TITLE, columns, rows, "Timed; medians over points."))
 }

@@ -1,4 +1,4 @@
-//! The page of a run without zones: what was found, charts and tables (`plain.html`).
+//! The page of a run without zones: findings, charts and tables (`plain.html`).
 
 use super::frame::Frame;
 use super::{DrawnFigure, Figure, draw};
@@ -18,7 +18,7 @@ pub(crate) struct Plain {
     tables: Vec<Titled>,
 }
 
-/// How a run ended before its end, and what happened to what it has, in words: `simulated`, `read`.
+/// Words for a run that did not complete, and for what was done with its data: `simulated`, `read`.
 pub(crate) struct Ended(pub &'static str, pub &'static str);
 
 impl Plain {

@@ -1,4 +1,4 @@
-//! The section of the models: predicted curves with their bands beside the measured points, and each model's error.
+//! The section of the models: predicted curves with intervals beside the measured points, and each model's error.
 
 use super::charts::{self, Figure};
 use super::tables::Table;
@@ -11,10 +11,10 @@ use analyze::predict::server::Form;
 use record::units::{format_si, grouped};
 use record::{Point, RunDir, Sweep, names};
 
-/// Fewer resamples than `straingauge predict` takes, so that the page is drawn quickly.
+/// Fewer than in `straingauge predict`, for a fast page.
 const RESAMPLES: usize = 100;
 
-/// The section; `None` where the run cannot be modelled (too few loads, no watching, a model that fails its check).
+/// The section; `None` if the run cannot be modelled.
 pub(super) fn section(run: &RunDir, counter: &mut usize) -> Option<Section> {
     let found = curves(run, RESAMPLES).ok()?;
     let figures = draw([throughput(run, &found), p50(run, &found)].into_iter().flatten().collect(), counter);
@@ -50,7 +50,7 @@ fn note(found: &Curves) -> String {
     note
 }
 
-/// The errors of every model; `chosen`: the one that answers.
+/// The errors of every model; `chosen` is the one that is used.
 pub(crate) fn table(checks: &[Check], chosen: Form) -> Table {
     let percent = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
     let row = |check: &Check| {
@@ -68,13 +68,10 @@ pub(crate) fn table(checks: &[Check], chosen: Form) -> Table {
             },
         ]
     };
-    Table {
-        title: "",
-        headings: ["model", "params", "median", "largest", "at", "demand", ""].map(String::from).into(),
-        units: vec!["", "", "of throughput", "of throughput", "connections", "median", ""],
-        rows: checks.iter().map(row).collect(),
-        note: "|predicted / measured - 1|, each load predicted by a model fitted to the others.".into(),
-    }
+    let headings = ["model", "params", "median", "largest", "at", "demand", ""];
+    let units = ["", "", "of throughput", "of throughput", "connections", "median", ""];
+    let note = "|predicted / measured - 1|, each load predicted by a model fitted to the others.";
+    Table::new("", headings.into_iter().zip(units), checks.iter().map(row).collect(), note)
 }
 
 fn figure(
@@ -85,7 +82,7 @@ fn figure(
     value: impl Fn(&Point) -> Option<f64>,
     scale: impl Fn(Vec<f64>) -> Scale,
 ) -> Option<Figure> {
-    let dots = charts::dots(&charts::of(run, Sweep::Connections), name, value);
+    let dots = charts::dots(&charts::points_of(run, Sweep::Connections), name, value);
     if curve.is_empty() || dots.is_empty() {
         return None;
     }

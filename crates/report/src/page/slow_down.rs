@@ -1,10 +1,10 @@
-//! The section of slow-downs: what would help most, and what it rests on.
+//! The section of slow-downs: what would help most, and the measurements.
 
 use super::charts::{self, Figure};
 use super::tables::Table;
 use super::{Section, axis, draw};
 use crate::chart::{Chart, Scale, Series};
-use crate::run::slow_down::{COLUMNS, TITLE, of};
+use crate::run::slow_down::{COLUMNS, TITLE, slow_downs};
 use crate::text::{number, unbroken};
 use analyze::axis::slow_down::CHEAPER_RATIO;
 use analyze::axis::{AxisFindings, effect_words, slowed_words};
@@ -14,9 +14,9 @@ use record::{Point, RunDir, names};
 
 const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
 
-/// The section; `None` where nothing was slowed down.
+/// The section; `None` without slow-downs.
 pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) -> Option<Section> {
-    let slowed = of(axes);
+    let slowed = slow_downs(axes);
     let first = slowed.first()?;
     let levels = slowed.iter().filter(|axis| crate::run::axis::has_columns(axis)).map(|found| axis::table(found));
     Some(Section {
@@ -40,20 +40,13 @@ fn forecast(slowed: &[&AxisFindings]) -> Table {
         let cells = |(.., words): &crate::run::slow_down::Column| axis.effect.as_ref().map(words).unwrap_or_default();
         [place, effect_words(axis.effect.as_ref())].into_iter().chain(COLUMNS.iter().map(cells)).collect()
     };
-    Table {
-        title: "",
-        headings: ["place", "if cheaper"]
-            .into_iter()
-            .chain(COLUMNS.iter().map(|(name, ..)| *name))
-            .map(String::from)
-            .collect(),
-        units: ["", "95 % interval"].into_iter().chain(COLUMNS.iter().map(|(_, unit, _)| *unit)).collect(),
-        rows: slowed.iter().map(row).collect(),
-        note: "time is 1 / throughput: 1 where all of the place's cost limits the server, 0 where none does.".into(),
-    }
+    let first = [("place", ""), ("if cheaper", "95 % interval")];
+    let columns = first.into_iter().chain(COLUMNS.iter().map(|(name, unit, _)| (*name, *unit)));
+    let note = "time is 1 / throughput: 1 where all of the place's cost limits the server, 0 where none does.";
+    Table::new("", columns, slowed.iter().map(row).collect(), note)
 }
 
-/// Throughput against what was added, a line for each place.
+/// Throughput against added CPU time, a line for each place.
 fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<Figure> {
     let name = names::THROUGHPUT;
     let added = |point: &Point| match point.axis {

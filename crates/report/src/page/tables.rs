@@ -1,6 +1,7 @@
-//! The tables of the report, formatted: levels, points with every figure, criteria, facts.
+//! The tables of the report: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
+use crate::run::{load_cell, response_cells};
 use crate::text::{self, TOO_FEW, at_least, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::machine::cpu_list;
@@ -10,16 +11,16 @@ use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, Sweep, names};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The most points whose figures are listed one by one, which bounds the size of the page.
+/// Most points with a list of figures, which bounds the page's size.
 const LISTED_POINTS: usize = 400;
 
-/// A table of a section, for the template `table.html`, and for a terminal.
+/// A table of a section, for `table.html` and for a terminal.
 #[derive(Serialize)]
 pub(crate) struct Table {
-    /// Empty where the section's title is enough.
+    /// May be empty.
     pub title: &'static str,
     pub headings: Vec<String>,
-    /// Units, below the headings; empty where the rows contain theirs.
+    /// Units of the columns; empty if the cells have theirs.
     pub units: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
     /// A note below the table.
@@ -27,7 +28,22 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table for a terminal, with so many columns on the left, without title, units and note.
+    /// `columns`: the heading and the unit of each.
+    pub fn new<'a>(
+        title: &'static str,
+        columns: impl IntoIterator<Item = (&'a str, &'static str)>,
+        rows: Vec<Vec<String>>,
+        note: impl Into<String>,
+    ) -> Table {
+        let (headings, mut units): (Vec<String>, Vec<&str>) =
+            columns.into_iter().map(|(heading, unit)| (heading.to_string(), unit)).unzip();
+        if units.iter().all(|unit| unit.is_empty()) {
+            units.clear();
+        }
+        Table { title, headings, units, rows, note: note.into() }
+    }
+
+    /// The table for a terminal, with `left` columns aligned left; without title, units and note.
     pub fn lines(self, left: usize) -> String {
         let mut lines = text::table::Table::new(&self.headings.iter().map(String::as_str).collect::<Vec<_>>(), left);
         self.rows.into_iter().for_each(|row| lines.row(row));
@@ -36,15 +52,16 @@ impl Table {
 }
 
 pub(super) fn levels(sweep: &SweepFindings) -> Vec<Value> {
-    sweep.levels.iter().map(|level| level_row(level, sweep.sweep == Sweep::Rate)).collect()
+    sweep.levels.iter().map(|level| level_row(level, sweep.sweep)).collect()
 }
 
-fn level_row(level: &Level, is_rate: bool) -> Value {
+fn level_row(level: &Level, sweep: Sweep) -> Value {
     let cell =
         |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map_or("\u{2013}".into(), |s| words(s.median));
     let us = |us: f64| format!("{us:.1}");
+    let [p50, p99] = response_cells(level).map(|cell| cell.unwrap_or("\u{2013}".into()));
     json!({
-        "load": if is_rate { format_si(level.load) } else { grouped(level.load) },
+        "load": load_cell(level.load, sweep),
         "zone": level.zone.word(),
         "rate": cell(level.throughput_per_sec, &format_si),
         "range": level
@@ -52,8 +69,8 @@ fn level_row(level: &Level, is_rate: bool) -> Value {
             .filter(|spread| spread.n > 1)
             .map(|spread| format!("{}\u{2013}{}", format_si(spread.min), format_si(spread.max)))
             .unwrap_or_default(),
-        "p50": cell(level.response_p50_us, &|us| at_least(level.response_p50_at_least, format_nanos(us * 1e3))),
-        "p99": cell(level.response_p99_us, &|us| at_least(level.response_p99_at_least, format_nanos(us * 1e3))),
+        "p50": p50,
+        "p99": p99,
         "reap": cell(level.reap_p99_us, &|us| format_nanos(us * 1e3)),
         "cpu": cell(level.cpu_us_per_request, &us),
         "user": cell(level.cpu_user_us_per_request, &us),
@@ -74,7 +91,7 @@ fn quantile(figure: Option<&Figure>, quantile: f64) -> String {
     words.filter(|words| words != TOO_FEW).unwrap_or("\u{2013}".into())
 }
 
-/// The points, and the number of those left out of the listing.
+/// The listed points, and the number of those left out.
 pub(super) fn points(run: &RunDir) -> (Vec<Value>, usize) {
     let rows = run.points.iter().take(LISTED_POINTS).map(point_row).collect();
     (rows, run.points.len().saturating_sub(LISTED_POINTS))

@@ -1,4 +1,4 @@
-//! The page of a run that a tool made: what the tool found, its charts and its tables.
+//! The page of a run made by a tool of the toolkit.
 
 use super::Figure;
 use super::frame::render;
@@ -19,7 +19,7 @@ pub struct Shown {
     pub figures: Vec<Figure>,
     /// The tables.
     pub tables: Vec<Titled>,
-    /// What was done to the points, in a word: `simulated`.
+    /// What was done with the points, in a word: `simulated`.
     pub done: &'static str,
     /// How to read the page, in a few sentences.
     pub how_to_read: &'static str,

@@ -1,8 +1,7 @@
-//! The server's side of the requests in the report: charts of the phases against load, tables by load and by class.
+//! Requests seen by the server: charts of the phases against load, tables by load and by class.
 
-use super::charts::{Figure, frame, loads};
+use super::charts::{Figure, stacked_figure};
 use super::tables::Table;
-use crate::chart::{Scale, stacked, tops};
 use crate::run::watched::load_words;
 use crate::text::{number, unbroken};
 use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
@@ -10,7 +9,7 @@ use analyze::zones::SweepFindings;
 use record::units::format_nanos;
 use record::{RunDir, Sweep, names};
 
-/// Phases against load: elapsed, and CPU time.
+/// Phases against load by elapsed time and by CPU time.
 pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<Figure> {
     let Some(side) = analyze::watched::of_sweep(run, sweep.sweep) else { return Vec::new() };
     let elapsed = [names::WATCH_PARSE, names::WATCH_PROCESS, names::WATCH_LOG];
@@ -39,19 +38,19 @@ fn phases(
         sweep.levels.iter().map(|level| value(level.load)).collect()
     };
     let parts = [("parse", "n1", at(names[0])), ("process", "n2", at(names[1])), ("log", "n3", at(names[2]))];
-    let layers = stacked(&loads(sweep), parts);
-    if layers.iter().all(|layer| layer.edges.len() < 2) {
+    let mut figure = stacked_figure(sweep, title, y_name, words, parts)?;
+    if figure.chart.layers.iter().all(|layer| layer.edges.len() < 2) {
         return None;
     }
-    let mut chart = frame(sweep, title, y_name, Scale::linear(tops(&layers), words));
-    let unit = if title.ends_with("CPU time") { "us/request" } else { "us" };
-    (chart.layers, chart.unit, chart.origin) = (layers, unit, "timed, median of points");
-    let caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or turns \
-                   to another connection. Means of requests in windows, medians over the points of a load.";
-    Some(Figure { title, caption: caption.into(), chart })
+    figure.chart.unit = if title.ends_with("CPU time") { "us/request" } else { "us" };
+    figure.chart.origin = "timed, median of points";
+    figure.caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or \
+                      turns to another connection. Means of requests in windows, medians over the points of a load."
+        .into();
+    Some(figure)
 }
 
-/// The tables of a sweep; none where it was not watched.
+/// The tables of a sweep; none if it was not watched.
 pub(crate) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
     let Some(side) = analyze::watched::of_sweep(run, sweep) else { return Vec::new() };
     let mut tables = vec![table(
@@ -82,16 +81,12 @@ fn table(
     let shown: Vec<&Column> =
         columns.iter().filter(|(.., name, _)| rows.iter().any(|row| row.medians.contains_key(name))).collect();
     let has_classes = rows.iter().any(|row| row.class.is_some());
-    let mut headings = vec![if side.sweep == Sweep::Rate { "offered/s" } else { "load" }.to_string()];
-    let mut units = vec![""];
+    let mut columns = vec![(if side.sweep == Sweep::Rate { "offered/s" } else { "load" }, "")];
     if has_classes {
-        headings.push("class".into());
-        units.push("bytes");
+        columns.push(("class", "bytes"));
     }
-    headings.extend(shown.iter().map(|(heading, ..)| heading.to_string()));
-    units.extend(shown.iter().map(|(_, unit, ..)| *unit));
-    headings.push("n".into());
-    units.push("points");
+    columns.extend(shown.iter().map(|(heading, unit, ..)| (*heading, *unit)));
+    columns.push(("n", "points"));
     let rows = rows
         .iter()
         .map(|row| {
@@ -105,5 +100,5 @@ fn table(
             cells
         })
         .collect();
-    Table { title, note: unbroken(&note), headings, units, rows }
+    Table::new(title, columns, rows, unbroken(&note))
 }

@@ -1,25 +1,26 @@
-//! The account of a sweep as text: where a request's time goes at each load, what the threads do at the highest load
-//! under strain, and which stages were looked at.
+//! The account of a sweep as text: a request's time by place, the threads' time at the highest load, and the stages
+//! that were checked.
 
+use super::load_cell;
 use crate::text::table::Table;
 use crate::text::{number, wrap};
 use analyze::account::{AccountLevel, GroupLevel, RequestPlace, levels};
 use analyze::verdict::{Checked, Verdict};
 use analyze::zones::{SweepFindings, load_words, percent};
 use record::account::Account;
-use record::units::{format_nanos, format_si, grouped};
+use record::units::format_nanos;
 use record::{RunDir, Sweep};
 
-/// Loads shown in the table of places, and places of which one is at least this share of a response time.
+/// Most loads in the table of places, and the least share of a response time that a place needs.
 const MOST_LOADS: usize = 6;
 const LEAST_SHARE: f64 = 0.005;
-/// Thread groups, and waits of each.
+/// Most thread groups, and most waits of each.
 const MOST_GROUPS: usize = 6;
 const MOST_WAITS: usize = 5;
-/// The least mean number of threads that a wait is shown for.
+/// Least mean number of threads of a row.
 const LEAST_THREADS: f64 = 0.005;
 
-/// Both tables of a sweep; empty where no point has an account.
+/// Both tables of a sweep; empty if no point has an account.
 pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
     let levels = levels(run, sweep);
     let Some(last) = levels.last() else { return String::new() };
@@ -54,13 +55,13 @@ pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
     out + &threads(last, &at)
 }
 
-/// Time of the server's threads in a profile, by state.
+/// The threads' time in a profile.
 pub(crate) fn of_profile(account: &Account) -> String {
     let Some(level) = analyze::account::of_one(account) else { return String::new() };
     threads(&level, &format!("threads, mean number in each state over {:.1} s (", level.seconds))
 }
 
-/// The first, the last and some between.
+/// The first, the last, and some between, `most` in all.
 fn some(levels: &[AccountLevel], most: usize) -> Vec<&AccountLevel> {
     let last = levels.len() - 1;
     let wanted = levels.len().min(most);
@@ -73,15 +74,11 @@ fn unit(sweep: Sweep) -> &'static str {
     if sweep == Sweep::Rate { "columns: requests offered per second" } else { "columns: connections" }
 }
 
-fn load_cell(load: f64, sweep: Sweep) -> String {
-    if sweep == Sweep::Rate { format_si(load) } else { grouped(load) }
-}
-
 fn place<'a>(level: &'a AccountLevel, name: &str) -> Option<&'a RequestPlace> {
     level.requests.as_ref()?.places.iter().find(|place| place.name == name)
 }
 
-/// The places that matter at some load, from the client inwards.
+/// The places with a share of a response time at any load, from the client inwards.
 pub(crate) fn places(levels: &[AccountLevel]) -> Vec<String> {
     let mut names: Vec<(analyze::account::PlaceKind, String)> = Vec::new();
     for requests in levels.iter().filter_map(|level| level.requests.as_ref()) {
@@ -96,7 +93,7 @@ pub(crate) fn places(levels: &[AccountLevel]) -> Vec<String> {
     names.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Time of the threads at one load, a row each: state, mean number of threads, time of a wait, the longest, stack.
+/// Rows of threads at one load: state, mean number of threads, time of a wait, the longest, stack.
 fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = |name: String, threads: f64, each: String, longest: String, stack: &str| {
@@ -126,25 +123,21 @@ fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
     rows
 }
 
-/// The threads at the highest load, as a table of the page.
+/// The threads at the highest load, for the page.
 pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<crate::page::tables::Table> {
     let level = levels(run, sweep).pop()?;
     let headings = ["threads", "mean number", "each wait", "longest", "stack with the most time, innermost first"];
-    Some(crate::page::tables::Table {
-        title: "What the server's threads did",
-        headings: headings.map(String::from).to_vec(),
-        units: Vec::new(),
-        rows: thread_rows(&level),
-        note: format!(
-            "At {}, over {:.1} s in {}.",
-            load_words(level.load, sweep.sweep),
-            level.seconds,
-            record::units::count(level.points as usize, "point")
-        ),
-    })
+    let columns = headings.map(|heading| (heading, ""));
+    let note = format!(
+        "At {}, over {:.1} s in {}.",
+        load_words(level.load, sweep.sweep),
+        level.seconds,
+        record::units::count(level.points as usize, "point")
+    );
+    Some(crate::page::tables::Table::new("What the server's threads did", columns, thread_rows(&level), note))
 }
 
-/// What the threads did at one load.
+/// The threads at one load, for a terminal.
 fn threads(level: &AccountLevel, title: &str) -> String {
     let mut table = Table::new(&["threads", "mean", "each wait", "longest"], 1);
     for mut row in thread_rows(level) {
@@ -170,7 +163,7 @@ fn states(group: &GroupLevel) -> [(&'static str, f64); 5] {
     ]
 }
 
-/// The stages that are full and those that are not, in a sentence; empty where none was looked at.
+/// A sentence on the stages that are full and those that are not; empty if none was checked.
 pub(crate) fn checked(verdict: &Verdict) -> String {
     let words = |wanted: bool| {
         let of = verdict.checked.iter().filter(|checked| checked.is_full == wanted);

@@ -1,19 +1,20 @@
-//! The first screen of a run of `find`: the answer, what it rests on, what to do, the loads that matter.
+//! The first screen of `find`: the answer, its basis, what to do, selected loads.
 
+use super::{load_cell, response_cells};
 use crate::page::KeyNumber;
 use crate::text::table::Table;
-use crate::text::{at_least, wrap};
+use crate::text::wrap;
 use analyze::answer::{Answer, interval_words};
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, load_words, percent};
 use record::text::plain;
-use record::units::{count, format_nanos, format_si, grouped};
+use record::units::{count, format_si, grouped};
 use record::{Estimate, RunDir, Severity, Sweep};
 
-/// The most lines of the first screen.
+/// Most lines of the first screen.
 pub const MOST_LINES: usize = 25;
 const MOST_LOADS: usize = 5;
-/// The most lines of a row of the answer, of a cause and of its remedy.
+/// Most lines of a row of the answer, and of a cause or remedy.
 const LINES_OF_A_ROW: usize = 2;
 const LINES_OF_A_CAUSE: usize = 4;
 const LABEL: usize = 13;
@@ -39,7 +40,7 @@ pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer:
     out + &table + &end
 }
 
-/// The numbers of the answer, a row each; no row has more lines than `most`.
+/// The numbers of the answer, each on at most `most` lines.
 pub(super) fn rows(answer: &Answer, findings: &Findings, most: usize) -> String {
     let row = |number: KeyNumber| {
         let interval = if number.interval.is_empty() { String::new() } else { format!(" ({})", number.interval) };
@@ -55,7 +56,7 @@ pub(super) fn rows(answer: &Answer, findings: &Findings, most: usize) -> String 
     numbers(answer, findings).into_iter().map(row).collect()
 }
 
-/// The numbers of the answer: what terminal, page and Markdown show at the top.
+/// The numbers of the answer, for terminal, page and Markdown.
 pub(crate) fn numbers(answer: &Answer, findings: &Findings) -> Vec<KeyNumber> {
     let mut rows = Vec::new();
     let mut row = |name, value: String, unit, interval: String, detail: String| {
@@ -132,10 +133,9 @@ fn todo(verdict: &Verdict, answer: &Answer) -> Vec<String> {
     causes.chain(settings).collect()
 }
 
-/// The loads that matter: the lowest, one half way, that of the plan, the highest that held, the lowest that failed.
+/// Selected loads: the lowest, one half way, that of the plan, the highest that held, the lowest that failed.
 fn loads(findings: &Findings) -> Option<Table> {
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref())?;
-    let is_rate = sweep.sweep == Sweep::Rate;
     let found = &sweep.failure_point;
     let at_most = |load: f64| sweep.levels.iter().rposition(|level| level.load <= load * (1.0 + 1e-9));
     let turn = sweep.yield_point.estimate.and_then(at_most);
@@ -154,7 +154,15 @@ fn loads(findings: &Findings) -> Option<Table> {
     wanted.truncate(MOST_LOADS);
     wanted.sort_unstable();
     let mut table = Table::new(
-        &[if is_rate { "offered/s" } else { "connections" }, "answered/s", "p50", "p99", "CPU busy", "zone", ""],
+        &[
+            if sweep.sweep == Sweep::Rate { "offered/s" } else { "connections" },
+            "answered/s",
+            "p50",
+            "p99",
+            "CPU busy",
+            "zone",
+            "",
+        ],
         0,
     );
     for at in wanted {
@@ -165,27 +173,20 @@ fn loads(findings: &Findings) -> Option<Table> {
             at if Some(at) == held => "held",
             _ => "",
         };
-        table.row(row(level, is_rate, mark));
+        table.row(row(level, sweep.sweep, mark));
     }
     Some(table)
 }
 
-fn row(level: &Level, is_rate: bool, mark: &str) -> Vec<String> {
-    let words = |spread: Option<Spread>, words: &dyn Fn(f64) -> String| {
-        spread.map_or("-".to_string(), |spread| words(spread.median))
-    };
-    vec![
-        if is_rate { format_si(level.load) } else { grouped(level.load) },
-        words(level.throughput_per_sec, &format_si),
-        words(level.response_p50_us, &|us| at_least(level.response_p50_at_least, format_nanos(us * 1e3))),
-        words(level.response_p99_us, &|us| at_least(level.response_p99_at_least, format_nanos(us * 1e3))),
-        words(level.cpus_busy_ratio, &percent),
-        level.zone.word().into(),
-        mark.into(),
-    ]
+fn row(level: &Level, sweep: Sweep, mark: &str) -> Vec<String> {
+    let median = |spread: Option<Spread>, words: fn(f64) -> String| spread.map(|spread| words(spread.median));
+    let [p50, p99] = response_cells(level);
+    let cells = [median(level.throughput_per_sec, format_si), p50, p99, median(level.cpus_busy_ratio, percent)];
+    let [throughput, p50, p99, busy] = cells.map(|cell| cell.unwrap_or("-".into()));
+    vec![load_cell(level.load, sweep), throughput, p50, p99, busy, level.zone.word().into(), mark.into()]
 }
 
-/// Where the rest is, and how to repeat the run.
+/// Where all tables are.
 fn end(run: &RunDir, verdict: &Verdict) -> String {
     let graver = verdict.doubts.iter().filter(|doubt| doubt.severity > Severity::Note).count();
     let doubts = match (verdict.doubts.len(), graver) {

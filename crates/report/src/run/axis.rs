@@ -6,7 +6,7 @@ use analyze::zones::percent;
 use record::Estimate;
 use record::units::{format_bytes, format_nanos, format_si};
 
-/// A column: heading, unit for the report, and the cell of a level.
+/// A column: heading, unit on the page, and the cell of a level.
 pub(crate) type Column = (&'static str, &'static str, fn(&AxisLevel) -> String);
 
 fn cell(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
@@ -14,10 +14,8 @@ fn cell(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
 }
 
 fn range(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
-    match estimate.and_then(|found| Some((found.low?, found.high?))) {
-        Some((low, high)) => format!("{}..{}", words(low), words(high)),
-        None => String::new(),
-    }
+    let interval = estimate.and_then(|found| found.interval());
+    interval.map(|(low, high)| format!("{}..{}", words(low), words(high))).unwrap_or_default()
 }
 
 fn us(us: f64) -> String {
@@ -28,7 +26,7 @@ fn time(us: f64) -> String {
     format_nanos(us * 1e3)
 }
 
-/// Columns in order; one without any content is left out by the table.
+/// Tables leave out columns without content.
 pub(crate) const COLUMNS: &[Column] = &[
     ("present", "counted", |level| cell(level.present, record::units::grouped)),
     ("conform", "of connections", |level| cell(level.conforming_ratio, percent)),
@@ -54,7 +52,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
 ];
 
-/// A line for each value; medians over repeats with their intervals.
+/// A line for each value of the axis.
 pub(super) fn table(axis: &AxisFindings) -> String {
     let layers = axis.layers.as_ref().map_or(String::new(), |layers| super::layers::table(axis, layers));
     if !has_columns(axis) {
@@ -69,7 +67,7 @@ pub(super) fn table(axis: &AxisFindings) -> String {
     layers + between + &wrap(&title, "", "") + &crate::page::axis::table(axis).lines(0)
 }
 
-/// Whether anything but layers was measured.
+/// Whether anything besides layers was measured.
 pub(crate) fn has_columns(axis: &AxisFindings) -> bool {
     COLUMNS.iter().any(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty()))
 }

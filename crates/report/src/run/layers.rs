@@ -1,5 +1,5 @@
-//! Layers per packet along an axis, laid out like Kim and Rixner's Table 1 (2005): a group of rows for each value, a
-//! column for each layer.
+//! Layers per packet along an axis in the layout of Kim and Rixner (2005), Table 1: rows for each value, a column for
+//! each layer.
 
 use crate::text::wrap;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
@@ -7,13 +7,13 @@ use analyze::axis::{AxisFindings, value_words};
 use record::Estimate;
 use record::units::{format_bits_per_sec, format_si, grouped};
 
-/// A quantity of the table: its row's name and the cell of a layer.
+/// A row: its name and the cell of a layer.
 struct Quantity {
     name: String,
     cell: Box<dyn Fn(&LayerCost) -> String>,
 }
 
-/// Headings of the layers' columns: short, so that the table fits a terminal.
+/// A layer's heading, short enough for a terminal.
 fn heading(layer: &str) -> &str {
     match layer {
         "System Call" => "SysCall",
@@ -28,10 +28,7 @@ fn number(estimate: Option<Estimate>, decimals: usize, scale: f64) -> String {
 }
 
 fn range(estimate: Option<Estimate>) -> String {
-    match estimate.and_then(|found| Some((found.low?, found.high?))) {
-        Some((low, high)) => format!("{low:.1}-{high:.1}"),
-        None => String::new(),
-    }
+    estimate.and_then(|found| found.interval()).map(|(low, high)| format!("{low:.1}-{high:.1}")).unwrap_or_default()
 }
 
 fn quantities(layers: &AxisLayers) -> Vec<Quantity> {
@@ -54,8 +51,8 @@ fn quantities(layers: &AxisLayers) -> Vec<Quantity> {
     all
 }
 
-/// The table's rows: the value, the quantity, a cell for each layer. Shared with the report.
-pub(crate) fn rows(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>, Vec<Vec<String>>) {
+/// Headings and rows: the value, the quantity, a cell for each layer.
+pub(crate) fn rows<'a>(findings: &AxisFindings, layers: &'a AxisLayers) -> (Vec<&'a str>, Vec<Vec<String>>) {
     let columns = layers.levels.first().map(|level| level.costs.as_slice()).unwrap_or_default();
     let headings = ["", ""].into_iter().chain(columns.iter().map(|cost| heading(&cost.layer)));
     let mut rows = Vec::new();
@@ -68,11 +65,11 @@ pub(crate) fn rows(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>
             }
         }
     }
-    (headings.map(str::to_string).collect(), rows)
+    (headings.collect(), rows)
 }
 
-/// The counts that the numbers are based on, at each value.
-pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>, Vec<Vec<String>>) {
+/// Headings and rows of the counts behind the numbers.
+pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> ([&'static str; 6], Vec<Vec<String>>) {
     let headings = ["", "packets sent", "in per out", "segments", "payload", "samples"];
     let ratio = |value: Option<f64>| value.map_or("-".into(), |ratio| format!("{ratio:.2}"));
     let row = |level: &LayersAt| {
@@ -85,10 +82,10 @@ pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String
             format_si(level.samples as f64),
         ]
     };
-    (headings.map(str::to_string).to_vec(), layers.levels.iter().map(row).collect())
+    (headings, layers.levels.iter().map(row).collect())
 }
 
-/// Why events have no rows; empty where all have.
+/// Why events have no rows; empty if all have.
 pub(crate) fn missing(layers: &AxisLayers) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (event, why) in &layers.not_measured {

@@ -1,4 +1,4 @@
-//! The table of one load point, as `straingauge load` prints it.
+//! The tables of one point, the output of `straingauge load --full`.
 
 use crate::doubt;
 use crate::text::table::Table;
@@ -10,12 +10,11 @@ use record::{Arrival, Figure, Latency, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
     &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
-/// Histograms that lack requests without a response.
+/// Histograms without the requests that had no response.
 const CENSORED: [&str; 3] = ["response", "service", "first-byte"];
 
-/// The table of a point: outcomes, throughput, percentiles side by side, the server's CPU, doubts with remedies.
-/// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`, `reap`), as
-/// [`record::RunDir::latencies`] gives them; without them the percentiles come from the figures.
+/// All tables of a point. `latencies` are its histograms by tag, as [`record::RunDir::latencies`] returns them; without
+/// one, percentiles come from the figures.
 pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
     let mut out = heading(point);
     out.push('\n');
@@ -50,7 +49,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
     out
 }
 
-/// `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up`, and the end of the line.
+/// `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up` and a newline.
 pub(crate) fn heading(point: &Point) -> String {
     let seconds = point.duration_ns as f64 / 1e9;
     let pace = match point.pace {
@@ -113,7 +112,7 @@ fn rates(point: &Point) -> String {
     if point.value(names::SILENT).is_some_and(|count| count > 0.0) {
         row("never answered", names::SILENT, |count| connections(count as u64));
     }
-    // Where it was measured it is a column of the times.
+    // A measured one is a column of the times.
     if point.figures.get(names::REAP_P99).is_some_and(|figure| figure.value.is_none()) {
         row("reap delay", names::REAP_P99, |us| format_nanos(us * 1e3));
     } else {
@@ -146,7 +145,7 @@ pub(super) fn origin(figure: &Figure) -> String {
     }
 }
 
-/// A column of the table of times: heading, histogram tag, and the figures to fall back on by row.
+/// A column of times: heading, histogram tag, and the figures by row if there is no histogram.
 type TimeColumn = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const TIMES: &[TimeColumn] = &[
@@ -191,7 +190,7 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
         let mut cells = vec![label.to_string()];
         for (heading, tag, figures) in TIMES {
             let nanos = match cell(point, latencies, (heading, tag, figures), label) {
-                // In a closed loop nothing can be late: the column would be all zeros.
+                // In a closed loop nothing is late; the column would be all zeros.
                 _ if is_closed && *heading == "lag" => None,
                 Some(nanos) => {
                     few |= nanos == TOO_FEW;
@@ -219,7 +218,7 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
     out
 }
 
-/// What is printed of one column's percentile: from the histogram, without one from the figures.
+/// A cell of a column: from the histogram, or else from the figures.
 fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, label: &str) -> Option<String> {
     let (_, tag, figures) = column;
     match latencies.iter().find(|(found, _)| found == tag) {
@@ -241,7 +240,7 @@ fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, labe
     }
 }
 
-/// Percentile of the column with this heading.
+/// The cell of the column with this heading.
 pub(super) fn percentile(point: &Point, latencies: &[(String, Latency)], heading: &str, label: &str) -> Option<String> {
     let column = TIMES.iter().find(|(known, ..)| *known == heading)?;
     cell(point, latencies, *column, label)

@@ -1,4 +1,4 @@
-//! The table of slow-downs: what would help most.
+//! The table of slow-downs.
 
 use crate::text::table::Table;
 use crate::text::wrap;
@@ -8,18 +8,18 @@ use analyze::zones::percent;
 use record::units::format_si;
 use record::{Axis, Estimate};
 
-/// A column: heading, unit for the report, and its cell.
+/// A column: heading, unit on the page, and its cell.
 pub(crate) type Column = (&'static str, &'static str, fn(&Effect) -> String);
 
 pub(crate) const TITLE: &str = "What would help most";
 
 fn slope(found: Option<Estimate>) -> String {
     let Some(found) = found else { return String::new() };
-    let range = found.low.zip(found.high).map(|(low, high)| format!(" ({}..{})", short(low, 1), short(high, 1)));
+    let range = found.interval().map(|(low, high)| format!(" ({}..{})", short(low, 1), short(high, 1)));
     short(found.value, 2) + &range.unwrap_or_default()
 }
 
-/// Prints very large values without decimals.
+/// Large values have no decimals.
 fn short(value: f64, decimals: usize) -> String {
     if value.abs() < 100.0 { format!("{value:.decimals$}") } else { format_si(value) }
 }
@@ -41,13 +41,13 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
 ];
 
-pub(crate) fn of(axes: &[AxisFindings]) -> Vec<&AxisFindings> {
+pub(crate) fn slow_downs(axes: &[AxisFindings]) -> Vec<&AxisFindings> {
     axes.iter().filter(|axis| axis.axis == Axis::SlowDown).collect()
 }
 
-/// A line for each place; empty where nothing was slowed down.
+/// A line for each place; empty without slow-downs.
 pub(super) fn table(axes: &[AxisFindings]) -> String {
-    let slowed = of(axes);
+    let slowed = slow_downs(axes);
     let Some(first) = slowed.first() else { return String::new() };
     let headings: Vec<&str> = std::iter::once("place").chain(COLUMNS.iter().map(|(name, ..)| *name)).collect();
     let (mut table, mut forecasts) = (Table::new(&headings, 1), String::new());

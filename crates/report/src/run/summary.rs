@@ -12,15 +12,15 @@ use record::workload::Grouping;
 use record::{Figure, Latency, Point, Severity, names};
 use std::collections::BTreeMap;
 
-/// The most lines of a summary.
+/// Most lines of a summary.
 pub const MAX_LINES: usize = 15;
-/// Different status codes, and kinds of errors, that are named.
+/// Most status codes, and kinds of errors, that are named.
 const MAX_KINDS: usize = 5;
-/// Size classes that are shown, and sentences on a replayed log.
+/// Most size classes that are shown.
 const MAX_CLASSES: usize = 3;
 const LABEL: &str = "                 ";
 
-/// Complete answers by their kind.
+/// Complete answers by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Answers {
     /// By status code: of HTTP.
@@ -40,8 +40,7 @@ impl Answers {
     }
 }
 
-/// Throughput, response time, status codes, errors, CPU time of both sides, and the gravest doubt. `latencies` as for
-/// [`point()`](super::point()); `answers` counts answers by their kind.
+/// The summary of a point. `latencies` as for [`point()`](super::point()).
 pub fn summary(point: &Point, latencies: &[(String, Latency)], answers: &Answers) -> String {
     let mut lines = vec![heading(point)];
     let mut row = |label: &str, words: String| {

@@ -1,4 +1,4 @@
-//! The server's side of the requests: a table by load for a run, lines for one point.
+//! Requests seen by the server: a table by load for a run, lines for one point.
 
 use crate::page::watched::tables;
 use crate::text::table::Table;
@@ -33,14 +33,13 @@ pub(super) fn run(run: &RunDir) -> String {
 
 /// A load as the first cell of its row.
 pub(crate) fn load_words(load: f64, sweep: Sweep, axis: Option<Axis>) -> String {
-    match (sweep, axis) {
-        (Sweep::Rate, _) => format_si(load),
-        (Sweep::Axis, Some(axis)) => analyze::axis::value_cell(load, axis),
-        _ => grouped(load),
+    match axis.filter(|_| sweep == Sweep::Axis) {
+        Some(axis) => analyze::axis::value_cell(load, axis),
+        None => super::load_cell(load, sweep),
     }
 }
 
-/// The lines of one point; nothing where it was not watched.
+/// The lines of one point; empty if it was not watched.
 pub(super) fn point(point: &Point) -> String {
     let Some(watched) = &point.watched else { return String::new() };
     let mut out = String::from("\n");

@@ -1,4 +1,4 @@
-//! Results by class, and what was replayed.
+//! Results by class, and of a replay.
 
 use crate::page::tables::Table;
 use crate::text::{TOO_FEW, percentile, wrap};
@@ -8,10 +8,10 @@ use record::text::plain;
 use record::units::{count, format_bytes, format_nanos, grouped};
 use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};
 
-/// The most classes listed: a point may come from a file that anyone wrote.
+/// Most classes listed; a file may have any number.
 const LISTED: usize = 80;
 
-/// The results of a workload; empty where there are none.
+/// The results of a workload; may be empty.
 pub(super) fn workload(result: &WorkloadResult) -> String {
     let mut out = String::new();
     for table in tables(result) {
@@ -52,15 +52,22 @@ fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) ->
         ]
     };
     let more = classes.len().saturating_sub(LISTED);
-    let headings = [heading, "requests", "share", "asked", "failed", "bodies", "mean", "p50", "p90", "p99", "max", "n"];
-    let of_times = ["response", "response", "response", "response", "response", "responses"];
-    (!classes.is_empty()).then(|| Table {
-        title: "",
-        headings: headings.map(String::from).into(),
-        units: ["", "sent", "of requests", "by the mix", "requests", "received"].into_iter().chain(of_times).collect(),
-        rows: classes.iter().take(LISTED).map(row).collect(),
-        note: if more > 0 { format!("{more} more classes are in the run directory.") } else { String::new() },
-    })
+    let note = if more > 0 { format!("{more} more classes are in the run directory.") } else { String::new() };
+    let columns = [
+        (heading, ""),
+        ("requests", "sent"),
+        ("share", "of requests"),
+        ("asked", "by the mix"),
+        ("failed", "requests"),
+        ("bodies", "received"),
+        ("mean", "response"),
+        ("p50", "response"),
+        ("p90", "response"),
+        ("p99", "response"),
+        ("max", "response"),
+        ("n", "responses"),
+    ];
+    (!classes.is_empty()).then(|| Table::new("", columns, classes.iter().take(LISTED).map(row).collect(), note))
 }
 
 /// A class in one line: `to 64.0 KiB: 1,200 requests, p50 1.20 ms, p99 5.00 ms`.

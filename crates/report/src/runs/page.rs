@@ -1,5 +1,4 @@
-//! The index as one HTML page: the table, a filter, and for each scenario with several runs its trends. Self-contained;
-//! the security policy allows its own style and script by their hashes and nothing else.
+//! The index as one HTML page: the table, a filter, and trends of each scenario with several runs.
 
 use super::{began, cells, headline, shown, trends};
 use crate::page::frame::{SCRIPT, STYLE, render, source_hash};
@@ -14,18 +13,18 @@ use std::path::{Component, Path};
 
 const OWN_STYLE: &str = include_str!("style.css");
 const OWN_SCRIPT: &str = include_str!("filter.js");
-/// The most scenarios with charts: each has up to four, in two sizes.
+/// Most scenarios with charts; each has up to four, in two sizes.
 const MOST_TRENDS: usize = 40;
-/// The most runs in a scenario's charts: the newest.
+/// Most runs in a scenario's charts; the newest are shown.
 const MOST_IN_CHART: usize = 500;
-/// The most results that are listed at a scenario.
+/// Most results listed with a scenario.
 const MOST_LISTED: usize = 60;
 
 #[derive(Serialize)]
 struct Page {
     style: String,
     style_hash: String,
-    /// That of all pages, then that of this one.
+    /// The script of all pages, then of this one.
     scripts: [&'static str; 2],
     script_hashes: [String; 2],
     folder: String,
@@ -43,13 +42,12 @@ struct Trend {
     title: String,
     note: String,
     figures: Vec<DrawnFigure>,
-    /// Compared runs that are worse or better, the newest first.
+    /// Runs that are worse or better than the one before, newest first.
     changes: Vec<Value>,
     changes_left_out: usize,
 }
 
-/// The page. `folder` is the absolute folder in which it will lie: the reports of the runs, whose paths are absolute,
-/// too, are linked relative to it.
+/// The page. Links are relative to `folder`, the absolute path of its directory.
 pub fn html(index: &Index, folder: &Path) -> String {
     let style = format!("{STYLE}{OWN_STYLE}");
     let (trends, trends_left_out) = all_trends(index);
@@ -112,7 +110,7 @@ fn versions(run: &Row) -> String {
     run.versions.iter().map(|(what, version)| format!("{what} {version}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The scenarios with several runs, and how many more there are.
+/// Scenarios with several runs, and how many were left out.
 fn all_trends(index: &Index) -> (Vec<Trend>, usize) {
     let mut numbers: Vec<usize> = index.runs.iter().map(|row| row.scenario).collect();
     numbers.sort_unstable();
@@ -164,8 +162,7 @@ fn change(run: &Row) -> Option<Value> {
     }))
 }
 
-/// A link from a page in an absolute folder to an absolute path, percent-encoded, so that the template need not escape
-/// it.
+/// A percent-encoded relative link; both paths are absolute.
 fn link(folder: &Path, to: &Path) -> String {
     let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) =
         (folder.components().collect(), to.components().collect());
@@ -173,7 +170,7 @@ fn link(folder: &Path, to: &Path) -> String {
     let up = from[same..].iter().map(|_| "..".to_string());
     let down = to[same..].iter().map(|part| encoded(part.as_os_str().as_bytes()));
     let parts: Vec<String> = up.chain(down).collect();
-    // Before a name with a colon the first part would be read as a scheme.
+    // Without `./` a first name with a colon would be read as a scheme.
     format!("./{}", parts.join("/"))
 }
 

@@ -10,10 +10,10 @@ use record::units::{format_nanos, format_si};
 const MINUTE_MS: f64 = 60e3;
 const HOUR_MS: f64 = 60.0 * MINUTE_MS;
 const DAY_MS: f64 = 24.0 * HOUR_MS;
-/// The most lines at which versions change; with more of them only worse runs are marked.
+/// With more markers than this, only worse runs are marked.
 const MOST_MARKERS: usize = 12;
 
-/// A run's place in a chart: time since the first run, in the chart's unit.
+/// The time axis: since the first run, in a suitable unit.
 struct Time {
     first_ms: u64,
     unit_ms: f64,
@@ -37,7 +37,7 @@ impl Time {
     }
 }
 
-/// A figure of a run, with its interval where it has one.
+/// A figure of a run with its interval, if any.
 struct Value {
     value: f64,
     interval: Option<(f64, f64)>,
@@ -52,7 +52,7 @@ struct Line {
     words: fn(f64) -> String,
 }
 
-/// The charts of the runs of one scenario, ascending by date.
+/// The charts of one scenario; `runs` are in ascending order.
 pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
     let lines = [
         Line {
@@ -122,17 +122,17 @@ fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
     Some(Figure { title: line.title, caption: format!("Dots: runs.{shaded} Marked: worse runs, new versions."), chart })
 }
 
-/// The values in words, for readers that do not see the chart.
+/// The values in words, for screen readers.
 fn description(runs: &[&Row], line: &Line) -> String {
-    let told = |row: &&Row| {
+    let words = |row: &&Row| {
         let value = (line.words)((line.of)(row)?.value);
         let worse = row.before.as_ref().filter(|before| before.is_worse());
         Some(format!("{} {value}{}", super::began(row), if worse.is_some() { ", worse" } else { "" }))
     };
-    runs.iter().filter_map(told).collect::<Vec<_>>().join("; ")
+    runs.iter().filter_map(words).collect::<Vec<_>>().join("; ")
 }
 
-/// Runs that are worse than the one before, and runs before which a version changed.
+/// Marks runs that are worse than the one before, and changes of versions.
 fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
     let mut marked = Vec::new();
     for (at, row) in runs.iter().enumerate() {
@@ -151,7 +151,7 @@ fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
     markers[markers.len().saturating_sub(4 * MOST_MARKERS)..].to_vec()
 }
 
-/// The first version that is not that of the run before: `kernel 6.12`.
+/// The first version that changed: `kernel 6.12`.
 pub(super) fn changed(earlier: &Row, row: &Row) -> Option<String> {
     let of_earlier = |what: &str| earlier.versions.iter().find(|(name, _)| *name == what).map(|(_, version)| version);
     let is_new = |(what, version): &&(&'static str, String)| of_earlier(what).is_some_and(|other| other != version);

@@ -1,10 +1,9 @@
 //! Aligned columns.
 
-use super::escaped;
-use super::wrap;
+use super::{escaped, wrap};
 use serde::Serialize;
 
-/// A table: a header line and rows; the first `left` columns are aligned left, the others right.
+/// A table with a header; the first `left` columns are aligned left, the others right.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     left: usize,
@@ -23,19 +22,19 @@ impl Table {
         self.rows.len() < 2
     }
 
-    /// The longest cell of a column, from this row on.
+    /// The width of a column from a row on.
     fn width(&self, column: usize, from: usize) -> usize {
         let cells = self.rows[from..].iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
-    /// The columns that have content; those on the left always have.
+    /// The columns with content, and those aligned left.
     fn shown(&self) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         (0..columns).filter(|column| *column < self.left || self.width(*column, 1) > 0).collect()
     }
 
-    /// As a table in Markdown, and an empty line; nothing without a row.
+    /// A Markdown table and an empty line; empty without rows.
     pub fn markdown(&self) -> String {
         if self.is_empty() {
             return String::new();
@@ -50,7 +49,7 @@ impl Table {
         header + &marks + &lines.collect::<String>() + "\n"
     }
 
-    /// The lines, each after two spaces, columns two spaces apart. A column without any content is left out.
+    /// Lines indented by two spaces, columns two spaces apart; columns without content are left out.
     pub fn lines(&self) -> String {
         let shown = self.shown();
         let mut out = String::new();
@@ -74,7 +73,7 @@ impl Table {
     }
 }
 
-/// A table with its title, and how its numbers were obtained.
+/// A table with title and note.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Titled {
     /// Title.
@@ -88,7 +87,7 @@ pub struct Titled {
 }
 
 impl Titled {
-    /// The columns of a table whose names and units are fixed.
+    /// Columns from constant names and units.
     pub fn columns(columns: &[(&str, &str)]) -> Vec<(String, String)> {
         columns.iter().map(|(name, unit)| (name.to_string(), unit.to_string())).collect()
     }

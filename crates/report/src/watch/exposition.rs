@@ -4,10 +4,9 @@ use super::Screen;
 use crate::metrics::{Buckets, Family, Metrics, Value};
 use record::Doubt;
 use record::watch::counters::Source;
-use record::watch::{Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
+use record::watch::{ClassTotals, Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
-/// The distribution of times that the programs counted. Below a microsecond and above half a minute no separate bucket
-/// is needed.
+/// The buckets of the BPF programs. Times below a microsecond share one, and so do those above half a minute.
 fn buckets(histogram: &Log2Histogram, sum_ns: u64) -> Buckets {
     const ENDS: std::ops::Range<usize> = 4..30;
     let sum = |range: &[u64]| range.iter().sum::<u64>();
@@ -30,12 +29,12 @@ fn state_word(state: &str) -> String {
     }
 }
 
-/// The metrics of a watch at its last reading. Label values are this program's own text.
+/// The metrics of a watch at its last reading.
 pub fn metrics(frame: &Screen<'_>) -> Metrics {
     let Screen { first, now: reading, watch, .. } = *frame;
     let unix_ns = |reading: &Reading| reading.unix_ms.saturating_mul(1_000_000);
     let mut metrics = Metrics {
-        // Of the first reading: the clock may be set while watching.
+        // From the first reading, as the clock may be set during the watch.
         since_unix_ns: unix_ns(first).saturating_sub(first.elapsed_ns),
         at_unix_ns: unix_ns(reading),
         labels: vec![("server.port", watch.port.to_string())],
@@ -50,12 +49,8 @@ pub fn metrics(frame: &Screen<'_>) -> Metrics {
 
 fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     let classes = || watch.classes.iter().map(|class| class.name.as_str()).zip(&reading.classes);
-    let by_class = |family: Family, number: fn(&record::watch::ClassTotals) -> f64| {
-        classes().fold(family, |family, (class, totals)| family.with(&[("class", class)], number(totals)))
-    };
-    // A counter that lacks requests has another name, and the time that it is of beside it: a rate is never wrong.
+    // A counter that lacks requests has another name, so that no rate is wrong; `straingauge.counted` is its time.
     let is_whole = reading.counted_ns.is_none();
-    let named = |name: &str| counted_name(name, reading);
     let mut durations = Family::histogram(
         if is_whole { "http.server.request.duration" } else { "straingauge.request.duration_counted" },
         "s",
@@ -65,30 +60,21 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
         durations.add(&[("class", class)], Value::Buckets(buckets(&totals.elapsed, totals.elapsed_ns)));
     }
     metrics.add(durations);
-    metrics.add(by_class(
-        Family::counter(
-            &named("straingauge.requests"),
-            "{request}",
-            "Requests answered, by size class of the response.",
-        ),
-        |class| class.requests as f64,
-    ));
-    metrics.add(by_class(
-        Family::counter(&named("straingauge.request_bytes"), "By", "Bytes of request read by the server."),
-        |class| class.bytes_in as f64,
-    ));
-    metrics.add(by_class(
-        Family::counter(&named("straingauge.response_bytes"), "By", "Bytes of response written by the server."),
-        |class| class.bytes_out as f64,
-    ));
-    metrics.add(by_class(
-        Family::counter(&named("straingauge.request_cpu"), "s", "CPU time charged to requests."),
-        |class| class.cpu_ns as f64 / 1e9,
-    ));
+    type Number = fn(&ClassTotals) -> f64;
+    let by_class: [(&str, &str, &str, Number); 4] = [
+        ("requests", "{request}", "Requests answered, by size class of the response.", |class| class.requests as f64),
+        ("request_bytes", "By", "Bytes of request read by the server.", |class| class.bytes_in as f64),
+        ("response_bytes", "By", "Bytes of response written by the server.", |class| class.bytes_out as f64),
+        ("request_cpu", "s", "CPU time charged to requests.", |class| class.cpu_ns as f64 / 1e9),
+    ];
+    for (name, unit, help, number) in by_class {
+        let family = Family::counter(&counted_name(&format!("straingauge.{name}"), reading), unit, help);
+        metrics.add(classes().fold(family, |family, (class, totals)| family.with(&[("class", class)], number(totals))));
+    }
     if !reading.classes.is_empty() {
         let help = "Time in which requests were counted: divide what is named counted by it.";
         let counted = Family::counter("straingauge.counted", "s", help);
-        metrics.add(counted.with(&[], reading.counted_time_ns() as f64 / 1e9));
+        metrics.add_number(counted, reading.counted_time_ns() as f64 / 1e9);
     }
     if let Some(open) = &reading.open {
         let help = "Requests in progress: read and not answered (waiting), or not acknowledged in full (sending).";
@@ -114,7 +100,7 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     metrics.add(phases);
 }
 
-/// The name of a counter of requests.
+/// The name of a counter of requests, which differs if not every request is counted.
 fn counted_name(name: &str, reading: &Reading) -> String {
     match (reading.counted_ns, name.strip_suffix("_bytes")) {
         (None, _) => name.into(),
@@ -131,7 +117,7 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
     }));
     let mut one = |family: Family, value: Option<u64>| {
         if let Some(value) = value {
-            metrics.add(family.with(&[], value as f64));
+            metrics.add_number(family, value as f64);
         }
     };
     for counter in Counter::ALL {
@@ -160,27 +146,27 @@ fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
             ("between", charged.between_ns),
             ("elsewhere", charged.elsewhere_ns),
         ];
-        // CPU time moves from one part to another when it is known whose it was, and the rest can be below 0.
+        // Not a counter: CPU time moves between parts when its use becomes known, and `elsewhere` can be negative.
         let family = Family::up_down("straingauge.cpu", "s", help);
         metrics.add(parts.iter().fold(family, |family, (part, ns)| family.with(&[("part", part)], *ns as f64 / 1e9)));
     }
     if let Some(cpu) = &reading.cpu {
         let time =
             Family::counter("straingauge.server_cpu", "s", "CPU time of the server's processes by the scheduler.");
-        metrics.add(time.with(&[], cpu.group_ns as f64 / 1e9));
+        metrics.add_number(time, cpu.group_ns as f64 / 1e9);
         let memory = Family::up_down("straingauge.server_resident", "By", "Resident memory of the server's processes.");
-        metrics.add(memory.with(&[], cpu.resident_bytes as f64));
+        metrics.add_number(memory, cpu.resident_bytes as f64);
         let processes = Family::up_down("straingauge.server_processes", "{process}", "Processes of the server.");
-        metrics.add(processes.with(&[], cpu.processes as f64));
+        metrics.add_number(processes, cpu.processes as f64);
     }
     if let Some(added) = &reading.cost.added {
         let help = "CPU time that watching added, by event counts and calibration.";
-        metrics.add(Family::counter("straingauge.watch_added_cpu", "s", help).with(&[], added.added_ns / 1e9));
+        metrics.add_number(Family::counter("straingauge.watch_added_cpu", "s", help), added.added_ns / 1e9);
     }
     let own = Family::counter("straingauge.watch_own_cpu", "s", "CPU time of this process.");
-    metrics.add(own.with(&[], reading.cost.own_cpu_ns as f64 / 1e9));
+    metrics.add_number(own, reading.cost.own_cpu_ns as f64 / 1e9);
     let doubted = Family::gauge("straingauge.watch_doubts", "{doubt}", "Reasons not to trust these figures.");
-    metrics.add(doubted.with(&[], doubts.len() as f64));
+    metrics.add_number(doubted, doubts.len() as f64);
 }
 
 #[cfg(test)]
@@ -188,7 +174,7 @@ mod tests {
     use super::*;
     use crate::metrics::Kind;
     use crate::metrics::text::{Format, page};
-    use record::watch::{ChargedCpu, ClassTotals, CpuTotals, Headroom, Rates, SizeClass};
+    use record::watch::{ChargedCpu, CpuTotals, Headroom, Rates, SizeClass};
 
     fn frame<T>(watch: &Watching, [first, now]: [&Reading; 2], of: fn(&Screen<'_>) -> T) -> T {
         let (rates, headroom) = (Rates::default(), Headroom::default());

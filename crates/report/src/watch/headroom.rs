@@ -4,18 +4,18 @@ use crate::metrics::{Family, Metrics};
 use record::units::{format_si, grouped};
 use record::watch::{Headroom, Limit, LimitKind, Range};
 
-/// A limit is near up to this multiple of the load.
+/// Up to this multiple of the load a limit is near.
 const NEAR: f64 = 2.0;
 
-/// One line: the nearest limit with its distance, or why there is none.
+/// The nearest limit with its distance, or why there is none.
 pub fn line(found: &Headroom) -> String {
     let not_measured = || match found.unknown.first() {
         Some(limit) => format!("not measured: {}: {}", limit.kind.word(), limit.why),
         None => "not measured: no limit is seen".into(),
     };
-    // A limit that is far says little as long as the distance to those of the CPUs is not known.
-    let is_told = |limit: &&Limit| found.capacity_per_sec.is_some() || limit.times.low < NEAR;
-    let Some(nearest) = found.limits.first().filter(is_told) else { return not_measured() };
+    // A far limit says little while the distance to the CPUs' limits is unknown.
+    let says_something = |limit: &&Limit| found.capacity_per_sec.is_some() || limit.times.low < NEAR;
+    let Some(nearest) = found.limits.first().filter(says_something) else { return not_measured() };
     let full = match nearest.full_at_per_sec {
         Some(full) => format!("{} full at {}/s", nearest.kind.word(), ends(&full, format_si)),
         None => format!("{} full ({} of {})", nearest.kind.word(), grouped(nearest.used), grouped(nearest.most)),
@@ -29,7 +29,7 @@ pub fn line(found: &Headroom) -> String {
     }
 }
 
-/// All that is known, a sentence each.
+/// All findings, a sentence each.
 pub fn sentences(found: &Headroom) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(capacity) = found.capacity_per_sec {
@@ -42,17 +42,17 @@ pub fn sentences(found: &Headroom) -> Vec<String> {
             found.window_s
         ));
     }
-    // The upper ends hold nevertheless.
+    // The upper ends hold even so.
     said.extend(found.unseen.iter().map(|why| format!("It may be full before: {why}.")));
     said.extend(found.limits.iter().map(of_limit));
     said.extend(found.unknown.iter().map(|limit| format!("{}: not measured: {}.", capital(limit.kind), limit.why)));
     said
 }
 
-/// Adds its metrics; those without a known value are absent.
+/// Adds the metrics that have a value.
 pub fn add(metrics: &mut Metrics, found: &Headroom) {
     let ends = |range: &Range| [("low", Some(range.low)), ("high", range.high)];
-    // Where a limit is not seen, only the upper end holds.
+    // If a limit is not seen, only the upper end holds.
     let holds = |end: &str| found.unseen.is_none() || end == "high";
     let help = "Requests per second that the server can serve, estimated from its traffic.";
     let mut capacity = Family::gauge("straingauge.capacity", "{request}/s", help);

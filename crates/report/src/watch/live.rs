@@ -1,5 +1,4 @@
-//! The screen of a terminal: as much as fits, the most important first, as `top` does. Rates are those of the last
-//! interval.
+//! The screen of a terminal, the most important first. Rates are of the last interval.
 
 use super::screen::{NOT_MEASURED, mode_words, number, size, states};
 use super::{Screen, headroom, processes, screen};
@@ -10,17 +9,17 @@ use record::watch::Counter;
 use record::watch::system::SystemTotals;
 use std::fmt::Write;
 
-/// Rows of the table of processes, those of all others beside.
+/// Rows of the table of processes, besides that of all others.
 const PROCESSES: usize = 4;
 
-/// The bytes that draw a screen: from the upper left corner on, each line to its end, and nothing below the last. The
-/// last line has no newline, which would scroll the first one out of sight.
+/// Text that draws a screen from the upper left corner and clears the rest. The last line has no newline, which would
+/// scroll.
 pub fn drawn(text: &str, (columns, rows): (usize, usize)) -> String {
     let lines: Vec<String> = text.lines().take(rows).map(|line| cut(line, columns) + "\x1b[K").collect();
     format!("\x1b[H{}\x1b[J", lines.join("\n"))
 }
 
-/// Cuts a line at the screen's width, and marks the cut.
+/// Cuts a line to the screen's width and marks the cut.
 fn cut(line: &str, columns: usize) -> String {
     let plain = Outside::new(line, usize::MAX);
     if plain.chars().count() <= columns {
@@ -31,7 +30,7 @@ fn cut(line: &str, columns: usize) -> String {
     shown
 }
 
-/// The whole screen, however long. `machine`: the machine's counters at the reading before their last.
+/// The whole screen, of any length. `machine`: the machine's counters at their previous reading.
 pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     let mut out = String::new();
     head(&mut out, frame);
@@ -46,7 +45,7 @@ pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     screen::phases(&mut out, frame);
     processes::screen(&mut out, frame.now, PROCESSES);
     cost(&mut out, frame);
-    // Kinds of counters that are read less often have no rate of the last interval.
+    // Counters that are read less often have no rate of the last interval.
     let mut read_at = frame.now.system.read_at_ns.iter();
     let is_whole = read_at.all(|(kind, at_ns)| machine.read_at_ns.get(kind).is_some_and(|before| before < at_ns));
     super::machine::screen(&mut out, if is_whole { machine } else { &frame.first.system }, frame.now);

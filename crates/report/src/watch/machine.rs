@@ -1,5 +1,5 @@
-//! The machine's counters on the screen: means between two readings, in the order of Table 2 of Almeida, Almeida and
-//! Yates (1996), and the share of the server's group.
+//! The machine's counters on the screen: means between two readings, in the order of Almeida, Almeida and Yates (1996),
+//! Table 2, and those of the server's group.
 
 use record::text::plain;
 use record::units::{format_bytes, format_si};
@@ -7,10 +7,10 @@ use record::watch::Reading;
 use record::watch::system::{CpuModes, Kind, SystemTotals};
 use std::fmt::Write;
 
-/// In place of a rate, before its counters have been read twice.
+/// Shown until a counter has been read twice.
 const YET: &str = "not yet";
 
-/// Shows them; shows nothing before there are two readings.
+/// Writes nothing before there are two readings.
 pub(super) fn screen(out: &mut String, then: &SystemTotals, now: &Reading) {
     let system = &now.system;
     let seconds = system.at_ns.saturating_sub(then.at_ns) as f64 / 1e9;
@@ -19,7 +19,7 @@ pub(super) fn screen(out: &mut String, then: &SystemTotals, now: &Reading) {
     }
     let _ = writeln!(out, "\nmachine, means over {seconds:.1} s (counted by the kernel; CPU by its ticks)");
     cpu(out, then, system);
-    // Each kind of counters is read at a separate interval; one that was read only once has no rate yet.
+    // Each kind of counter has its own interval, so one kind may have been read only once.
     let per_sec = |kind: Kind, now: u64, before: u64| {
         system.seconds_since(then, kind).map(|seconds| now.saturating_sub(before) as f64 / seconds)
     };

@@ -1,4 +1,4 @@
-//! The report over a recording: one HTML file, as for the other runs.
+//! The page of a recording.
 
 use super::text;
 use crate::chart::{Band, Chart, Mark, Scale, Series};
@@ -8,23 +8,20 @@ use crate::page::plain::{Ended, Plain};
 use crate::text::number;
 use analyze::predict::regression::Line;
 use analyze::watch::lines::{self, Window};
-use analyze::watch::{Recording, WatchFindings, sentences, stalls};
+use analyze::watch::{Recording, WatchFindings, stalls};
 use record::RunDir;
 use record::units::{format_si, grouped};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The most points of a line over time; a longer recording is averaged into as many parts.
+/// Most points of a line; longer recordings are averaged.
 const MOST_POINTS: usize = 480;
-/// The most stalls that are shaded.
+/// Most stalls that are shaded.
 const MOST_BANDS: usize = 200;
 
 /// The page.
 pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> String {
-    let mut sentences: Vec<String> = sentences(findings);
-    sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
-    sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
-    sentences.extend(findings.headroom.iter().flat_map(super::headroom::sentences));
+    let mut sentences = text::sentences(findings);
     sentences.extend(text::unreadable(findings).map(|said| said + "."));
     let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
     let said = (text::headline(run, findings), sentences);
@@ -34,12 +31,12 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
     render("watch.html", &page, || text::run(run, findings))
 }
 
-/// The unit of time since the watch began, in seconds, and the axis's name in it.
+/// The unit of the time axis in seconds, and the axis's name.
 fn since_begin(seconds: f64) -> (f64, &'static str) {
     if seconds >= 7200.0 { (3600.0, "hours since the watch began") } else { (1.0, "seconds since the watch began") }
 }
 
-/// Averages neighbours until few enough points are left.
+/// Averages neighbours, down to [`MOST_POINTS`].
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let size = points.len().div_ceil(MOST_POINTS).max(1);
     points.chunks(size).map(|part| (part[0].0, part.iter().map(|(_, y)| y).sum::<f64>() / part.len() as f64)).collect()
@@ -48,7 +45,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 fn rates(findings: &WatchFindings) -> Option<Figure> {
     let found = findings.stalls.as_ref().ok()?;
     let mut points = thinned(&found.rates);
-    // A rate is drawn at the beginning of its interval: the last one lasts until the end.
+    // A rate is drawn at the beginning of its interval; repeat the last one at its end.
     points.extend(points.last().map(|(_, rate)| (findings.seconds, *rate)));
     let (unit_s, x_name) = since_begin(findings.seconds);
     points.iter_mut().for_each(|(x, _)| *x /= unit_s);
@@ -167,7 +164,7 @@ fn states(recording: &Recording) -> Option<Figure> {
     })
 }
 
-/// States are written as the kernel writes them or in small letters.
+/// States are in the kernel's spelling or in lower case.
 fn is_state(key: &str, name: &str) -> bool {
     key.eq_ignore_ascii_case(name) || key.replace(['-', ' '], "_").eq_ignore_ascii_case(name)
 }

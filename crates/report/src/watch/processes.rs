@@ -1,4 +1,4 @@
-//! The server's work by process on the screen; the rows add up to the whole.
+//! The server's work by process; the rows add up to the whole.
 
 use super::screen::number;
 use crate::text::table::Table;
@@ -7,10 +7,10 @@ use record::units::{format_nanos, format_si};
 use record::watch::{PHASES, ProcessTotals, Reading};
 use std::fmt::Write;
 
-/// Rows of the tables at the end, those of all others beside.
+/// Rows of the final tables, besides that of all others.
 pub(super) const ROWS: usize = 8;
 
-/// Shows the first `most` and the others as one row; nothing where the server is one process.
+/// Shows the first `most` processes and the others as one row; nothing if there is one process.
 pub(super) fn screen(out: &mut String, now: &Reading, most: usize) {
     if now.processes.iter().filter(|row| row.pid != 0).count() < 2 {
         return;
@@ -43,10 +43,10 @@ pub(super) fn screen(out: &mut String, now: &Reading, most: usize) {
     let _ = write!(out, "\nby process since the start\n{}", table.lines());
 }
 
-/// The first `most` rows and one for all the rest, for a screen; the sums stay.
+/// The first `most` rows and the sum of the rest.
 fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
     let (first, rest) = rows.split_at(rows.len().min(most));
-    // A row for a single other process would be as long as the process's own row.
+    // A sum of one row saves nothing.
     if rest.len() < 2 {
         return rows.to_vec();
     }

@@ -1,4 +1,4 @@
-//! A running watch: a line for each reading, and all tables at its end.
+//! A watch as a line for each reading, and as tables at its end.
 
 use super::{Screen, machine, processes};
 use crate::doubt;
@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 pub(super) const NOT_MEASURED: &str = "not measured";
 
-/// A reading on one line.
+/// One reading.
 pub fn line(frame: &Screen<'_>) -> String {
     let (now, rates) = (frame.now, frame.rates);
     let states = states(now);
@@ -65,7 +65,7 @@ pub(super) fn number(value: Option<f64>) -> String {
     }
 }
 
-/// All figures of the watch, as tables. `span`: the time over which rates are means.
+/// All figures as tables; `span` says over what time rates are means.
 pub fn tables(frame: &Screen<'_>, span: &str) -> String {
     let mut out = String::new();
     head(&mut out, frame);
@@ -120,7 +120,7 @@ fn head(out: &mut String, frame: &Screen<'_>) {
     );
 }
 
-/// Description of what a mode counts and times.
+/// What a mode counts and times.
 pub(super) fn mode_words(mode: Mode, now: &Reading) -> String {
     let words = match mode {
         _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",
@@ -266,7 +266,7 @@ pub(super) fn phases(out: &mut String, frame: &Screen<'_>) {
     }
 }
 
-/// Phases by the server's functions, and by reads and sends of the same requests.
+/// Phases by the server's functions, beside those by reads and sends of the same requests.
 fn pack(out: &mut String, frame: &Screen<'_>) {
     let Some(pack) = &frame.now.pack else { return };
     let _ = writeln!(

@@ -3,27 +3,15 @@
 use crate::doubt;
 use crate::text::table::Titled;
 use crate::text::wrap;
+use analyze::watch::WatchFindings;
 use analyze::watch::tables::{Cell, Table};
-use analyze::watch::{WatchFindings, sentences};
 use record::RunDir;
 use record::units::count;
 
-/// Sentences, tables, doubts.
+/// Headline, sentences, tables, doubts.
 pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     let mut out = format!("{}\n\n", headline(run, findings));
     for sentence in sentences(findings) {
-        out.push_str(&wrap(&sentence, "- ", "  "));
-    }
-    for why in [
-        findings.lines.as_ref().err().map(|why| ("CPU against rate", why)),
-        findings.stalls.as_ref().err().map(|why| ("stalls", why)),
-    ]
-    .into_iter()
-    .flatten()
-    {
-        out.push_str(&wrap(&format!("{}: {}", why.0, why.1), "- ", "  "));
-    }
-    for sentence in findings.headroom.iter().flat_map(super::headroom::sentences) {
         out.push_str(&wrap(&sentence, "- ", "  "));
     }
     for table in &findings.tables.tables {
@@ -35,13 +23,22 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     out
 }
 
-/// Lines that could not be read, and the first of them.
+/// What was found, and why the rest was not.
+pub(super) fn sentences(findings: &WatchFindings) -> Vec<String> {
+    let mut sentences = analyze::watch::sentences(findings);
+    sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
+    sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
+    sentences.extend(findings.headroom.iter().flat_map(super::headroom::sentences));
+    sentences
+}
+
+/// The number of unreadable lines, and the first.
 pub(super) fn unreadable(findings: &WatchFindings) -> Option<String> {
     let lines = count(findings.unreadable_lines, "line");
     findings.first_unreadable.as_ref().map(|first| format!("{lines} of watch.jsonl could not be read; {first}"))
 }
 
-/// The subject of the watch, its length, and its number of requests.
+/// What was watched, the rate of requests, and for how long.
 pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
     let rate = findings
         .requests_per_sec

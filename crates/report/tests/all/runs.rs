@@ -55,7 +55,7 @@ pub fn folder(place: &Path) -> Index {
         std::fs::create_dir(place.join(name)).unwrap();
         std::fs::write(place.join(name).join("run.json"), text).unwrap();
     }
-    index::of(place, &record::runs::find(place).unwrap(), &Filter::default())
+    index::index(place, &record::runs::find(place).unwrap(), &Filter::default())
 }
 
 #[test]

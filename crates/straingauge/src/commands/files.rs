@@ -4,6 +4,7 @@ use crate::cli::FilesArgs;
 use crate::defaults;
 use crate::failure::{self, print, wrong_usage};
 use crate::progress::Progress;
+use crate::workload::targets::format;
 use anyhow::{Context, Result};
 use record::units::format_bytes;
 use serde::Serialize;
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use workload::files::{Limits, Made, Tree, make};
 use workload::mix::{LogDocuments, Mix};
-use workload::trace::{Format, SizeMeaning, TraceReader};
+use workload::trace::{SizeMeaning, TraceReader};
 
 /// Runs the command.
 pub fn run(args: FilesArgs) -> Result<ExitCode> {
@@ -43,13 +44,7 @@ pub fn run(args: FilesArgs) -> Result<ExitCode> {
 }
 
 fn open(log: &Path, args: &FilesArgs) -> Result<TraceReader> {
-    let format: Format = args
-        .trace_format
-        .as_deref()
-        .unwrap_or(defaults::TRACE_FORMAT)
-        .parse()
-        .map_err(|error| wrong_usage(format!("{error}")))?;
-    Ok(TraceReader::open(log, &format)?)
+    Ok(TraceReader::open(log, &format(args.trace_format.as_deref(), "--trace-format")?)?)
 }
 
 /// The documents of the log itself.

@@ -25,7 +25,7 @@ pub fn run(args: RunsArgs) -> Result<ExitCode> {
     let files = Named::default().and("--page", args.page.as_deref());
     files.check(args.json)?;
     let filter = Filter { since_unix_ms: args.since, only: args.only };
-    let index = index::of(&folder, &record::runs::find(&folder)?, &filter);
+    let index = index::index(&folder, &record::runs::find(&folder)?, &filter);
     if !files.are_printed() {
         print_either(args.json, || report::runs::json(&index), || report::runs::text(&index))?;
     }

@@ -10,23 +10,23 @@ use schemars::{JsonSchema, Schema};
 type Described = (&'static str, &'static str, fn() -> Schema);
 
 const SCHEMAS: &[Described] = &[
-    ("run", "run.json of a run directory", of::<record::run::RunRecord>),
-    ("point", "points/NNN/point.json of a run directory", of::<record::Point>),
-    ("stacks", "points/NNN/stacks.json of a run directory", of::<record::profile::Stacks>),
-    ("watch-line", "a line of watch.jsonl and of watch --json", of::<record::watch::Line>),
-    ("output", "find, load, report, compare, predict and runs --json", of::<report::json::Output<'_>>),
-    ("watch-report", "report --json of a recording of watch", of::<analyze::watch::WatchFindings>),
-    ("profile", "profile --json", of::<profile::Sampled<'_>>),
-    ("profile-exact", "profile --accounting exact --json", of::<record::profile::ExactProfile>),
-    ("profile-changes", "profile --diff --json", of::<Vec<analyze::profile::Change>>),
-    ("wan", "wan --json, on standard error", of::<wan::Crossed<'_>>),
-    ("files", "files --json", of::<files::Files<'_>>),
-    ("doctor", "doctor --json", of::<doctor::Shown<'_>>),
-    ("leftovers", "doctor --leftovers --json, and doctor --clean --json", of::<doctor::Left>),
+    ("run", "run.json of a run directory", schema_of::<record::run::RunRecord>),
+    ("point", "points/NNN/point.json of a run directory", schema_of::<record::Point>),
+    ("stacks", "points/NNN/stacks.json of a run directory", schema_of::<record::profile::Stacks>),
+    ("watch-line", "a line of watch.jsonl and of watch --json", schema_of::<record::watch::Line>),
+    ("output", "find, load, report, compare, predict and runs --json", schema_of::<report::json::Output<'_>>),
+    ("watch-report", "report --json of a recording of watch", schema_of::<analyze::watch::WatchFindings>),
+    ("profile", "profile --json", schema_of::<profile::Sampled<'_>>),
+    ("profile-exact", "profile --accounting exact --json", schema_of::<record::profile::ExactProfile>),
+    ("profile-changes", "profile --diff --json", schema_of::<Vec<analyze::profile::Change>>),
+    ("wan", "wan --json, on standard error", schema_of::<wan::Crossed<'_>>),
+    ("files", "files --json", schema_of::<files::Files<'_>>),
+    ("doctor", "doctor --json", schema_of::<doctor::Shown<'_>>),
+    ("leftovers", "doctor --leftovers --json, and doctor --clean --json", schema_of::<doctor::Left>),
 ];
 
 /// The schema of what is written. It allows unknown members, as later versions add some.
-fn of<T: JsonSchema>() -> Schema {
+fn schema_of<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }
 

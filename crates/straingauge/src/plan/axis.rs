@@ -27,10 +27,10 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         return Err(wrong_usage("--axis replaces the sweeps: leave --sweep out"));
     }
     let held = match axis {
-        Axis::Connections => [("--connections", load.connections.is_some()); 2],
-        Axis::Conforming => [("--connections", load.connections.is_some()), ("--rate", load.rate.is_some())],
-        Axis::Rate => [("--rate", load.rate.is_some()); 2],
-        _ => [("--cold", axis == Axis::Cold && load.cold.is_some()); 2],
+        Axis::Connections => [(load.connections.is_some(), "--connections"); 2],
+        Axis::Conforming => [(load.connections.is_some(), "--connections"), (load.rate.is_some(), "--rate")],
+        Axis::Rate => [(load.rate.is_some(), "--rate"); 2],
+        _ => [(axis == Axis::Cold && load.cold.is_some(), "--cold"); 2],
     };
     refuse_what_is_varied(axis, &held)?;
     let multiple = options.axis_values.as_deref().filter(|text| axis == Axis::Rate && text.ends_with(['x', 'X']));
@@ -83,15 +83,12 @@ fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
     Ok((places, function))
 }
 
-/// Refuses options that hold what an axis varies: the options, and whether each was typed.
-pub fn refuse_what_is_varied(axis: Axis, held: &[(&str, bool)]) -> Result<()> {
-    match held.iter().find(|(_, is_typed)| *is_typed) {
-        Some((option, _)) => Err(wrong_usage(format!(
-            "--axis {} varies what {option} would fix: leave {option} out; --axis-values names the values",
-            axis.word()
-        ))),
-        None => Ok(()),
-    }
+/// Refuses options that hold what an axis varies.
+pub fn refuse_what_is_varied(axis: Axis, held: &[(bool, &str)]) -> Result<()> {
+    refuse_typed(held, |option| {
+        let axis = axis.word();
+        format!("--axis {axis} varies what {option} would fix: leave {option} out; --axis-values names the values")
+    })
 }
 
 /// `3x`.

@@ -68,7 +68,7 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
             }
             Protocol::Redis(RedisPlan {
                 keyspace: keyspace_of(&keys),
-                commands: asked.command.iter().map(|text| words(text)).collect::<Result<_>>()?,
+                commands: asked.command.iter().map(|text| command_words(text)).collect::<Result<_>>()?,
                 user: target.user.clone(),
                 password: target.password.clone(),
                 database: database(target)?,
@@ -163,7 +163,7 @@ fn keyspace_of(keys: &Keys) -> Keyspace {
     }
 }
 
-fn words(command: &str) -> Result<Vec<String>> {
+fn command_words(command: &str) -> Result<Vec<String>> {
     match shlex::split(command) {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(wrong_usage(format!(

@@ -9,7 +9,7 @@
 mod received;
 mod resolve;
 mod supply;
-mod targets;
+pub mod targets;
 
 pub use received::Received;
 pub use resolve::{Resolved, resolve};

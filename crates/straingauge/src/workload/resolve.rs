@@ -4,7 +4,7 @@ use super::supply::{LogFile, Supplied};
 use super::targets::{self, Requests};
 use crate::cli::{LoadOptions, WorkloadOptions};
 use crate::defaults;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_typed, wrong_usage};
 use crate::quantity::{Speed, Time};
 use crate::url::Target;
 use anyhow::{Context, Result};
@@ -53,11 +53,6 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     }
     if options.speed.is_some() && !is_replay && options.rate_series.is_none() {
         return Err(wrong_usage("--speed needs a log or a rate series: give --trace LOG or --rate-series FILE too"));
-    }
-    if let Some(Speed::Times(speed)) = options.speed
-        && !(speed.is_finite() && speed > 0.0)
-    {
-        return Err(wrong_usage(format!("--speed {speed} makes no sense: give a positive number such as 10, or max")));
     }
     if is_replay {
         return replay(options, load, target, is_sweep);
@@ -132,20 +127,18 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     if options.mix.is_some() {
         return Err(wrong_usage("--mix and --trace both say what to ask for: give one of them, or --mix fitted"));
     }
-    let excluded = [
-        ("--urls", load.urls.is_some()),
-        ("--dynamic-urls", options.dynamic_urls.is_some()),
-        ("--rate-series", options.rate_series.is_some()),
-        ("--arrival", load.arrival.is_some()),
-        ("--requests-per-connection", load.requests_per_connection.is_some()),
-        ("--method", load.method.is_some()),
-        ("--body", load.body.is_some()),
+    let typed = [
+        (load.urls.is_some(), "--urls"),
+        (options.dynamic_urls.is_some(), "--dynamic-urls"),
+        (options.rate_series.is_some(), "--rate-series"),
+        (load.arrival.is_some(), "--arrival"),
+        (load.requests_per_connection.is_some(), "--requests-per-connection"),
+        (load.method.is_some(), "--method"),
+        (load.body.is_some(), "--body"),
     ];
-    if let Some((option, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
-        return Err(wrong_usage(format!(
-            "{option} does not go with --trace: the log decides which requests are sent, and when"
-        )));
-    }
+    refuse_typed(&typed, |option| {
+        format!("{option} does not go with --trace: the log decides which requests are sent, and when")
+    })?;
     if load.rate.is_some() {
         return Err(wrong_usage("--rate does not go with --trace: the log has its own rate, which --speed multiplies"));
     }
@@ -164,7 +157,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
             path.display()
         )));
     }
-    let format = targets::format(options)?;
+    let format = targets::format(options.trace_format.as_deref(), "trace-format of [workload]")?;
     let reader = TraceReader::open(path, &format)?;
     let format = reader.format().clone();
     let has_body_sizes = reader.size_meaning() == SizeMeaning::Body;

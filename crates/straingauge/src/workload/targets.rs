@@ -215,13 +215,13 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Request
 
 /// The mix of the distributions fitted to a log: `straingauge files --mix fitted` makes its files.
 fn fitted(log: &Path, options: &WorkloadOptions) -> Result<Mix> {
-    let mut reader = TraceReader::open(log, &format(options)?)?;
+    let mut reader = TraceReader::open(log, &format(options.trace_format.as_deref(), "trace-format of [workload]")?)?;
     let documents = LogDocuments::read(&mut reader)?;
     documents.mix().with_context(|| format!("no mix can be fitted to {}", log.display()))
 }
 
-/// The log's format.
-pub fn format(options: &WorkloadOptions) -> Result<Format> {
-    let text = options.trace_format.as_deref().unwrap_or(crate::defaults::TRACE_FORMAT);
-    text.parse().map_err(|error| wrong_usage(format!("trace-format of [workload]: {error}")))
+/// The log's format; `option` is named in messages.
+pub fn format(typed: Option<&str>, option: &str) -> Result<Format> {
+    let text = typed.unwrap_or(crate::defaults::TRACE_FORMAT);
+    text.parse().map_err(|error| wrong_usage(format!("{option}: {error}")))
 }

@@ -17,7 +17,7 @@ const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100)
 
 /// Requests a path that can be delayed. It is created and tested with the longest delay.
 pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Result<()> {
-    refuse_what_is_varied(Axis::Delay, &[("--delay", path.delay.is_some())])?;
+    refuse_what_is_varied(Axis::Delay, &[(path.delay.is_some(), "--delay")])?;
     let longest = values.iter().copied().fold(0.0, f64::max);
     let longest = if longest > 0.0 { std::time::Duration::from_nanos(longest as u64) } else { LONGEST_DELAY };
     path.delay = Some(Time(longest));

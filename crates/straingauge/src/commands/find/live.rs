@@ -95,7 +95,7 @@ impl Live {
     fn tell(&self, run: &RunDir, ended: bool) {
         let mut now = self.site.now();
         now.number += 1;
-        now.event = report::live::event(run, (now.number, now.drawn), ended).into();
+        now.event = report::live::event(run, now.number, now.drawn, ended).into();
         drop(now);
         self.server.wake();
     }

@@ -44,14 +44,14 @@ pub(super) fn second(options: &FindOptions, drive: &RunOptions) -> Result<Option
         }
         (None, Some(beside)) => {
             let settle = options.settle.map_or(defaults::SETTLE, |time| time.0);
-            (words("--beside", beside, "the words of a command")?, Some(settle))
+            (shell_words("--beside", beside, "the words of a command")?, Some(settle))
         }
     };
     Ok(Some(Second { command, settle, threshold_ratio }))
 }
 
 /// The words of a command that is quoted as for a shell.
-fn words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
+fn shell_words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     match shlex::split(typed) {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(wrong_usage(format!(
@@ -78,7 +78,7 @@ pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Resul
         }
         return Ok([program, "scale".into(), "--".into()].into_iter().chain(first.iter().cloned()).collect());
     }
-    words("--compare-with", with, "'scale', or the second server's words")
+    shell_words("--compare-with", with, "'scale', or the second server's words")
 }
 
 /// Whether scalable select applies to a server: otherwise the tool's reason.

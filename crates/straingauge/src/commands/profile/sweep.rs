@@ -78,9 +78,9 @@ fn values(typed: &SweepArgs, axis: Axis) -> Result<(Vec<f64>, u64)> {
         return Err(wrong_usage(format!("--connections {wrong} is not between 1 and {MOST_CONNECTIONS}")));
     }
     let held = match axis {
-        Axis::Connections => ("--connections", typed.connections.is_some()),
-        Axis::Rate => ("--rate", typed.rate.is_some()),
-        _ => ("--delay", typed.delay.is_some()),
+        Axis::Connections => (typed.connections.is_some(), "--connections"),
+        Axis::Rate => (typed.rate.is_some(), "--rate"),
+        _ => (typed.delay.is_some(), "--delay"),
     };
     places::refuse_what_is_varied(axis, &[held])?;
     let values = match &typed.axis_values {
