@@ -104,11 +104,11 @@ pub struct AtLoad {
     pub sweep: Sweep,
     /// Connections, or offered requests per second.
     pub load: f64,
-    /// Geometric mean of the figure in run A.
+    /// The figure in run A, as the run's own tables have it at this load.
     pub a: f64,
-    /// Geometric mean of the figure in run B.
+    /// The figure in run B, as the run's own tables have it at this load.
     pub b: f64,
-    /// B / A, with an interval for this load alone.
+    /// B / A within repeats, with an interval for this load alone.
     pub ratio: Estimate,
     /// Whether it differs from the other loads' ratio by more than the threshold, and not by chance.
     pub departs: bool,
@@ -388,12 +388,18 @@ fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, thre
         is_invalid: false,
         is_main: [answered, names::SERVER_CPU, GOOD.0].contains(figure),
         outcome: Outcome::Untested,
-        loads: at_loads(&common, &all, (is_paired, criteria.confidence_ratio, confidence, threshold_ratio)),
+        loads: at_loads(
+            (loads, figure),
+            &common,
+            &all,
+            (is_paired, criteria.confidence_ratio, confidence, threshold_ratio),
+        ),
     };
     found.into_iter().map(of_one).collect()
 }
 
 fn at_loads(
+    (loads, figure): (&[Matched<'_>], &'static str),
     common: &[Common<(Sweep, f64)>],
     all: &Pooled,
     (is_paired, confidence, of_all, threshold): (bool, f64, f64, f64),
@@ -402,11 +408,14 @@ fn at_loads(
     let of_load = |(one, departs): (&Common<(Sweep, f64)>, bool)| {
         let found = pooled(&[one], is_paired)?;
         let is_far = (found.change.value - all.change.value).abs() > threshold.ln_1p();
+        let (_, a, b) = loads.iter().find(|(at, ..)| *at == one.at)?;
+        let value = |point: &Point| log(point, figure).map(f64::exp);
+        let shown = |points: &[&Point]| zones::reduced(points, value).map(|spread| spread.median);
         Some(AtLoad {
             sweep: one.at.0,
             load: one.at.1,
-            a: found.a.exp(),
-            b: found.b.exp(),
+            a: shown(a)?,
+            b: shown(b)?,
             ratio: found.ratio(confidence),
             departs: departs && is_far,
         })

@@ -2,7 +2,8 @@
 
 use crate::server::{Bench, Server};
 use crate::{fixture, recorded};
-use analyze::{answer, verdict, zones};
+use analyze::zones::{Findings, Level, Spread};
+use analyze::{answer, compare, verdict, zones};
 use record::units::format_si;
 use record::{RunDir, names};
 use report::json::{self, Content, Output};
@@ -57,12 +58,39 @@ fn check(of: &RunDir) -> bool {
         let page = &outputs[2].1;
         assert!(page.contains(&format_si(answered.median)), "{} is not on the page", format_si(answered.median));
     }
+    compared_with_itself(of, &findings);
     let output = Output::from(Content::Run(Box::new(json::Run::new(of, findings.clone(), verdict.clone())))).value();
     assert_eq!(output["answer"]["sentence"], answer.sentence.as_str());
     let plan = answer.plan_per_sec.map(|plan| plan.value);
     assert_eq!(output["answer"]["plan_per_sec"]["value"].as_f64(), plan);
     assert_eq!(answer::figures(&findings, Some(answer)).value(names::FIND_PLAN), plan);
     true
+}
+
+/// The columns of a comparison are the levels'.
+#[track_caller]
+fn compared_with_itself(of: &RunDir, findings: &Findings) {
+    let Ok(found) = compare::runs(of, of, 0.05) else { return };
+    let mut checked = 0;
+    for (name, value) in [
+        (names::THROUGHPUT, (|level| level.throughput_per_sec) as fn(&Level) -> Option<Spread>),
+        (names::SERVER_CPU, |level| level.cpu_us_per_request),
+        (names::RESPONSE_P50, |level| level.response_p50_us),
+        (names::RESPONSE_P99, |level| level.response_p99_us),
+    ] {
+        for at in found.figure(name).iter().flat_map(|figure| &figure.loads) {
+            let sweep = findings.sweeps().find(|sweep| sweep.sweep == at.sweep).expect("its sweep");
+            let level = sweep.levels.iter().find(|level| level.load == at.load).expect("its load");
+            let Some(value) = value(level) else { continue };
+            assert!(
+                (at.a / value.median - 1.0).abs() < 1e-9 && at.a == at.b,
+                "{name} at {}: {at:?}, {value:?}",
+                at.load
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 0, "{found:?}");
 }
 
 #[test]
