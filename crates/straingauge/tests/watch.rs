@@ -57,7 +57,7 @@ fn a_load_is_counted_kept_and_reported() {
     skip_unless!(is_root(), "counting requests needs root");
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
     let out = dir.path().join("run");
-    let Some(mut running) = watch(server.port, &out, &["--detail", "counts"]) else { return };
+    let Some(mut running) = watch(server.port, &out, &["--detail", "counts", "--account"]) else { return };
     let counted = load(&server.url("1k.bin"));
     let (ok, sent) = (member(&counted, "ok").as_u64().unwrap(), member(&counted, "sent").as_u64().unwrap());
     // The last responses are over when the client closes.
@@ -72,6 +72,23 @@ fn a_load_is_counted_kept_and_reported() {
         assert!(!system[name].is_null(), "{name} is read: {system:#}");
     }
     assert!(last["totals"]["io"]["writes"].as_u64().unwrap() >= ok, "nginx writes each response");
+    // Where the time of the server's threads went, in a part of each interval: the rows make up the threads' lives.
+    let kept: Vec<&Value> =
+        all.iter().map(|reading| &reading["totals"]["account"]).filter(|one| !one.is_null()).collect();
+    assert!(kept.len() + 2 >= all.len(), "{} of {} readings have an account", kept.len(), all.len());
+    let of = |group: &Value, name: &str| group[name].as_u64().unwrap_or_default();
+    for account in &kept {
+        for group in account["groups"].as_array().expect("groups") {
+            let waits: u64 = group["waits"].as_array().expect("waits").iter().map(|wait| of(wait, "ns")).sum();
+            let ready: u64 =
+                ["own", "others", "stopped", "moved"].map(|why| of(group, &format!("ready_{why}_ns"))).iter().sum();
+            let lives: u64 = group["processes"].as_array().expect("processes").iter().map(|one| of(one, "ns")).sum();
+            let sum = of(group, "running_ns") + ready + waits;
+            assert!(sum.abs_diff(lives) <= lives / 50, "{sum} of {lives}: {group:#}");
+        }
+    }
+    let waits_for_requests = |account: &&Value| account.to_string().contains("epoll_wait");
+    assert!(kept.iter().any(waits_for_requests), "{kept:#?}");
     assert_eq!(run_record(&out)["status"], "complete");
     let said = report(&out, &[]).exits_with(0).out;
     for words in ["Requests by size class", "Service demands", "Machine", "Connections by state", "Sources against"] {

@@ -119,6 +119,19 @@ impl Accountant {
         self.last_length_ns = length.as_nanos() as u64;
     }
 
+    /// Ends the open window, if there is one, and opens the next, which may cost so much on a CPU.
+    pub fn next(
+        &mut self,
+        processes: &[Process],
+        table: &ProcessTable,
+        budget_ns: u64,
+    ) -> Result<Option<Account>, Refusal> {
+        let ended = (!self.in_window.is_empty()).then(|| self.end(processes, table)).transpose()?;
+        self.last_length_ns = (budget_ns as f64 / BUDGET) as u64;
+        self.begin(processes)?;
+        Ok(ended)
+    }
+
     fn set_gate(&self, gate: &Gate) -> Result<(), Refusal> {
         Ok(bpf::map(&self.object, ".bss.gate")?.update(&0u32.to_ne_bytes(), bytes_of(gate), MapFlags::ANY)?)
     }

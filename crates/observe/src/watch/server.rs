@@ -223,6 +223,10 @@ impl ServerSide {
         self.group.pids()
     }
 
+    pub fn table(&self) -> &ProcessTable {
+        &self.table
+    }
+
     pub fn processes(&self) -> Vec<Process> {
         self.group.processes()
     }

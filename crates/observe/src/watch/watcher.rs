@@ -11,12 +11,14 @@ use super::states::{ByState, Scan, StateModel, Stillness, Transitions};
 use super::system::SystemReader;
 use super::timer_wheel::TimerWheel;
 use super::tracer::Tracer;
+use crate::account::Accountant;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
 use crate::namespace::needs_hosts_process_ids;
 use crate::processes::{Origin, Process, in_control_group};
 use crate::sock_diag::STATES;
+use record::account::Account;
 use record::time::{monotonic_ns, unix_ms};
 use record::units::percent;
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
@@ -39,6 +41,10 @@ const MOST_SCAN_CREDIT_NS: i64 = 50_000_000;
 const STILL_NS: u64 = 100_000_000;
 /// Sleeps are divided into pieces of this length, so that a signal that came just before one is noticed.
 const NAP_NS: u64 = 200_000_000;
+
+/// The share of the allowed overhead that the account of the threads may take, and what it may cost at least.
+const ACCOUNT_OF_OVERHEAD: f64 = 0.5;
+const LEAST_ACCOUNT_NS: u64 = 200_000;
 
 /// The options of a watch.
 #[derive(Debug, Clone)]
@@ -69,6 +75,8 @@ pub struct WatchOptions {
     pub pack: Option<Pack>,
     /// Read what bounds the server, too.
     pub limits: bool,
+    /// Account for the time of the server's threads, in a part of the time between readings.
+    pub accounts: bool,
     /// Count reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`) on newer ones, too: for comparison.
     pub reads_by_position: bool,
 }
@@ -90,6 +98,7 @@ impl WatchOptions {
             detects_protocol: true,
             pack: None,
             limits: false,
+            accounts: false,
             reads_by_position: false,
         }
     }
@@ -103,6 +112,8 @@ pub struct Watcher {
     why_no_programs: Option<WatchError>,
     /// Why the programs' ids are not those of /proc.
     why_no_ids: Option<ObserveError>,
+    accountant: Option<Accountant>,
+    why_no_account: Option<WatchError>,
     /// Whether requests were counted at any time of this watch.
     has_counted: bool,
     server: ServerSide,
@@ -198,6 +209,12 @@ impl Watcher {
             Err(error) => (None, Some(error)),
         };
         let why_no_ids = needs_hosts_process_ids().err();
+        let accountant =
+            options.accounts.then(|| Accountant::start(options.port).map_err(WatchError::from)).transpose();
+        let (accountant, why_no_account) = match accountant {
+            Ok(accountant) => (accountant, None),
+            Err(error) => (None, Some(error)),
+        };
         if let (Some(tracer), None) = (&mut tracer, &why_no_ids) {
             server.restart(tracer.follow(&server.processes()).ok());
         } else {
@@ -210,6 +227,8 @@ impl Watcher {
             tracer,
             why_no_programs,
             why_no_ids,
+            accountant,
+            why_no_account,
             server,
             states: StateModel::new(TimerWheel::of_this_kernel()),
             started_ns,
@@ -382,8 +401,23 @@ impl Watcher {
         reading.system = self.slow.system.clone();
         reading.io = self.slow.io;
         reading.control_group = self.slow.control_group.clone();
+        reading.account = self.account(reading.group_ns().unwrap_or(0));
         self.last = reading.clone();
         reading
+    }
+
+    /// The account of the threads since the last reading, as long as its budget lasted; opens the next window.
+    fn account(&mut self, group_ns: u64) -> Option<Account> {
+        let accountant = self.accountant.as_mut()?;
+        let processes = self.server.processes();
+        let since_ns = group_ns.saturating_sub(self.last.group_ns().unwrap_or(group_ns));
+        let budget_ns = (ACCOUNT_OF_OVERHEAD * self.options.overhead_ratio * since_ns as f64) as u64;
+        let kept = accountant.next(&processes, self.server.table(), budget_ns.max(LEAST_ACCOUNT_NS));
+        kept.unwrap_or_else(|refusal| {
+            self.accountant = None;
+            self.why_no_account = Some(refusal.into());
+            None
+        })
     }
 
     /// The server's side; the programs follow its processes.
@@ -463,6 +497,11 @@ impl Watcher {
             (self.why_no_ids.as_ref().filter(|_| self.has_counted))
                 .map(|why| format!("requests by process and threads that read requests are not measured: {why}")),
             "all other figures are whole",
+        );
+        not_watched(
+            Severity::Warning,
+            self.why_no_account.as_ref().map(|error| format!("the threads' time is not accounted for: {error}")),
+            "see straingauge doctor",
         );
         not_watched(
             Severity::Note,

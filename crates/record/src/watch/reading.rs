@@ -8,6 +8,7 @@ use super::histogram::Log2Histogram;
 use super::limits::LimitTotals;
 use super::system::{ControlGroupTotals, GroupIo, SystemTotals};
 use crate::Outside;
+use crate::account::Account;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -376,6 +377,10 @@ pub struct Reading {
     /// What bounds the server; absent where that is not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitTotals>,
+    /// Where the time of the server's threads went in a part of the time since the last reading; absent where that is not
+    /// accounted for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
 }
 
 impl Reading {

@@ -47,9 +47,9 @@ pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
         out += &(table.lines() + "\n");
     }
     let at = format!(
-        "threads at {}, mean number in each state over {:.1} s (n = {} points",
+        "threads at {}, mean number in each state over {} (n = {} points",
         load_words(last.load, sweep.sweep),
-        last.seconds,
+        format_nanos(last.seconds * 1e9),
         last.points
     );
     out + &threads(last, &at)
@@ -58,7 +58,7 @@ pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
 /// The threads' time in a profile.
 pub(crate) fn of_profile(account: &Account) -> String {
     let Some(level) = analyze::account::of_one(account) else { return String::new() };
-    threads(&level, &format!("threads, mean number in each state over {:.1} s (", level.seconds))
+    threads(&level, &format!("threads, mean number in each state over {} (", format_nanos(level.seconds * 1e9)))
 }
 
 /// The first, the last, and some between, `most` in all.
@@ -129,9 +129,9 @@ pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<crate::p
     let headings = ["threads", "mean number", "each wait", "longest", "stack with the most time, innermost first"];
     let columns = headings.map(|heading| (heading, ""));
     let note = format!(
-        "At {}, over {:.1} s in {}.",
+        "At {}, over {} in {}.",
         load_words(level.load, sweep.sweep),
-        level.seconds,
+        format_nanos(level.seconds * 1e9),
         record::units::count(level.points as usize, "point")
     );
     Some(crate::page::tables::Table::new("What the server's threads did", columns, thread_rows(&level), note))

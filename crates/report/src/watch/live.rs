@@ -3,6 +3,7 @@
 use super::screen::{NOT_MEASURED, mode_words, number, size, states};
 use super::{Screen, headroom, processes, screen};
 use crate::doubt;
+use crate::run::account;
 use record::Outside;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::Counter;
@@ -37,6 +38,7 @@ pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     requests(&mut out, frame);
     server(&mut out, frame);
     let _ = writeln!(out, "headroom  {}", headroom::line(frame.headroom));
+    out.extend(frame.now.account.as_ref().map(account::of_profile));
     connections(&mut out, frame);
     out.extend(frame.doubts.iter().map(doubt::line));
     if frame.watch.classes.len() > 1 && frame.rates.all.as_ref().is_some_and(|all| all.requests_per_sec > 0.0) {

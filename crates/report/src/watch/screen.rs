@@ -80,6 +80,9 @@ pub fn tables(frame: &Screen<'_>, span: &str) -> String {
         traffic(&mut out, frame.now);
     }
     headroom(&mut out, frame);
+    if let Some(account) = &frame.now.account {
+        let _ = write!(out, "\n{}", crate::run::account::of_profile(account));
+    }
     processes::screen(&mut out, frame.now, processes::ROWS);
     machine::screen(&mut out, &frame.first.system, frame.now);
     out + &doubt::text(frame.doubts)

@@ -65,6 +65,11 @@ pub struct WatchArgs {
     /// [default: those at the start, and some thousands]
     #[arg(long, value_name = "COUNT", help_heading = "How closely")]
     pub table_size: Option<Count>,
+    /// Also account for the time of the server's threads
+    ///
+    /// Running, ready, blocked by which call and object, or idle, in a part of each interval: half of --overhead goes to it.
+    #[arg(long, help_heading = "How closely")]
+    pub account: bool,
     /// Do not inspect request bytes
     ///
     /// By default the first KiB of a few reads a second is inspected to detect the protocol.

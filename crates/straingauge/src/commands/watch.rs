@@ -182,6 +182,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         detects_protocol: !args.no_protocol_detection,
         pack: pack.map(|(pack, _)| pack),
         limits: true,
+        accounts: args.account,
         reads_by_position: false,
     })
 }
