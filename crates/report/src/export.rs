@@ -11,6 +11,7 @@ use record::account::Account;
 use record::profile::{Folded, Frame, Profile, Stack, Stacks};
 use record::{Doubt, DoubtKind, Outside, Point, RunDir, RunKind, Sweep};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 /// Named as the file's author.
 const PRODUCT: &str = concat!("straingauge ", env!("CARGO_PKG_VERSION"));
@@ -31,6 +32,8 @@ record::worded! {
         FoldedLayers = "folded-layers",
         /// Folded stacks of the threads' time in microseconds: running, ready, blocked by place.
         FoldedWaits = "folded-waits",
+        /// The change of that from the lowest load, in nanoseconds a request: two numbers a line.
+        FoldedWaitsChange = "folded-waits-change",
     }
 }
 
@@ -48,8 +51,8 @@ pub struct Recording {
     pub title: Outside,
     /// In the order of measurement.
     windows: Vec<Window>,
-    /// The threads' time, by load.
-    accounts: Vec<(Option<Load>, Account)>,
+    /// The threads' time, by point.
+    accounts: Vec<Accounted>,
     /// What could not be read.
     pub doubts: Vec<Doubt>,
 }
@@ -59,6 +62,14 @@ struct Window {
     stacks: Stacks,
     /// `None` in a profile, which has one load.
     load: Option<Load>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Accounted {
+    load: Option<Load>,
+    /// Completed in the time that the account covers.
+    requests: f64,
+    account: Account,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -100,7 +111,8 @@ impl Recording {
     /// Of a profile.
     pub fn of_profile(profile: &Profile) -> Result<Recording, NotMeasured> {
         let stacks = profile.weighed_stacks();
-        let accounts: Vec<_> = profile.account.iter().map(|account| (None, account.clone())).collect();
+        let of_all = |account: &Account| Accounted { load: None, requests: 0.0, account: account.clone() };
+        let accounts: Vec<_> = profile.account.iter().map(of_all).collect();
         if stacks.samples() == 0 && accounts.is_empty() {
             let why = "no sample fell on the server's work: put load on it while it is profiled, or profile for longer";
             return Err(NotMeasured(why.into()));
@@ -124,8 +136,12 @@ impl Recording {
             doubts: Vec::new(),
         };
         for point in &run.points {
-            let account = point.account.clone().map(|account| (Some(load_of(point, &findings)), account));
-            recording.accounts.extend(account);
+            recording.accounts.extend(point.account.clone().map(|account| Accounted {
+                load: Some(load_of(point, &findings)),
+                requests: point.outcomes.completed() as f64 * account.window_ns as f64
+                    / point.duration_ns.max(1) as f64,
+                account,
+            }));
             match run.stacks(point.index) {
                 Ok(Some(stacks)) if stacks.samples() > 0 => {
                     recording.windows.push(Window { stacks, load: Some(load_of(point, &findings)) });
@@ -150,10 +166,10 @@ impl Recording {
     /// The file's content.
     pub fn export(&self, format: Format) -> Result<Vec<u8>, NotMeasured> {
         match format {
-            Format::FoldedWaits if self.accounts.is_empty() => {
+            Format::FoldedWaits | Format::FoldedWaitsChange if self.accounts.is_empty() => {
                 return Err(NotMeasured("the account of the server's threads needs root and BPF".into()));
             }
-            Format::FoldedWaits => {}
+            Format::FoldedWaits | Format::FoldedWaitsChange => {}
             _ if self.windows.is_empty() => {
                 return Err(NotMeasured("no stack was sampled; folded-waits has what the threads did".into()));
             }
@@ -166,48 +182,57 @@ impl Recording {
             Format::Folded => self.folded(false).into_bytes(),
             Format::FoldedLayers => self.folded(true).into_bytes(),
             Format::FoldedWaits => self.folded_waits().into_bytes(),
+            Format::FoldedWaitsChange => self.folded_waits_change()?.into_bytes(),
         })
     }
 
-    /// Each thread group's time in microseconds. The time of a place with sampled stacks is divided among them.
+    /// Each thread group's time in microseconds.
     fn folded_waits(&self) -> String {
         let mut folded = Folded::default();
-        for (load, account) in &self.accounts {
-            for group in &account.groups {
-                let root: Vec<String> = load
-                    .as_ref()
-                    .map(Load::with_zone)
-                    .into_iter()
-                    .chain([group.program.to_string(), group.name.to_string()])
-                    .collect();
-                let mut add = |words: Vec<String>, ns: f64| {
-                    folded.add(root.iter().cloned().chain(words), (ns / 1e3).round() as u64);
+        for Accounted { load, account, .. } in &self.accounts {
+            let load = load.as_ref().map(Load::with_zone);
+            each_state(account, |words, ns| {
+                folded.add(load.iter().cloned().chain(words), (ns / 1e3).round() as u64);
+            });
+        }
+        folded.to_text()
+    }
+
+    /// Each state's time at the lowest load of the sweep and at this load, in nanoseconds a request. A state begins with
+    /// its load: `grep '^64 connections' | flamegraph.pl` draws one.
+    fn folded_waits_change(&self) -> Result<String, NotMeasured> {
+        let mut loads: Vec<(&Load, f64, Folded)> = Vec::new();
+        for Accounted { load, requests, account } in &self.accounts {
+            let Some(load) = load.as_ref().filter(|_| *requests >= 1.0) else { continue };
+            let known = loads.iter().position(|(known, ..)| same_load(Some(known), Some(load)));
+            let at = known.unwrap_or_else(|| {
+                loads.push((load, 0.0, Folded::default()));
+                loads.len() - 1
+            });
+            loads[at].1 += requests;
+            each_state(account, |words, ns| loads[at].2.add(words, ns as u64));
+        }
+        loads.sort_by(|(a, ..), (b, ..)| a.order(b));
+        let mut text = String::new();
+        for of_sweep in loads.chunk_by(|(a, ..), (b, ..)| a.sweep == b.sweep) {
+            let Some(((_, of_lowest, lowest), others)) = of_sweep.split_first() else { continue };
+            for (load, requests, states) in others {
+                let each = |states: &Folded, requests: f64, state: &Vec<String>| {
+                    (states.0.get(state).copied().unwrap_or(0) as f64 / requests).round() as u64
                 };
-                add(vec!["running".into()], group.running_ns as f64);
-                add(vec!["ready: own threads have the CPU".into()], group.ready_own_ns as f64);
-                add(vec!["ready: other work has the CPU".into()], group.ready_others_ns as f64);
-                add(vec!["ready".into()], (group.ready_stopped_ns + group.ready_moved_ns) as f64);
-                for wait in &group.waits {
-                    let state = if wait.kind.is_idle() { "idle" } else { "blocked" };
-                    let place = format!("{state}: {} {} {}", wait.kind.word(), wait.call, wait.object);
-                    let sampled: u64 = wait.stacks.iter().map(|stack| stack.ns).sum();
-                    if sampled == 0 {
-                        add(vec![place], wait.ns as f64);
-                        continue;
-                    }
-                    for stack in &wait.stacks {
-                        let mark = |frame: &Frame| {
-                            let mark = if frame.is_kernel { record::profile::folded::KERNEL_MARK } else { "" };
-                            format!("{}{mark}", frame.function)
-                        };
-                        let frames = stack.frames.iter().rev().map(mark);
-                        let words = std::iter::once(place.clone()).chain(frames).collect();
-                        add(words, wait.ns as f64 * stack.ns as f64 / sampled as f64);
+                let names: BTreeSet<&Vec<String>> = lowest.0.keys().chain(states.0.keys()).collect();
+                for state in names {
+                    let (before, after) = (each(lowest, *of_lowest, state), each(states, *requests, state));
+                    if before + after > 0 {
+                        text += &format!("{};{} {before} {after}\n", load.with_zone(), state.join(";"));
                     }
                 }
             }
         }
-        folded.to_text()
+        if text.is_empty() {
+            return Err(NotMeasured("a change needs accounts at two loads".into()));
+        }
+        Ok(text)
     }
 
     /// The stacks of a run begin with the load, so that `grep '^64 connections'` selects one.
@@ -235,6 +260,40 @@ impl Recording {
             _ => a.is_some().cmp(&b.is_some()),
         });
         groups
+    }
+}
+
+/// Calls `each` with every state of the threads, as the frames of a stack, and its time in nanoseconds. The time of a
+/// place with sampled stacks is divided among them.
+fn each_state(account: &Account, mut each: impl FnMut(Vec<String>, f64)) {
+    for group in &account.groups {
+        let mut add = |words: Vec<String>, ns: f64| {
+            each([group.program.to_string(), group.name.to_string()].into_iter().chain(words).collect(), ns);
+        };
+        add(vec!["running".into()], group.running_ns as f64);
+        add(vec!["ready: own threads have the CPU".into()], group.ready_own_ns as f64);
+        add(vec!["ready: other work has the CPU".into()], group.ready_others_ns as f64);
+        add(vec!["ready".into()], (group.ready_stopped_ns + group.ready_moved_ns) as f64);
+        for wait in &group.waits {
+            let state = if wait.kind.is_idle() { "idle" } else { "blocked" };
+            let place = format!("{state}: {} {} {}", wait.kind.word(), wait.call, wait.object);
+            let sampled: u64 = wait.stacks.iter().map(|stack| stack.ns).sum();
+            if sampled == 0 {
+                add(vec![place], wait.ns as f64);
+                continue;
+            }
+            for stack in &wait.stacks {
+                let mark = |frame: &Frame| {
+                    let mark = if frame.is_kernel { record::profile::folded::KERNEL_MARK } else { "" };
+                    format!("{}{mark}", frame.function)
+                };
+                let frames = stack.frames.iter().rev().map(mark);
+                add(
+                    std::iter::once(place.clone()).chain(frames).collect(),
+                    wait.ns as f64 * stack.ns as f64 / sampled as f64,
+                );
+            }
+        }
     }
 }
 

@@ -262,12 +262,31 @@ fn the_threads_whole_time_is_in_their_folded_stacks() {
         ..record::account::ThreadGroup::default()
     };
     let account = Account { window_ns: 20_000, threads_ns: 20_000, groups: vec![group], ..Account::default() };
-    let recording =
-        Recording { title: "app".into(), windows: Vec::new(), accounts: vec![(None, account)], doubts: Vec::new() };
+    let of = |load: Option<Load>, requests: f64, account: Account| Accounted { load, requests, account };
+    let mut recording = Recording {
+        title: "app".into(),
+        windows: Vec::new(),
+        accounts: vec![of(None, 0.0, account.clone())],
+        doubts: Vec::new(),
+    };
     let text = String::from_utf8(recording.export(Format::FoldedWaits).expect("an account")).expect("text");
     assert_eq!(Folded::parse(text.as_bytes()).expect("folded").total(), 20, "{text}");
     assert!(text.contains("app;worker;blocked: a lock futex;slow_[k] 6\n"), "{text}");
     assert!(text.contains("app;worker;idle: events epoll_wait 4\n"), "{text}");
     let why = recording.export(Format::Pprof).expect_err("nothing was sampled").to_string();
     assert!(why.contains("no stack was sampled"), "{why}");
+    let why = recording.export(Format::FoldedWaitsChange).expect_err("one load").to_string();
+    assert!(why.contains("two loads"), "{why}");
+    // Twice as many requests in the same time, and twice the waiting for the lock.
+    let load = |value: f64| {
+        let words = format!("{value} connections");
+        Some(Load { sweep: Sweep::Connections, value, words, zone: None, point: 0 })
+    };
+    let mut loaded = account.clone();
+    loaded.groups[0].waits[0].ns *= 2;
+    recording.accounts = vec![of(load(4.0), 4.0, loaded), of(load(1.0), 2.0, account)];
+    let text = String::from_utf8(recording.export(Format::FoldedWaitsChange).expect("two loads")).expect("text");
+    assert!(text.contains("4 connections;app;worker;running 2500 1250\n"), "{text}");
+    assert!(text.contains("4 connections;app;worker;blocked: a lock futex;slow_[k] 3000 3000\n"), "{text}");
+    assert!(!text.contains("1 connections"), "{text}");
 }

@@ -16,8 +16,9 @@ pub struct ReportArgs {
     ///
     /// Of all points that were sampled, with their loads and zones. Formats: pprof, firefox (Firefox Profiler),
     /// speedscope, folded (stacks, one a line, for flame graph viewers), folded-layers (with the layer after the
-    /// program), or folded-waits (all of the threads' time in microseconds: running, ready, blocked by place). Nothing
-    /// else is written. Repeatable.
+    /// program), folded-waits (all of the threads' time in microseconds: running, ready, blocked by place), or
+    /// folded-waits-change (that at the lowest load and at each other one, in nanoseconds a request, for differential
+    /// flame graphs). Nothing else is written. Repeatable.
     #[arg(
         long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"],
         help_heading = "Output"
