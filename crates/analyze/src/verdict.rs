@@ -53,6 +53,9 @@ pub struct Verdict {
     /// The causes that the rules found, the one to fix first at the front; none for a server that is simply full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
+    /// Why no cause could be named: the machine was not quiet, or what the threads waited for was not seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_no_cause: Option<String>,
     /// The stages of the server, of its client and of its backends that could be the limit, and how full each was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<Checked>,
@@ -171,8 +174,9 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         said.push(unloading.sentence());
     }
     said.extend(sure::sentence(run, findings));
-    said.extend(unquiet_sentence(run, findings));
-    said.extend(cause::unseen(&evidence::Evidence::new(run, findings), &causes));
+    let unquiet = unquiet_sentence(run, findings);
+    let unseen = cause::unseen(&evidence::Evidence::new(run, findings), &causes);
+    said.extend(unquiet.iter().chain(&unseen).cloned());
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
@@ -181,6 +185,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         headline: headline(run, findings, answer.as_ref()),
         answer,
         sentences: said,
+        why_no_cause: unquiet.or(unseen).filter(|_| causes.is_empty()),
         causes,
         checked: stage::checked(&evidence::Evidence::new(run, findings)),
         doubts: doubts::collect(run, findings),

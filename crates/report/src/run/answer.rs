@@ -130,7 +130,8 @@ fn todo(verdict: &Verdict, answer: &Answer) -> Vec<String> {
         };
         wrap(setting, first, "     ")
     });
-    causes.chain(settings).collect()
+    let unnamed = verdict.why_no_cause.iter().map(|why| cut(&wrap(why, "why  ", "     "), LINES_OF_A_CAUSE));
+    causes.chain(unnamed).chain(settings).collect()
 }
 
 /// Selected loads: the lowest, one half way, that of the plan, the highest that held, the lowest that failed.
