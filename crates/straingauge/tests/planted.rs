@@ -103,21 +103,39 @@ fn a_limiter_is_named_by_its_status_and_its_log_and_processes_for_each_request_b
     }
 }
 
-/// A control group that may use a share of a CPU; removed in the end.
+/// A control group with a limit; removed in the end.
 struct Limited(PathBuf);
 
 impl Limited {
-    /// `None` where none can be made.
-    fn new(cpus: f64) -> Option<Self> {
-        let first = Path::new("/sys/fs/cgroup/cpu");
-        let (mount, is_first) = if first.is_dir() { (first, true) } else { (Path::new("/sys/fs/cgroup"), false) };
-        let group = Limited(mount.join(format!("planted-{}", std::process::id())));
+    /// CPU time of so many CPUs in each period; `None` where no group can be made.
+    fn cpus(cpus: f64, period_us: u64) -> Option<Self> {
+        let us = (cpus * period_us as f64) as u64;
+        let first = [("cpu.cfs_period_us", period_us.to_string()), ("cpu.cfs_quota_us", us.to_string())];
+        Limited::group("cpu", &first, ("cpu.max", format!("{us} {period_us}")))
+    }
+
+    /// So much memory.
+    fn memory(bytes: u64) -> Option<Self> {
+        let bytes = bytes.to_string();
+        Limited::group("memory", &[("memory.limit_in_bytes", bytes.clone())], ("memory.max", bytes))
+    }
+
+    fn group(controller: &str, first: &[(&str, String)], second: (&str, String)) -> Option<Self> {
+        let mount = Path::new("/sys/fs/cgroup").join(controller);
+        let (mount, files) =
+            if mount.is_dir() { (mount, first) } else { (PathBuf::from("/sys/fs/cgroup"), &[second][..]) };
+        let group = Limited(mount.join(format!("planted-{controller}-{}", std::process::id())));
         std::fs::create_dir(&group.0).ok()?;
-        let us = (cpus * 1e5) as u64;
-        let (file, text) =
-            if is_first { ("cpu.cfs_quota_us", us.to_string()) } else { ("cpu.max", format!("{us} 100000")) };
-        std::fs::write(group.0.join(file), text).ok()?;
+        for (file, text) in files {
+            std::fs::write(group.0.join(file), text).ok()?;
+        }
         Some(group)
+    }
+
+    /// A command that puts itself into the group.
+    fn command(&self) -> [String; 4] {
+        let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+        ["sh", "-c", enter, self.0.to_str().expect("text")].map(String::from)
     }
 }
 
@@ -136,7 +154,7 @@ impl Drop for Limited {
 #[test]
 fn a_limit_of_cpu_time_is_named() {
     // Little enough for the limit to be reached on a machine that is busy.
-    let (faulty, group) = (faulty(), Limited::new(0.04));
+    let (faulty, group) = (faulty(), Limited::cpus(0.04, 100_000));
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     skip_unless!(group.is_some(), "needs a control group with a limit of CPU time: root, and the controller cpu");
     let (dir, port, group) = (open_dir(), free_port(), group.expect("just checked"));
@@ -145,7 +163,7 @@ fn a_limit_of_cpu_time_is_named() {
     command.args(["--quiet", "--budget", "10s", "--out"]).arg(dir.path().join("run"));
     // Several of the limit's periods of 100 ms in each point.
     command.args(["--duration", "500ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"]);
-    command.args(["--", "sh", "-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
+    command.arg("--").args(group.command());
     command.args(words(&faulty.expect("just checked"), "none", port));
     let said = run(&mut command).exits_with(0);
     let mut proven = rules(&said, |cause| cause["certainty"] == "cause");
@@ -157,6 +175,42 @@ fn a_limit_of_cpu_time_is_named() {
         return skipped("other work took the CPUs before the limit did, and the run says so");
     }
     assert_eq!(proven, ["cpu-quota"], "{}", said.json()["verdict"]);
+}
+
+#[test]
+fn bursts_at_a_limit_pages_read_again_and_a_full_table_of_connections_are_named() {
+    skip_unless!(long_run(), "half a minute: runs in the long suite");
+    let (faulty, bursts, memory) = (faulty(), Limited::cpus(0.25, 20_000), Limited::memory(24 << 20));
+    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
+    skip_unless!(bursts.is_some() && memory.is_some(), "needs control groups with limits: root");
+    skip_unless!(program("nginx").is_some(), "nginx is not installed");
+    let (faulty, bursts, memory) = (faulty.expect("a"), bursts.expect("a"), memory.expect("a"));
+    let (dir, port) = (open_dir(), free_port());
+    let pages = dir.path().join("pages").to_str().expect("text").to_string();
+    // What is written in the group is charged to it.
+    let fill = "dd if=/dev/zero of=\"$0\" bs=1M count=96 conv=fsync status=none && exec \"$@\"";
+    let fill = ["sh", "-c", fill, &pages].map(String::from);
+    let paging = [memory.command().to_vec(), fill.to_vec(), words(&faulty, "paging", port)].concat();
+    let configuration = format!(
+        "daemon off; worker_processes 1; error_log stderr warn; pid {0}/nginx.pid;\n\
+         events {{ worker_connections 32; }}\n\
+         http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f;\n\
+         uwsgi_temp_path {0}/u; scgi_temp_path {0}/s; server {{ listen 0.0.0.0:{port}; return 200 ok; }} }}\n",
+        dir.path().display()
+    );
+    std::fs::write(dir.path().join("few.conf"), configuration).expect("our own folder");
+    let few = dir.path().join("few.conf").to_str().expect("text").to_string();
+    for (wanted, most, server) in [
+        ("cpu-bursts", "4", [bursts.command().to_vec(), words(&faulty, "bursts", port)].concat()),
+        ("paging", "32", [paging, vec!["--log".into(), pages.clone()]].concat()),
+        ("server-log", "64", ["nginx".into(), "-c".into(), few].to_vec()),
+    ] {
+        let url = format!("http://127.0.0.1:{port}/");
+        let mut command = straingauge(["find", &url, "--sweep", "connections", "--max-connections", most, "--json"]);
+        command.args(["--quiet", "--budget", "10s", "--duration", "500ms", "--profile", "never", "--out"]);
+        let said = run(command.arg(dir.path().join(wanted)).arg("--").args(&server)).exits_with(0);
+        assert!(rules(&said, |_| true).contains(&wanted.into()), "{wanted}: {}", said.json()["verdict"]);
+    }
 }
 
 #[test]

@@ -112,9 +112,10 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
     {
         return format!(
             "The server's CPUs were {} busy at {at}, but its own work took only {} of them: other work filled the \
-             rest. Repeat it when that has stopped, or give the server dedicated CPUs (`--server-cpus`).",
+             rest. Repeat it when that has stopped, or give the server dedicated CPUs (`--server-cpus`).{}",
             percent(cpus),
-            percent(own)
+            percent(own),
+            hot_function::words(evidence)
         );
     }
     if let Some(cpus) = cpus.filter(is_saturated) {

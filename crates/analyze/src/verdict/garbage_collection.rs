@@ -1,21 +1,26 @@
 //! CPU time of a collector's threads.
 
 use super::command::server_pid;
-use super::evidence::Evidence;
+use super::evidence::{Evidence, at_least};
+use super::hot_function::{Share, shares};
 use super::judge::{Finding, finding};
 use super::rules::Rule;
 use crate::account::{AccountLevel, GroupLevel};
 use crate::zones::{load_words, percent};
+use record::Point;
+use record::units::grouped;
 
 pub(super) const RULE: Rule = Rule {
     id: "garbage-collection",
     cause: "the collection of garbage takes much of the server's CPU time",
     evidence: "the account: CPU time of the threads that HotSpot names after its collectors (`GC Thread`, `G1 ...`, \
-               `ZWorker`, `Shenandoah ...`), by load",
+               `ZWorker`, `Shenandoah ...`), by load; else the functions of the collectors of Go, V8 and CPython, \
+               sampled",
     threshold: "a quarter of the CPU time of all of the server's threads at the highest load under strain, and 0.05 \
-                CPUs",
+                CPUs; by functions a quarter of the server's CPU time under strain, three standard errors below 15 %",
     refuted_by: "a larger heap leaves throughput and the collector's share as they are",
-    remedy: "a larger heap (`-Xmx`), fewer objects a request; `-Xlog:gc` shows the pauses",
+    remedy: "a larger heap (`-Xmx`, `GOGC`, `--max-semi-space-size`), fewer objects a request; `-Xlog:gc` shows the \
+             pauses",
     source: "Jones, Hosking and Moss, \"The Garbage Collection Handbook\": collection costs less the more room is left",
     is_limit: true,
     is_counted: false,
@@ -26,8 +31,31 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_SHARE: f64 = 0.25;
 const LEAST_CPUS: f64 = 0.05;
 
+/// See [`LEAST_SHARE`]: the lower end of a sampled share.
+const LEAST_SAMPLED: f64 = 0.15;
+
 /// Beginnings of the names that HotSpot gives to its collectors' threads.
 const THREADS: [&str; 6] = ["GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah", "ParGC Thread"];
+
+/// Parts of the names of the collectors' functions, in lower case.
+const FUNCTIONS: [&str; 16] = [
+    "runtime.gc",
+    "runtime.scan",
+    "runtime/gc/scan",
+    "runtime.trydefertospanscan",
+    "runtime.greyobject",
+    "runtime.findobject",
+    "inlinemarkbits",
+    "runtime.wbbufflush",
+    "runtime.sweepone",
+    "sweeplocked",
+    "v8::internal::markcompact",
+    "v8::internal::scavenge",
+    "v8::internal::sweeper",
+    "v8::internal::concurrentmarking",
+    "gc_collect_main",
+    "deduce_unreachable",
+];
 
 fn is_collector(group: &GroupLevel) -> bool {
     let thread = group.name.split_once(": ").map(|(_, thread)| thread);
@@ -35,6 +63,41 @@ fn is_collector(group: &GroupLevel) -> bool {
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    by_threads(evidence).or_else(|| by_functions(evidence))
+}
+
+/// From sampled functions, where the collector has no threads of its own name.
+fn by_functions(evidence: &Evidence<'_>) -> Option<Finding> {
+    let sum = |points: &[&Point]| {
+        let of_collector = |one: &Share<'_>| {
+            let function = one.function.to_lowercase();
+            FUNCTIONS.iter().any(|part| function.contains(part))
+        };
+        let all = shares(points);
+        let samples = all.first()?.samples;
+        Some((all.into_iter().filter(of_collector).map(|one| one.share).sum::<f64>().min(1.0), samples))
+    };
+    let (share, samples) = sum(&evidence.strained()).filter(|(_, samples)| *samples > 0.0)?;
+    if share < LEAST_SHARE || at_least(share, samples, 3.0) < LEAST_SAMPLED {
+        return None;
+    }
+    let low = sum(&evidence.lowest());
+    let low = low.map_or(String::new(), |(share, _)| format!(", {} at the lowest load", percent(share)));
+    finding(
+        format!(
+            "The collection of garbage takes much of the server's CPU time: under strain {} of it was in the \
+             collector's functions (n = {} samples{low}).",
+            percent(share),
+            grouped(samples)
+        ),
+        "To try: more room before it collects (`GOGC` and `GOMEMLIMIT` of Go, `--max-semi-space-size` of Node.js, \
+         `gc.freeze()` and `gc.set_threshold()` of Python), or fewer objects a request."
+            .into(),
+        &[],
+    )
+}
+
+fn by_threads(evidence: &Evidence<'_>) -> Option<Finding> {
     let from = evidence.strained_from()?;
     let sweep = evidence.sweep()?.sweep;
     let (low, high) = (evidence.accounts().first()?, evidence.accounts().iter().rfind(|level| level.load >= from)?);

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 const LEAST_SHARE: f64 = 0.2;
 
 /// A function's share of the server's CPU time, and the samples of all functions.
-struct Share<'a> {
-    function: &'a str,
-    share: f64,
-    samples: f64,
+pub(super) struct Share<'a> {
+    pub(super) function: &'a str,
+    pub(super) share: f64,
+    pub(super) samples: f64,
 }
 
 /// The functions' shares over points: CPU time in the function over that of the server's processes.
-fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
+pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
     let (mut us, mut all_us, mut samples): (BTreeMap<&str, f64>, _, _) = (BTreeMap::new(), 0.0, 0.0);
     for point in points.iter().filter(|point| !point.functions.is_empty()) {
         let completed = point.outcomes.completed() as f64;

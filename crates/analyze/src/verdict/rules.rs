@@ -247,7 +247,8 @@ pub const RULES: [Rule; 35] = [
                    thread released, by load",
         threshold: "most of the requests that load added (1 or more) waited so, or were queued for threads without \
                     idle time (criterion `saturation_ratio`) that waited so more than for anything else; half a thread \
-                    more than before the strain; a possibility where these are less than 40 % of the requests added",
+                    more than before the strain, one wait for 100 requests; a possibility where these are less than \
+                    40 % of the requests added",
         refuted_by: "the stacks on the page show threads that wait for work, not for what another thread holds",
         remedy: "hold it for less, or divide it; the page has the stacks of the threads that waited and of those that \
                  released it",

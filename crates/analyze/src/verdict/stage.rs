@@ -19,6 +19,8 @@ const LEAST_ADDED: f64 = 1.0;
 const MOST_OF_IT: f64 = 0.4;
 /// Threads that wait for a full lock beyond those that do at the low load, at least.
 const LEAST_GROWN: f64 = 0.5;
+/// Waits for a full lock for each request, at least: a thread that is parked waits now and then.
+const LEAST_WAITS_PER_REQUEST: f64 = 0.01;
 /// Time of a call to another server at the high load over that at the lowest, from which on it is the one that is full.
 const CALL_GROWTH: f64 = 2.0;
 /// Time for a request of the slowest of several like processes over that of the median one.
@@ -131,11 +133,19 @@ pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
     const LOADS: usize = 2;
     let waits_for_events = |group: &&GroupLevel| {
         let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
-        let is_loop = events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0;
-        is_loop && group.threads < 1.5 * group.processes.len().max(1) as f64
+        events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0
     };
+    // Where other threads of the program wait for events as well, at any load, they serve what comes meanwhile.
+    let program = |group: &GroupLevel| group.name.split([':', '(']).next().map(|name| name.trim_end().to_string());
+    let has_others = |group: &GroupLevel| {
+        let mut others = evidence.accounts().iter().flat_map(|level| &level.groups).filter(waits_for_events);
+        others.any(|other| other.name != group.name && program(other) == program(group))
+    };
+    let is_alone =
+        |group: &&GroupLevel| group.threads < 1.5 * group.processes.len().max(1) as f64 && !has_others(group);
     let longest = |level: &AccountLevel| {
-        let group = level.groups.iter().filter(waits_for_events).find(|group| group.longest_work_ms >= LEAST_MS)?;
+        let loops = level.groups.iter().filter(waits_for_events).filter(is_alone);
+        let group = loops.into_iter().find(|group| group.longest_work_ms >= LEAST_MS)?;
         Some((group.name.clone(), group.work_ms, group.longest_work_ms))
     };
     // With few connections the thread waits after each request; a full loop works without a pause in any case.
@@ -205,7 +215,8 @@ impl Reading<'_> {
         let locks = waits.filter(|(_, wait)| wait.kind == WaitKind::Lock);
         let grown = |wait: &WaitLevel| wait.threads - before(&wait.place);
         let (group, wait) = locks.max_by(|a, b| grown(a.1).total_cmp(&grown(b.1)))?;
-        if grown(wait) < LEAST_GROWN {
+        let rate = self.high.requests.as_ref().map_or(0.0, |requests| requests.in_flight / requests.response_us * 1e6);
+        if grown(wait) < LEAST_GROWN || wait.times_per_sec < LEAST_WAITS_PER_REQUEST * rate {
             return None;
         }
         let before = before(&wait.place);

@@ -261,17 +261,19 @@ fn the_places_of_a_request_add_up_to_its_response_time() {
 
 #[test]
 fn an_event_loop_that_works_for_long_at_a_time_is_named_and_one_that_is_merely_full_is_not() {
-    let of = |longest_ns: u64| {
+    let of = |longest_ns: u64, others: &[ThreadGroup]| {
         let verdict = judged(healthy(), fixture::record(), |point| {
             let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(1.0).min(1.0);
             let mut thread = group("app", busy, 0.0, &[(Events, "epoll_wait", "", 1.0 - busy)]);
             (thread.works, thread.longest_work_ns) = (5000, longest_ns);
             thread.processes =
                 vec![ProcessUse { pid: 7, running_ns: ns(busy), idle_ns: ns(1.0 - busy), ns: WINDOW_NS }];
-            keep(point, vec![thread], Vec::new());
+            keep(point, [&[thread], others].concat(), Vec::new());
         });
         found(&verdict).into_iter().map(String::from).collect::<Vec<_>>()
     };
-    assert_eq!(of(50_000_000), ["blocked-loop"]);
-    assert_eq!(of(3_000_000), [""; 0]);
+    assert_eq!(of(50_000_000, &[]), ["blocked-loop"]);
+    assert_eq!(of(3_000_000, &[]), [""; 0]);
+    let other = group("worker", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+    assert_eq!(of(50_000_000, &[other]), [""; 0], "another thread serves what comes meanwhile");
 }

@@ -99,6 +99,19 @@ fn a_collector_of_garbage_is_named_by_its_threads_where_it_takes_much() {
     assert_eq!(found(&verdict), ["garbage-collection"], "{:?}", verdict.sentences);
     assert!(because(&verdict).contains("used 0.40 of 0.90 CPUs (44 %)"), "{}", because(&verdict));
     assert!(collects(0.05).causes.is_empty());
+    let go = judged(healthy(), fixture::record(), |point| {
+        let share = if point.connections < 16 { 0.02 } else { 0.4 };
+        set(point, names::SERVER_CPU, 12.0, 1000);
+        point.functions = vec![sampled("runtime.scanobject", share, 40), sampled("main.serve", 0.5, 60)];
+    });
+    assert_eq!(found(&go), ["garbage-collection"], "{:?}", go.sentences);
+    assert!(because(&go).contains("under strain 40 % of it was in the collector's functions"), "{}", because(&go));
+}
+
+/// A function's share of 12 us of CPU time.
+fn sampled(function: &str, share: f64, samples: u64) -> FunctionCost {
+    let (function, us_per_request) = (function.into(), share * 12.0);
+    FunctionCost { function, module: None, layer: None, us_per_request, samples }
 }
 
 #[test]
@@ -199,16 +212,9 @@ fn a_name_server_that_is_waited_for_is_no_server_to_be_measured() {
 fn a_full_cpu_names_the_function_that_fills_it() {
     let profiled = |share: f64, samples: u64| {
         judged(healthy(), fixture::record(), move |point| {
-            let cost = |function: &str, share: f64, samples| FunctionCost {
-                function: function.into(),
-                module: None,
-                layer: None,
-                us_per_request: share * 12.0,
-                samples,
-            };
             set(point, names::SERVER_CPU, 12.0, 1000);
             let share = if point.connections == 1 { 0.05 } else { share };
-            point.functions = vec![cost("compress", share, samples), cost("others", 0.1, samples / 4)];
+            point.functions = vec![sampled("compress", share, samples), sampled("others", 0.1, samples / 4)];
         })
         .sentences
         .join(" ")
@@ -230,4 +236,13 @@ fn a_futex_that_threads_wait_for_at_any_load_is_no_full_lock() {
         keep(point, vec![parked, group("serve", busy, 0.0, &waits)], Vec::new());
     });
     assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
+    // Another is parked under strain only, a few times a second.
+    let verdict = of_waiting(|point| {
+        let parked = if point.connections < 16 { 0.1 } else { 0.98 };
+        let idle = (WaitKind::Events, "epoll_pwait", "", 0.99 - parked);
+        let mut waiting = group("app", 0.01, 0.0, &[(WaitKind::Lock, "futex", "0x9a5ef8", parked), idle]);
+        waiting.waits[0].times = 4;
+        keep(point, vec![waiting], Vec::new());
+    });
+    assert!(!found(&verdict).contains(&"lock"), "{:?}", verdict.causes);
 }
