@@ -198,8 +198,8 @@ impl Recording {
         folded.to_text()
     }
 
-    /// Each state's time at the lowest load of the sweep and at this load, in nanoseconds a request. A state begins with
-    /// its load: `grep '^64 connections' | flamegraph.pl` draws one.
+    /// Each state's time at the lowest load of the sweep and at this load, in nanoseconds a request. A state begins
+    /// with its load: `grep '^64 connections' | flamegraph.pl` draws one.
     fn folded_waits_change(&self) -> Result<String, NotMeasured> {
         let mut loads: Vec<(&Load, f64, Folded)> = Vec::new();
         for Accounted { load, requests, account } in &self.accounts {

@@ -377,8 +377,8 @@ pub struct Reading {
     /// What bounds the server; absent where that is not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitTotals>,
-    /// Where the time of the server's threads went in a part of the time since the last reading; absent where that is not
-    /// accounted for.
+    /// Where the time of the server's threads went in a part of the time since the last reading; absent where that
+    /// is not accounted for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 }

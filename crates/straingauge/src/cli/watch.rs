@@ -67,7 +67,8 @@ pub struct WatchArgs {
     pub table_size: Option<Count>,
     /// Also account for the time of the server's threads
     ///
-    /// Running, ready, blocked by which call and object, or idle, in a part of each interval: half of --overhead goes to it.
+    /// Running, ready, blocked by which call and object, or idle, in a part of each interval: half of --overhead goes
+    /// to it.
     #[arg(long, help_heading = "How closely")]
     pub account: bool,
     /// Do not inspect request bytes
