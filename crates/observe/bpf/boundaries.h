@@ -8,7 +8,7 @@
 #ifndef STRAINGAUGE_BOUNDARIES_H
 #define STRAINGAUGE_BOUNDARIES_H
 
-/* Parallel to the table of requests, slot by slot; one slot where no pack is used. */
+/* Parallel to the table of requests, slot by slot; one slot without a pack. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1); /* set by the reader */
@@ -69,7 +69,7 @@ int on_boundary(struct pt_regs *regs) {
         return 0;
     __sync_fetch_and_add(&counts.boundaries_seen, 1);
     now_ns = bpf_ktime_get_ns();
-    /* The phases by reads and sends continue: this event ends none of them. */
+    /* Phases by reads and sends continue: this event ends none of them. */
     end_ns = r->end_ns;
     charge(c, t, c->sk, slot, now_ns);
     r->end_ns = end_ns;

@@ -27,7 +27,7 @@ static __always_inline struct thread *find_thread(__u32 pid) {
     return 0;
 }
 
-/* Adds what a thread did to the sums of those that are not distinguished any more. */
+/* Adds a thread to the sums of threads that are no longer distinguished. */
 static __always_inline void fold_thread(struct thread *c) {
     if (c->tgid) {
         __sync_fetch_and_add(&counts.displaced_thread_requests, c->requests);
@@ -53,7 +53,7 @@ static __always_inline void fold_thread(struct thread *c) {
     c->tgid = 0;
 }
 
-/* The record of a thread that runs now. */
+/* The record of a running thread. */
 static __always_inline struct thread *thread_of(struct task_struct *t) {
     __u32 pid = t->pid;
     struct thread *c = find_thread(pid);
@@ -93,8 +93,8 @@ static __always_inline void charge_phase(struct request *r, struct thread *c, st
         break;
     case PHASE_LOG:
         r->phase_cpu_ns[2] += spent;
-        /* The thread went on to other work: the log phase ended then at the latest. Without a switch between, the CPU
-         * time spent is the time that passed. */
+        /* The thread went on to other work, so the log phase has ended. Without a switch in between, the CPU time
+         * spent is the time that passed. */
         if (!r->end_ns)
             r->end_ns = r->last_send_ns + (spent > 0 ? spent : 0);
         break;
@@ -109,7 +109,7 @@ static __always_inline void charge_phase(struct request *r, struct thread *c, st
     }
 }
 
-/* Up to a constant that is the same on all CPUs and cancels in differences. */
+/* Up to a constant that is equal on all CPUs and cancels in differences. */
 static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns) {
     __s64 clock = now_ns + t->se.sum_exec_runtime - t->se.exec_start;
 
@@ -121,8 +121,8 @@ static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns) {
     return clock;
 }
 
-/* Charges the thread's CPU time since its last event and makes `sk` the thread's present request. Returns the time
- * charged to no request: the thread came from a connection that has ended, or was not seen before. */
+/* Charges the thread's CPU time since its last event and makes `sk` its current request. Returns the time charged to
+ * no request: the thread came from a connection that has ended, or was not seen before. */
 static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u64 sk, __u32 slot, __u64 now_ns) {
     __s64 clock = cpu_clock(t, now_ns);
     __s64 other = 0;

@@ -42,7 +42,7 @@ static __always_inline void set_whose(struct exact_cpu *cpu, __u32 pid, __u32 tg
     cpu->is_known = 1;
 }
 
-/* The first program on this CPU: what was running before it is known for the idle loop only. */
+/* The first program on this CPU: only the idle loop is known to have run before it. */
 static __noinline int meet(struct exact_cpu *cpu) {
     if (!cpu)
         return 0;
@@ -67,7 +67,7 @@ static __always_inline void add(struct cell *cell, __u64 from_ns, __u64 to_ns) {
         __sync_fetch_and_add(&cell->ns, to_ns - from_ns);
 }
 
-/* Charges the time up to now. An interrupt in between may have charged part of it, or all. */
+/* Charges the time up to now. An interrupt may have charged part of it, or all. */
 static __always_inline void charge(struct exact_cpu *cpu, struct cell *cell, __u64 now_ns) {
     __u64 last_ns = *(volatile __u64 *)&cpu->last_ns;
     for (int i = 0; i < 4 && now_ns > last_ns; i++) {
@@ -80,10 +80,10 @@ static __always_inline void charge(struct exact_cpu *cpu, struct cell *cell, __u
     }
 }
 
-/* The time since a program's time stamp is the program's own. */
+/* The time since a program's time stamp belongs to the program. */
 static __always_inline void charge_program(struct exact_cpu *cpu, __u64 began_ns) {
     __u64 now_ns = bpf_ktime_get_ns();
-    /* Otherwise an interrupt came, and has charged it to the layer that it interrupted. */
+    /* Otherwise an interrupt has charged it to the layer that it interrupted. */
     if (__sync_val_compare_and_swap(&cpu->last_ns, began_ns, now_ns) == began_ns)
         add(&cpu->cells[((cpu->whose * PLACES_OF_WORK) * LAYERS + LAYER_MEASUREMENT) & (CELLS - 1)], began_ns, now_ns);
 }
@@ -115,7 +115,7 @@ static __always_inline void mark(struct exact_cpu *cpu, struct cell *before, __u
     }
 }
 
-/* Depth first: what an interrupt pushes then lies above. False: no room. */
+/* Increases the depth first, so that an interrupt pushes above it. False: no room. */
 static __always_inline bool push(struct exact_cpu *cpu, __u64 id, __u8 layer, __u8 is_network) {
     __u32 depth = cpu->depth + 1;
     if (depth >= DEPTH) {
@@ -192,8 +192,8 @@ static __noinline int section(__u64 id, __u32 layer, __u32 begins) {
     return 0;
 }
 
-/* At the begin and at the end of a function the arguments are at the same place on the kernel's stack, which no other
- * call has. */
+/* At the begin and end of a function the arguments are at the same place on the kernel's stack, which no other call
+ * has. */
 #define SLOT(n)                                   \
     SEC("fentry") int enter_##n(__u64 *context) { \
         return entered((__u64)context, n);        \
@@ -231,7 +231,7 @@ SECTION(reschedule, ID_RESCHEDULE, LAYER_OTHER)
 SECTION(irq_work, ID_IRQ_WORK, LAYER_OTHER)
 SECTION(softirq, ID_SOFTIRQ, LAYER_OTHER)
 
-/* The driver of any interface: between the two the packet is the driver's. */
+/* Between these two the packet belongs to the driver of any interface. */
 SEC("tp_btf/net_dev_start_xmit")
 int driver_begins(__u64 *context) {
     return section(context[0], LAYER_DRIVER, 1);
@@ -248,7 +248,7 @@ static __always_inline int set_mode(__u8 mode, bool is_call) {
     struct exact_cpu *cpu = this_cpu();
     if (!cpu)
         return 0;
-    /* A thread that makes a system call comes from its own code, even if nothing else is known of it. */
+    /* A thread that makes a system call comes from its own code, even if nothing else is known. */
     if (is_call && cpu->is_known && cpu->stack[0].layer == LAYER_UNKNOWN)
         cpu->stack[0].layer = LAYER_USER;
     cpu = begin(&now_ns, &before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel structures that the programs read, with only the fields that they read. The offsets here do not matter:
- * clang records each access, and libbpf moves it to the running kernel's layout (CO-RE) from its BTF. A field that some
- * kernel since 5.15 lacks is checked with bpf_core_field_exists before it is read. */
+/* The kernel structures that the programs read, with only the fields that they read. The offsets do not matter:
+ * clang records each access, and libbpf adapts it to the running kernel's layout (CO-RE) from its BTF. A field that
+ * some kernel since 5.15 lacks is checked with bpf_core_field_exists before it is read. */
 #ifndef STRAINGAUGE_KERNEL_TYPES_H
 #define STRAINGAUGE_KERNEL_TYPES_H
 

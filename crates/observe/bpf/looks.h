@@ -17,7 +17,7 @@ struct {
 struct look_count look_count SEC(".bss.looks");
 
 #ifdef SYSCALL_NUMBER
-/* The buffer of the running system call; 0 where it is not known. */
+/* The buffer of the current system call; 0 if unknown. */
 static __always_inline __u64 buffer_of_read(struct task_struct *t) {
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
     __s64 number = (__s32)SYSCALL_NUMBER(regs);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of the server. The reader puts those in that it knows; the programs follow what they start, and take
- * out what has ended. */
+/* The processes of the server. The reader adds those that it knows; the programs follow what they start, and remove
+ * what has ended. */
 #ifndef STRAINGAUGE_MEMBERS_H
 #define STRAINGAUGE_MEMBERS_H
 
-/* What the includer does at each event. */
+/* Called by the includer at each event. */
 #ifndef FOLLOWER_RAN
 #define FOLLOWER_RAN()
 #endif
@@ -14,7 +14,7 @@
 #pragma clang diagnostic push
 #pragma clang diagnostic error "-Wpadded"
 
-/* A process by its number, which another one gets after it: so its start is compared. */
+/* Numbers are reused, so the start is compared, too. */
 struct member {
     __u64 start_ticks;
     __u32 image; /* the process that its memory is a copy of; itself, where it runs a program of its own */
@@ -69,7 +69,7 @@ int BPF_PROG(process_executed, struct task_struct *t) {
     return 0;
 }
 
-/* Comes when the kernel gives the memory of a thread back: a moment after its end, closing its sockets included. */
+/* Runs when the kernel frees a thread: a moment after its end, closing its sockets included. */
 static __always_inline void forget_process(struct task_struct *t) {
     __u32 tgid = t->tgid;
     struct member *member;

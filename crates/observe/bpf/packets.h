@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the port's packets for the profiler's programs, and reports at whose end each is received. The includer
+/* Counts the port's packets for the profiler's programs, and reports at which end each is received. The includer
  * defines the four functions that are only declared here. */
 #ifndef STRAINGAUGE_PACKETS_H
 #define STRAINGAUGE_PACKETS_H
@@ -20,14 +20,14 @@
 
 /* Whether a window is open. */
 static __always_inline bool counts_now(void);
-/* From here on the CPU handles a packet that this side receives. */
+/* The CPU begins to handle a packet that this side receives. */
 static __always_inline void take_up(struct cpu_row *own, enum side side);
 /* Called around the work of a hook, so that its time can be measured. */
 static __always_inline __u64 hook_begins(void);
 static __always_inline void hook_ends(__u64 began_ns);
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-/* libbpf does not compare the part of a name after ___. */
+/* libbpf ignores the part of a name after ___. */
 struct net_device___profile {
     possible_net_t nd_net;
 };
@@ -44,7 +44,7 @@ struct skb_shared_info___profile {
 };
 #pragma clang attribute pop
 
-/* Separate sections, so that the reader attaches each alone. */
+/* Separate sections, so that the reader can attach each by itself. */
 const volatile struct target target SEC(".rodata.target");
 struct cpu_row rows[CPUS] SEC(".bss.rows");
 
@@ -156,12 +156,12 @@ static __always_inline void packet_leaves(struct sk_buff___profile *skb) {
     struct sock *sk = skb->sk;
     __u16 port = sk ? sk->__sk_common.skc_num : 0;
     if (port) {
-        /* The usual case reads no header: TCP keeps what it sends outside the linear part. */
+        /* The usual case reads no header: TCP keeps its data outside the linear part. */
         if (port != target.port || !is_tcp(sk))
             return;
         packet.payload_bytes = skb->data_len;
     } else {
-        /* Resets and the like, which the kernel sends through a separate socket. */
+        /* E.g. resets, which the kernel sends through a separate socket. */
         unsigned char *ip = skb->head + skb->network_header;
         __u32 link = ip - skb->data;
         if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own) || packet.from != target.port)

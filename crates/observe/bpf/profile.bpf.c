@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler: counts stacks in the kernel, and records for every packet of the port its direction and the end that
- * receives it. A sample in a network softirq belongs to the end whose packet that CPU handled last, whichever process
- * it interrupted. */
+/* The sampler: counts stacks in the kernel, and records for every packet of the port its direction and the receiving
+ * end. A sample in a network softirq belongs to the end whose packet that CPU handled last, whichever process it
+ * interrupted. */
 #include "packets.h"
 #include "stack_hash.h"
 

@@ -22,7 +22,7 @@ enum { TGID_IDLE = 0, TGID_OTHERS = 0xffffffff };
 #pragma clang diagnostic push
 #pragma clang diagnostic error "-Wpadded"
 
-/* The place of a sample. Samples with equal keys are counted together. */
+/* Samples with equal keys are counted together. */
 struct sample {
     __u64 kernel_stack; /* hash; 0 = none */
     __u64 user_stack;
@@ -44,7 +44,7 @@ struct user_stack {
     __u64 frames[USER_FRAMES];
 };
 
-/* One CPU's packets of the port. A packet is what the interface counts: with segmentation offload it carries several
+/* One CPU's packets of the port, as the interface counts them: with segmentation offload a packet carries several
  * segments. */
 struct cpu_row {
     __u64 side;

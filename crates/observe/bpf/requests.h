@@ -65,7 +65,7 @@ static __always_inline struct run_row *runs_here(void) {
     return bpf_map_lookup_elem(&runs, &cpu);
 }
 
-/* Where an event of one kind cannot interrupt another of it. */
+/* For kinds of events that cannot interrupt each other. */
 #define RAN(kind)                           \
     ({                                      \
         struct run_row *here = runs_here(); \
@@ -123,7 +123,7 @@ static __always_inline __u32 class_of(__u64 bytes_out) {
     return c;
 }
 
-/* Where the socket's next byte of response stands in the stream; no 32-bit wrap (bytes_acked has 64). */
+/* The position of the socket's next response byte in the stream; does not wrap at 32 bits (bytes_acked has 64). */
 static __always_inline __u64 written_position(struct tcp_sock *tp) {
     return tp->bytes_acked + (__u32)(tp->write_seq - tp->snd_una);
 }
@@ -132,8 +132,8 @@ static __always_inline bool is_ours(const struct sock *sk) {
     return !options.netns_inum || sk->__sk_common.skc_net.net->ns.inum == options.netns_inum;
 }
 
-/* Connections of MPTCP: the application reads and writes a socket of its own, whose data the kernel spreads over
- * sockets of TCP. The hooks know it as a struct sock, so that what is behind is copied. */
+/* Connections of MPTCP: the application reads and writes a socket whose data the kernel spreads over sockets of TCP.
+ * The hooks know it as a struct sock, so what follows it is copied. */
 static __always_inline bool is_mptcp(__u64 sk) {
     __u16 protocol = 0;
 
@@ -149,7 +149,7 @@ static __always_inline __u64 written_by_mptcp(__u64 sk) {
     return at;
 }
 
-/* When the last acknowledged segment left on the first path; 0 = not known. */
+/* When the last acknowledged segment was sent on the first path; 0 = not known. */
 static __always_inline __u64 sent_by_mptcp(__u64 sk) {
     struct sock *first = 0;
     __u64 us = 0;
@@ -161,12 +161,12 @@ static __always_inline __u64 sent_by_mptcp(__u64 sk) {
     return us * 1000;
 }
 
-/* Sockets of MPTCP have no hash of their own; most clients have ports of their own. */
+/* Sockets of MPTCP have no hash of their own; most clients have different ports. */
 static __always_inline __u32 mptcp_hash(const struct sock *sk) {
     return (sk->__sk_common.skc_dport * 0x9e3779b1U) >> 12;
 }
 
-/* The server has ended its stream of responses: what it reads from now on is no request that it will answer. */
+/* The server has ended its stream of responses: it will answer nothing that it reads from now on. */
 static __always_inline bool has_ended_stream(const struct sock *sk) {
     __u8 state = sk->__sk_common.skc_state;
 
@@ -211,7 +211,7 @@ static __always_inline void record_finished(struct request *r, __u64 bytes_out, 
     }
 }
 
-/* The same for code that softirq may interrupt, or that runs in softirq. */
+/* For code that softirq may interrupt, or that runs in softirq. */
 static __always_inline void record_finished_atomically(struct request *r, __u64 bytes_out, __u64 end_ns) {
     __u32 i = options.state_bank * SIZE_CLASSES + class_of(bytes_out);
     struct class_row *row = bpf_map_lookup_elem(&classes, &i);
@@ -266,7 +266,7 @@ static __always_inline __u64 written_position_of(__u64 sk, __u64 *sent_ns, __u32
     return acked + *unacked;
 }
 
-/* A slot for a connection that has none: a free one, else the one that the hash points at. */
+/* A slot for a connection that has none: a free one, else the one that the hash selects. */
 static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot) {
     __u32 base = hash & options.slots_mask & ~(WAYS - 1);
     struct request *r;
@@ -280,7 +280,7 @@ static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot) 
             return r;
         }
     }
-    /* All are taken: rather one that has no request in progress. */
+    /* All are taken: prefer one without a request in progress. */
     *slot = base + ((hash >> 24) & (WAYS - 1));
 #pragma unroll
     for (__u32 way = 0; way < WAYS; way++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slow-down experiments: at a place of the server's work, spins for a given time, and counts how often and for how
- * long. Each program is attached only where its place is asked for. */
+/* Slow-down experiments: spins for a given time at a place of the server's work, and counts how often and for how
+ * long. Each program is attached only if its place is requested. */
 /* Programs that spin are named slow_*: the profile charges their time to the place where they are attached. */
 #define packet_received slow_packet_received
 #define packet_queued slow_packet_queued
@@ -11,8 +11,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* The order is that of SlowPlace in crates/record/src/axis.rs. */
 enum place { RECEIVE, SEND, WAKE_UP, REQUEST, ACCEPT, FILE_READ, FUNCTION, PLACES };
 
-/* A bound for what a broken delay could do, by time and by the number of readings of the clock, which take 20 ns and
- * more. */
+/* Bounds for a broken delay, by time and by the number of clock readings, which take at least 20 ns. */
 #define MOST_NS 100000
 #define MOST_READINGS 8192
 
@@ -52,8 +51,8 @@ static __always_inline void spin(__u32 place) {
     own->ns += ns;
 }
 
-/* The packets are told apart by packets.h, which counts those that leave while counts_now holds: only the program of
- * packets that leave is loaded with it. */
+/* packets.h distinguishes the packets, and counts those that leave while counts_now holds: only the program of
+ * leaving packets is loaded with it. */
 static __always_inline bool counts_now(void) {
     return 1;
 }
@@ -76,7 +75,7 @@ static __always_inline bool is_member(__u32 tgid) {
     return bpf_map_lookup_elem(&members, &tgid) != 0;
 }
 
-/* The time of a switch is the next thread's, whose clock runs already. */
+/* At a switch the time is the next thread's, whose clock already runs. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(slow_thread_runs, bool preempt, struct task_struct *prev, struct task_struct *next) {
     if (next->pid && is_member(next->tgid))

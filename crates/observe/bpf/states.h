@@ -8,8 +8,8 @@
 #ifndef STRAINGAUGE_STATES_H
 #define STRAINGAUGE_STATES_H
 
-/* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept until the client comes
- * back or the reader removes them. When it is full, early ends are missed until the next scan. */
+/* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept until the client
+ * comes back or the reader removes them. If it is full, early ends are missed until the next scan. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -65,7 +65,7 @@ static __always_inline __u64 mixed(__u64 hash, __u32 word) {
     return hash ^ hash >> 29;
 }
 
-/* The same as client_key() of timer_wheel.rs. */
+/* Must equal client_key() of timer_wheel.rs. */
 static __always_inline __u64 client_key(const struct sock *sk) {
     const struct sock_common *c = &sk->__sk_common;
     __u64 hash = mixed(0, c->skc_dport);
@@ -81,7 +81,7 @@ static __always_inline __u64 client_key(const struct sock *sk) {
     return hash;
 }
 
-/* Adds to the count of a step. A place that holds the count of an earlier step restarts. */
+/* Adds to the count of a step. A place with the count of an earlier step restarts. */
 static __always_inline void add_time_wait(__u64 step, __s32 change) {
     __u64 *place = &counts.time_waits[step & (TIME_WAIT_SLOTS - 1)];
 
@@ -105,7 +105,7 @@ static __always_inline void enter_time_wait(const struct sock *sk) {
     bpf_map_update_elem(&waiting_clients, &key, &step, 0);
 }
 
-/* The kernel gives the port of a socket in TIME_WAIT to its client's next connection. */
+/* The kernel reuses the port of a socket in TIME_WAIT for its client's next connection. */
 static __always_inline void end_time_wait(const struct sock *sk) {
     __u64 key = client_key(sk);
     __u64 *step = bpf_map_lookup_elem(&waiting_clients, &key);

@@ -19,7 +19,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* `c`: the thread that finished the request, which runs now, so that its record needs no atomic instructions. */
+/* `c` is the thread that finished the request and runs now, so its record needs no atomic instructions. */
 static __always_inline void record_phases(struct request *r, __u64 bytes_out, struct thread *c) {
     __u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
     struct phase_row *row = bpf_map_lookup_elem(&phases, &i);
@@ -28,7 +28,7 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out, st
 
     if (!row)
         return;
-    /* The clocks of the two hooks may disagree by some hundred nanoseconds; a phase is never negative. */
+    /* The clocks of the two hooks may differ by some hundred nanoseconds; a phase is never negative. */
     elapsed[0] = r->parsed_ns > r->begun_ns ? r->parsed_ns - r->begun_ns : 0;
     elapsed[1] = r->last_send_ns > r->parsed_ns ? r->last_send_ns - r->parsed_ns : 0;
     elapsed[2] = end_ns > r->last_send_ns ? end_ns - r->last_send_ns : 0;
@@ -102,7 +102,7 @@ static __always_inline void note_unread(struct request *r, __u32 copied, __u32 r
     r->copied = copied;
 }
 
-/* Bytes of an upload that the server has already answered: they belong to the request that it was. */
+/* Bytes of an upload that the server has already answered belong to the answered request. */
 static __always_inline void read_on(struct request *r, struct thread *c, __u32 bytes) {
     __u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(r->bytes_sent);
     struct class_row *row = bpf_map_lookup_elem(&classes, &i);
@@ -114,7 +114,7 @@ static __always_inline void read_on(struct request *r, struct thread *c, __u32 b
     c->bytes_in += bytes;
 }
 
-/* `at`: where the stream of responses stands; `sent_ns`: when its last acknowledged segment left. */
+/* `at`: position in the stream of responses; `sent_ns`: when its last acknowledged segment was sent. */
 static __always_inline void add_read(struct sock *sk, struct request *r, __u32 slot, __u32 bytes, __u64 at,
                                      __u64 now_ns, __u64 sent_ns) {
     struct task_struct *t = bpf_get_current_task_btf();
@@ -170,7 +170,7 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
     if (by_position) {
         __u32 copied = tp->copied_seq;
 
-        /* A connection older than the watch, or than its window: how much of its first request was read before is
+        /* The connection is older than the watch, or its window: how much of its first request was read before is
          * unknown. */
         bytes = r->copied ? copied - r->copied : 1;
         r->copied = copied;
@@ -202,7 +202,7 @@ int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags) {
     struct tcp_sock *tp;
 
     RAN(receives);
-    /* The queue of errors holds copies of what was sent, with its time stamps. */
+    /* The error queue holds copies of sent data, with time stamps. */
     if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
         return 0;
     tp = bpf_skc_to_tcp_sock(sk);
@@ -227,7 +227,7 @@ int BPF_PROG(on_copied, struct sock *sk) {
     return 0;
 }
 
-/* `sk` of a probe is a number to the verifier, so that what it points at is copied. */
+/* `sk` of a probe is a number to the verifier, so its fields are copied. */
 static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
     __u32 hash = is_probed ? BPF_CORE_READ(sk, __sk_common.skc_hash) : sk->__sk_common.skc_hash;
     struct task_struct *t;
@@ -293,8 +293,8 @@ int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long
     return 0;
 }
 
-/* Where functions cannot be hooked (arm64 before Linux 6.4): probes at their begin and their return, which does not
- * know the socket any more. */
+/* If functions cannot be hooked (arm64 before Linux 6.4): probes at begin and return. At return the socket is no
+ * longer known. */
 #if defined(__TARGET_ARCH_x86)
 #define FIRST_ARGUMENT 14
 #define RETURNED 10
@@ -405,7 +405,7 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     return 0;
 }
 
-/* A read that the thread at work on a request asks of a block device, read ahead included. */
+/* A block device read by the thread at work on a request, including read-ahead. */
 SEC("?tp_btf/block_bio_queue")
 int BPF_PROG(on_disk_read, struct bio *bio) {
     struct request *r;
@@ -426,7 +426,7 @@ int BPF_PROG(on_disk_read, struct bio *bio) {
     return 0;
 }
 
-/* The connection ends with bytes that were read and not answered. Where the server closes after an answer they are the
+/* The connection ends with bytes that were read and not answered. If the server closes after an answer, they are the
  * rest of an upload that it refused, else a request. */
 static __always_inline void end_unanswered(struct request *r, __u64 at, bool has_answered) {
     __u32 i = options.state_bank * SIZE_CLASSES + class_of(at);
@@ -440,8 +440,8 @@ static __always_inline void end_unanswered(struct request *r, __u64 at, bool has
     }
 }
 
-/* The application closes: its work until now belongs to the request, later work does not. `at`: where the stream of
- * responses stands; `end_ns`: when its last byte left; `has_answered`: and the server is the first to close. */
+/* The application closes: its work until now belongs to the request, later work does not. `at`: position in the
+ * stream of responses; `end_ns`: when its last byte was sent; `has_answered`: and the server closes first. */
 static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_ns, bool has_answered) {
     struct task_struct *t = bpf_get_current_task_btf();
     struct thread *c = thread_of(t);
@@ -471,13 +471,13 @@ static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_
 static __always_inline void on_own_tcp_close(struct tcp_sock *tp, struct request *r, int old_state) {
     __u64 at = written_position(tp);
 
-    /* Data held back by TCP_CORK departs with this close. Otherwise the last segment may not be acknowledged yet; its
-     * departure is then TCP's last transmission. */
+    /* Data held back by TCP_CORK is sent with this close. Otherwise the last segment may not be acknowledged yet;
+     * TCP's last transmission is its time then. */
     __u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
 
     if (tp->snd_nxt != tp->write_seq)
         end_ns = bpf_ktime_get_ns();
-    /* The first number is that of the handshake. */
+    /* The first number belongs to the handshake. */
     on_own_close(r, at, end_ns, old_state == TCP_ESTABLISHED && at > 1);
 }
 
@@ -499,7 +499,7 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     COUNT_BY(CLOSED_BYTES_ACKED, tp->bytes_acked);
     COUNT_BY(CLOSED_DATA_SEGMENTS_IN, tp->data_segs_in);
     COUNT_BY(CLOSED_DATA_SEGMENTS_OUT, tp->data_segs_out);
-    /* Without an error the server has ended it by a reset: it had not read everything, or it was told not to linger. */
+    /* Without an error the server has reset it: it had not read everything, or was told not to linger. */
     if (sk->sk_err || old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT)
         COUNT(ABORTED);
     else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING)
@@ -590,8 +590,8 @@ int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
     return changed_state(sk, tp, old_state, new_state);
 }
 
-/* The kernel does not run a program that it has just interrupted: a transition in softirq that falls into on_state() of
- * a task would be missed. This one is attached after it, and counts what it did not see. */
+/* The kernel does not run a program that it has just interrupted: a transition in softirq during on_state() of a
+ * task would be missed. This program is attached after it, and counts what it did not see. */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(on_missed_state, struct sock *sk, int old_state, int new_state) {
     struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -612,8 +612,8 @@ int BPF_PROG(on_retransmit, const struct sock *sk) {
     return 0;
 }
 
-/* `segment`: what is answered by the reset. Without it the server ends the connection; without a socket there is none
- * for the segment. */
+/* `segment` is answered by the reset. Without it the server ends the connection; without a socket there is none for
+ * the segment. */
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(on_send_reset, struct sock *sk, const struct sk_buff *segment) {
     RAN_ATOMICALLY(others);
@@ -652,14 +652,14 @@ int BPF_PROG(process_ended, struct task_struct *t) {
     struct thread *c = find_thread(t->pid);
 
     FOLLOWER_RAN();
-    /* What it did is still known, until another thread takes the place. */
+    /* Its work is still known, until another thread takes the place. */
     if (c)
         *(volatile __u32 *)&c->pid = 0;
     forget_process(t);
     return 0;
 }
 
-/* A read in progress may be taken for none; there is one for each CPU at most. */
+/* A read in progress may be missed, at most one per CPU. */
 static __always_inline void note_unread_of(__u64 sk, struct request *r) {
     __u32 copied = 0, before = r->copied;
     __s32 unread;

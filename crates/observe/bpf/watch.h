@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the programs and their reader in src/watch/programs.rs share. The reader's types are generated from these, so
- * they name their padding. All times are nanoseconds of CLOCK_MONOTONIC unless the name says otherwise; all counts are
- * cumulative since attach. */
+/* Shared by the programs and their reader in src/watch/programs.rs. The reader's types are generated from these, so
+ * they name their padding. All times are nanoseconds of CLOCK_MONOTONIC unless the name says otherwise; all counts
+ * are cumulative since attach. */
 #ifndef STRAINGAUGE_WATCH_H
 #define STRAINGAUGE_WATCH_H
 
@@ -17,7 +17,7 @@
 #define LOOK_BYTES 1024    /* of each, at most */
 #define TIME_WAIT_SLOTS 64 /* steps of the kernel's timer wheel; a minute has fewer */
 
-/* System calls that read, by where their second argument leads. */
+/* System calls that read, by what their second argument points to. */
 enum { READ_PLAIN, READ_FROM, READ_PIECES, READ_MESSAGE, READ_SYSCALLS };
 
 enum boundary { BOUNDARY_PARSED = 1, BOUNDARY_PROCESSED, BOUNDARY_LOGGED }; /* pack.rs */
@@ -30,7 +30,7 @@ struct histogram {
     __u64 buckets[BUCKETS];
 };
 
-/* One connection and its request in progress. The first cache line is all that counting touches. */
+/* One connection and its request in progress. Counting only touches the first cache line. */
 struct request {
     __u64 sk;       /* owner; 0 = free */
     __u64 begun_ns; /* first byte read; before it, when the connection was established */
@@ -109,8 +109,8 @@ struct phase_row {
 struct port_counts {
     /* Sockets that entered and left each state since attach, by the kernel's number of the state. */
     __u64 entered[16], left[16];
-    /* Sockets in TIME_WAIT that entered it since attach, by the step of the timer wheel at which they leave: the number
-     * of the step in the upper half, a signed count in the lower one. Valid for as long as the step is to come. */
+    /* Sockets in TIME_WAIT that entered it since attach, by the step of the timer wheel at which they leave: the
+     * number of the step in the upper half, a signed count in the lower one. Valid until that step. */
     __u64 time_waits[TIME_WAIT_SLOTS];
     __u64 time_wait_entered;
     __u64 time_wait_reused;   /* left TIME_WAIT before their time: their client connected from the same port */
@@ -128,7 +128,7 @@ struct port_counts {
     __u64 boundaries_seen; /* functions of the server that were hit, in windows */
 };
 
-/* How often programs ran on one CPU, whether the event was the port's or not: each run costs. */
+/* How often programs ran on one CPU, on any port's events: each run costs. */
 struct run_row {
     __u64 receives, sends, switches, syscalls, disk_reads;
     __u64 others; /* states, retransmissions, resets: also in softirq */
@@ -173,7 +173,7 @@ struct control {
     __u32 reserved;
 };
 
-/* What a sweep found: requests that are not finished by an event yet. */
+/* Requests that no event has finished yet, found by a sweep. */
 struct open_request {
     __u64 sk, begun_ns, bytes_in, bytes_out;
     __s64 cpu_ns;
