@@ -67,12 +67,12 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
                 let stream = secured(&to, stream)?;
                 let (seed, alone) = (plan.seed, Share::one(0, 1));
                 return match &plan.protocol {
-                    Protocol::Http if asks => exchange(plan, *address, stream, timeout).map(Some),
+                    Protocol::Http if asks => http1(&to, stream).map(Some),
                     Protocol::Http => Ok(None),
                     Protocol::Http2(_) | Protocol::Grpc(_) => http2(&to, stream),
-                    Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), &to, stream),
-                    Protocol::Memcached(memcached) => talk(Memcached::new(memcached, seed, alone), &to, stream),
-                    Protocol::Tcp(tcp) => talk(Tcp::new(tcp), &to, stream),
+                    Protocol::Redis(redis) => ordered(Redis::new(redis, seed, alone), &to, stream),
+                    Protocol::Memcached(memcached) => ordered(Memcached::new(memcached, seed, alone), &to, stream),
+                    Protocol::Tcp(tcp) => ordered(Tcp::new(tcp), &to, stream),
                     // Being connected is the answer.
                     Protocol::Connect => {
                         Ok(asks.then_some(ProbeResponse { status: ANSWER, location: None, error: None }))
@@ -99,21 +99,61 @@ struct To<'a> {
 struct Exchange {
     stream: Box<dyn ReadWrite>,
     socket: TcpStream,
+    address: SocketAddr,
+    begun: Instant,
+    timeout: Duration,
+    received: u64,
+    /// An error of sending: a server may answer, and close, before it has read the whole request, so its answer is read
+    /// first.
+    sent: io::Result<()>,
+}
+
+/// What was read.
+enum Bytes {
+    Some(usize),
+    /// The connection was closed; a TLS peer may do that without notice.
+    Closed,
+    Reset,
 }
 
 impl Exchange {
-    /// Reads once within the remaining time; [`ErrorKind::TimedOut`] if there is none.
-    fn read(&mut self, buffer: &mut [u8], begun: Instant, timeout: Duration) -> io::Result<usize> {
+    fn new(stream: Box<dyn ReadWrite>, socket: TcpStream, to: &To<'_>) -> Result<Self, LoadError> {
+        let To { address, timeout, .. } = *to;
+        socket.set_write_timeout(Some(timeout)).map_err(|cause| LoadError::Network { address, cause })?;
+        Ok(Exchange { stream, socket, address, begun: Instant::now(), timeout, received: 0, sent: Ok(()) })
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
+    }
+
+    /// Reads once within the remaining time.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<Bytes, LoadError> {
         loop {
-            let left = timeout.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            self.socket.set_read_timeout(Some(left))?;
-            match self.stream.read(buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                read => return read,
-            }
+            let left = self.timeout.saturating_sub(self.begun.elapsed());
+            let read = if left.is_zero() {
+                Err(ErrorKind::TimedOut.into())
+            } else {
+                self.socket.set_read_timeout(Some(left)).and_then(|()| self.stream.read(buffer))
+            };
+            return match read {
+                Ok(0) => Ok(Bytes::Closed),
+                Ok(count) => {
+                    self.received += count as u64;
+                    Ok(Bytes::Some(count))
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => continue,
+                    ErrorKind::UnexpectedEof => Ok(Bytes::Closed),
+                    ErrorKind::ConnectionReset => Ok(Bytes::Reset),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(LoadError::ResponseTimeout {
+                        address: self.address,
+                        received: self.received,
+                        after_ms: self.timeout.as_millis() as u64,
+                    }),
+                    _ => Err(broken(self.address, std::mem::replace(&mut self.sent, Ok(())), error)),
+                },
+            };
         }
     }
 }
@@ -128,7 +168,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     let network = |cause| LoadError::Network { address, cause };
     let socket = stream.try_clone().map_err(network)?;
     let Some(setting) = TlsSetting::of(plan)? else {
-        return Ok(Exchange { stream: Box::new(stream), socket });
+        return Exchange::new(Box::new(stream), socket, to);
     };
     let refused = |error: &rustls::Error| LoadError::Handshake { address, why: words(error) };
     let mut session = setting.connection().map_err(|error| refused(&error))?;
@@ -156,7 +196,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
             session.process_new_packets().map_err(|error| refused(&error))?;
         }
     }
-    Ok(Exchange { stream: Box::new(rustls::StreamOwned::new(session, stream)), socket })
+    Exchange::new(Box::new(rustls::StreamOwned::new(session, stream)), socket, to)
 }
 
 /// Why reading failed. A TLS error is the server's reason; otherwise an error of sending came first.
@@ -178,111 +218,73 @@ fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadErro
     }
 }
 
-fn exchange(
-    plan: &LoadPlan,
-    address: SocketAddr,
-    mut exchange: Exchange,
-    timeout: Duration,
-) -> Result<ProbeResponse, LoadError> {
-    let network = |cause| LoadError::Network { address, cause };
+fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError> {
+    let To { plan, address, .. } = *to;
     let requests = Requests::new(plan);
-    let request = requests.targets[0].bytes(plan.requests_per_connection == 1);
-    let begun = Instant::now();
-    exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
-    // A server may answer, and close, before it has read the whole request: read its answer first.
-    let sent = exchange.stream.write_all(request);
+    exchange.send(requests.targets[0].bytes(plan.requests_per_connection == 1));
     let mut framing = Framing::new();
     let mut heads = HeadCache::new(requests.is_head, 1);
     let mut start: Vec<u8> = Vec::new();
-    let mut received = 0u64;
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        let silent = || LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 };
-        let count = match exchange.read(&mut buffer, begun, timeout) {
-            Ok(0) => {
-                return match framing.at_end() {
-                    AtEnd::Complete => Ok(()),
-                    AtEnd::Nothing => Err(LoadError::NoResponse { address, how: "closed the connection" }),
-                    AtEnd::Truncated => Err(LoadError::Truncated { address, received }),
+        let read = exchange.read(&mut buffer)?;
+        let received = exchange.received;
+        let Bytes::Some(count) = read else {
+            let is_reset = matches!(read, Bytes::Reset);
+            return match framing.at_end() {
+                AtEnd::Complete if !is_reset => Ok(response(&framing, &start, requests.is_head)),
+                AtEnd::Nothing => {
+                    let how = if is_reset { "reset the connection" } else { "closed the connection" };
+                    Err(LoadError::NoResponse { address, how })
                 }
-                .map(|()| response(&framing, &start, requests.is_head));
-            }
-            Ok(count) => count,
-            // A TLS peer that closes without notice: the framing decides whether the response is complete.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return match framing.at_end() {
-                    AtEnd::Complete => Ok(response(&framing, &start, requests.is_head)),
-                    _ => Err(LoadError::Truncated { address, received }),
-                };
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(silent()),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => {
-                return Err(if framing.has_started() {
-                    LoadError::Truncated { address, received }
-                } else {
-                    LoadError::NoResponse { address, how: "reset the connection" }
-                });
-            }
-            Err(cause) => return Err(broken(address, sent, cause)),
+                _ => Err(LoadError::Truncated { address, received }),
+            };
         };
-        received += count as u64;
         let keep = count.min(KEPT_BYTES - start.len());
         start.extend_from_slice(&buffer[..keep]);
         match framing.feed(&mut heads, 0, &buffer[..count]) {
-            Ok(fed) => {
-                if fed.is_complete && fed.used < count {
-                    return Err(not_http(address, Malformed("more bytes came than the response announced"), &start));
-                }
-                if fed.is_complete {
-                    return Ok(response(&framing, &start, requests.is_head));
-                }
+            Ok(fed) if fed.is_complete && fed.used < count => {
+                return Err(not_http(address, Malformed("more bytes came than the response announced"), &start));
             }
+            Ok(fed) if fed.is_complete => return Ok(response(&framing, &start, requests.is_head)),
+            Ok(_) => {}
             Err(malformed) => return Err(not_http(address, malformed, &start)),
         }
     }
 }
 
 /// Opens the connection as the protocol demands; sends one request if wanted, and reads its reply.
-fn talk<K: OrderedProtocol>(
-    mut talk: K,
+fn ordered<K: OrderedProtocol>(
+    mut protocol: K,
     to: &To<'_>,
     mut exchange: Exchange,
 ) -> Result<Option<ProbeResponse>, LoadError> {
-    let To { plan, address, timeout, asks } = *to;
-    let network = |cause| LoadError::Network { address, cause };
+    let To { plan, address, asks, .. } = *to;
     let foreign = |why: String| LoadError::Foreign { address, why };
-    let name = plan.protocol.scheme();
-    let begun = Instant::now();
-    exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
     let mut out = Vec::new();
-    let opening = talk.open(&mut out);
-    let target = if asks { talk.put(&mut out) } else { 0 };
-    let sent = exchange.stream.write_all(&out);
+    let opening = protocol.open(&mut out);
+    let target = if asks { protocol.put(&mut out) } else { 0 };
+    exchange.send(&out);
     let mut reply = K::Reply::default();
-    let (mut replies, mut received) = (0, 0u64);
+    let mut replies = 0;
     let mut buffer = vec![0; 64 * 1024];
     if !asks && opening == 0 {
         return Ok(None);
     }
     loop {
-        let silent = || LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 };
-        let count = match exchange.read(&mut buffer, begun, timeout) {
-            Ok(0) => {
-                return Err(foreign(format!(
-                    "the server closed the connection after {received} bytes, without a whole reply: does this port \
-                     speak the protocol of {name}?"
-                )));
-            }
-            Ok(count) => count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(silent()),
-            Err(cause) => return Err(broken(address, sent, cause)),
+        let Bytes::Some(count) = exchange.read(&mut buffer)? else {
+            return Err(foreign(format!(
+                "the server closed the connection after {} bytes, without a whole reply: does this port speak the \
+                 protocol of {}?",
+                exchange.received,
+                plan.protocol.scheme()
+            )));
         };
-        received += count as u64;
         let mut at = 0;
         while at < count {
             let is_opening = replies < opening;
             let target = if is_opening { 0 } else { target };
-            let fed = talk.feed(&mut reply, target, &buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
+            let fed = protocol.feed(&mut reply, target, &buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
             at += fed.used;
             if !fed.is_complete {
                 continue;
@@ -310,37 +312,28 @@ fn talk<K: OrderedProtocol>(
 
 /// Opens a connection of HTTP/2; sends the first request if wanted, and reads its response.
 fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
-    let To { plan, address, timeout, asks } = *to;
-    let network = |cause| LoadError::Network { address, cause };
+    let To { plan, address, asks, .. } = *to;
     let foreign = |why: String| LoadError::Foreign { address, why };
-    let begun = Instant::now();
-    exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
     let requests = crate::request::http_2(plan, &plan.body[..]);
     let mut session = Session::<()>::default();
     session.keep_location();
     session.count_parts(!plan.protocol.has_status_codes());
     session.open(&requests, 1);
-    let (mut is_open, mut received) = (false, 0u64);
+    let mut is_open = false;
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        // A server may answer, and close, before it has read everything: read its answer first.
-        let mut sent = Ok(());
-        while sent.is_ok() && !session.out().is_empty() {
-            sent = exchange.stream.write_all(session.out()).and_then(|()| exchange.stream.flush());
+        exchange.sent = Ok(());
+        while exchange.sent.is_ok() && !session.out().is_empty() {
+            exchange.send(session.out());
             session.all_sent();
         }
-        let count = match exchange.read(&mut buffer, begun, timeout) {
-            Ok(count @ 1..) => count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Err(LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 });
-            }
-            Ok(_) => return Err(foreign(ended_early(received))),
-            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => {
-                return Err(foreign(ended_early(received)));
-            }
-            Err(cause) => return Err(broken(address, sent, cause)),
+        let Bytes::Some(count) = exchange.read(&mut buffer)? else {
+            return Err(foreign(format!(
+                "the server closed the connection after {} bytes, without a whole response: does this port speak \
+                 HTTP/2?",
+                exchange.received
+            )));
         };
-        received += count as u64;
         let mut at = 0;
         while at < count || session.has_more() {
             let fed = session.feed(&buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
@@ -387,13 +380,6 @@ fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> Probe
     let words = if message.is_empty() { words } else { format!("{words}: {message}") };
     let error = (!(200..400).contains(&status)).then(|| Outside::of_bytes(words.as_bytes(), 250));
     ProbeResponse { status, location, error }
-}
-
-fn ended_early(received: u64) -> String {
-    format!(
-        "the server closed the connection after {received} bytes, without a whole response: does this port speak \
-         HTTP/2?"
-    )
 }
 
 fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadError {
