@@ -17,7 +17,7 @@
 //! reports in one sentence what kind of server answers. How it works inside, and how exact its times are:
 //! `docs/load.md`.
 //!
-//! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), [`ports`] (from which port),
+//! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), `ports` (from which port),
 //! `worker` (the event loop).
 
 pub mod arrival;
@@ -34,7 +34,7 @@ pub mod framing;
 pub mod http2;
 mod merge;
 mod poller;
-pub mod ports;
+mod ports;
 mod probe;
 mod ramp;
 mod replay;

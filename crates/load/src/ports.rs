@@ -12,38 +12,31 @@
 
 use std::collections::VecDeque;
 
-/// The local end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// Index into the source addresses given to [`PortAllocator::new`].
     pub source: u16,
     /// How the port is chosen.
     pub port: PortChoice,
 }
 
-/// How the port of a [`Lease`] is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortChoice {
     /// The kernel chooses.
     Kernel,
     /// The kernel chooses, scanning the range one by one.
     Scan,
-    /// This port.
     Explicit(u16),
 }
 
 /// Facts about the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortRules {
-    /// The ephemeral range, both ends included (`net.ipv4.ip_local_port_range`).
     pub low: u16,
-    /// See `low`.
     pub high: u16,
     /// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
     pub can_scan: bool,
     /// How long a port that we closed first stays unusable.
     pub time_wait_ns: u64,
-    /// Engine threads that share the range.
     pub threads: u64,
 }
 
@@ -123,7 +116,6 @@ impl PortAllocator {
         rules.range() * sources.max(1) as u64
     }
 
-    /// Source addresses needed to hold `connections` cheaply.
     pub fn sources_wanted(rules: &PortRules, connections: u64) -> u64 {
         connections.div_ceil(rules.easy()).max(1)
     }

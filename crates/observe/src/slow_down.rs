@@ -85,9 +85,6 @@ impl SlowDown {
     /// Loads the programs for these places of the server that listens on `port`, without a delay. `netns_pid`: a
     /// process of its network namespace, if that is another. `function`: a function of the server's program, for its
     /// place.
-    ///
-    /// # Errors
-    /// No server, no permission, or a kernel that lacks a hook.
     pub fn attach(
         port: u16,
         netns_pid: Option<u32>,
@@ -153,9 +150,6 @@ impl SlowDown {
     }
 
     /// Spins this long at `place` from now on, and nowhere else; `None`: nowhere.
-    ///
-    /// # Errors
-    /// The kernel refuses, or the time is longer than [`MAX_SLOW_DOWN_NS`].
     pub fn set(&mut self, place: Option<SlowPlace>, ns: u64) -> Result<(), SlowDownError> {
         if ns > MAX_SLOW_DOWN_NS {
             return Err(SlowDownError::TooLong);
@@ -173,9 +167,6 @@ impl SlowDown {
     }
 
     /// Spins at a place so far.
-    ///
-    /// # Errors
-    /// The kernel does not report them.
     pub fn spun(&self, place: SlowPlace) -> Result<Spun, SlowDownError> {
         let number = SlowPlace::ALL.iter().position(|at| *at == place).unwrap_or(0) as u32;
         let map = bpf::map(&self.object, "spun")?;

@@ -97,10 +97,6 @@ pub struct Tree {
 
 impl Tree {
     /// The tree of a mix: its documents of known size.
-    ///
-    /// # Errors
-    ///
-    /// No such document, or more than the limit.
     pub fn of_mix(mix: &Mix, limits: &Limits) -> Result<Tree, FilesError> {
         let sized =
             mix.documents.iter().filter_map(|document| Some((document.url.as_bytes().to_vec(), document.bytes?)));
@@ -112,10 +108,6 @@ impl Tree {
     }
 
     /// The tree of a log, which is read to its end.
-    ///
-    /// # Errors
-    ///
-    /// A log that cannot be read further, no target that succeeded, or more targets than the limit.
     pub fn of_trace(reader: &mut TraceReader, limits: &Limits) -> Result<Tree, FilesError> {
         let tallies = tally::Tallies::read(reader, limits)?;
         let mut tree = Tree::of(tallies.existing())?;

@@ -75,10 +75,6 @@ pub enum MixError {
 
 impl Mix {
     /// The mix of this name, with its published parameters.
-    ///
-    /// # Errors
-    ///
-    /// A name that is not in [`NAMES`].
     pub fn named(name: &str) -> Result<Mix, MixError> {
         match name {
             "webstone" => Ok(Mix::webstone()),
@@ -89,10 +85,6 @@ impl Mix {
 
     /// A mix over URLs of a server whose sizes are not known: all static ones share `1 - dynamic_ratio` of the requests
     /// equally, all dynamic ones `dynamic_ratio` (SPECweb99's default is 0.3).
-    ///
-    /// # Errors
-    ///
-    /// No URLs, a ratio outside 0 to 1, or a share without URLs to carry it.
     pub fn of_urls(statics: &[String], dynamics: &[String], dynamic_ratio: f64) -> Result<Mix, MixError> {
         let each = 1.0 / statics.len().max(1) as f64;
         let documents = statics
@@ -104,10 +96,6 @@ impl Mix {
     }
 
     /// The same mix with a share of its requests given to dynamic URLs, equally among them.
-    ///
-    /// # Errors
-    ///
-    /// As [`Mix::of_urls`].
     pub fn with_dynamic(mut self, dynamics: &[String], dynamic_ratio: f64) -> Result<Mix, MixError> {
         if !(0.0..=1.0).contains(&dynamic_ratio) {
             return Err(MixError::Parameter(format!(

@@ -49,11 +49,14 @@ impl Head {
 pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     const START: &[u8] = b"HTTP/1.";
     let known = bytes.len().min(START.len());
-    match may_be_http_2(bytes) {
-        _ if bytes[..known] == START[..known] => Ok(()),
-        true if bytes.len() < FRAME_HEAD_BYTES => Ok(()),
-        true => Err(HTTP_2),
-        false => Err(Malformed("the response does not begin with HTTP/1.")),
+    if bytes[..known] == START[..known] {
+        Ok(())
+    } else if !may_be_http_2(bytes) {
+        Err(Malformed("the response does not begin with HTTP/1."))
+    } else if bytes.len() < FRAME_HEAD_BYTES {
+        Ok(())
+    } else {
+        Err(HTTP_2)
     }
 }
 

@@ -8,11 +8,17 @@ use record::path::MTU_BYTES;
 use std::io;
 use std::net::IpAddr;
 
-const TC_H_ROOT: u32 = 0xffff_ffff;
-/// Handle of the netem that loses and delays, its class, and the handle of the limiting netem below it.
-const DELAY_HANDLE: u32 = 0x1_0000;
-const IN_DELAY: u32 = 0x1_0001;
-const LIMIT_HANDLE: u32 = 0x2_0000;
+/// The place of a queueing discipline on its link.
+#[derive(Clone, Copy)]
+struct Place {
+    handle: u32,
+    parent: u32,
+}
+
+/// The netem that loses and delays.
+const DELAY: Place = Place { handle: 0x1_0000, parent: 0xffff_ffff };
+/// The limiting netem, in a class of the other one.
+const LIMIT: Place = Place { handle: 0x2_0000, parent: 0x1_0001 };
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
@@ -75,9 +81,9 @@ pub struct LinkDrops {
 }
 
 impl Request {
-    fn queueing(&mut self, index: u32, handle: u32, parent: u32) {
+    fn queueing(&mut self, index: u32, place: Place) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
-        for field in [index, handle, parent, 0] {
+        for field in [index, place.handle, place.parent, 0] {
             self.bytes.extend_from_slice(&field.to_ne_bytes());
         }
     }
@@ -125,16 +131,16 @@ impl Route {
 
     /// As [`add_netem`](Self::add_netem) for a link of this socket's namespace. An existing netem is reconfigured.
     pub fn set_netem(&self, index: u32, plan: &PathPlan, direction: u64) -> io::Result<()> {
-        self.queue(index, (DELAY_HANDLE, TC_H_ROOT), &delay_options(plan, direction))?;
+        self.queue(index, DELAY, &delay_options(plan, direction))?;
         if plan.bandwidth_bits_per_sec > 0 {
-            self.queue(index, (LIMIT_HANDLE, IN_DELAY), &limit_options(plan))?;
+            self.queue(index, LIMIT, &limit_options(plan))?;
         }
         Ok(())
     }
 
-    fn queue(&self, index: u32, (handle, parent): (u32, u32), options: &Request) -> io::Result<()> {
+    fn queue(&self, index: u32, place: Place, options: &Request) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
-        request.queueing(index, handle, parent);
+        request.queueing(index, place);
         request.text(TCA_KIND, "netem");
         request.attribute(TCA_OPTIONS, &options.bytes);
         self.execute(request)
@@ -144,7 +150,7 @@ impl Route {
     pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
         // Without ECHO the kernel notifies all listeners but the sender.
         let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
-        request.queueing(index, DELAY_HANDLE, TC_H_ROOT);
+        request.queueing(index, DELAY);
         let reply = self.query(request)?;
         let mut counts = NetemCounts::default();
         for (kind, payload) in attributes(reply.get(36..).unwrap_or_default()) {

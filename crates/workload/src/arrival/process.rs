@@ -35,10 +35,6 @@ pub struct Arrivals<'a> {
 
 impl RateSeries {
     /// The arrivals that follow this series' shape.
-    ///
-    /// # Errors
-    ///
-    /// A mean rate that is not positive and finite, a duration of 0, or a share that does not exist.
     pub fn arrivals(&self, plan: SeriesPlan) -> Result<Arrivals<'_>, SeriesError> {
         let rate = plan.mean_rate_per_sec;
         if !(rate.is_finite() && rate > 0.0) {

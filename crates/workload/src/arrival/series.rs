@@ -29,11 +29,6 @@ impl RateSeries {
     /// - one count a line: `plain_interval_ns` is the length of an interval (one second in the NASA-HTTP series);
     /// - CSV of a time (`1998-04-30 21:30:00`) and a count, with or without a header: the interval is the most frequent
     ///   step of the times, intervals that are missing count 0, and times of one interval are added up.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read, a line of another form (with its number), times without a regular interval, or no
-    /// requests at all.
     pub fn open(path: &Path, plain_interval_ns: u64) -> Result<Self, SeriesError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|cause| SeriesError::Read { name: name.clone(), cause })?;
@@ -41,10 +36,6 @@ impl RateSeries {
     }
 
     /// Reads a series from any stream; `name` is used in messages.
-    ///
-    /// # Errors
-    ///
-    /// As [`RateSeries::open`].
     pub fn from_reader(name: &str, source: impl Read, plain_interval_ns: u64) -> Result<Self, SeriesError> {
         let read_error = |cause| SeriesError::Read { name: name.into(), cause };
         let mut source = BufReader::with_capacity(64 * 1024, source);
@@ -123,10 +114,6 @@ impl RateSeries {
     }
 
     /// The part from interval `from` up to interval `to`, as a separate series.
-    ///
-    /// # Errors
-    ///
-    /// A part that is empty, outside the series, or without requests.
     pub fn part(&self, from: usize, to: usize) -> Result<RateSeries, SeriesError> {
         let counts = self.counts.get(from..to).unwrap_or_default();
         if counts.iter().all(|count| *count == 0) {

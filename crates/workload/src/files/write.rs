@@ -33,11 +33,6 @@ pub struct Made {
 
 /// Writes the tree below `out`, which must be absent, empty, or hold an unfinished or finished run of the same tree.
 /// `progress` is called with the bytes written and the bytes to write, file by file.
-///
-/// # Errors
-///
-/// A directory that holds anything else, more bytes than the limit or the file system allows, or an error of the
-/// system. Files written until then stay, and the next run continues from there.
 pub fn make(tree: &Tree, out: &Path, limits: &Limits, mut progress: impl FnMut(u64, u64)) -> Result<Made, FilesError> {
     let total_bytes = tree.total_bytes();
     if total_bytes > limits.bytes {

@@ -20,10 +20,6 @@ impl Default for SizeClasses {
 
 impl SizeClasses {
     /// Classes with these largest sizes.
-    ///
-    /// # Errors
-    ///
-    /// Sizes that do not ascend, or more than 32 of them.
     pub fn new(largest_bytes: Vec<u64>) -> Result<Self, MixError> {
         if largest_bytes.len() > 32 || largest_bytes.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(MixError::Parameter("size classes need ascending boundaries, at most 32 of them".into()));
@@ -32,10 +28,6 @@ impl SizeClasses {
     }
 
     /// Reads boundaries such as `64KiB,1MiB`.
-    ///
-    /// # Errors
-    ///
-    /// Text that is not a list of sizes, or boundaries that [`SizeClasses::new`] refuses.
     pub fn parse(text: &str) -> Result<Self, MixError> {
         let sizes: Result<Vec<u64>, _> = text.split(',').map(parse_bytes).collect();
         Self::new(sizes.map_err(|error| MixError::Parameter(error.to_string()))?)

@@ -75,10 +75,6 @@ pub struct SizeFit {
 
 impl SizeFit {
     /// Fits sizes in bytes.
-    ///
-    /// # Errors
-    ///
-    /// Fewer than 100 sizes above 0, or sizes of which the larger ones are all equal.
     pub fn of(mut sizes: Vec<u64>) -> Result<SizeFit, MixError> {
         let all = sizes.len();
         sizes.retain(|bytes| *bytes > 0);

@@ -21,10 +21,6 @@ pub struct LogDocuments {
 
 impl LogDocuments {
     /// Reads a log to its end.
-    ///
-    /// # Errors
-    ///
-    /// A log that cannot be read further.
     pub fn read(reader: &mut TraceReader) -> Result<Self, TraceError> {
         let mut gathered = LogDocuments::default();
         while let Some(entry) = reader.next_entry()? {
@@ -64,10 +60,6 @@ impl LogDocuments {
     }
 
     /// The sizes' distribution.
-    ///
-    /// # Errors
-    ///
-    /// Too few documents with a size above 0.
     pub fn size_fit(&self) -> Result<SizeFit, MixError> {
         SizeFit::of(self.documents.values().map(|(bytes, _)| *bytes).collect())
     }
@@ -79,10 +71,6 @@ impl LogDocuments {
 
     /// A mix of as many documents as the log has, with the fitted sizes and popularity; none larger than the largest
     /// seen.
-    ///
-    /// # Errors
-    ///
-    /// As [`LogDocuments::size_fit`].
     pub fn mix(&self) -> Result<Mix, MixError> {
         let fit = self.size_fit()?;
         Mix::of_distribution(

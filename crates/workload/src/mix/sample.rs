@@ -16,10 +16,6 @@ pub struct MixSampler {
 
 impl MixSampler {
     /// A sampler of `mix`. The same seed and share give the same draws; shares draw independently of each other.
-    ///
-    /// # Errors
-    ///
-    /// A mix without documents, or with probabilities that are negative, not finite, or all 0.
     pub fn new(mix: &Mix, seed: u64, share: Share) -> Result<Self, MixError> {
         if mix.documents.is_empty() {
             return Err(MixError::Empty);

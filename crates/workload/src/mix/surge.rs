@@ -37,10 +37,6 @@ impl Default for SurgeParameters {
 
 impl Mix {
     /// Files with a lognormal body and a Pareto tail, asked for by Zipf's law; size and popularity are unrelated.
-    ///
-    /// # Errors
-    ///
-    /// Parameters outside their ranges.
     pub fn surge(parameters: &SurgeParameters) -> Result<Mix, MixError> {
         Mix::of_distribution("surge", parameters)
     }

@@ -75,10 +75,6 @@ const GROUP_BYTES: usize = 16 << 20;
 
 impl Plan {
     /// A plan of the requests in `reader`.
-    ///
-    /// # Errors
-    ///
-    /// Invalid options.
     pub fn new(reader: TraceReader, options: ReplayOptions) -> Result<Self, ReplayError> {
         if let Pace::Original { speed } = options.pace
             && !(speed.is_finite() && speed > 0.0)

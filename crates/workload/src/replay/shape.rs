@@ -25,10 +25,6 @@ pub struct Shape {
 
 impl Shape {
     /// Reads a log to its end, or to `most` requests.
-    ///
-    /// # Errors
-    ///
-    /// A log that cannot be read further.
     pub fn read(reader: TraceReader, most: u64) -> Result<Shape, TraceError> {
         let defaults = ReplayOptions::default();
         let mut plan = Plan::of(

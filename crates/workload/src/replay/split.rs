@@ -29,10 +29,6 @@ pub struct SplitCounts {
 /// Divides the log in `reader` by the shares, which are together the whole: `give` gets the number of a share and some
 /// bytes of it, at most about `piece_bytes`, which together are a log compressed with gzip. A part without clients is
 /// empty. Memory is bounded by a piece for each part.
-///
-/// # Errors
-///
-/// A log that cannot be read further, or the error of `give`.
 pub fn split<E: From<TraceError>>(
     reader: &mut TraceReader,
     shares: &[Share],

@@ -75,10 +75,6 @@ impl Span {
 
 impl TraceReader {
     /// Opens a log file, plain or gzip.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read, is empty, is not text, or follows no known format (with [`Format::Auto`]).
     pub fn open(path: &Path, format: &Format) -> Result<Self, TraceError> {
         let name = path.display().to_string();
         let fail = |cause| TraceError::Read { name: name.clone(), line: 0, cause };
@@ -90,10 +86,6 @@ impl TraceReader {
     }
 
     /// Reads a log from any stream; `name` is used in messages.
-    ///
-    /// # Errors
-    ///
-    /// As [`TraceReader::open`].
     pub fn from_reader(name: String, mut source: Box<dyn Read + Send>, format: &Format) -> Result<Self, TraceError> {
         let mut magic = Vec::with_capacity(6);
         if let Err(cause) = source.by_ref().take(6).read_to_end(&mut magic) {
@@ -177,10 +169,6 @@ impl TraceReader {
     }
 
     /// The next request; `None` at the end of the log. Lines that cannot be read are counted and skipped.
-    ///
-    /// # Errors
-    ///
-    /// A read error, damaged gzip data, or, at the end, a log without one readable line.
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, TraceError> {
         let (range, address, method, target, raw) = loop {
