@@ -1,4 +1,4 @@
-//! Reads a log and prints what was in it, with the time it took: the straingauge side of bench/trace-parse.
+//! Reads a log and prints its contents and the time it took: the straingauge side of bench/trace-parse.
 //!
 //! Usage: `trace_parse LOG [FORMAT]`. Prints one line: entries, rejected lines, bytes read, sum of sizes, clients'
 //! hash.
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut sum_bytes, mut touched) = (0u64, 0u64);
     while let Some(entry) = reader.next_entry()? {
         sum_bytes += entry.bytes.unwrap_or(0);
-        // Every field is looked at, so that no part of the work can be left out by the compiler.
+        // Uses every field, so that the compiler can omit no part of the work.
         touched = touched
             .wrapping_add(entry.time_ns as u64)
             .wrapping_add(entry.client.len() as u64)

@@ -37,7 +37,7 @@ use crate::mix::Mix;
 use crate::trace::{TraceError, TraceReader};
 use std::path::PathBuf;
 
-/// How large a tree may become.
+/// Maximum size of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all files together. Default 10 GiB.
@@ -87,9 +87,9 @@ pub struct Tree {
     pub entries: Vec<FileEntry>,
     /// Requests of the log with status 200 (a GET with a size).
     pub requests: u64,
-    /// Of them, those whose size differs from the file's: the document changed, or the answer was cut off.
+    /// The part of `requests` whose size differs from the file's: the document changed, or the answer was cut off.
     pub requests_of_other_size: u64,
-    /// Targets with so many different sizes that another one may have been answered more often than the file's.
+    /// Targets with so many different sizes that another one may have been more frequent than the file's.
     pub of_uncertain_size: u64,
     /// Targets of the log that never succeeded.
     pub without_file: u64,

@@ -15,11 +15,11 @@ pub mod mix;
 pub mod replay;
 pub mod trace;
 
-/// What some programs write before a text in UTF-8.
+/// Some programs write this before a text in UTF-8.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// SipHash-1-3 with a zero key: stable across machines and versions, so that replayers on several machines split one
-/// log alike, and documents get the same content everywhere.
+/// SipHash-1-3 with a zero key: equal on all machines and versions, so that replayers on several machines split a log
+/// alike, and documents get the same content everywhere.
 pub(crate) fn stable_hash(bytes: &[u8]) -> u64 {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip::SipHasher13::new();

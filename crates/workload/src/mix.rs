@@ -32,7 +32,7 @@ pub const NAMES: &[&str] = &["webstone", "surge"];
 pub struct Document {
     /// Path (and query) to request, beginning with `/`.
     pub url: String,
-    /// Size of the body; `None` where only the server knows it (URL lists).
+    /// Size of the body; `None` if only the server knows it (URL lists).
     pub bytes: Option<u64>,
     /// Share of all requests.
     pub probability: f64,

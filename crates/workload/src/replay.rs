@@ -58,7 +58,7 @@ pub struct ReplayOptions {
     pub share: Share,
     /// Log time of the plan's start, if the log is a part of another ([`split()`]); else that of its earliest request.
     pub origin_ns: Option<i64>,
-    /// Send the scheme and host of a target that was logged as a whole URL.
+    /// Send the scheme and host of targets logged as whole URLs.
     pub has_host: bool,
     /// Window of log time within which lines are sorted; 0 keeps the log's order and moves up times that go back.
     pub reorder_ns: u64,
@@ -66,9 +66,9 @@ pub struct ReplayOptions {
     pub is_spread: bool,
     /// Seed of the spreading.
     pub seed: u64,
-    /// Requests held for sorting and spreading at most; beyond them the earliest leave before their window is over.
+    /// Maximum requests held for sorting and spreading; beyond it the earliest leave before their window is over.
     pub held_limit: usize,
-    /// Clients with an open connection at most; beyond them the longest idle connection ends early.
+    /// Maximum clients with an open connection; beyond it the longest idle connection ends early.
     pub clients_limit: usize,
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Raw<'a> {
 }
 
 impl Raw<'_> {
-    /// The same, if there is a client and a request.
+    /// An error unless there is a client and a request.
     pub(crate) fn checked(self) -> Result<Self, Reason> {
         match self {
             Raw { client: [], .. } => Err(Reason::Client),

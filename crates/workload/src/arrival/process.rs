@@ -72,7 +72,7 @@ impl Iterator for Arrivals<'_> {
             let left = expected - self.used;
             if distance < left {
                 self.used += distance;
-                // Counted from the interval's index, so that rounding does not add up over millions of intervals.
+                // Computed from the interval's index, so that rounding does not add up over millions of intervals.
                 let at_ns = (self.position as f64 + self.used / expected) * self.interval_ns;
                 return Some((at_ns as u64).min(self.duration_ns - 1));
             }

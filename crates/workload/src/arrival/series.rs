@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Intervals kept at most: 6 months of seconds, or 64 MiB.
+/// Maximum intervals: 6 months of seconds, or 64 MiB.
 pub const INTERVALS_LIMIT: usize = 16 << 20;
 
-/// A gap in the times of a CSV longer than this many intervals is an error rather than a gap of zeros.
+/// A longer gap in the times of a CSV, in intervals, is an error and not a gap of zeros.
 const GAP_LIMIT: i64 = 1 << 20;
 
 /// Requests in each of equal intervals.
@@ -47,7 +47,7 @@ impl RateSeries {
     }
 
     fn parse(name: &str, mut source: impl BufRead, plain_interval_ns: u64) -> Result<Self, SeriesError> {
-        // Longer than any count or time with a count; bounds the memory of a file that has no line ends.
+        // Longer than any count or time with a count; bounds the memory of a file without line ends.
         const LINE_LIMIT: u64 = 256;
         let mut line = Vec::new();
         let mut number: u32 = 0;
@@ -133,16 +133,15 @@ fn count_of(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether a first line is a header and not data in a form that is not understood.
+/// Whether a first line is a header, and not data in an unknown form.
 fn is_header(time: &[u8], line: &[u8]) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
     line.iter().any(is_letter) && crate::trace::unix_second(time).is_none()
 }
 
-/// A time of a CSV in Unix seconds, its line, and its count.
 type Timed = (i64, u32, u32);
 
-/// Times and counts put on a regular grid of their most frequent step, or of their smallest where all are multiples of
+/// Puts times and counts on a regular grid of their most frequent step, or of their smallest if all are multiples of
 /// it.
 fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesError> {
     timed.sort();
@@ -150,23 +149,23 @@ fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesE
     let mut frequency: BTreeMap<i64, usize> = BTreeMap::new();
     steps().for_each(|step| *frequency.entry(step).or_default() += 1);
     let smallest_s = frequency.keys().next().copied().unwrap_or(60);
-    // The smallest of those that are equally frequent.
+    // The smallest of the equally frequent ones.
     let usual_s = frequency.iter().rev().max_by_key(|(_, count)| **count).map_or(60, |(step, _)| *step);
     let spaced = spaced(name, &timed, usual_s);
     let is_finer = matches!(spaced, Err(SeriesError::Line { .. })) && steps().all(|step| step % smallest_s == 0);
     if is_finer { self::spaced(name, &timed, smallest_s) } else { spaced }
 }
 
-/// Sorted times put into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor
+/// Puts sorted times into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor
 /// drift leaves one empty.
 fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), SeriesError> {
-    /// Times farther from a multiple of the step than this share of it are off the grid.
+    /// A time farther from a multiple of the step than this share of it is off the grid.
     const OFF_RATIO: f64 = 0.25;
-    // So many of them are strays.
+    // At least this many times off the grid are strays.
     let strays = (timed.len() / 100).max(2);
     let mut counts: Vec<u32> = Vec::with_capacity(timed.len());
     let (mut begin, mut position) = (timed[0].0, 0);
-    // How many are off, and the first: its line and its distance.
+    // The number of times off the grid, and the first: its line and its distance.
     let (mut off, mut first_off) = (0, None);
     for (time, line, count) in timed {
         let steps = (time - begin) as f64 / step_s as f64;

@@ -1,5 +1,3 @@
-//! The contents of the files: real bytes, the same on every machine, no two blocks alike.
-
 use crate::stable_hash;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

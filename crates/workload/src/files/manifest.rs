@@ -5,7 +5,6 @@ use super::{Tree, mapping};
 /// First line of every manifest.
 pub(super) const FIRST_LINE: &[u8] = b"# straingauge files 1\n";
 
-/// `target <TAB> file <TAB> bytes <TAB> origin`, one row a target.
 pub(super) fn tsv(tree: &Tree) -> Vec<u8> {
     let mut out = FIRST_LINE.to_vec();
     out.extend_from_slice(b"target\tfile\tbytes\torigin\n");
@@ -36,7 +35,7 @@ pub(super) fn nginx_map(tree: &Tree) -> Vec<u8> {
             continue;
         }
         out.extend_from_slice(b"    \"");
-        // A leading ~ would be a regular expression, a leading backslash escapes it; names of parameters need the same.
+        // A leading ~ would be a regular expression, a leading backslash escapes it; so do names of parameters.
         if matches!(entry.target.first(), Some(b'~' | b'*' | b'.')) || is_map_word(&entry.target) {
             out.extend_from_slice(b"\\\\");
         }
@@ -56,8 +55,8 @@ fn is_map_word(target: &[u8]) -> bool {
     matches!(target, b"default" | b"hostnames" | b"include" | b"volatile")
 }
 
-/// A file's path as nginx text: plain paths may hold quotes; a dollar sign cannot be written there and means no row
-/// helps.
+/// A file's path as nginx text: plain paths may contain quotes. A dollar sign cannot be written there, so the target
+/// gets no row.
 fn quoted(file: &str) -> String {
     file.replace('"', "\\\"")
 }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Directory of the files that cannot be at their target's path.
 pub(super) const MAPPED: &str = "mapped-urls";
-/// Longest part of a path; leaves room for the suffix of a file that is not complete yet.
+/// Maximum length of a part of a path; leaves room for the suffix of an incomplete file.
 const PART_BYTES: usize = 200;
 /// Longest path.
 const PATH_BYTES: usize = 1000;
@@ -37,12 +37,11 @@ pub(super) fn place(mut wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Vec<FileEntr
     entries
 }
 
-/// Whether a server finds the file from the target alone.
 pub(super) fn is_plain(entry: &FileEntry) -> bool {
     plain_path(&entry.target).as_deref() == Some(&entry.file)
 }
 
-/// The path that a target names, below the root; `None` if the rules give it a mapped one.
+/// The path that a target names, below the root; `None` if it must be mapped.
 pub(super) fn plain_path(target: &[u8]) -> Option<String> {
     let decoded = percent_decoded(target.strip_prefix(b"/")?)?;
     let mut text = String::from_utf8(decoded).ok()?;
@@ -71,7 +70,7 @@ fn percent_decoded(path: &[u8]) -> Option<Vec<u8>> {
                     return None;
                 }
                 let byte = hex(high) << 4 | hex(low);
-                // An escaped slash is a character of a name, and no name has one.
+                // An escaped slash would be a character of a name, which is not possible.
                 if byte == b'/' {
                     return None;
                 }
@@ -87,7 +86,7 @@ fn percent_decoded(path: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// `mapped-urls/HH/HASH.ext`, with a number after the hash in the unlikely case that it is taken.
+/// `mapped-urls/HH/HASH.ext`, with a number after the hash in the unlikely case of a collision.
 fn mapped_path(target: &[u8], is_taken: impl Fn(&str) -> bool) -> String {
     let hash = stable_hash(target);
     let extension = extension(target);
@@ -101,7 +100,7 @@ fn mapped_path(target: &[u8], is_taken: impl Fn(&str) -> bool) -> String {
     unreachable!("fewer targets than numbers")
 }
 
-/// The extension of a target's path with its dot, if it is a plain one: servers choose the content type by it.
+/// The extension of a target's path with its dot, if plain: servers choose the content type by it.
 fn extension(target: &[u8]) -> String {
     let path = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

@@ -5,31 +5,30 @@ use crate::trace::TraceReader;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Pairs of a target and a size that are counted, for each target that the limit allows.
+/// Maximum pairs of target and size that are counted, for each target allowed.
 const SIZES: usize = 4;
-/// The least number of such pairs.
+/// Minimum of that maximum.
 const LEAST_SIZES: usize = 1 << 16;
 /// Size if none was seen.
 const ASSUMED_BYTES: u64 = 1024;
-/// Bytes of targets for each target that the limit allows; a hostile log has long ones.
+/// Maximum bytes of targets, for each target allowed; a hostile log has long ones.
 const TARGET_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
 struct Tally {
     /// Position in the order in which targets were seen.
     number: usize,
-    /// The size answered most often with status 200 (of equal ones the largest), and how often.
+    /// The size most often answered with status 200 (the largest if equal), and how often.
     most_often: Option<(u64, u64)>,
     /// Answers with status 200 and a size.
     requests: u64,
-    /// Of them, those whose size was not counted, because there were too many different ones.
+    /// Answers whose size was not counted, because there were too many different ones.
     uncounted: u64,
     largest_partial: Option<u64>,
     /// Whether some answer showed that the document exists.
     exists: bool,
 }
 
-/// The tallies of a log.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     by_target: HashMap<Box<[u8]>, Tally>,
@@ -101,7 +100,7 @@ impl Tallies {
         tallies.map(|tally| tally.requests - tally.most_often.map_or(0, |(_, count)| count)).sum()
     }
 
-    /// Targets for which another size may have been answered more often than the chosen one.
+    /// Targets for which another size may have been more frequent than the chosen one.
     pub(super) fn of_uncertain_size(&self) -> u64 {
         let is_uncertain = |tally: &&Tally| tally.uncounted > tally.most_often.map_or(0, |(_, count)| count);
         self.by_target.values().filter(is_uncertain).count() as u64
@@ -113,7 +112,7 @@ impl Tallies {
 }
 
 impl Tally {
-    /// Counts an answer of this size. A pair that was counted once is counted to the end, so that no count is a guess.
+    /// Counts an answer. A pair that was counted once is counted to the end, so that no count is a guess.
     fn add(&mut self, bytes: u64, sizes: &mut HashMap<(usize, u64), u64>, most_sizes: usize) {
         let has_room = sizes.len() < most_sizes;
         let count = match sizes.entry((self.number, bytes)) {

@@ -25,7 +25,7 @@ pub struct Made {
     pub written: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// Files that an earlier run had written already.
+    /// Files that an earlier run had written.
     pub kept: u64,
     /// Bytes of all files.
     pub total_bytes: u64,
@@ -78,7 +78,7 @@ fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
     move |cause| FilesError::Io { what, path: path.into(), cause }
 }
 
-/// Claims `out`: it is empty, or its manifest is the one that we would write.
+/// Claims `out`: it is empty, or has the manifest that we would write.
 fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
     let path = out.join(MANIFEST);
     let is_link = path.symlink_metadata().is_ok_and(|found| !found.is_file());
@@ -149,7 +149,7 @@ fn write_file(place: &mut Place<'_>, file: &str, bytes: u64) -> io::Result<()> {
     put(directory, name, |out| content::write(file, bytes, out))
 }
 
-/// The directory last used, below the root: files come in the order of their paths.
+/// The last directory, below the root: files come in the order of their paths.
 struct Place<'a> {
     root: &'a OwnedFd,
     path: String,

@@ -9,15 +9,15 @@ use super::{HybridSizes, MixError};
 use statrs::function::erf::erfc;
 use std::fmt;
 
-/// Fewest sizes that are fitted.
+/// Minimum sizes for a fit.
 const FEWEST: usize = 100;
-/// Fewest sizes that make a tail.
+/// Minimum sizes in a tail.
 const FEWEST_IN_TAIL: usize = 25;
-/// Tail shares that are tried lie between these.
+/// Range of the tail shares that are tried.
 const TAIL_RATIOS: (f64, f64) = (0.01, 0.5);
-/// Beginnings of the tail that are tried.
+/// Candidates for the beginning of the tail.
 const CANDIDATES: usize = 80;
-/// Most sizes that are used to choose among them.
+/// Maximum sizes used to choose among them.
 const THINNED: usize = 20_000;
 /// Normal quantile of a 95 % interval.
 const Z_95: f64 = 1.959_964;
@@ -90,7 +90,7 @@ impl SizeFit {
                 "{n} documents have sizes too much alike for a body and a tail: use their common size"
             )));
         }
-        // Choosing needs no more than an even thinning of a large sample; the figures are computed on all of it.
+        // An even thinning of a large sample suffices for the choice; the figures are computed on all of it.
         let every = n.div_ceil(THINNED);
         let thinned: Vec<f64> = logs.iter().skip(every / 2).step_by(every).copied().collect();
         let fit_at = |first: usize| {
@@ -138,8 +138,8 @@ impl SizeFit {
         }
     }
 
-    /// Distance that a sample of the true distribution exceeds in 5 % of cases (Kolmogorov's limit). For parameters
-    /// that were fitted to the same sample it is generous: below it means only "not contradicted".
+    /// The distance that a sample of the true distribution exceeds in 5 % of cases (Kolmogorov's limit). It is generous
+    /// for parameters fitted to the same sample: below it means only "not contradicted".
     pub fn critical_distance(&self) -> f64 {
         1.358 / (self.n as f64).sqrt()
     }
@@ -173,14 +173,14 @@ impl fmt::Display for SizeFit {
     }
 }
 
-/// Indices of ascending logarithms at which a tail may begin: with enough documents on both sides that differ in size.
+/// Indices of ascending logarithms at which a tail may begin: with enough documents of different size on both sides.
 fn candidates(logs: &[f64]) -> Vec<usize> {
     let n = logs.len();
     let (low, high) = TAIL_RATIOS;
     let mut starts: Vec<usize> = (0..=CANDIDATES)
         .map(|step| low * (high / low).powf(step as f64 / CANDIDATES as f64))
         .map(|ratio| logs[n - ((ratio * n as f64) as usize).clamp(FEWEST_IN_TAIL, n)])
-        // A tail begins with a size, so all documents of that size belong to it.
+        // A tail begins with a size, so it includes all documents of that size.
         .map(|value| logs.partition_point(|log| *log < value))
         .filter(|first| *first >= n / 4 && logs[*first] < logs[n - 1])
         .collect();
@@ -188,25 +188,25 @@ fn candidates(logs: &[f64]) -> Vec<usize> {
     starts
 }
 
-/// Mean and deviation of a normal distribution, cut off at `cut`, from values below the cut.
+/// Mean and deviation of a normal distribution that is cut off at `cut`, from values below the cut.
 fn body(values: &[f64], cut: f64) -> (Interval, Interval) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n;
     let deviation = variance.sqrt().max(1e-3);
-    // Likelihood of one value on average; the data enter by their mean and variance only.
+    // Mean likelihood of a value; the data enter only by mean and variance.
     let likelihood = |mu: f64, log_sigma: f64| {
         let sigma = log_sigma.exp();
         let kept = 0.5 * erfc(-(cut - mu) / sigma / std::f64::consts::SQRT_2);
         -log_sigma - (variance + (mean - mu).powi(2)) / (2.0 * sigma * sigma) - kept.max(f64::MIN_POSITIVE).ln()
     };
-    // A cut normal that is nearly exponential has no maximum at finite parameters; the search stays near the data.
+    // A cut normal that is nearly exponential has no maximum at finite parameters, so the search stays near the data.
     let (mu_range, sigma_range) = ((mean - deviation, cut + 3.0 * deviation), (0.2 * deviation, 6.0 * deviation));
     let inside = |mu: f64, log_sigma: f64| {
         mu >= mu_range.0 && mu <= mu_range.1 && log_sigma >= sigma_range.0.ln() && log_sigma <= sigma_range.1.ln()
     };
     let value = |mu, log_sigma| if inside(mu, log_sigma) { likelihood(mu, log_sigma) } else { f64::NEG_INFINITY };
-    // Pattern search: two smooth parameters, and each evaluation costs nothing.
+    // Pattern search: two smooth parameters, and evaluations are cheap.
     let (mut mu, mut log_sigma) = (mean, deviation.ln());
     let (mut best, mut step) = (value(mu, log_sigma), 0.5);
     while step > 1e-9 {
@@ -245,8 +245,8 @@ fn distance(ascending: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
         let value = ascending[at];
         let after = at + ascending[at..].partition_point(|other| *other <= value);
         let expected = cdf(value);
-        // Sizes are whole bytes, so a step up at a value is no step of the continuous law: both sides are compared, but
-        // a tie only with its upper side.
+        // Sizes are whole bytes, so a step at a value is no step of the continuous law: compare both sides, but a tie
+        // only with its upper side.
         let below = if after - at == 1 { (expected - at as f64 / n).abs() } else { 0.0 };
         largest = largest.max(below).max((after as f64 / n - expected).abs());
         at = after;

@@ -5,7 +5,7 @@ use crate::stable_hash;
 use crate::trace::{TraceError, TraceReader};
 use std::collections::HashMap;
 
-/// Documents kept; a log with more distinct targets is fitted to the first of them, which is reported.
+/// Maximum documents; a log with more distinct targets is fitted to the first of them, which is reported.
 const DOCUMENTS_LIMIT: usize = 1 << 20;
 
 /// Sizes and counts of the documents of a log, from its successful GETs (status 200, or a format without status).
@@ -15,7 +15,7 @@ pub struct LogDocuments {
     documents: HashMap<u64, (u64, u64)>,
     /// Successful GETs.
     pub requests: u64,
-    /// Of them, those for targets beyond the limit of 2^20 documents.
+    /// Successful GETs for targets beyond the limit of 2^20 documents.
     pub left_out: u64,
 }
 
@@ -37,7 +37,7 @@ impl LogDocuments {
         self.requests += 1;
         let is_full = self.documents.len() >= DOCUMENTS_LIMIT;
         match self.documents.get_mut(&target) {
-            // The largest: an answer that was cut off is logged with the bytes that had been sent.
+            // The largest: a truncated answer is logged with the bytes sent.
             Some((size, requests)) => {
                 *size = bytes.max(*size);
                 *requests += 1;

@@ -22,7 +22,6 @@ impl HybridSizes {
         Normal::standard()
     }
 
-    /// How much of the lognormal lies below the cut.
     fn kept_ratio(&self) -> f64 {
         Self::standard().cdf((self.tail_from_bytes.ln() - self.body_mu) / self.body_sigma).max(f64::MIN_POSITIVE)
     }
@@ -60,9 +59,9 @@ impl HybridSizes {
     }
 }
 
-/// Order in which ascending sizes are dealt to popularity ranks, the most popular first: the ranks' quantiles follow
-/// the golden ratio from the median on, so that any number of first ranks covers the distribution evenly, and neither
-/// the most popular document nor the most popular ten are all large by chance. Popularity and size are unrelated.
+/// The order in which ascending sizes are assigned to popularity ranks, the most popular first. The ranks' quantiles
+/// follow the golden ratio from the median on, so that any number of first ranks covers the distribution evenly, and
+/// neither the most popular document nor the most popular hundred are unusual.
 pub(super) fn dealt(count: usize) -> Vec<usize> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let mut keyed: Vec<(f64, usize)> = (0..count).map(|rank| ((0.5 + rank as f64 * GOLDEN).fract(), rank)).collect();

@@ -34,7 +34,7 @@ impl ZipfFit {
         let requests: u64 = counts.iter().sum();
         let logs: Vec<f64> = (1..=counts.len()).map(|rank| (rank as f64).ln()).collect();
         let observed = counts.iter().zip(&logs).map(|(count, log)| *count as f64 * log).sum::<f64>() / requests as f64;
-        // The likelihood is concave: its maximum is where the mean logarithm of the rank is the observed one.
+        // The likelihood is concave: its maximum is where the mean logarithm of the rank equals the observed one.
         let moments = |exponent: f64| {
             let (mut sum, mut first, mut second) = (0.0, 0.0, 0.0);
             for log in &logs {

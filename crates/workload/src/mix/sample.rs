@@ -1,5 +1,3 @@
-//! Drawing documents by their probabilities.
-
 use super::{Mix, MixError};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

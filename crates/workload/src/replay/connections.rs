@@ -1,13 +1,11 @@
-//! Decides which requests share a connection.
-
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// When a client's next request goes on its open connection. "Within" includes the limit itself.
+/// When a client's next request uses its open connection. "Within" includes the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grouping {
-    /// If it comes within the limit after the client's previous request: as a server's keep-alive timeout works, and as
-    /// Kim & Rixner's "arrive within a fifteen-second period" is read here.
+    /// If it comes within the limit after the client's previous request, like a server's keep-alive timeout. This is
+    /// the usual reading of Kim & Rixner's "arrive within a fifteen-second period".
     IdleGap {
         /// Longest gap.
         limit_ns: u64,
@@ -25,7 +23,7 @@ pub enum Grouping {
 struct Open {
     connection: u64,
     requests: u32,
-    /// The last time of log at which a request would still join.
+    /// The last log time at which a request would still join.
     due_ns: i64,
 }
 
@@ -75,7 +73,7 @@ impl Connections {
         None
     }
 
-    /// The longest idle connection, when there is no room for another client.
+    /// The longest idle connection, if there is no room for another client.
     pub(super) fn make_room(&mut self, client: u64) -> Option<Ended> {
         if self.open.len() < self.limit || self.open.contains_key(&client) {
             return None;
@@ -189,7 +187,7 @@ mod tests {
             let mut now = 0;
             let requests: Vec<(i64, u64)> = gaps.iter().map(|(gap, client)| { now += gap; (now, *client) }).collect();
             let (of, closed) = run(&requests, grouping, 1000);
-            // Naive: remember every client for ever.
+            // Naive: remembers every client for ever.
             let mut known: std::collections::HashMap<u64, (u64, i64)> = Default::default();
             let mut next = 0;
             for ((now, client), connection) in requests.iter().zip(&of) {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Bytes of text a held request may have on average before the window is cut short.
+/// Mean text bytes of held requests beyond which the window is cut short.
 const TEXT_BYTES: usize = 256;
 
 /// A request of the log, owned while it waits.
@@ -11,7 +11,7 @@ const TEXT_BYTES: usize = 256;
 pub(super) struct Held {
     /// Log time, after clamping.
     pub(super) time_ns: i64,
-    /// Decides between equal times: the log's order.
+    /// Breaks ties of equal times by the log's order.
     pub(super) line: u64,
     pub(super) resolution_ns: u64,
     pub(super) client: u64,
@@ -44,7 +44,7 @@ impl Ord for Held {
 
 /// The sorting window.
 ///
-/// Invariant: what leaves never precedes what left before, and everything earlier than `floor_ns` has left.
+/// Invariant: requests leave in ascending order, and everything earlier than `floor_ns` has left.
 #[derive(Debug)]
 pub(super) struct Window {
     heap: BinaryHeap<Held>,
@@ -57,13 +57,13 @@ pub(super) struct Window {
     floor_ns: i64,
     /// Lines moved up because they came too late.
     pub(super) clamped: u64,
-    /// Lines earlier than one before them.
+    /// Lines earlier than a previous one.
     pub(super) went_back: u64,
-    /// The most that a line's time was before the latest of the lines above it.
+    /// The largest difference between a line's time and the latest previous one.
     pub(super) back_max_ns: u64,
     /// The longest time from the latest line so far to the next later one, and the number of that line.
     pub(super) gap: (u64, u64),
-    /// Requests that left before their window was over, as too many were held.
+    /// Requests that left before their window was over, because too many were held.
     pub(super) forced: u64,
 }
 
@@ -115,7 +115,7 @@ impl Window {
     #[inline]
     pub(super) fn release(&mut self) -> Option<Held> {
         let first = self.heap.peek()?;
-        // A line that is clamped to the floor later has a higher number, so equal times may go.
+        // A line that is later clamped to the floor has a higher number, so equal times may leave.
         if first.time_ns > self.floor_ns {
             if self.heap.len() <= self.limit && self.text_bytes <= self.limit.saturating_mul(TEXT_BYTES) {
                 return None;

@@ -18,9 +18,9 @@ pub struct PlanCounts {
     pub connections: u64,
     /// Connections ended early because more clients than the limit were open.
     pub evicted: u64,
-    /// Lines (of the whole log, not only of this share) earlier than a line before them.
+    /// Lines of the whole log that are earlier than a previous one.
     pub went_back: u64,
-    /// The most that a line's time was before the latest of the lines above it.
+    /// The largest difference between a line's time and the latest previous one.
     pub back_max_ns: u64,
     /// Lines (of the whole log) that came too late to be sorted and were moved up.
     pub clamped: u64,
@@ -48,7 +48,7 @@ pub struct Plan {
     after: Option<Held>,
     /// Steps decided but not yet taken: closes, and the request after them.
     ready: VecDeque<Step>,
-    /// Log time that is the plan's zero, of all shares.
+    /// Log time of the plan's zero, for all shares.
     origin: Origin,
     last_ns: u64,
     last_time_ns: i64,
@@ -62,13 +62,13 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     Reading,
-    /// The log is at its end, or failed; held requests are still to be yielded.
+    /// The log is at its end, or failed; held requests are still returned.
     Draining,
     Done,
 }
 
-/// Requests of one logged time that are spread together; a longer sequence is spread piece by piece, each piece over
-/// the first half of the remaining time, so that memory stays bounded.
+/// Maximum requests of one logged time that are spread together; a longer sequence is spread piece by piece, each piece
+/// over the first half of the remaining time, so that memory stays bounded.
 const GROUP: usize = 1 << 16;
 /// Bytes of their methods and targets.
 const GROUP_BYTES: usize = 16 << 20;
@@ -182,7 +182,7 @@ impl Plan {
         }
     }
 
-    /// Gathers the requests of the next logged time; `false` when there are none.
+    /// Gathers the requests of the next logged time; `false` if there are none.
     fn gather(&mut self) -> bool {
         let Some(first) = self.next_sorted() else { return false };
         let (time_ns, resolution_ns) = (first.time_ns, first.resolution_ns);
@@ -215,7 +215,7 @@ impl Plan {
         true
     }
 
-    /// Decides the steps for one request: what ends before it, and itself.
+    /// Decides the steps for one request: closes before it, and itself.
     fn plan(&mut self, held: Held) {
         let now_ns = held.time_ns;
         while let Some(ended) = self.connections.expire(now_ns) {
@@ -278,7 +278,7 @@ impl Iterator for Plan {
             }
             if !self.gather() {
                 self.state = State::Done;
-                // Nobody waits beyond the log for a request that cannot come.
+                // No connection waits beyond the log for a request that cannot come.
                 let end_ns = self.window.latest_ns;
                 while let Some(ended) = self.connections.end() {
                     self.close(Ended { due_ns: ended.due_ns.min(end_ns), ..ended });

@@ -4,15 +4,15 @@
 use super::{Grouping, Pace, Plan, ReplayOptions, Step};
 use crate::trace::{TraceError, TraceReader};
 
-/// Times kept at most; a longer log keeps every second, fourth, ... one.
+/// Maximum times kept; a longer log keeps every second, fourth, ... one.
 const KEPT: usize = 1 << 16;
-/// The speed of a window is at most so many times greater or less than the mean rates say.
+/// Maximum factor between a window's speed and the one that the mean rates suggest.
 const REACH: f64 = 1e6;
 
 /// The outline of a log, in bounded memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Time since the replay's start of request 0, `every`, `2 * every`, ..., as a plan at speed 1 has them.
+    /// Time since the replay's start of request 0, `every`, `2 * every`, ..., at speed 1.
     times_ns: Vec<u64>,
     every: u64,
     /// Requests read.
@@ -39,7 +39,7 @@ impl Shape {
         let mut shape = Shape { times_ns: Vec::new(), every: 1, requests: 0, round_ns: 1, answered_target: None };
         while shape.requests < most {
             let Some(step) = plan.next() else {
-                // Until the end of the last second (or whatever the log's resolution is).
+                // Until the end of the last second (or the log's resolution).
                 shape.round_ns = plan.round_ns().max(1);
                 break;
             };
@@ -138,7 +138,7 @@ mod tests {
         Shape::read(reader(&text(seconds)), u64::MAX).unwrap()
     }
 
-    /// Requests that the replay sends between two times, if it is begun again at its end as a sweep does.
+    /// Requests that the replay sends between two times, if it restarts the log at its end as a sweep does.
     fn sent(shape: &Shape, text: &str, speed: f64, from_ns: u64, to_ns: u64) -> f64 {
         let (mut begin_ns, mut sent) = (0, 0);
         while begin_ns < to_ns {

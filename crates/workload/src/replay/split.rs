@@ -1,5 +1,5 @@
-//! One log as several: the lines of each client in the part that holds it ([`Share::holds`]), in the log's order, as
-//! they were logged. A replayer of a part sends what a replayer of the whole log with that share would send.
+//! One log as several: the lines of each client go to the part that holds it ([`Share::holds`]), in the log's order and
+//! unchanged. A replayer of a part sends what a replayer of the whole log with that share would send.
 
 use super::ReplayOptions;
 use super::order::Window;
@@ -11,7 +11,7 @@ use flate2::write::GzEncoder;
 use record::Share;
 use std::io::Write;
 
-/// What the parts of a log do not know of the whole.
+/// Counts of the whole log that its parts do not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitCounts {
     /// The log's earliest time ([`ReplayOptions::origin_ns`]).
@@ -60,7 +60,7 @@ pub fn split<E: From<TraceError>>(
         debug_assert!(shares[place].holds(client));
         is_empty[place] = false;
         if windows[place].see(entry.time_ns, entry.line) != time_ns {
-            // Moved up, as a line of another client was much later: that line says so in this part, too. No replayer of
+            // Moved up because a line of another client was much later: that line tells this part so. No replayer of
             // the part has its client, so it is not sent.
             windows[place].see(latest_ns, entry.line);
             put(&mut out[place], &latest);
@@ -79,7 +79,7 @@ pub fn split<E: From<TraceError>>(
     }
     for (index, (mut out, is_empty)) in out.into_iter().zip(is_empty).enumerate() {
         if windows[index].latest_ns < latest_ns {
-            // The end of the whole log is that of each part.
+            // The end of the whole log is the end of each part.
             put(&mut out, &latest);
         }
         let rest = out.finish().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Spreads requests of one logged instant over the log's resolution, as independent arrivals would be.
+//! Spreads requests of one logged instant over the log's resolution, like independent arrivals.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 #[derive(Debug)]
 pub(super) struct Spread {
     rng: ChaCha8Rng,
-    /// Requests of the group that have no offset yet.
+    /// Requests of the group without an offset yet.
     remaining: u64,
-    /// The beginning of the rest of the interval, as a share of it.
+    /// The beginning of the remaining interval, as a share of it.
     from_ratio: f64,
 }
 

@@ -10,7 +10,7 @@ use super::escape::closing_quote;
 use super::{Raw, Reason, instant};
 use memchr::{memchr, memrchr};
 
-/// The time read last: on a busy server many lines in a row carry the same one.
+/// The last time read: on a busy server many successive lines have the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastTime(Option<([u8; 26], i64)>);
 
@@ -45,7 +45,7 @@ pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> 
     if rest.starts_with(b" - - [") {
         rest = &rest[5..];
     }
-    // A user's name may hold anything, also spaces and brackets: the time is the first bracket that reads as one.
+    // A user's name may contain anything, even spaces and brackets: the time is the first bracket that parses as one.
     let time_ns = loop {
         let open = memchr(b'[', rest).ok_or(Reason::Time)?;
         rest = &rest[open + 1..];
@@ -70,7 +70,7 @@ pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> 
 }
 
 /// `GET / HTTP/1.1" 200 1234 ...`. Some servers do not escape quotes inside the request: its end is the first quote
-/// that a status follows.
+/// followed by a status.
 #[inline]
 fn quoted_then_status(text: &[u8]) -> Result<(&[u8], u16, u64), Reason> {
     let mut from = 0;
@@ -128,8 +128,8 @@ pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
     Ok(value)
 }
 
-/// Splits `METHOD TARGET HTTP/1.1` (or HTTP/0.9's `METHOD TARGET`). Spaces inside the target are left in it, for the
-/// caller to refuse.
+/// Splits `METHOD TARGET HTTP/1.1` (or HTTP/0.9's `METHOD TARGET`). Spaces inside the target are kept, for the caller
+/// to refuse.
 #[inline]
 pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
     let (method, rest) = match line.strip_prefix(b"GET ") {

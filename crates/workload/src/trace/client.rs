@@ -4,8 +4,8 @@
 use memchr::{memchr, memrchr, memrchr_iter};
 use std::net::IpAddr;
 
-/// The address alone, as other lines have it: without brackets, port and the prefix of an IPv4 address in IPv6. What
-/// is no address stays as it is.
+/// Only the address, in one form: without brackets, port and the prefix of an IPv4 address in IPv6. Other text stays as
+/// it is.
 #[inline]
 pub(super) fn address(logged: &[u8]) -> &[u8] {
     if logged.contains(&b':') { plain(logged) } else { logged }
@@ -44,8 +44,8 @@ pub(super) fn first_forwarded(list: &[u8]) -> Option<&[u8]> {
     (!first.is_empty() && !first.eq_ignore_ascii_case(b"unknown")).then_some(first)
 }
 
-/// The length of an address that one field or more follow, with `colons` colons before them and between them. `text`
-/// ends with the last of these fields.
+/// The length of an address followed by one or more fields, with `colons` colons before and between them. `text` ends
+/// with the last of these fields.
 pub(super) fn length_before(text: &[u8], colons: usize) -> Option<usize> {
     memrchr_iter(b':', text).skip(colons - 1).find(|at| is_address(&text[..*at]))
 }

@@ -1,5 +1,3 @@
-//! Why a log cannot be read at all. Errors in single lines are counted instead.
-
 /// A log that cannot be opened, recognised or read further.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {

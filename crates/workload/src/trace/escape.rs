@@ -1,5 +1,5 @@
-//! Undoes the escapes that servers write into logs: `\"`, `\\`, `\n`, the byte `\xHH` (Apache, nginx), and JSON's `\/`
-//! and `\uHHHH`, which are characters.
+//! Undoes the escapes that servers write into logs: `\"`, `\\`, `
+//! `, the byte `\xHH` (Apache, nginx), and JSON's `\/` and `\uHHHH`, which are characters.
 
 /// Whether a target can be sent unchanged: no space, no control byte, no escape.
 #[inline]
@@ -45,8 +45,7 @@ pub(super) fn undo(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// The character that `text` begins with as `\uHHHH`, or as a pair of them, and the length of that. Half of a pair is
-/// U+FFFD.
+/// The character that `text` begins with as `\uHHHH`, or as a pair of them, and its length. Half of a pair is U+FFFD.
 fn json_character(text: &[u8]) -> Option<(char, usize)> {
     let unit = |at: usize| match *text.get(at..at + 6)? {
         [b'\\', b'u', a, b, c, d] if [a, b, c, d].iter().all(|byte| is_hex(*byte)) => {
@@ -61,8 +60,7 @@ fn json_character(text: &[u8]) -> Option<(char, usize)> {
     }
 }
 
-/// The closing quote of a quoted field that starts at the beginning of `text`, from `from` on: the first `"` that no
-/// backslash escapes.
+/// The closing quote of a quoted field that starts at the beginning of `text`, from `from` on: the first unescaped `"`.
 #[inline]
 pub(super) fn closing_quote(text: &[u8], from: usize) -> Option<usize> {
     let mut at = from;

@@ -84,8 +84,8 @@ impl Format {
         let (mut plain, mut with_host, mut with_more) = (0, 0, 0);
         let mut last = clf::LastTime::default();
         for line in lines.take(LINES) {
-            // A user's name may hold spaces, so that a host in front also reads as plain; the ident, which is "-"
-            // practically everywhere, distinguishes them.
+            // A user's name may contain spaces, so a line with a host in front may also parse as plain; the ident,
+            // which is "-" almost everywhere, distinguishes them.
             let mut words = line.split(|byte| *byte == b' ');
             let is_shifted = words.nth(2) == Some(b"-") && words.next() == Some(b"-");
             if clf::parse(line, false, &mut last).is_ok() && !is_shifted {

@@ -28,8 +28,6 @@ pub(super) fn clf(text: &[u8]) -> Option<Parsed> {
     Some(((seconds - offset) * SECOND_NS as i64, SECOND_NS, 26))
 }
 
-/// `2015-05-17T10:05:03+00:00`, with `T` or a space, an optional fraction, and a zone of `Z`, `+00:00`, `+0000` or none
-/// (UTC).
 pub(super) fn iso(text: &[u8]) -> Option<Parsed> {
     let day = date(text)?;
     if !matches!(text.get(10), Some(b'T' | b't' | b' ')) {
@@ -57,7 +55,6 @@ pub(super) fn iso(text: &[u8]) -> Option<Parsed> {
     Some((day + within_ns - offset * SECOND_NS as i64, resolution_ns, at))
 }
 
-/// `2015-05-17`, as nanoseconds of its midnight.
 pub(super) fn date(text: &[u8]) -> Option<i64> {
     let text: &[u8; 10] = text.first_chunk()?;
     if text[4] != b'-' || text[7] != b'-' {

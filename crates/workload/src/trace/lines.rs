@@ -4,10 +4,10 @@ use crate::BYTE_ORDER_MARK;
 use memchr::memchr;
 use std::io::{self, Read};
 
-/// Longest line that is read; a longer one is skipped and counted.
+/// Longer lines are skipped and counted.
 pub const LINE_LIMIT_BYTES: usize = 64 * 1024;
 
-/// Size of the buffer: the whole memory of reading lines. Small enough to stay in a core's second-level cache.
+/// Size of the buffer, which is all memory for lines. Small enough for a core's second-level cache.
 pub const BUFFER_BYTES: usize = 192 * 1024;
 
 /// The result of [`Lines::next`].
@@ -15,7 +15,7 @@ pub const BUFFER_BYTES: usize = 192 * 1024;
 pub(super) enum Line {
     /// A line without its line end (`\n` or `\r\n`), as a range of the buffer.
     Text(usize, usize),
-    /// A line longer than [`LINE_LIMIT_BYTES`]; its bytes are gone.
+    /// A line longer than [`LINE_LIMIT_BYTES`], which was dropped.
     TooLong,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct Lines {
     start: usize,
     end: usize,
     is_at_end: bool,
-    /// Inside a line that is too long, whose beginning has been dropped.
+    /// Inside a too long line, whose beginning was dropped.
     is_skipping: bool,
-    /// Lines begun so far, skipped ones included; the number of the line last returned.
+    /// Lines begun so far, including skipped ones; the number of the last line returned.
     pub(super) line: u64,
-    /// Bytes of complete lines so far, line ends included.
+    /// Bytes of complete lines so far, with line ends.
     pub(super) bytes: u64,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Hands out a few bytes at a time, as a pipe may.
+    /// Returns a few bytes at a time, as a pipe may.
     struct Trickle(Vec<u8>, usize);
 
     impl Read for Trickle {

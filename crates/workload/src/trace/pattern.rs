@@ -15,11 +15,10 @@ enum Part {
     Second,
     Zone,
     Epoch,
-    /// A weekday's name or number, which the date gives already.
+    /// A weekday's name or number, which the date implies.
     Weekday,
 }
 
-/// A compiled strftime pattern; it may hold a part of a time only (`%{%F}t %{%T}t`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<Part>);
 
@@ -38,7 +37,7 @@ pub(super) struct Partial {
 
 impl Partial {
     pub(super) fn set_whole(&mut self, time_ns: i64, resolution_ns: u64) {
-        // Of two fields that each give a whole time the finer one counts.
+        // Of two fields with a whole time the finer one counts.
         if self.whole.is_none_or(|(_, known)| resolution_ns < known) {
             self.whole = Some((time_ns, resolution_ns));
         }
