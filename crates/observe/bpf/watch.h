@@ -48,7 +48,7 @@ struct request {
     __u64 parsed_ns, last_send_ns, end_ns;
     __s64 phase_cpu_ns[PHASES];
     __u32 sends;
-    __u32 copied;     /* position in the stream of requests up to which events have told of it */
+    __u32 copied;     /* position in the stream of requests up to which it was copied into events */
     __u64 bytes_sent; /* in this window; after the server's end of the stream: by the last request */
 } __attribute__((aligned(128)));
 

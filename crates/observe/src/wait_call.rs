@@ -132,19 +132,19 @@ mod tests {
             let copy_from = |lowest: i32| rustix::io::fcntl_dupfd_cloexec(&reader, lowest).unwrap();
             let high = copy_from(900);
             let copies: Vec<_> = (0..others).map(|_| copy_from(700)).collect();
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || {
                 let mut set = [0u64; 16];
                 for descriptor in copies.iter().chain([&high]).map(|copy| copy.as_raw_fd() as usize) {
                     set[descriptor / 64] |= 1 << (descriptor % 64);
                 }
-                tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+                sender.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
                 let limit = high.as_raw_fd() + 1;
                 let none = std::ptr::null_mut::<libc::c_void>();
                 // SAFETY: the set outlives the call and has a bit for each descriptor below the limit (below 1,024).
                 unsafe { libc::syscall(libc::SYS_pselect6, limit, set.as_mut_ptr(), none, none, none, none) }
             });
-            let waits = look_at(told.recv().unwrap());
+            let waits = look_at(receiver.recv().unwrap());
             drop(writer);
             assert_eq!(thread.join().unwrap(), expected);
             assert_eq!((waits.largest_set, waits.error), (expected as u64, None));

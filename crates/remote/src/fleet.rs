@@ -85,10 +85,10 @@ impl Fleet {
         threads: Option<usize>,
         stop: &AtomicBool,
     ) -> Result<Fleet> {
-        let (tell, events) = sync_channel(1024);
+        let (sender, events) = sync_channel(1024);
         let mut fleet = Fleet {
             links: Vec::with_capacity(sources.len()),
-            io: WorkerIo::new(tell).map_err(system("cannot start a thread"))?,
+            io: WorkerIo::new(sender).map_err(system("cannot start a thread"))?,
             listening: Listening::new(),
             events,
             on_loss,
@@ -464,7 +464,7 @@ impl Fleet {
     /// Handles events, waiting at most `wait_ns`, and gives up silent workers.
     fn pump(&mut self, wait_ns: u64, timeout_ns: u64) {
         self.listening.note(monotonic_ns());
-        if self.hear(wait_ns) {
+        if self.handle_events(wait_ns) {
             let now_ns = monotonic_ns();
             let since_ns = self.listening.note(now_ns);
             self.links.iter_mut().for_each(|link| link.give_up_if_silent(now_ns, since_ns, timeout_ns));
@@ -472,7 +472,7 @@ impl Fleet {
     }
 
     /// Handles events, waiting at most `wait_ns` for the first. Returns whether the queue is empty.
-    fn hear(&mut self, wait_ns: u64) -> bool {
+    fn handle_events(&mut self, wait_ns: u64) -> bool {
         let mut wait = Duration::from_nanos(wait_ns);
         // Bounded, because a worker may flood.
         for _ in 0..MOST_EVENTS {

@@ -89,7 +89,7 @@ impl From<NodeSocket> for Source {
 pub struct Nodes {
     child: Child,
     input: Option<ChildStdin>,
-    said: Receiver<HelperMessage>,
+    messages: Receiver<HelperMessage>,
     /// Whether later nodes may take part.
     joins: bool,
     /// Its last failure after the start, and whether the user has seen it.
@@ -110,9 +110,9 @@ impl Nodes {
         let stdout = child.stdout.take().expect("was asked for");
         let stderr_tail = keep_tail(child.stderr.take().expect("was asked for"));
         let input = child.stdin.take();
-        let (tell, said) = channel();
+        let (sender, messages) = channel();
         let mut nodes =
-            Nodes { child, input, said, joins: false, failure: None, speaks_until: None, sources: Vec::new() };
+            Nodes { child, input, messages, joins: false, failure: None, speaks_until: None, sources: Vec::new() };
         let order = line(plan);
         if let Some(input) = &mut nodes.input {
             // If it has ended, its last lines give the reason below.
@@ -121,13 +121,13 @@ impl Nodes {
         std::thread::spawn(move || {
             let mut lines = Lines::new(stdout);
             while let Ok(Some(message)) = lines.next::<HelperMessage>() {
-                if tell.send(message).is_err() {
+                if sender.send(message).is_err() {
                     return;
                 }
             }
         });
         loop {
-            match nodes.said.recv_timeout(Duration::from_millis(20)) {
+            match nodes.messages.recv_timeout(Duration::from_millis(20)) {
                 Ok(HelperMessage::Progress { what }) => progress(&what),
                 Ok(HelperMessage::Failed { why }) => return Err(unusable(why)),
                 Ok(HelperMessage::Nodes { nodes: found, joins }) => {
@@ -155,7 +155,7 @@ impl Nodes {
         let is_asked =
             self.input.as_mut().is_some_and(|input| input.write_all(b"look\n").and_then(|()| input.flush()).is_ok());
         while is_asked && Instant::now() < until && !stop.load(Ordering::Relaxed) {
-            match self.said.recv_timeout(Duration::from_millis(20)) {
+            match self.messages.recv_timeout(Duration::from_millis(20)) {
                 // May be a late answer to an earlier request.
                 Ok(HelperMessage::Joined { nodes }) => {
                     found.extend(nodes.into_iter().map(Source::from));
@@ -186,7 +186,7 @@ impl Nodes {
     /// Why the helper closed a worker's socket without a message.
     pub fn closed(&mut self) -> String {
         let until = *self.speaks_until.get_or_insert_with(|| Instant::now() + LAST_WORDS);
-        while let Ok(message) = self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        while let Ok(message) = self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
             self.note(message);
         }
         let why = self.failure.as_ref().map(|(why, _)| format!("; its last failure: {why}")).unwrap_or_default();

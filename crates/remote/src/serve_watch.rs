@@ -218,7 +218,7 @@ impl Watched {
         };
         let client_ns = client.as_ref().map_or(window.elapsed_ns(), |client| client.window_ns);
         let seen = window.observation_of(completed, client_ns);
-        let mut told = WireObservation {
+        let mut observation = WireObservation {
             figures: seen.figures,
             connection_states: seen.connection_states,
             account: seen.account,
@@ -230,16 +230,16 @@ impl Watched {
         if let Some(LayersSeen { figures, functions, stacks, doubts }) =
             self.layers.as_mut().and_then(|layers| layers.seen(completed))
         {
-            told.figures.extend(figures);
-            told.doubts.extend(doubts);
-            (told.functions, told.stacks) = (functions, stacks);
+            observation.figures.extend(figures);
+            observation.doubts.extend(doubts);
+            (observation.functions, observation.stacks) = (functions, stacks);
         }
         if let (Some(requests), Some(client)) = (&mut self.requests, client) {
             let PointSeen { figures, watched, doubts } = requests.seen(&client);
-            told.figures.extend(figures);
-            told.doubts.extend(doubts);
-            told.watched = Some(watched);
+            observation.figures.extend(figures);
+            observation.doubts.extend(doubts);
+            observation.watched = Some(watched);
         }
-        Ok(told)
+        Ok(observation)
     }
 }

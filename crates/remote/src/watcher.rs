@@ -55,8 +55,8 @@ impl Watcher {
     }
 
     fn at(source: &Source, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
-        let (tell, events) = sync_channel(64);
-        let io = WorkerIo::new(tell).map_err(system("cannot start a thread"))?;
+        let (sender, events) = sync_channel(64);
+        let io = WorkerIo::new(sender).map_err(system("cannot start a thread"))?;
         let mut link = Link::start(0, "watcher", source, &io)?;
         if starts_server.is_some() {
             link.ends_within = STOPS_SERVER_WITHIN;
@@ -112,11 +112,11 @@ impl Watcher {
     }
 
     fn pump(&mut self, timeout_ns: u64) {
-        self.hear(Duration::from_millis(5), timeout_ns);
+        self.handle_events(Duration::from_millis(5), timeout_ns);
     }
 
     /// Handles events, waiting at most `wait` for the first, and gives up a silent watcher.
-    fn hear(&mut self, mut wait: Duration, timeout_ns: u64) {
+    fn handle_events(&mut self, mut wait: Duration, timeout_ns: u64) {
         self.listening.note(monotonic_ns());
         // Bounded, because a watcher may flood; it is not silent then.
         for _ in 0..MOST_EVENTS {
@@ -134,7 +134,7 @@ impl Watcher {
     /// An error means that the watcher is lost.
     pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         self.link.watching = None;
-        self.say(&ToWorker::Watch(how.to_wire()))?;
+        self.send(&ToWorker::Watch(how.to_wire()))?;
         let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
         self.counts_requests = true;
         Ok(why_not.map(String::from))
@@ -143,7 +143,7 @@ impl Watcher {
     /// Has the layers sampled in windows that ask for it; the error is why they cannot be.
     pub fn sample_layers(&mut self, how: PointSampling) -> Result<(), String> {
         self.link.layers = None;
-        self.say(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
+        self.send(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
         let why_not = self.answer(PREPARING_NS, "whether it can sample layers", |link| link.layers.take())?;
         why_not.map_or(Ok(()), |why| Err(why.into()))
     }
@@ -151,7 +151,7 @@ impl Watcher {
     /// Counts the server's TIME_WAIT sockets there, and ends them first if so.
     pub fn time_wait(&mut self, ends: bool) -> Result<TimeWaitCount, String> {
         self.link.time_wait = None;
-        self.say(&ToWorker::TimeWait { ends })?;
+        self.send(&ToWorker::TimeWait { ends })?;
         let seen = self.answer(PREPARING_NS, "the server's TIME_WAIT sockets", |link| link.time_wait.take())?;
         seen.why_not.clone().map_or(Ok(seen), |why| Err(why.into()))
     }
@@ -174,7 +174,7 @@ impl Watcher {
 
     fn beside(&mut self, message: &ToWorker) -> Result<StartedState, String> {
         self.link.beside = None;
-        self.say(message)?;
+        self.send(message)?;
         self.answer(BESIDE_NS, "about the command beside the server", |link| link.beside.take())
     }
 
@@ -190,7 +190,7 @@ impl Watcher {
         }
         self.link.server = None;
         let state = self
-            .say(&ToWorker::ServerAsk {})
+            .send(&ToWorker::ServerAsk {})
             .and_then(|()| self.answer(ANSWER_NS, "about the server that it started", |link| link.server.take()));
         match state {
             Ok(StartedState { gone, output }) => (gone.map(String::from), output),
@@ -200,7 +200,7 @@ impl Watcher {
 
     /// Whether a server that it started has ended or is lost with it.
     pub fn has_lost_its_server(&mut self) -> bool {
-        self.hear(Duration::ZERO, 0);
+        self.handle_events(Duration::ZERO, 0);
         let has_ended = self.link.server.as_ref().is_some_and(|state| state.gone.is_some());
         has_ended || (self.link.is_lost() && self.has_started_server)
     }
@@ -214,7 +214,7 @@ impl Watcher {
             return Ok(());
         }
         self.link.awaits_load = false;
-        self.say(&ToWorker::LoadBegins {})?;
+        self.send(&ToWorker::LoadBegins {})?;
         self.answer(PREPARING_NS, "that it awaits the load", |link| link.awaits_load.then_some(()))
     }
 
@@ -240,19 +240,19 @@ impl Watcher {
 
     /// A window of this planned length begins now; at the watcher when the message arrives.
     pub fn window_begins(&mut self, planned_ns: u64, has_layers: bool) -> Result<(), String> {
-        self.say(&ToWorker::Begin { planned_ns, has_layers })?;
+        self.send(&ToWorker::Begin { planned_ns, has_layers })?;
         self.edges_ns[0] = monotonic_ns();
         Ok(())
     }
 
     /// The window ends now.
     pub fn window_ends(&mut self) -> Result<(), String> {
-        self.say(&ToWorker::End {})?;
+        self.send(&ToWorker::End {})?;
         self.edges_ns[1] = monotonic_ns();
         Ok(())
     }
 
-    fn say(&mut self, message: &ToWorker) -> Result<(), String> {
+    fn send(&mut self, message: &ToWorker) -> Result<(), String> {
         self.pump(u64::MAX);
         self.link.send(message);
         self.loss().map_or(Ok(()), Err)
@@ -269,7 +269,7 @@ impl Watcher {
     pub fn observation(&mut self, client: ClientSide) -> Result<WireObservation, String> {
         self.link.observation = None;
         let completed = client.completed_in_window;
-        self.say(&ToWorker::Observe { completed, client: self.counts_requests.then_some(client) })?;
+        self.send(&ToWorker::Observe { completed, client: self.counts_requests.then_some(client) })?;
         let mut seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
         self.server_facts = seen.server_facts.clone();
         if let (Some(theirs_ns), Some(clock)) = (seen.edges_ns, self.link.clock) {
@@ -313,20 +313,20 @@ fn lost_with(why: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::faked::{Mouth, work_after};
+    use crate::fleet::faked::{FakeWorker, work_after};
     use crate::protocol::FromWorker;
     use std::os::unix::net::UnixListener;
 
     const SECOND: u64 = 1_000_000_000;
 
     /// A scripted watcher that sees its server at once.
-    fn watcher(deed: impl FnMut(ToWorker, &mut Mouth) + Send + 'static) -> Watcher {
+    fn watcher(script: impl FnMut(ToWorker, &mut FakeWorker) + Send + 'static) -> Watcher {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("watcher");
         let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
         std::thread::spawn(move || {
             let (socket, _) = listener.accept().expect("a driver");
-            work_after(&[FromWorker::Ready {}], socket, Some(0), Box::new(deed));
+            work_after(&[FromWorker::Ready {}], socket, Some(0), Box::new(script));
         });
         let source = Source::Node { name: "fake".into(), socket };
         Watcher::at(&source, None, &AtomicBool::new(false)).expect("a watcher")
@@ -335,16 +335,16 @@ mod tests {
     #[test]
     fn a_clock_that_runs_fast_is_compared_anew_for_each_window() {
         let mut edges_ns = [0; 2];
-        let mut watcher = watcher(move |message, mouth| {
-            let ahead_ns = mouth.ahead_ns.expect("it has a clock");
+        let mut watcher = watcher(move |message, worker| {
+            let ahead_ns = worker.ahead_ns.expect("it has a clock");
             match message {
                 ToWorker::Begin { .. } => edges_ns[0] = monotonic_ns() + ahead_ns,
                 ToWorker::End {} => edges_ns[1] = monotonic_ns() + ahead_ns,
                 ToWorker::Observe { .. } => {
                     let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
-                    mouth.say(&FromWorker::Observation(Box::new(seen)));
+                    worker.send(&FromWorker::Observation(Box::new(seen)));
                     // A day's clock drift.
-                    mouth.ahead_ns = Some(ahead_ns + 4 * SECOND);
+                    worker.ahead_ns = Some(ahead_ns + 4 * SECOND);
                 }
                 _ => {}
             }
@@ -363,8 +363,9 @@ mod tests {
     fn a_watcher_that_floods_holds_nothing_up() {
         // Sent faster than it is parsed.
         let flood = format!("{{\"type\":\"pong\",\"sent_ns\":0,\"clock_ns\":0,\"more\":[0{}]}}\n", ",0".repeat(10_000));
-        let mut watcher =
-            watcher(move |message, mouth| while matches!(message, ToWorker::Begin { .. }) && mouth.utter(&flood) {});
+        let mut watcher = watcher(
+            move |message, worker| while matches!(message, ToWorker::Begin { .. }) && worker.send_text(&flood) {},
+        );
         watcher.window_begins(SECOND, false).expect("it is there");
         std::thread::sleep(Duration::from_millis(300));
         watcher.window_ends().expect("it is there");
@@ -372,18 +373,18 @@ mod tests {
 
     #[test]
     fn a_window_that_is_not_the_clients_is_doubted_with_both_edges() {
-        let said = |begin_ns: i128, end_ns: i128, seconds: u64| {
+        let doubt = |begin_ns: i128, end_ns: i128, seconds: u64| {
             let ours_ns = [100 * SECOND, (100 + seconds) * SECOND];
             let theirs_ns = [i128::from(ours_ns[0]) + begin_ns, i128::from(ours_ns[1]) + end_ns];
             window_doubt(theirs_ns, ours_ns, 0).map(|doubt| doubt.what)
         };
-        assert_eq!(said(90_000_000, 20_000_000, 1), None);
-        assert_eq!(said(0, 500_000_000, 100), None);
+        assert_eq!(doubt(90_000_000, 20_000_000, 1), None);
+        assert_eq!(doubt(0, 500_000_000, 100), None);
         assert_eq!(window_doubt([300_000_000; 2], [0; 2], 250_000_000), None);
-        let late = said(1_000_000, 2_850_000_000, 2).expect("it is doubted");
+        let late = doubt(1_000_000, 2_850_000_000, 2).expect("it is doubted");
         assert!(late.contains("began 1.00 ms too late and ended 2.85 s too late"), "{late}");
         // Of the same length, but another window; and an impossible clock.
-        assert!(said(-1_000_000_000, -1_000_000_000, 9).is_some());
+        assert!(doubt(-1_000_000_000, -1_000_000_000, 9).is_some());
         assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX], 0).is_some());
     }
 }

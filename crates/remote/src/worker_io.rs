@@ -194,8 +194,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn start() -> (WorkerIo, Receiver<(usize, Event)>) {
-        let (tell, events) = sync_channel(4);
-        (WorkerIo::new(tell).unwrap(), events)
+        let (sender, events) = sync_channel(4);
+        (WorkerIo::new(sender).unwrap(), events)
     }
 
     /// The next line, or the reason of the end.

@@ -84,9 +84,9 @@ pub(crate) struct FeedReport {
 
 /// Both ends for one part of a log.
 pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>) -> (Feeder<'a>, Feed) {
-    let (tell, hear) = sync_channel(BATCHES);
-    let feeder = Feeder { source, batches: tell, writer: RequestWriter::new(plan), plan };
-    (feeder, Feed { batches: hear, batch: Vec::new(), is_over: false })
+    let (sender, receiver) = sync_channel(BATCHES);
+    let feeder = Feeder { source, batches: sender, writer: RequestWriter::new(plan), plan };
+    (feeder, Feed { batches: receiver, batch: Vec::new(), is_over: false })
 }
 
 impl Feeder<'_> {

@@ -103,7 +103,7 @@ impl PointWatch {
         let (orders, to_do) = channel();
         let (done, readings) = channel();
         let (say_ready, ready) = channel();
-        let (tell, started) = channel();
+        let (sender, started) = channel();
         let classes = options.classes.clone();
         let thread = std::thread::Builder::new()
             .name("watch".into())
@@ -122,11 +122,11 @@ impl PointWatch {
                 match Watcher::start(options) {
                     Ok(watcher) => {
                         let why_not = watcher.why_no_programs().map(ToString::to_string);
-                        let _ = tell.send(Ok(why_not));
+                        let _ = sender.send(Ok(why_not));
                         Holder::new(watcher, mode).serve(&to_do, &say_ready, &done);
                     }
                     Err(error) => {
-                        let _ = tell.send(Err(error));
+                        let _ = sender.send(Err(error));
                     }
                 }
             })

@@ -133,13 +133,13 @@ impl StateModel {
         if is_still {
             self.still_at = Some(moves(after));
         }
-        let told = &mut self.reconciliation;
-        told.scans += 1;
-        told.last_scan = seen.by_state.iter().sum();
-        told.last_cost_ns = scan.cost_ns;
+        let outcome = &mut self.reconciliation;
+        outcome.scans += 1;
+        outcome.last_scan = seen.by_state.iter().sum();
+        outcome.last_cost_ns = scan.cost_ns;
         if !is_first {
-            told.last_difference = difference;
-            told.largest_difference = told.largest_difference.max(difference);
+            outcome.last_difference = difference;
+            outcome.largest_difference = outcome.largest_difference.max(difference);
         }
         clients
     }

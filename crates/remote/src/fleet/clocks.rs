@@ -79,7 +79,7 @@ impl Fleet {
             if under_way.is_empty() || now > begun_ns + LEASE_NS {
                 return true;
             }
-            self.hear(QUICK_NS);
+            self.handle_events(QUICK_NS);
         }
     }
 }

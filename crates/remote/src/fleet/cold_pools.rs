@@ -1,6 +1,6 @@
 //! Cold connections of workers that do not answer, or do not reach their number.
 
-use super::faked::{Deed, Mouth, fleet, plan};
+use super::faked::{FakeWorker, Script, fleet, plan};
 use super::{Fleet, OnLoss};
 use crate::error::{RemoteError, Result};
 use crate::protocol::{ColdHeld, FromWorker, ToWorker};
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
-/// A worker with room for all, which calls `deed` with the number to hold.
-fn holds(mut deed: impl FnMut(u64, &mut Mouth) + Send + 'static) -> Deed {
-    Box::new(move |message, mouth| match message {
+/// A worker with room for all, which calls `script` with the number to hold.
+fn holds(mut script: impl FnMut(u64, &mut FakeWorker) + Send + 'static) -> Script {
+    Box::new(move |message, worker| match message {
         ToWorker::ColdAsk(_) => {
             let room = ColdRoom { ports: 1000, addresses: 1, descriptors: 1000, memory_bytes: 1 << 30 };
-            mouth.say(&FromWorker::ColdRoom(room));
+            worker.send(&FromWorker::ColdRoom(room));
         }
-        ToWorker::Cold { count, .. } => deed(count, mouth),
+        ToWorker::Cold { count, .. } => script(count, worker),
         _ => {}
     })
 }
 
-fn report(mouth: &mut Mouth, established: u64) {
+fn report(worker: &mut FakeWorker, established: u64) {
     let counts = ColdCounts { established, ..ColdCounts::default() };
-    mouth.say(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None }));
+    worker.send(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None }));
 }
 
 /// Ten connections over these workers.
@@ -44,7 +44,7 @@ fn a_worker_that_does_not_say_what_it_has_is_named() {
 
 #[test]
 fn the_others_hold_what_one_that_does_not_say_what_it_has_would_have_held() {
-    let mut fleet = fleet(vec![holds(|count, mouth| report(mouth, count)), Box::new(|_, _| ())], OnLoss::GoOn);
+    let mut fleet = fleet(vec![holds(|count, worker| report(worker, count)), Box::new(|_, _| ())], OnLoss::GoOn);
     fleet.timeout_ns = 50_000_000;
     assert_eq!(ten(&mut fleet).expect("cold connections").counts.established, 10);
 }
@@ -52,13 +52,13 @@ fn the_others_hold_what_one_that_does_not_say_what_it_has_would_have_held() {
 /// A server may close some connections, which are then opened again.
 #[test]
 fn workers_need_not_all_be_at_their_number_at_the_same_time() {
-    let first = holds(|count, mouth| {
-        report(mouth, count);
-        report(mouth, count - 1);
+    let first = holds(|count, worker| {
+        report(worker, count);
+        report(worker, count - 1);
     });
-    let second = holds(|count, mouth| {
+    let second = holds(|count, worker| {
         std::thread::sleep(Duration::from_millis(200));
-        report(mouth, count);
+        report(worker, count);
     });
     let mut fleet = fleet(vec![first, second], OnLoss::End);
     assert_eq!(ten(&mut fleet).expect("cold connections").counts.established, 9);
@@ -66,8 +66,8 @@ fn workers_need_not_all_be_at_their_number_at_the_same_time() {
 
 #[test]
 fn a_worker_that_comes_no_nearer_to_its_number_is_named_with_it() {
-    let stays = holds(|_, mouth| report(mouth, 3));
-    let mut fleet = fleet(vec![holds(|count, mouth| report(mouth, count)), stays], OnLoss::GoOn);
+    let stays = holds(|_, worker| report(worker, 3));
+    let mut fleet = fleet(vec![holds(|count, worker| report(worker, count)), stays], OnLoss::GoOn);
     fleet.timeout_ns = 300_000_000;
     let why = ten(&mut fleet).expect_err("two are missing").to_string();
     assert!(why.contains("client 2") && why.contains("3 of 5 cold connections"), "{why}");

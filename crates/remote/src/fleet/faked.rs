@@ -15,35 +15,35 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// The worker's end of its socket.
-pub struct Mouth {
+pub struct FakeWorker {
     socket: UnixStream,
     /// How far its clock is ahead; `None`: it answers no ping.
     pub ahead_ns: Option<u64>,
 }
 
-impl Mouth {
-    pub fn say(&mut self, message: &FromWorker) {
-        self.utter(&line(message));
+impl FakeWorker {
+    pub fn send(&mut self, message: &FromWorker) {
+        self.send_text(&line(message));
     }
 
     /// Writes a line that need not be a message; false if the driver is gone.
-    pub fn utter(&mut self, text: &str) -> bool {
+    pub fn send_text(&mut self, text: &str) -> bool {
         self.socket.write_all(text.as_bytes()).is_ok()
     }
 
     /// Sends the result of a load of `plan` with `ok` responses.
-    pub fn give(&mut self, plan: &LoadPlan, ok: u64) {
-        self.give_of(LoadResult { window_ns: plan.duration_ns, ..LoadResult::default() }, ok);
+    pub fn send_result(&mut self, plan: &LoadPlan, ok: u64) {
+        self.send_result_of(LoadResult { window_ns: plan.duration_ns, ..LoadResult::default() }, ok);
     }
 
-    pub fn give_early(&mut self, ok: u64) {
-        self.give_of(LoadResult { window_ns: 1_000_000, interrupted: true, ..LoadResult::default() }, ok);
+    pub fn send_early_result(&mut self, ok: u64) {
+        self.send_result_of(LoadResult { window_ns: 1_000_000, interrupted: true, ..LoadResult::default() }, ok);
     }
 
-    fn give_of(&mut self, mut result: LoadResult, ok: u64) {
+    fn send_result_of(&mut self, mut result: LoadResult, ok: u64) {
         (0..ok).for_each(|_| result.counts.times.response.record_ns(1000));
         (result.counts.outcomes.sent, result.counts.outcomes.ok) = (ok, ok);
-        self.say(&FromWorker::Result(Box::new(WireResult::new(result, 0).expect("a result is JSON"))));
+        self.send(&FromWorker::Result(Box::new(WireResult::new(result, 0).expect("a result is JSON"))));
     }
 
     /// Closes the socket, as a worker that dies.
@@ -52,22 +52,22 @@ impl Mouth {
     }
 }
 
-pub type Deed = Box<dyn FnMut(ToWorker, &mut Mouth) + Send>;
+pub type Script = Box<dyn FnMut(ToWorker, &mut FakeWorker) + Send>;
 
-/// A worker that gets ready for a plan, and calls `deed` at its start.
-pub fn at_start(mut deed: impl FnMut(&LoadPlan, &mut Mouth) + Send + 'static) -> Deed {
+/// A worker that gets ready for a plan, and calls `script` at its start.
+pub fn at_start(mut script: impl FnMut(&LoadPlan, &mut FakeWorker) + Send + 'static) -> Script {
     let mut plan = None;
-    Box::new(move |message, mouth| match message {
+    Box::new(move |message, worker| match message {
         ToWorker::Plan(message) => {
             plan = Some(message.plan);
-            mouth.say(&FromWorker::Ready {});
+            worker.send(&FromWorker::Ready {});
         }
-        ToWorker::Start { .. } => deed(plan.as_ref().expect("a plan comes first"), mouth),
+        ToWorker::Start { .. } => script(plan.as_ref().expect("a plan comes first"), worker),
         _ => {}
     })
 }
 
-pub fn fleet(workers: Vec<Deed>, on_loss: OnLoss) -> Fleet {
+pub fn fleet(workers: Vec<Script>, on_loss: OnLoss) -> Fleet {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let socket = folder.path().join("workers");
     let sources = vec![Source::Node { name: "fake".into(), socket: socket.clone() }; workers.len()];
@@ -76,40 +76,40 @@ pub fn fleet(workers: Vec<Deed>, on_loss: OnLoss) -> Fleet {
 }
 
 /// Serves these workers on a socket.
-pub fn listen(socket: &Path, workers: Vec<Deed>) {
+pub fn listen(socket: &Path, workers: Vec<Script>) {
     let listener = UnixListener::bind(socket).expect("a socket in a temporary folder");
     std::thread::spawn(move || {
-        for (socket, deed) in listener.incoming().flatten().zip(workers) {
-            std::thread::spawn(move || work(socket, Some(0), deed));
+        for (socket, script) in listener.incoming().flatten().zip(workers) {
+            std::thread::spawn(move || work(socket, Some(0), script));
         }
     });
 }
 
 /// A worker whose clock is ahead by `ahead_ns`; `None`: it answers no ping.
-pub fn work(socket: UnixStream, ahead_ns: Option<u64>, deed: Deed) {
-    work_after(&[], socket, ahead_ns, deed);
+pub fn work(socket: UnixStream, ahead_ns: Option<u64>, script: Script) {
+    work_after(&[], socket, ahead_ns, script);
 }
 
 /// As [`work`], with messages sent after the hello.
-pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64>, mut deed: Deed) {
+pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64>, mut script: Script) {
     let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
-    let mut mouth = Mouth { socket, ahead_ns };
-    mouth.say(&FromWorker::Hello {
+    let mut worker = FakeWorker { socket, ahead_ns };
+    worker.send(&FromWorker::Hello {
         version: VERSION.into(),
         host: "fake".into(),
         pid: 1,
         place: Place::default(),
         capacity: None,
     });
-    first.iter().for_each(|message| mouth.say(message));
+    first.iter().for_each(|message| worker.send(message));
     while let Ok(Some(message)) = lines.next::<ToWorker>() {
         match message {
             ToWorker::Ping { sent_ns } => {
-                if let Some(ahead_ns) = mouth.ahead_ns {
-                    mouth.say(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + ahead_ns });
+                if let Some(ahead_ns) = worker.ahead_ns {
+                    worker.send(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + ahead_ns });
                 }
             }
-            message => deed(message, &mut mouth),
+            message => script(message, &mut worker),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Fleet;
 use super::OnLoss;
-use super::faked::{Deed, at_start, fleet, listen, plan};
+use super::faked::{Script, at_start, fleet, listen, plan};
 use crate::protocol::{FromWorker, ToWorker};
 use crate::ray::{Nodes, RayPlan};
 use load::LoadResult;
@@ -21,13 +21,13 @@ fn doubts(result: &LoadResult, kind: DoubtKind) -> Vec<&str> {
 #[test]
 fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
     for duration_ns in [1_000_000, MINUTE_NS] {
-        let first = at_start(|plan, mouth| {
-            mouth.give(plan, 30);
-            mouth.end();
+        let first = at_start(|plan, worker| {
+            worker.send_result(plan, 30);
+            worker.end();
         });
-        let second = at_start(|plan, mouth| {
+        let second = at_start(|plan, worker| {
             std::thread::sleep(Duration::from_millis(300));
-            mouth.give(plan, 4);
+            worker.send_result(plan, 4);
         });
         let mut fleet = fleet(vec![first, second], OnLoss::End);
         let result = fleet.run_fake(&plan(4, duration_ns)).expect("a result");
@@ -42,16 +42,16 @@ fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
 
 #[test]
 fn connections_that_open_at_a_rate_have_the_time_that_this_takes() {
-    let slow: Vec<Deed> = (0..2)
+    let slow: Vec<Script> = (0..2)
         .map(|_| {
-            let mut at_start = at_start(|plan, mouth| mouth.give(plan, 30));
-            let deed: Deed = Box::new(move |message, mouth| {
+            let mut at_start = at_start(|plan, worker| worker.send_result(plan, 30));
+            let script: Script = Box::new(move |message, worker| {
                 if matches!(message, ToWorker::Plan(_)) {
                     std::thread::sleep(Duration::from_millis(300));
                 }
-                at_start(message, mouth);
+                at_start(message, worker);
             });
-            deed
+            script
         })
         .collect();
     let mut fleet = fleet(slow, OnLoss::End);
@@ -64,7 +64,7 @@ fn connections_that_open_at_a_rate_have_the_time_that_this_takes() {
 /// Like workers of a driver that was stopped for longer than their lease and then continues.
 #[test]
 fn a_load_that_every_worker_ended_by_itself_is_no_load() {
-    let early = || at_start(|_, mouth| mouth.give_early(30));
+    let early = || at_start(|_, worker| worker.send_early_result(30));
     let mut fleet = fleet(vec![early(), early()], OnLoss::GoOn);
     let why = fleet.run_fake(&plan(4, MINUTE_NS)).expect_err("nothing is whole").to_string();
     assert!(why.contains("client 2") && why.contains("it stopped by itself"), "{why}");
@@ -72,12 +72,12 @@ fn a_load_that_every_worker_ended_by_itself_is_no_load() {
 
 #[test]
 fn a_worker_that_is_asked_to_stop_has_done_its_part() {
-    let dies = at_start(|_, mouth| mouth.end());
+    let dies = at_start(|_, worker| worker.end());
     let mut started = false;
-    let stops: Deed = Box::new(move |message, mouth| match message {
-        ToWorker::Plan(_) => mouth.say(&FromWorker::Ready {}),
+    let stops: Script = Box::new(move |message, worker| match message {
+        ToWorker::Plan(_) => worker.send(&FromWorker::Ready {}),
         ToWorker::Start { .. } => started = true,
-        ToWorker::Stop {} if started => mouth.give_early(30),
+        ToWorker::Stop {} if started => worker.send_early_result(30),
         _ => {}
     });
     let mut fleet = fleet(vec![dies, stops], OnLoss::End);
@@ -102,11 +102,14 @@ fn what_a_helper_failed_of_is_said_where_its_workers_are_lost() {
     std::fs::write(&program, HELPER.replace("SOCKET", &socket.display().to_string())).expect("a file");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("it is this test's own");
     let mut is_second = false;
-    let worker = at_start(
-        move |plan, mouth| {
-            if std::mem::replace(&mut is_second, true) { mouth.end() } else { mouth.give(plan, 1) }
-        },
-    );
+    let worker = at_start(move |plan, worker| {
+        if is_second {
+            worker.end();
+        } else {
+            worker.send_result(plan, 1);
+        }
+        is_second = true;
+    });
     listen(&socket, vec![worker]);
     let order = RayPlan {
         binary: program.clone(),
@@ -143,10 +146,10 @@ fn loads_without(lost: usize, mut fleet: Fleet) -> [LoadResult; 3] {
 
 #[test]
 fn a_worker_that_is_lost_between_two_loads_is_said_in_the_next_and_so_are_the_parts_that_moved() {
-    let stays = || at_start(|plan, mouth| mouth.give(plan, 4));
-    let ends = at_start(|plan, mouth| {
-        mouth.give(plan, 4);
-        mouth.end();
+    let stays = || at_start(|plan, worker| worker.send_result(plan, 4));
+    let ends = at_start(|plan, worker| {
+        worker.send_result(plan, 4);
+        worker.end();
     });
     let loads = loads_without(1, fleet(vec![stays(), ends, stays()], OnLoss::GoOn));
     assert_eq!(loads.each_ref().map(|load| load.counts.outcomes.ok), [12, 8, 8]);
@@ -162,8 +165,8 @@ fn a_worker_that_is_lost_between_two_loads_is_said_in_the_next_and_so_are_the_pa
 
 #[test]
 fn the_load_after_a_loss_has_other_parts() {
-    let stays = at_start(|plan, mouth| mouth.give(plan, 4));
-    let loads = loads_without(1, fleet(vec![stays, at_start(|_, mouth| mouth.end())], OnLoss::GoOn));
+    let stays = at_start(|plan, worker| worker.send_result(plan, 4));
+    let loads = loads_without(1, fleet(vec![stays, at_start(|_, worker| worker.end())], OnLoss::GoOn));
     let said = |kind| loads.each_ref().map(|load| doubts(load, kind).len());
     assert_eq!(said(DoubtKind::WorkerLost), [1, 0, 0]);
     assert_eq!(said(DoubtKind::SharesMoved), [0, 1, 0]);
