@@ -193,7 +193,7 @@ class Echo:
         data, ended = one
         return data, ended
 
-    async def stop(self, _patience_s: float) -> None:
+    async def stop(self, _timeout_s: float) -> None:
         self.is_stopped = True
 
 

@@ -3,7 +3,7 @@
 use crate::error::{NoRoom, Result, unusable};
 use crate::options::WorkerOptions;
 use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
-use load::cold::{ColdPool, ColdRoom, PATIENCE, room};
+use load::cold::{ColdPool, ColdRoom, ESTABLISH_TIMEOUT, room};
 use record::LoadPlan;
 use record::lock;
 use record::units::{format_bytes, grouped};
@@ -155,7 +155,7 @@ impl Cold {
         };
         let mut pool = lock(&pool);
         let out = self.out.clone();
-        pool.resize(count, PATIENCE, stop, |established| {
+        pool.resize(count, ESTABLISH_TIMEOUT, stop, |established| {
             let counts = load::cold::ColdCounts { established, ..Default::default() };
             let _ = out.try_send(line(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None })));
         })?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const MAX_HEAD_BYTES: usize = 8 << 10;
 /// Timeout for the rest of a request, and for progress on a response.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const IO_TIMEOUT: Duration = Duration::from_secs(10);
 /// Followers without news get a comment this often, to notice lost ones.
 const BEAT: Duration = Duration::from_secs(15);
 /// Longest wait for followers at the end.
@@ -184,9 +184,9 @@ impl Client {
         (self.since.elapsed() >= BEAT).then(|| (seen, b":\n\n".to_vec()))
     }
 
-    fn patience(&self) -> Duration {
+    fn time_left(&self) -> Duration {
         let is_waiting = matches!(self.state, State::Following(_)) && self.is_idle();
-        (if is_waiting { BEAT } else { PATIENCE }).saturating_sub(self.since.elapsed())
+        (if is_waiting { BEAT } else { IO_TIMEOUT }).saturating_sub(self.since.elapsed())
     }
 }
 
@@ -212,8 +212,8 @@ impl Serving {
                     Ok(is_open) => is_open,
                     Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
                 };
-                // A follower whose patience is over has got its beat.
-                is_open && !client.patience().is_zero()
+                // A follower with no time left has got its beat.
+                is_open && !client.time_left().is_zero()
             });
             let followers = self.clients.iter().filter(|client| matches!(client.state, State::Following(_))).count();
             self.shared.followers.store(followers, Ordering::Relaxed);
@@ -267,7 +267,7 @@ impl Serving {
         }));
         let now = Instant::now();
         let ends = self.ends.map(|ends| ends.saturating_duration_since(now));
-        let least = self.clients.iter().map(Client::patience).chain(ends).min();
+        let least = self.clients.iter().map(Client::time_left).chain(ends).min();
         let timeout_ms = least.map_or(-1, |time| time.as_millis() as libc::c_int + 1);
         // SAFETY: `fds` is a live array of that many; its descriptors are open. What became ready is found out by
         // trying.

@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A pool is given up if no new connection is established for this long.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A pool's counts; all but `established` only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

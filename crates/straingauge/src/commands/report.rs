@@ -4,7 +4,9 @@ use crate::cli::{ReportArgs, SummaryOptions};
 use crate::failure::{self, print_either, wrong_usage};
 use crate::output::Named;
 use analyze::compare::{CompareError, Comparison, Conclusion, Price};
+use analyze::verdict::Verdict;
 use analyze::watch::Recording;
+use analyze::zones::Findings;
 use anyhow::{Context, Result, bail};
 use record::RunKind;
 use record::run::{RunDir, write_whole};
@@ -53,9 +55,14 @@ fn print<V: serde::Serialize>(
     if files(args).are_printed() { Ok(()) } else { print_either(args.json, value, text) }
 }
 
-fn with_findings(run: &RunDir) -> json::Run<'_> {
+fn judged(run: &RunDir) -> (Findings, Verdict) {
     let findings = analyze::zones::of_run(run);
     let verdict = analyze::verdict::sentences(run, &findings);
+    (findings, verdict)
+}
+
+fn with_findings(run: &RunDir) -> json::Run<'_> {
+    let (findings, verdict) = judged(run);
     json::Run::new(run, findings, verdict)
 }
 
@@ -66,16 +73,15 @@ pub fn run_output(run: &RunDir) -> Output<'_> {
 
 /// Text output of a run of `find` or `load`: one screen, or everything.
 pub fn run_text(run: &RunDir, is_full: bool) -> String {
-    let findings = analyze::zones::of_run(run);
+    let (findings, verdict) = judged(run);
     let text = if is_full { report::run::full } else { report::run::text };
-    text(run, &findings, &analyze::verdict::sentences(run, &findings))
-        + &report::predict::what_ifs_text(&analyze::predict::kept(run))
+    text(run, &findings, &verdict) + &report::predict::what_ifs_text(&analyze::predict::kept(run))
 }
 
 /// One screen of Markdown for a run of `find` or `load`, with the results of its checks.
 pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
-    let findings = analyze::zones::of_run(run);
-    report::markdown::run(run, &findings, &analyze::verdict::sentences(run, &findings), checks)
+    let (findings, verdict) = judged(run);
+    report::markdown::run(run, &findings, &verdict, checks)
 }
 
 /// The comparison of two sides that were measured in turn: two servers, or one without and with a command beside it.
@@ -118,7 +124,7 @@ impl Pair {
 
     /// In one screen of Markdown, with what was checked.
     pub fn markdown(&self, a: &RunDir, b: &RunDir, checks: &[Case]) -> String {
-        let verdict = |run| analyze::verdict::sentences(run, &analyze::zones::of_run(run));
+        let verdict = |run| judged(run).1;
         match (&self.price, &self.compared) {
             (Some(price), Ok(compared)) => report::markdown::price((a, b), &verdict(a), price, compared, checks),
             (_, compared) => {

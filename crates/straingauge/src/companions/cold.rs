@@ -3,7 +3,7 @@
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
 use anyhow::Result;
-use load::cold::{ColdCounts, ColdPool, PATIENCE};
+use load::cold::{ColdCounts, ColdPool, ESTABLISH_TIMEOUT};
 use record::units::{format_bytes, format_si};
 use record::{Axis, AxisPlace, LoadPlan};
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl HeldCold {
     pub fn open(count: u64, with: &mut Holding<'_>) -> Result<HeldCold> {
         let mut held = HeldCold::none(with.plan, count)?;
         let progress = &mut *with.progress;
-        held.pool.resize(count, patience(with.plan), with.stop.flag(), |established| {
+        held.pool.resize(count, establish_timeout(with.plan), with.stop.flag(), |established| {
             progress.show(&format!("opening cold connections: {established} of {count}"));
         })?;
         let counts = held.pool.counts();
@@ -35,8 +35,8 @@ impl HeldCold {
 }
 
 /// Timeout without progress: a handshake may take as long as the connect timeout.
-fn patience(plan: &LoadPlan) -> Duration {
-    PATIENCE.max(Duration::from_nanos(plan.connect_timeout_ns.saturating_mul(2)))
+fn establish_timeout(plan: &LoadPlan) -> Duration {
+    ESTABLISH_TIMEOUT.max(Duration::from_nanos(plan.connect_timeout_ns.saturating_mul(2)))
 }
 
 /// Time and memory for establishing the cold connections, in words.
@@ -56,7 +56,7 @@ impl Companion for HeldCold {
             return Ok(false);
         }
         let (count, progress) = (place.value as u64, &mut *with.progress);
-        self.pool.resize(count, patience(with.plan), with.stop.flag(), |established| {
+        self.pool.resize(count, establish_timeout(with.plan), with.stop.flag(), |established| {
             progress.show(&format!("cold connections: {established}, on the way to {count}"));
         })?;
         Ok(true)

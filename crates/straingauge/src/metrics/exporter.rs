@@ -55,7 +55,7 @@ impl Exporter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::PATIENCE;
+    use crate::serve::IO_TIMEOUT;
     use std::io::{Read, Write};
     use std::net::TcpStream;
     use std::time::Instant;
@@ -74,7 +74,7 @@ mod tests {
             let mut text = String::new();
             stream.read_to_string(&mut text).expect("an answer");
             assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
-            assert!(began.elapsed() < PATIENCE, "it did not wait for the idle ones to be given up");
+            assert!(began.elapsed() < IO_TIMEOUT, "it did not wait for the idle ones to be given up");
         }
         drop(idle);
     }

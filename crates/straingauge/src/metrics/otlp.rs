@@ -12,7 +12,7 @@ use std::time::Duration;
 /// From one request to the next.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// A request that takes longer has failed; the end of a command waits no longer than that either.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct Desk {
@@ -75,7 +75,7 @@ impl Drop for Otlp {
 
 fn send_all(url: &str, desk: &Shared) {
     let agent: ureq::Agent =
-        ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(true).build().into();
+        ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(true).build().into();
     let mut has_complained = false;
     loop {
         let held = lock(&desk.0);

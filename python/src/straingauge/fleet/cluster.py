@@ -37,9 +37,9 @@ class Member:
         """Awaitable: bytes of the worker, or none and how it ended."""
         return self._actor.read.options(concurrency_group="read").remote()
 
-    def stop(self, patience_s: float) -> Any:
+    def stop(self, timeout_s: float) -> Any:
         """Awaitable: ends the worker."""
-        return self._actor.stop.options(concurrency_group="stop").remote(patience_s)
+        return self._actor.stop.options(concurrency_group="stop").remote(timeout_s)
 
     def is_there(self) -> Any:
         """Awaitable: the worker runs."""

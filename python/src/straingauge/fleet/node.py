@@ -23,7 +23,7 @@ TRIES = 3
 #: A program that no fleet has used for a day is removed by the next.
 KEPT_S = 86_400.0
 CHUNK_BYTES = 1 << 20
-COMPLAINT_BYTES = 4096
+STDERR_BYTES = 4096
 #: By the names in a worker's reports of progress.
 METRICS = {
     "throughput_per_sec": ("straingauge_client_requests_per_second", "Complete responses per second."),
@@ -55,10 +55,10 @@ class WorkerNode:
     """One worker. Ray calls `write`, `read` and `stop` on separate threads, so that none waits for another."""
 
     def __init__(self, number: int, prefix: List[str], arguments: List[str], digest: str, shipped: List[Any], gauge: Any = None) -> None:
-        self._complaints = b""
+        self._stderr_end = b""
         self._progress = Progress(number, gauge or _gauge())
         self._child = self._start(prefix, arguments, digest, shipped)
-        self._listener = threading.Thread(target=self._keep_complaints, daemon=True)
+        self._listener = threading.Thread(target=self._keep_stderr, daemon=True)
         self._listener.start()
 
     @staticmethod
@@ -83,11 +83,11 @@ class WorkerNode:
                 time.sleep(0.2)
         raise AssertionError("the last try returns or raises")
 
-    def _keep_complaints(self) -> None:
+    def _keep_stderr(self) -> None:
         stderr = self._child.stderr
         assert stderr is not None
-        for piece in iter(lambda: stderr.read(COMPLAINT_BYTES), b""):
-            self._complaints = (self._complaints + piece)[-COMPLAINT_BYTES:]
+        for piece in iter(lambda: stderr.read(STDERR_BYTES), b""):
+            self._stderr_end = (self._stderr_end + piece)[-STDERR_BYTES:]
 
     def is_there(self) -> int:
         """The worker's process number, once it runs."""
@@ -122,10 +122,10 @@ class WorkerNode:
             return "its output ended"
         how = f"it ended (signal: {-status})" if status < 0 else f"it ended (exit status: {status})"
         self._listener.join(timeout=0.5)
-        last = self._complaints.decode(errors="replace").strip().splitlines()[-1:]
+        last = self._stderr_end.decode(errors="replace").strip().splitlines()[-1:]
         return f"{how}: {last[0]}" if last and status != 0 else how
 
-    def stop(self, patience_s: float) -> None:
+    def stop(self, timeout_s: float) -> None:
         """Ends the worker: first its input, then, if it still runs, the worker and its children."""
         try:
             if self._child.stdin is not None:
@@ -133,7 +133,7 @@ class WorkerNode:
         except OSError:
             pass
         try:
-            self._child.wait(timeout=patience_s)
+            self._child.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             try:
                 os.killpg(self._child.pid, signal.SIGKILL)
