@@ -3,6 +3,7 @@ baseline. Addresses and times are smaller here; nothing else is changed."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -76,9 +77,11 @@ class Checkout:
             text = text.replace(before, after)
         return text
 
-    def shell(self, script: str, *options: str) -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "PATH": f"{self.binary.parent}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(self.summary)}
-        return subprocess.run(["bash", "--noprofile", "--norc", *options, "-c", script], cwd=self.folder, env=environment,
+    def shell(self, script: str, *options: str, environment: Dict[str, str] = {}) -> "subprocess.CompletedProcess[str]":
+        runner = {"GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_PATH": str(self.folder / "path"), "RUNNER_TEMP": str(self.folder)}
+        path = f"{self.folder / 'straingauge-bin'}:{self.binary.parent}:{os.environ['PATH']}"
+        return subprocess.run(["bash", "--noprofile", "--norc", *options, "-c", script], cwd=self.folder,
+                              env={**os.environ, **runner, **environment, "PATH": path},
                               capture_output=True, text=True, timeout=240)
 
     def cases(self, name: str) -> "Dict[str, str]":
@@ -91,23 +94,31 @@ class Checkout:
         return found
 
 
-def github(checkout: Checkout, limit: str) -> "List[Tuple[str, int, str]]":
-    """Each `run:` of the workflow as a runner runs it: bash -e, a fresh summary for each step, later steps by their `if`."""
+def github(checkout: Checkout, limit: str, sha256: "str | None" = None) -> "List[Tuple[str, int, str]]":
+    """The steps of the workflow, and of the action in it, as a runner runs them: later ones by their `if`, with a fresh summary each."""
     (job,) = yaml.safe_load(text_of(GITHUB))["jobs"].values()
+    action = yaml.safe_load((REPOSITORY / "action.yml").read_text())
+    (given,) = (step["with"] for step in job["steps"] if "straingauge" in step.get("uses", ""))
+    assert set(given) <= set(action["inputs"])
+    inputs = {name: one.get("default") for name, one in action["inputs"].items()} | given
+    inputs |= {"url": checkout.binary.as_uri(), "sha256": sha256 or hashlib.sha256(checkout.binary.read_bytes()).hexdigest(), "fail-if": limit}
+    assert all(value is not None for value in inputs.values()), inputs
+    steps = [{"name": "make", "run": step["run"]} for step in job["steps"] if "run" in step] + action["runs"]["steps"]
     done: "List[Tuple[str, int, str]]" = []
     has_failed = False
-    for step in job["steps"]:
-        if "run" not in step or (has_failed and "if" not in step):
+    for step in steps:
+        if has_failed and "cancelled()" not in step.get("if", ""):
             continue
-        assert step.get("if", "${{ !cancelled() }}") == "${{ !cancelled() }}"
+        environment = {name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: inputs[found[1]], text)
+                       for name, text in step.get("env", {}).items()}
         checkout.summary.write_text("")
-        ended = checkout.shell(step["run"].replace("peak < 20k", limit), "-e", "-o", "pipefail")
+        ended = checkout.shell(step["run"], "-e", "-o", "pipefail", environment=environment)
         summary = checkout.summary.read_text()
-        done.append((step["run"], ended.returncode, summary))
+        done.append((step["name"], ended.returncode, summary))
         has_failed |= ended.returncode != 0
         print(ended.stdout, ended.stderr)
-        assert "straingauge" not in step["run"] or is_a_summary(summary), ended.stderr
-        if "--out runs/new" in step["run"] and not (checkout.folder / "capacity" / "baseline").exists():
+        assert step["name"] not in ("Find", "Compare") or sha256 or is_a_summary(summary), ended.stderr
+        if step["name"] == "Find" and not (checkout.folder / "capacity" / "baseline").exists():
             # The first run is what later ones are compared with, itself included.
             shutil.copytree(checkout.folder / "runs" / "new", checkout.folder / "capacity" / "baseline")
     return done
@@ -128,10 +139,11 @@ def baseline(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_githubs_job_passes_on_the_server_of_the_baseline(baseline: Any) -> None:
     steps, checkout = baseline
-    assert [code for _, code, _ in steps] == [0, 0, 0], steps
-    found = checkout.cases("find.xml")
+    assert [(name, code) for name, code, _ in steps] == [("make", 0), ("Download", 0), ("Find", 0), ("Compare", 0)], steps
+    assert (checkout.folder / "path").read_text().strip() == str(checkout.folder / "straingauge-bin")
+    found = checkout.cases("runs/new.xml")
     assert found == {"the run reached its end": "passed", "find.peak_throughput_per_sec < 20/s": "passed"}
-    compared = checkout.cases("compare.xml")
+    compared = checkout.cases("runs/new-compare.xml")
     # Compared with itself: nothing is worse, though some tests may be unable to say so.
     assert set(compared.values()) <= {"passed", "skipped"} and "p50" in compared
 
@@ -148,10 +160,15 @@ def test_githubs_job_fails_on_a_slower_server(baseline: Any, tmp_path: Path) -> 
     checkout = Checkout(first.binary, tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
     steps = github(checkout, "peak < 20")
     # The last script turns code 4 into 0, and every other code but 0 into 1.
-    assert [code for _, code, _ in steps] == [0, 3, 1], steps
-    assert checkout.cases("find.xml")["find.peak_throughput_per_sec < 20/s"] == "failure"
-    assert_worse(checkout.cases("compare.xml"))
-    assert "A regression: the threshold is 10 %" in steps[2][2]
+    assert [code for _, code, _ in steps] == [0, 0, 3, 1], steps
+    assert checkout.cases("runs/new.xml")["find.peak_throughput_per_sec < 20/s"] == "failure"
+    assert_worse(checkout.cases("runs/new-compare.xml"))
+    assert "A regression: the threshold is 10 %" in steps[3][2]
+
+
+def test_a_program_with_another_checksum_is_not_run(binary: Path, tmp_path: Path) -> None:
+    steps = github(Checkout(binary, tmp_path / "other", FAST_S), "peak < 20", sha256="0" * 64)
+    assert [(name, code) for name, code, _ in steps[:2]] == [("make", 0), ("Download", 1)], steps
 
 
 def test_gitlabs_job_fails_with_code_3_on_a_slower_server(baseline: Any, tmp_path: Path) -> None:
