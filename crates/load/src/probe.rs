@@ -9,7 +9,7 @@ use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
 use crate::worker::protocol::{Memcached, OrderedProtocol, Redis, Tcp, grpc_status};
 use record::protocol::{ANSWER, Protocol};
-use record::{LoadPlan, Outside, Share};
+use record::{LoadPlan, PlainText, Share};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -29,9 +29,9 @@ pub struct ProbeResponse {
     /// Status code of the final response.
     pub status: u16,
     /// The `Location` field, printable. Untrusted text.
-    pub location: Option<Outside>,
+    pub location: Option<PlainText>,
     /// The server's message in an error reply of a protocol other than HTTP, printable. Untrusted text.
-    pub error: Option<Outside>,
+    pub error: Option<PlainText>,
 }
 
 /// Sends the plan's first request once, to the first address that accepts the connection. `timeout` bounds connecting
@@ -290,7 +290,7 @@ fn ordered<K: OrderedProtocol>(
                 continue;
             }
             let status = reply.status();
-            let error = (!(200..400).contains(&status)).then(|| Outside::of_bytes(reply.error(), 200));
+            let error = (!(200..400).contains(&status)).then(|| PlainText::of_bytes(reply.error(), 200));
             match error {
                 Some(error) if is_opening => {
                     return Err(foreign(format!(
@@ -366,7 +366,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
 }
 
 fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> ProbeResponse {
-    let location = session.location().map(|text| Outside::of_bytes(text, 200));
+    let location = session.location().map(|text| PlainText::of_bytes(text, 200));
     let of_http = session.status(place);
     if plan.protocol.has_status_codes() {
         return ProbeResponse { status: of_http, location, error: None };
@@ -376,9 +376,9 @@ fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> Probe
         None => format!("status {of_http} of HTTP without one of gRPC"),
         Some(_) => plan.protocol.status_words(status).into_owned(),
     };
-    let message = Outside::of_bytes(session.grpc_message().unwrap_or_default(), 200);
+    let message = PlainText::of_bytes(session.grpc_message().unwrap_or_default(), 200);
     let words = if message.is_empty() { words } else { format!("{words}: {message}") };
-    let error = (!(200..400).contains(&status)).then(|| Outside::of_bytes(words.as_bytes(), 250));
+    let error = (!(200..400).contains(&status)).then(|| PlainText::of_bytes(words.as_bytes(), 250));
     ProbeResponse { status, location, error }
 }
 
@@ -417,10 +417,10 @@ fn final_head(start: &[u8], is_head: bool) -> Option<&[u8]> {
     }
 }
 
-fn field(head: &[u8], name: &str) -> Option<Outside> {
+fn field(head: &[u8], name: &str) -> Option<PlainText> {
     const LIMIT: usize = 200;
     head.split(|byte| *byte == b'\n').find_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;
-        line[..colon].eq_ignore_ascii_case(name.as_bytes()).then(|| Outside::of_bytes(&line[colon + 1..], LIMIT))
+        line[..colon].eq_ignore_ascii_case(name.as_bytes()).then(|| PlainText::of_bytes(&line[colon + 1..], LIMIT))
     })
 }

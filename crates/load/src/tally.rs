@@ -9,7 +9,7 @@ use crate::http2::{REFUSED_STREAM, error_name};
 use crate::series::Series;
 use crate::socket::Errno;
 use crate::stall::Stalls;
-use record::{Latency, LoadCounts, Outside};
+use record::{Latency, LoadCounts, PlainText};
 use std::ops::Range;
 
 /// A longer connect counts as slow: a lost SYN is repeated after 1 s.
@@ -396,7 +396,7 @@ impl Tally {
     }
 
     pub(crate) fn error_message(&mut self, words: &[u8]) {
-        self.example("non-2xx", || format!("the server answered '{}'", Outside::of_bytes(words, 80)));
+        self.example("non-2xx", || format!("the server answered '{}'", PlainText::of_bytes(words, 80)));
     }
 
     fn example(&mut self, kind: &'static str, words: impl FnOnce() -> String) {

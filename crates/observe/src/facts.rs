@@ -5,7 +5,7 @@ use crate::listening::listening_addresses;
 use crate::proc_text::parse_cgroup_path;
 use crate::processes::{living_thread, read_stat};
 use crate::wait_call::has_scalable_select;
-use record::Outside;
+use record::PlainText;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
     let mut facts = BTreeMap::new();
     let mut set = |name: &str, value: String| {
         if !value.trim().is_empty() {
-            facts.insert(name.to_string(), Outside::new(value.trim(), MAX_FACT_CHARS).into());
+            facts.insert(name.to_string(), PlainText::new(value.trim(), MAX_FACT_CHARS).into());
         }
     };
     if let Ok(addresses) = listening_addresses(target.port, target.netns_pid) {

@@ -16,7 +16,7 @@ use crate::proc_text::{
     parse_proportional_memory, parse_thread_account,
 };
 use crate::processes::{Process, ProcessTable, in_control_group, living_thread, read_stat};
-use record::Outside;
+use record::PlainText;
 use record::watch::BusyThread;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -88,7 +88,7 @@ pub struct ProcessCpu {
     /// Since it was first seen, by the scheduler, nanoseconds: its part of [`GroupCounters::cpu_ns`].
     pub cpu_ns: u64,
     /// Name of its program; untrusted text.
-    pub name: Outside,
+    pub name: PlainText,
 }
 
 #[derive(Debug)]

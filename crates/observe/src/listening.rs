@@ -6,7 +6,7 @@ use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
 use crate::processes::{all_pids, living_thread, read_stat};
 use crate::sock_diag::{Listener, Scope};
-use record::Outside;
+use record::PlainText;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::net::SocketAddr;
@@ -19,11 +19,11 @@ pub struct ServerProcess {
     /// The process; if several share the socket (a master and its workers), the one whose parent is not among them.
     pub pid: u32,
     /// Name of its program, at most 15 bytes.
-    pub command: Outside,
+    pub command: PlainText,
     /// Its executable, if it may be read.
     pub executable: Option<PathBuf>,
     /// Its arguments, if they may be read.
-    pub arguments: Vec<Outside>,
+    pub arguments: Vec<PlainText>,
     /// Every process that holds the listening socket, itself included; no service manager.
     pub sharing: Vec<u32>,
 }
@@ -51,7 +51,7 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
             .split(|byte| *byte == 0)
             .take(256)
             .filter(|argument| !argument.is_empty())
-            .map(|argument| Outside::of_bytes(argument, 4096))
+            .map(|argument| PlainText::of_bytes(argument, 4096))
             .collect(),
         sharing: servers.into_iter().collect(),
     }))

@@ -9,7 +9,7 @@ use crate::proc_text::{
     PacketCounts, parse_conntrack_drops, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops,
 };
 use crate::processes::living_thread;
-use record::Outside;
+use record::PlainText;
 use std::collections::BTreeMap;
 
 /// Missing counters are `None`.
@@ -43,7 +43,7 @@ pub struct NetworkReading {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its name; untrusted text.
-    pub name: Outside,
+    pub name: PlainText,
     /// Bits per second.
     pub speed: u64,
     /// Bytes received.

@@ -6,7 +6,7 @@
 //! Not the crate procfs: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups' `cpu.stat`,
 //! panics on a `stat` that is cut short, and reads all fields where a few are needed every few milliseconds.
 
-use record::Outside;
+use record::PlainText;
 use std::net::{IpAddr, SocketAddr};
 
 /// More CPUs than Linux supports (CONFIG_NR_CPUS is at most 8192).
@@ -29,7 +29,7 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Name of the program, at most 15 bytes; untrusted text.
-    pub command: Outside,
+    pub command: PlainText,
     /// State letter: `R`, `S`, `Z`, ...
     pub state: char,
     /// The current parent; 1 or a subreaper after the real one ended.
@@ -60,7 +60,7 @@ pub struct ProcessStat {
 pub fn parse_process_stat(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
-    let command = Outside::of_bytes(text.get(open + 1..close)?, 64);
+    let command = PlainText::of_bytes(text.get(open + 1..close)?, 64);
     let fields: Vec<&[u8]> = words(text.get(close + 1..)?).take(24).collect();
     // Field numbers as in the manual page, which counts from 1 and has the state as the third.
     let field = |numbered: usize| fields.get(numbered - 3).copied().and_then(number);

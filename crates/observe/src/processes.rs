@@ -3,7 +3,7 @@
 
 use crate::cpu_clock;
 use crate::proc_text::{ProcessStat, parse_process_stat};
-use record::Outside;
+use record::PlainText;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
@@ -38,7 +38,7 @@ pub struct Origin {
     /// Start, ticks since boot.
     pub start_ticks: u64,
     /// Name of its program; untrusted text.
-    pub command: Outside,
+    pub command: PlainText,
 }
 
 /// The processes of the machine at the last [`scan`](ProcessTable::scan).

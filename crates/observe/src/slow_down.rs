@@ -12,7 +12,7 @@ use crate::namespace::needs_hosts_process_ids;
 use crate::processes::{ProcessTable, living_thread};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
 use record::axis::MAX_SLOW_DOWN_NS;
-use record::{Outside, SlowPlace};
+use record::{PlainText, SlowPlace};
 use std::os::unix::fs::MetadataExt;
 
 /// Why a server cannot be slowed down: a sentence.
@@ -32,7 +32,7 @@ pub enum SlowDownError {
     Refused(String),
     /// No such function.
     #[error("the server's program has no symbol '{0}': it was inlined or stripped, or lies in a library")]
-    NoFunction(Outside),
+    NoFunction(PlainText),
     /// Longer than the bound.
     #[error("a spin takes {MAX_SLOW_DOWN_NS} ns at most")]
     TooLong,
@@ -136,7 +136,7 @@ impl SlowDown {
         let path = format!("/proc/{}/exe", living_thread(pid));
         bpf::logged(|| program.attach_uprobe_with_opts(-1, path, 0, options)).map_err(|refusal| {
             match refusal.error.kind() {
-                libbpf_rs::ErrorKind::NotFound => SlowDownError::NoFunction(Outside::new(function, 80)),
+                libbpf_rs::ErrorKind::NotFound => SlowDownError::NoFunction(PlainText::new(function, 80)),
                 _ => refusal.into(),
             }
         })

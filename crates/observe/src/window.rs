@@ -10,7 +10,7 @@ use crate::processes::Process;
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
 use neighbours::Neighbours;
-use record::Outside;
+use record::PlainText;
 use record::account::{Account, WaitKind};
 use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
@@ -97,7 +97,7 @@ pub struct Window {
     pub(crate) beside: Option<Beside>,
     pub(crate) missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
-    pub(crate) commands: BTreeMap<u32, (u32, Outside)>,
+    pub(crate) commands: BTreeMap<u32, (u32, PlainText)>,
 }
 
 /// What is handed to the run: figures by name ([`record::names`]), connection states, doubts.

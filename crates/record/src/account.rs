@@ -2,7 +2,7 @@
 //! other servers waited for an answer.
 
 use crate::profile::Frame;
-use crate::text::Outside;
+use crate::text::PlainText;
 use serde::{Deserialize, Serialize};
 
 crate::worded! {
@@ -81,9 +81,9 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ThreadGroup {
     /// The program. Untrusted text.
-    pub program: Outside,
+    pub program: PlainText,
     /// The threads' name. Untrusted text.
-    pub name: Outside,
+    pub name: PlainText,
     /// Whether these are the threads that their processes began with; those that they started are another group.
     pub is_first: bool,
     /// On a CPU, nanoseconds.
@@ -115,10 +115,10 @@ pub struct Wait {
     pub kind: WaitKind,
     /// System call; empty where there is none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    pub call: Outside,
+    pub call: PlainText,
     /// The lock's function or address, the file's path, the other server's address. Untrusted text.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    pub object: Outside,
+    pub object: PlainText,
     /// Time, nanoseconds, summed over the threads.
     pub ns: u64,
     /// Number of waits.
@@ -161,7 +161,7 @@ pub struct ProcessUse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct BackendUse {
     /// Address of the other server. Untrusted text.
-    pub address: Outside,
+    pub address: PlainText,
     /// Connections on which something was sent.
     pub connections: u64,
     /// Time from the first byte sent to the first byte received after it, summed over the connections, nanoseconds.

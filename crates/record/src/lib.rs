@@ -67,7 +67,7 @@ pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
 pub use scenario::{Arrival, Criteria, LoadPlan, LoadRun, Pace, RunKind, Scenario, other_rate_ratio};
 pub use sentence::sentence;
 pub use share::Share;
-pub use text::Outside;
+pub use text::PlainText;
 pub use watched::{ClientSide, Watched, WatchedClass, WatchedProcess};
 pub use what_if::WhatIf;
 pub use workload::{Workload, WorkloadResult};

@@ -10,7 +10,7 @@ pub use folded::Folded;
 pub use stacks::{Frame, Ran, SampledProcess, Stack, Stacks};
 
 use crate::Doubt;
-use crate::Outside;
+use crate::PlainText;
 use crate::account::Account;
 use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct Profile {
     /// Number of the server's first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
-    pub command: Outside,
+    pub command: PlainText,
     /// CPUs of the machine.
     pub cpus: usize,
     /// The distribution of all samples.

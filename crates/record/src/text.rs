@@ -9,27 +9,27 @@ use std::ops::Deref;
 /// with one) and a character that changes the direction or the joining of the following text are shown as `?`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(transparent)]
-pub struct Outside(String);
+pub struct PlainText(String);
 
 /// The default limit of characters.
 pub const MOST_CHARS: usize = 300;
 
-impl Outside {
+impl PlainText {
     /// The first `limit` characters; `...` marks a cut.
-    pub fn new(text: &str, limit: usize) -> Outside {
+    pub fn new(text: &str, limit: usize) -> PlainText {
         let mut clean: String = text.chars().take(limit).map(|c| if is_safe(c) { c } else { '?' }).collect();
         if text.chars().nth(limit).is_some() {
             clean.push_str("...");
         }
-        Outside(clean)
+        PlainText(clean)
     }
 
     /// [`new`](Self::new) for bytes, trimmed; invalid UTF-8 is shown as U+FFFD.
-    pub fn of_bytes(bytes: &[u8], limit: usize) -> Outside {
+    pub fn of_bytes(bytes: &[u8], limit: usize) -> PlainText {
         // No character has more than four bytes.
         let bytes = bytes.trim_ascii();
         let kept = &bytes[..bytes.len().min(limit.saturating_mul(4).saturating_add(4))];
-        Outside::new(&String::from_utf8_lossy(kept), limit)
+        PlainText::new(&String::from_utf8_lossy(kept), limit)
     }
 
     /// As a string.
@@ -38,9 +38,9 @@ impl Outside {
     }
 }
 
-/// [`Outside`] as a string, for showing text of a run directory.
+/// [`PlainText`] as a string, for showing text of a run directory.
 pub fn plain(text: &str, limit: usize) -> String {
-    Outside::new(text, limit).into()
+    PlainText::new(text, limit).into()
 }
 
 /// Whether a character has no effect beyond itself.
@@ -53,7 +53,7 @@ fn is_safe(c: char) -> bool {
     !c.is_control() && !is_format
 }
 
-impl Deref for Outside {
+impl Deref for PlainText {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -61,40 +61,40 @@ impl Deref for Outside {
     }
 }
 
-impl fmt::Display for Outside {
+impl fmt::Display for PlainText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
     }
 }
 
-impl From<&str> for Outside {
+impl From<&str> for PlainText {
     /// With the usual limit, [`MOST_CHARS`].
-    fn from(text: &str) -> Outside {
-        Outside::new(text, MOST_CHARS)
+    fn from(text: &str) -> PlainText {
+        PlainText::new(text, MOST_CHARS)
     }
 }
 
-impl PartialEq<str> for Outside {
+impl PartialEq<str> for PlainText {
     fn eq(&self, other: &str) -> bool {
         self.0 == other
     }
 }
 
-impl PartialEq<&str> for Outside {
+impl PartialEq<&str> for PlainText {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other
     }
 }
 
-impl From<Outside> for String {
-    fn from(text: Outside) -> String {
+impl From<PlainText> for String {
+    fn from(text: PlainText) -> String {
         text.0
     }
 }
 
-impl<'de> Deserialize<'de> for Outside {
+impl<'de> Deserialize<'de> for PlainText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|text| Outside::new(&text, MOST_CHARS))
+        String::deserialize(deserializer).map(|text| PlainText::new(&text, MOST_CHARS))
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn what_moves_a_cursor_or_turns_a_line_is_not_shown() {
-        let text = |text: &str| String::from(Outside::new(text, 40));
+        let text = |text: &str| String::from(PlainText::new(text, 40));
         assert_eq!(text("a\u{1b}[31mb\nc\u{202e}d"), "a?[31mb?c?d");
         assert_eq!(text("\u{9b}2J\u{7f}\r\t\0"), "?2J????");
         assert_eq!(text("\u{2066}x\u{2069}\u{200f}\u{61c}\u{feff}"), "?x????");
@@ -114,16 +114,16 @@ mod tests {
 
     #[test]
     fn the_length_is_bounded_and_says_so() {
-        assert_eq!(Outside::new("abcdef", 3).as_str(), "abc...");
-        assert_eq!(Outside::new("abc", 3).as_str(), "abc");
-        assert_eq!(Outside::of_bytes("äöü".repeat(1000).as_bytes(), 3).as_str(), "äöü...");
-        assert_eq!(Outside::of_bytes(b" bad \xff end\n", 40).as_str(), "bad \u{fffd} end");
-        assert_eq!(format!("{:>5}|", Outside::new("ab", 9)), "   ab|");
+        assert_eq!(PlainText::new("abcdef", 3).as_str(), "abc...");
+        assert_eq!(PlainText::new("abc", 3).as_str(), "abc");
+        assert_eq!(PlainText::of_bytes("äöü".repeat(1000).as_bytes(), 3).as_str(), "äöü...");
+        assert_eq!(PlainText::of_bytes(b" bad \xff end\n", 40).as_str(), "bad \u{fffd} end");
+        assert_eq!(format!("{:>5}|", PlainText::new("ab", 9)), "   ab|");
     }
 
     #[test]
     fn what_is_read_from_a_file_is_safe_when_it_is_read() {
-        let read: Outside = serde_json::from_str(r#""a\u001b[2J\u202eb""#).unwrap();
+        let read: PlainText = serde_json::from_str(r#""a\u001b[2J\u202eb""#).unwrap();
         assert_eq!(read.as_str(), "a?[2J?b");
         assert_eq!(serde_json::to_string(&read).unwrap(), r#""a?[2J?b""#);
     }
@@ -135,7 +135,7 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             limit in 0usize..80,
         ) {
-            for made in [Outside::new(&text, limit), Outside::of_bytes(&bytes, limit)] {
+            for made in [PlainText::new(&text, limit), PlainText::of_bytes(&bytes, limit)] {
                 prop_assert!(made.chars().all(is_safe));
                 prop_assert!(made.chars().count() <= limit + 3);
             }

@@ -3,7 +3,7 @@
 //! Counts and rates take SI suffixes (`k` = 1,000, `M`, `G`); sizes also binary ones (`KiB` = 1,024, `MiB`, `GiB`);
 //! durations take `ns`, `us`, `ms`, `s`, `m`, `h`. A bare duration is refused: `--duration 10` could mean anything.
 
-use crate::Outside;
+use crate::PlainText;
 use std::time::Duration;
 
 /// Why typed text is not a number of the expected kind. The message says what to type instead.
@@ -13,7 +13,7 @@ pub enum UnitError {
     #[error("'{text}' is not a {kind}: write it as {example}")]
     NotANumber {
         /// The text as typed.
-        text: Outside,
+        text: PlainText,
         /// The kind of quantity that was expected ("count", "size", "duration", "rate").
         kind: &'static str,
         /// One or two forms that would have been accepted.
@@ -23,7 +23,7 @@ pub enum UnitError {
     #[error("'{text}' is too large for a {kind}")]
     TooLarge {
         /// The text as typed.
-        text: Outside,
+        text: PlainText,
         /// The kind of quantity that was expected.
         kind: &'static str,
     },
@@ -61,8 +61,8 @@ fn decimals(size: f64) -> usize {
 }
 
 /// Keeps an error message to one line, whatever was typed.
-fn shorten(text: &str) -> Outside {
-    Outside::new(text, 40)
+fn shorten(text: &str) -> PlainText {
+    PlainText::new(text, 40)
 }
 
 /// Parses a count such as `1000`, `10k`, `1.5M`. Fractions of one are refused (`0.5`).

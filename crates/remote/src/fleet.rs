@@ -23,7 +23,7 @@ use conduct::Conduct;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
 use record::time::monotonic_ns;
-use record::{LoadPlan, Outside, Share};
+use record::{LoadPlan, PlainText, Share};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -289,7 +289,7 @@ impl Fleet {
     /// would load another server.
     pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
         let here = Some(Place::here().network).filter(|_| is_here);
-        let networks: HashSet<&Outside> = self
+        let networks: HashSet<&PlainText> = self
             .links
             .iter()
             .filter(|link| !link.is_lost())
@@ -353,7 +353,7 @@ impl Fleet {
         let live: Vec<&Link> = self.links.iter().filter(|link| !link.is_lost() && link.cold_wanted > 0).collect();
         live.iter().for_each(|link| all.counts.add(&link.cold.counts));
         // Workers on one machine report the same kernel memory.
-        let machines: HashSet<&Outside> = live.iter().map(|link| &link.place.machine).collect();
+        let machines: HashSet<&PlainText> = live.iter().map(|link| &link.place.machine).collect();
         if machines.len() == live.len() {
             let bytes = |link: &&Link| Some(link.cold.kernel_bytes? * link.cold.counts.established as f64);
             let sum: Option<f64> = live.iter().map(bytes).sum();
@@ -383,7 +383,7 @@ impl Fleet {
 
     fn shares(&self, live: &[usize], plan: &LoadPlan) -> Vec<Share> {
         // Workers of one machine measured its speed at the same time; the fastest was disturbed least.
-        let mut speeds: HashMap<&Outside, f64> = HashMap::new();
+        let mut speeds: HashMap<&PlainText, f64> = HashMap::new();
         for link in &self.links {
             let speed = speeds.entry(&link.place.machine).or_default();
             *speed = speed.max(link.capacity.map_or(0.0, |capacity| capacity.speed_per_sec));

@@ -10,7 +10,7 @@ use crate::worker_io::{Event, LastLine, Out, WorkerIo};
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
-use record::{Outside, Share};
+use record::{PlainText, Share};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -99,9 +99,9 @@ pub struct Link {
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
-    pub watching: Option<Option<Outside>>,
+    pub watching: Option<Option<PlainText>>,
     /// Whether a watcher can sample the layers, until it is taken: the reason if it cannot.
-    pub layers: Option<Option<Outside>>,
+    pub layers: Option<Option<PlainText>>,
     /// The state of a command beside the server, until it is taken.
     pub beside: Option<StartedState>,
     pub server: Option<StartedState>,
@@ -109,7 +109,7 @@ pub struct Link {
     pub time_wait: Option<TimeWaitCount>,
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
-    pub host: Outside,
+    pub host: PlainText,
     pub place: Place,
     /// Its part of the current or last load.
     pub share: Share,
@@ -159,7 +159,7 @@ impl Link {
             server: None,
             time_wait: None,
             awaits_load: false,
-            host: Outside::default(),
+            host: PlainText::default(),
             place: Place::default(),
             share: Share::WHOLE,
             capacity: None,
@@ -177,7 +177,7 @@ impl Link {
 
     /// `client 2 (ssh c2 straingauge load --worker)`.
     pub fn name(&self) -> String {
-        format!("{} ({})", self.short_name(), Outside::new(&self.from, 100))
+        format!("{} ({})", self.short_name(), PlainText::new(&self.from, 100))
     }
 
     /// `client 2` or `watcher`.
@@ -188,7 +188,11 @@ impl Link {
     /// `client 2 on c2`.
     pub fn at_host(&self) -> String {
         let host: &str = &self.host;
-        if host.is_empty() { self.short_name() } else { format!("{} on {}", self.short_name(), Outside::new(host, 30)) }
+        if host.is_empty() {
+            self.short_name()
+        } else {
+            format!("{} on {}", self.short_name(), PlainText::new(host, 30))
+        }
     }
 
     pub fn send(&self, message: &ToWorker) {

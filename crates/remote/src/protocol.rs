@@ -5,7 +5,7 @@
 use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
 use record::protocol::Protocol;
-use record::{ClientSide, LoadPlan, Outside};
+use record::{ClientSide, LoadPlan, PlainText};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 
@@ -159,8 +159,8 @@ mod base64_bytes {
 pub enum FromWorker {
     /// First line: the worker's identity.
     Hello {
-        version: Outside,
-        host: Outside,
+        version: PlainText,
+        host: PlainText,
         pid: u32,
         #[serde(default, flatten)]
         place: Place,
@@ -186,17 +186,17 @@ pub enum FromWorker {
     Result(Box<WireResult>),
     /// The plan or a line cannot be followed; one sentence.
     Refused {
-        why: Outside,
+        why: PlainText,
     },
     /// A watcher counts requests from now on; or why it cannot, in one sentence.
     Watching {
         #[serde(skip_serializing_if = "Option::is_none")]
-        why_not: Option<Outside>,
+        why_not: Option<PlainText>,
     },
     /// A watcher can sample the layers; or why it cannot, in one sentence.
     Layers {
         #[serde(skip_serializing_if = "Option::is_none")]
-        why_not: Option<Outside>,
+        why_not: Option<PlainText>,
     },
     Beside(StartedState),
     /// The server that the watcher started.
@@ -208,7 +208,7 @@ pub enum FromWorker {
     Observation(Box<WireObservation>),
     /// Sent by the transport if it knows why the worker's bytes end; one sentence.
     Gone {
-        why: Outside,
+        why: PlainText,
     },
 }
 
@@ -223,7 +223,7 @@ pub struct TimeWaitCount {
     pub bytes_each: Option<f64>,
     /// Why they could not be counted, or ended; one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub why_not: Option<Outside>,
+    pub why_not: Option<PlainText>,
 }
 
 /// The state of what a watcher started: the server, or a command on its machine.
@@ -232,7 +232,7 @@ pub struct TimeWaitCount {
 pub struct StartedState {
     /// How it ended unexpectedly, or why it did not start; one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gone: Option<Outside>,
+    pub gone: Option<PlainText>,
     /// The end of its output; of a command once it has ended.
     #[serde(with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<u8>,
@@ -243,9 +243,9 @@ pub struct StartedState {
 #[serde(default)]
 pub struct Place {
     /// Equal for workers that share memory: one machine since boot.
-    pub machine: Outside,
+    pub machine: PlainText,
     /// Equal for workers that share ports and loopback: one network namespace.
-    pub network: Outside,
+    pub network: PlainText,
 }
 
 impl Place {
@@ -294,7 +294,7 @@ pub enum ProtocolError {
     TooLong,
     /// Not JSON, or not one of the messages.
     #[error("'{0}' is not a message of the worker protocol ({1})")]
-    NotAMessage(Outside, Outside),
+    NotAMessage(PlainText, PlainText),
     #[error("the stream ended in the middle of a message")]
     Torn,
     /// A message with an impossible value.
@@ -336,8 +336,9 @@ impl<R: Read> Lines<R> {
 }
 
 pub fn message<T: serde::de::DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolError> {
-    serde_json::from_slice(line)
-        .map_err(|error| ProtocolError::NotAMessage(Outside::of_bytes(line, 60), Outside::new(&error.to_string(), 120)))
+    serde_json::from_slice(line).map_err(|error| {
+        ProtocolError::NotAMessage(PlainText::of_bytes(line, 60), PlainText::new(&error.to_string(), 120))
+    })
 }
 
 pub fn line(message: &impl Serialize) -> String {
@@ -384,7 +385,7 @@ impl WireResult {
     /// outcomes do not add up to the requests.
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
         let ResultMessage { result, started_late_ns } = serde_json::from_value(self.0)
-            .map_err(|error| ProtocolError::Unusable(Outside::new(&error.to_string(), 300).into()))?;
+            .map_err(|error| ProtocolError::Unusable(PlainText::new(&error.to_string(), 300).into()))?;
         let outcomes = &result.counts.outcomes;
         if outcomes.sum() != outcomes.requests() {
             return Err(ProtocolError::Unusable(format!(

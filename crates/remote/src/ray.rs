@@ -5,7 +5,7 @@ use crate::error::{RemoteError, Result, system, unusable};
 use crate::link::Source;
 use crate::process;
 use crate::protocol::{Lines, line};
-use record::Outside;
+use record::PlainText;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -54,7 +54,7 @@ pub struct RayPlan {
 #[serde(tag = "type", rename_all = "kebab-case")]
 enum HelperMessage {
     Progress {
-        what: Outside,
+        what: PlainText,
     },
     /// Every worker has a socket. `joins`: later nodes may take part; `look` asks for them.
     Nodes {
@@ -68,13 +68,13 @@ enum HelperMessage {
     },
     /// It failed, or its last search for nodes did; one sentence.
     Failed {
-        why: Outside,
+        why: PlainText,
     },
 }
 
 #[derive(Debug, Deserialize)]
 struct NodeSocket {
-    name: Outside,
+    name: PlainText,
     socket: PathBuf,
 }
 
@@ -93,7 +93,7 @@ pub struct Nodes {
     /// Whether later nodes may take part.
     joins: bool,
     /// Its last failure after the start, and whether the user has seen it.
-    failure: Option<(Outside, bool)>,
+    failure: Option<(PlainText, bool)>,
     /// Deadline for its last message once it has closed a socket.
     speaks_until: Option<Instant>,
     /// How to reach the workers.
@@ -178,7 +178,7 @@ impl Nodes {
     }
 
     /// Its first failure since the start, once: the same failure repeats between loads.
-    pub fn failure_to_tell(&mut self) -> Option<Outside> {
+    pub fn failure_to_tell(&mut self) -> Option<PlainText> {
         let (why, is_told) = self.failure.as_mut()?;
         (!std::mem::replace(is_told, true)).then(|| why.clone())
     }
@@ -207,8 +207,8 @@ impl Nodes {
         };
         format!(
             "the fleet's helper ('{} -m straingauge.fleet') ended: {}{remedy}",
-            Outside::new(python, 100),
-            Outside::new(last, 200)
+            PlainText::new(python, 100),
+            PlainText::new(last, 200)
         )
     }
 

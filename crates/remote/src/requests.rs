@@ -6,7 +6,7 @@ use observe::watch::pack::Pack;
 use observe::watch::point::{self, PointSeen};
 use observe::watch::{PointWatch, SizeClasses, WatchOptions};
 use record::watch::Mode;
-use record::{ClientSide, Outside};
+use record::{ClientSide, PlainText};
 
 /// How requests are to be watched.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ impl RequestWatchPlan {
         };
         let pack = match &how.pack {
             Some((origin, text)) => {
-                let pack = Pack::parse(&Outside::new(origin, 80), text);
+                let pack = Pack::parse(&PlainText::new(origin, 80), text);
                 Some((pack.map_err(|error| format!("the driver's pack is refused: {error}"))?, text.clone()))
             }
             None => None,

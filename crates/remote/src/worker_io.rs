@@ -2,7 +2,7 @@
 //! it, so that a worker that neither reads nor writes blocks only these.
 
 use crate::protocol::{Lines, ProtocolError};
-use record::Outside;
+use record::PlainText;
 use record::lock;
 use record::time::monotonic_ns;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -115,7 +115,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn show_lines(from: impl Read, mut show: impl FnMut(&str)) {
     let (mut from, mut line, mut shown) = (BufReader::new(from), Vec::new(), 0);
     while let Ok(1..) = (&mut from).take(MOST_LINE_BYTES as u64).read_until(b'\n', &mut line) {
-        let text = Outside::of_bytes(&std::mem::take(&mut line), MOST_LINE_BYTES);
+        let text = PlainText::of_bytes(&std::mem::take(&mut line), MOST_LINE_BYTES);
         if text.is_empty() || shown > MOST_LINES {
             continue;
         }

@@ -9,7 +9,7 @@ use analyze::axis::value_words;
 use analyze::zones::{Findings, Zone, load_words};
 use record::account::Account;
 use record::profile::{Folded, Frame, Profile, Stack, Stacks};
-use record::{Doubt, DoubtKind, Outside, Point, RunDir, RunKind, Sweep};
+use record::{Doubt, DoubtKind, PlainText, Point, RunDir, RunKind, Sweep};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ impl Format {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
     /// Names the server or the run.
-    pub title: Outside,
+    pub title: PlainText,
     /// In the order of measurement.
     windows: Vec<Window>,
     /// The threads' time, by point.
@@ -117,7 +117,7 @@ impl Recording {
             let why = "no sample fell on the server's work: put load on it while it is profiled, or profile for longer";
             return Err(NotMeasured(why.into()));
         }
-        let title = Outside::from(format!("{} on port {}", profile.command, profile.port).as_str());
+        let title = PlainText::from(format!("{} on port {}", profile.command, profile.port).as_str());
         let windows = Vec::from_iter((stacks.samples() > 0).then_some(Window { stacks, load: None }));
         Ok(Recording { title, windows, accounts, doubts: Vec::new() })
     }
@@ -130,7 +130,7 @@ impl Recording {
         }
         let findings = analyze::zones::of_run(run);
         let mut recording = Recording {
-            title: Outside::from(&*run.record.scenario.url()),
+            title: PlainText::from(&*run.record.scenario.url()),
             windows: Vec::new(),
             accounts: Vec::new(),
             doubts: Vec::new(),

@@ -4,7 +4,7 @@ pub mod table;
 
 use record::text::plain;
 use record::units::{format_nanos, grouped};
-use record::{Figure, Outside};
+use record::{Figure, PlainText};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Least and largest width.
@@ -70,7 +70,7 @@ pub(crate) fn escaped(text: &str) -> String {
 /// Escapes text for content or a quoted attribute of HTML, XML or SVG, and replaces control characters.
 pub(crate) fn in_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in Outside::new(text, usize::MAX).chars() {
+    for c in PlainText::new(text, usize::MAX).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

@@ -1,6 +1,6 @@
 //! Exit codes, and errors as one sentence.
 
-use record::Outside;
+use record::PlainText;
 use remote::RemoteError;
 use std::io::Write;
 use std::process::ExitCode;
@@ -166,7 +166,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
         lines.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_string()
     };
     let hint = habit(&error).or_else(|| misplaced(&error)).or_else(|| unknown_command(&error));
-    eprintln!("straingauge: {}; see --help", Outside::new(&hint.unwrap_or_else(of_clap), MOST_CHARS));
+    eprintln!("straingauge: {}; see --help", PlainText::new(&hint.unwrap_or_else(of_clap), MOST_CHARS));
     ExitCode::from(USAGE)
 }
 
@@ -180,7 +180,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(|cause| cause.is::<ReaderGone>()) {
         return ExitCode::from(DONE);
     }
-    let sentence = Outside::new(&sentence(error).replace(['\n', '\r'], " "), MOST_CHARS);
+    let sentence = PlainText::new(&sentence(error).replace(['\n', '\r'], " "), MOST_CHARS);
     let _ = writeln!(std::io::stderr(), "straingauge: {sentence}");
     ExitCode::from(if error.chain().any(|cause| cause.is::<UsageError>()) {
         USAGE

@@ -2,7 +2,7 @@
 
 use crate::failure::wrong_usage;
 use anyhow::{Result, anyhow};
-use record::Outside;
+use record::PlainText;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 /// The protocol that a URL names.
@@ -172,7 +172,7 @@ pub fn without_password(url: &str) -> Option<String> {
 }
 
 /// The URL as it may be shown.
-fn shown(url: &str) -> Outside {
+fn shown(url: &str) -> PlainText {
     shorten(&without_password(url).unwrap_or_else(|| url.to_string()))
 }
 
@@ -193,8 +193,8 @@ fn decoded(text: &str) -> Result<String> {
     String::from_utf8(out).map_err(|_| wrong())
 }
 
-fn shorten(text: &str) -> Outside {
-    Outside::new(text, 80)
+fn shorten(text: &str) -> PlainText {
+    PlainText::new(text, 80)
 }
 
 /// `:8080` or `8080`.
@@ -202,7 +202,7 @@ pub fn port_word(text: &str) -> Result<u16> {
     let digits = text.strip_prefix(':').unwrap_or(text);
     match digits.parse::<u16>() {
         Ok(port) if port > 0 && digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(port),
-        _ => Err(wrong_usage(format!("'{}' is not a port: write it as :8080", Outside::new(text, 40)))),
+        _ => Err(wrong_usage(format!("'{}' is not a port: write it as :8080", PlainText::new(text, 40)))),
     }
 }
 

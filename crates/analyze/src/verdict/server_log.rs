@@ -5,7 +5,7 @@ use super::evidence::Evidence;
 use super::judge::{Finding, finding};
 use super::rules::{LEAST_ERRORS, Rule};
 use record::units::grouped;
-use record::{Outside, RunDir};
+use record::{PlainText, RunDir};
 
 pub(super) const RULE: Rule = Rule {
     id: "server-log",
@@ -112,7 +112,7 @@ const KINDS: [Kind; 9] = [
 struct Said {
     kind: &'static Kind,
     times: usize,
-    last: Outside,
+    last: PlainText,
 }
 
 impl Said {
@@ -131,7 +131,7 @@ fn said(run: &RunDir, is_wanted: impl Fn(&Kind) -> bool) -> Option<Said> {
         };
         let mut lines = log.split(|byte| *byte == b'\n').filter(is_of_kind);
         let last = lines.next_back()?;
-        Some(Said { kind, times: lines.count() + 1, last: Outside::of_bytes(last, QUOTED) })
+        Some(Said { kind, times: lines.count() + 1, last: PlainText::of_bytes(last, QUOTED) })
     };
     KINDS.iter().filter(|kind| is_wanted(kind)).find_map(of_kind)
 }

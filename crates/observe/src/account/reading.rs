@@ -10,7 +10,7 @@ use crate::profile::names::Names;
 use crate::profile::sampler::{frames, stacks};
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::{MapCore, MapFlags, Object};
-use record::Outside;
+use record::PlainText;
 use record::account::{Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
 use record::profile::Frame;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -132,7 +132,7 @@ impl Naming<'_> {
         stacks
     }
 
-    fn program(&self, pid: u32) -> Outside {
+    fn program(&self, pid: u32) -> PlainText {
         self.table.get(pid).map_or_else(|| "ended processes".into(), |origin| origin.command.clone())
     }
 
@@ -276,9 +276,9 @@ fn address(family: u16, object: &[u64; 2], port: u16) -> Option<String> {
     Some(SocketAddr::new(ip, port).to_string())
 }
 
-fn thread_name(place: &Place) -> Outside {
+fn thread_name(place: &Place) -> PlainText {
     let bytes: Vec<u8> = place.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    Outside::of_bytes(&bytes, 16)
+    PlainText::of_bytes(&bytes, 16)
 }
 
 /// The name without its number: `worker-12` and `worker-3` do the same.
@@ -289,7 +289,7 @@ fn common_name(name: &str) -> String {
 }
 
 fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> {
-    let mut groups: BTreeMap<(Outside, String, bool), ThreadGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<(PlainText, String, bool), ThreadGroup> = BTreeMap::new();
     for (place, used) in places {
         let program = naming.program(place.tgid);
         let name = common_name(&thread_name(place));
@@ -335,7 +335,7 @@ fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> 
 }
 
 fn add_wait(waits: &mut Vec<Wait>, kind: WaitKind, call: String, object: String, used: &Use, stacks: Vec<WaitStack>) {
-    let (call, object) = (Outside::new(&call, 40), Outside::new(&object, 200));
+    let (call, object) = (PlainText::new(&call, 40), PlainText::new(&object, 200));
     let same = |one: &&mut Wait| one.kind == kind && one.call == call && one.object == object;
     match waits.iter_mut().find(same) {
         Some(one) => {
@@ -377,7 +377,7 @@ fn backends(connections: &[(u64, Outgoing)], gate: &Gate) -> Vec<BackendUse> {
         let open_ns = if one.busy_since_ns == 0 { 0 } else { gate.closes_ns.saturating_sub(one.busy_since_ns) };
         let Some(name) = backend_name(one).filter(|_| one.calls > 0 || open_ns > 0) else { continue };
         let entry = backends.entry(name.clone()).or_insert_with(|| BackendUse {
-            address: Outside::new(&name, 200),
+            address: PlainText::new(&name, 200),
             connections: 0,
             busy_ns: 0,
             calls: 0,

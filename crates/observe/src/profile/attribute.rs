@@ -228,7 +228,7 @@ mod tests {
 
     fn layer_of(functions: &[&str]) -> Option<Layer> {
         let frame =
-            |function: &&str| Frame { function: record::Outside::from(*function), module: None, is_kernel: true };
+            |function: &&str| Frame { function: record::PlainText::from(*function), module: None, is_kernel: true };
         let (_, row, ..) = classify(functions.iter().map(frame).collect(), Rule::built_in());
         row.map(|row| row.layer)
     }

@@ -1,7 +1,7 @@
 //! Groups of functions that the user names, as Kim and Rixner's profiler allowed: `name=pattern,pattern`.
 
 use crate::watch::pack::matches;
-use record::Outside;
+use record::PlainText;
 use std::fmt;
 use std::str::FromStr;
 
@@ -54,13 +54,13 @@ impl FunctionGroup {
 /// Why a text is not a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_send_ack")]
-pub struct GroupError(pub Outside);
+pub struct GroupError(pub PlainText);
 
 impl FromStr for FunctionGroup {
     type Err = GroupError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || GroupError(Outside::new(text, 80));
+        let wrong = || GroupError(PlainText::new(text, 80));
         let (name, patterns) = text.split_once('=').ok_or_else(wrong)?;
         let name = name.trim();
         if name.is_empty() || name.chars().any(char::is_control) {

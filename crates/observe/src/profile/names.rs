@@ -6,7 +6,7 @@ use crate::processes::living_thread;
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use record::Outside;
+use record::PlainText;
 use record::profile::Frame;
 use std::collections::HashMap;
 
@@ -121,8 +121,8 @@ impl MappedFiles {
     }
 }
 
-fn clean(name: &str) -> Outside {
-    let clean = Outside::new(name.trim(), MAX_NAME_CHARS);
+fn clean(name: &str) -> PlainText {
+    let clean = PlainText::new(name.trim(), MAX_NAME_CHARS);
     if clean.is_empty() { "[unknown]".into() } else { clean }
 }
 

@@ -4,7 +4,7 @@ use super::attribute::{Owner, Stack};
 use super::groups::FunctionGroup;
 use super::interval::ratio;
 use super::samples::BLOCKS;
-use record::Outside;
+use record::PlainText;
 use record::layers::{Layer, Row};
 use record::profile::{EventRow, FunctionRow, GroupRow, LayerRow, Mode, Ran, SampleSums};
 use std::collections::{BTreeMap, HashMap};
@@ -116,7 +116,7 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
         let (name, module) = stack
             .frames
             .first()
-            .map_or(("[no stack]", None), |leaf| (leaf.function.as_str(), leaf.module.as_ref().map(Outside::as_str)));
+            .map_or(("[no stack]", None), |leaf| (leaf.function.as_str(), leaf.module.as_ref().map(PlainText::as_str)));
         let place = (stack.row.as_ref().map(|row| row.layer), stack.mode);
         *functions.entry((name, module)).or_default().entry(place).or_default() += stack.count();
     }

@@ -2,7 +2,7 @@
 //! samples of the clock and the events of the hardware.
 
 use super::attribute::{Owner, Stack};
-use record::Outside;
+use record::PlainText;
 use record::layers::{Layer, Row};
 use record::profile::stacks::apportion;
 use record::profile::{EventRow, Frame, Mode, Ran, SampledProcess, Stacks};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
 
 /// The stacks of the server's work; `command_of` names a process.
-pub fn of(stacks: &[Stack], command_of: &dyn Fn(u32) -> Outside, events: &[EventRow]) -> Stacks {
+pub fn of(stacks: &[Stack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
     let measured: Vec<(u8, &EventRow)> = (1..).zip(events).filter(|(_, event)| event.not_measured.is_none()).collect();
     let mut recorded = Stacks::default();
     let mut functions: HashMap<&Frame, u32> = HashMap::new();
@@ -61,7 +61,7 @@ pub fn of(stacks: &[Stack], command_of: &dyn Fn(u32) -> Outside, events: &[Event
             ran,
             mode,
             layer: layer_of(&row),
-            part: row.map_or_else(Outside::default, |row| row.part.as_str().into()),
+            part: row.map_or_else(PlainText::default, |row| row.part.as_str().into()),
             samples: counts[0],
             cpu_ns: 0,
             events: amounts.iter().map(|amount| amount[index]).collect(),

@@ -4,7 +4,7 @@
 use crate::bpf::types::watch::{PortCounts, ThreadRecord};
 use crate::group::ProcessCpu;
 use crate::processes::Process;
-use record::Outside;
+use record::PlainText;
 use record::watch::{ClassTotals, PHASES, ProcessCounts, ProcessTotals};
 use std::collections::BTreeMap;
 
@@ -150,7 +150,7 @@ fn others(
     let has_any = cpu_ns > 0 || !rest.is_empty() || counted.is_some_and(|counts| counts.requests > 0);
     has_any.then(|| ProcessTotals {
         pid: 0,
-        name: Outside::default(),
+        name: PlainText::default(),
         processes: rest.len() as u64,
         cpu_ns: Some(cpu_ns),
         counted,

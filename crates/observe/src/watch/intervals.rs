@@ -1,7 +1,7 @@
 //! How often the machine's counters are read: each kind at its own interval, because some change slowly or are
 //! expensive to read.
 
-use record::Outside;
+use record::PlainText;
 use record::units::{UnitError, parse_duration};
 use record::watch::system::{KINDS, Kind};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum IntervalError {
     NotATime(#[from] UnitError),
     /// A kind of counter that does not exist.
     #[error("'{0}' is not a kind of counter: cpu, interrupts, disk, paging, memory, server")]
-    UnknownKind(Outside),
+    UnknownKind(PlainText),
     /// A kind named twice.
     #[error("{0} has two intervals: give one")]
     Twice(&'static str),
@@ -61,7 +61,7 @@ impl Intervals {
             };
             let word = word.trim();
             let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.word() == word) else {
-                return Err(IntervalError::UnknownKind(Outside::new(word, 40)));
+                return Err(IntervalError::UnknownKind(PlainText::new(word, 40)));
             };
             if std::mem::replace(&mut is_given[kind as usize], true) {
                 return Err(IntervalError::Twice(kind.word()));

@@ -12,7 +12,7 @@
 //! logged     done in libserver.so*        # in a library that the program has mapped
 //! ```
 
-use record::Outside;
+use record::PlainText;
 use std::path::Path;
 
 /// The packs that ship with the program.
@@ -169,7 +169,7 @@ impl Pack {
             other => {
                 return Err(format!(
                     "'{}' is none of server, binary, parsed, processed, logged",
-                    Outside::new(other, 40)
+                    PlainText::new(other, 40)
                 ));
             }
         };

@@ -2,7 +2,7 @@
 //! panics, missing or malformed fields are left out, and sizes are bounded.
 
 use crate::proc_text::{lines, number, words};
-use record::Outside;
+use record::PlainText;
 use record::watch::system::DiskCounts;
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
         let words_left: Vec<&[u8]> = rest.collect();
         let is_numbered = label.iter().all(u8::is_ascii_digit);
         let kind = if is_numbered { words_left.last().copied().unwrap_or(label) } else { label };
-        let kind = Outside::of_bytes(kind, 40).into();
+        let kind = PlainText::of_bytes(kind, 40).into();
         if sum > 0 {
             let count = by_kind.entry(kind).or_default();
             *count = count.saturating_add(sum);

@@ -3,7 +3,7 @@
 use super::Window;
 use super::neighbours::Neighbours;
 use crate::group::clock_ticks_per_sec;
-use record::Outside;
+use record::PlainText;
 use record::doubt::{Doubt, DoubtKind, Severity};
 use record::units::percent;
 
@@ -213,8 +213,8 @@ fn tolerance_of_ticks(window: &Window, cpu_ns: u64) -> u64 {
 }
 
 /// Names of programs are anybody's text.
-fn printable(text: &str) -> Outside {
-    Outside::new(text, 40)
+fn printable(text: &str) -> PlainText {
+    PlainText::new(text, 40)
 }
 
 #[cfg(test)]

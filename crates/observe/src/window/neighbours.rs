@@ -1,7 +1,7 @@
 //! Other work on the machine: what used CPUs beside the server, its backends, the client and the watcher.
 
 use super::Window;
-use record::Outside;
+use record::PlainText;
 
 /// Other work in a window: a lower bound, and who did most of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,7 +11,7 @@ pub struct Neighbours {
     /// Other processes that used CPU time.
     pub processes: usize,
     /// The largest of them: pid, program, CPUs.
-    pub largest: Option<(u32, Outside, f64)>,
+    pub largest: Option<(u32, PlainText, f64)>,
 }
 
 impl Neighbours {

@@ -2,7 +2,7 @@
 
 use super::{Estimate, PacketCounts};
 use crate::Doubt;
-use crate::Outside;
+use crate::PlainText;
 use crate::layers::Layer;
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ pub struct Machine {
     /// Process number of the server's first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
-    pub command: Outside,
+    pub command: PlainText,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Functions hooked at begin and end.

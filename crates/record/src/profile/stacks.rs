@@ -1,9 +1,9 @@
 //! The stacks of the server's work in one window, each with what it was charged to: the content of
-//! `points/NNN/stacks.json`, and what a profile is exported from. Names are [`Outside`], made safe where they enter.
+//! `points/NNN/stacks.json`, and what a profile is exported from. Names are [`PlainText`] from where they enter.
 
 use super::folded::{Folded, KERNEL_MARK};
 use super::{Mode, Profile};
-use crate::Outside;
+use crate::PlainText;
 use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ pub struct Stacks {
     /// Length of the window, nanoseconds.
     pub duration_ns: u64,
     /// The event that triggers a sample.
-    pub clock: Outside,
+    pub clock: PlainText,
     /// Nanoseconds from sample to sample on each CPU.
     pub period_ns: u64,
     /// The hardware events that were counted beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<Outside>,
+    pub events: Vec<PlainText>,
     /// The server's processes that were sampled.
     pub processes: Vec<SampledProcess>,
     /// Every function of the stacks, once.
@@ -39,17 +39,17 @@ pub struct SampledProcess {
     /// Number of the process.
     pub pid: u32,
     /// The name of its program.
-    pub name: Outside,
+    pub name: PlainText,
 }
 
 /// A function of a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Frame {
     /// Name of the function.
-    pub function: Outside,
+    pub function: PlainText,
     /// The kernel's loadable module, or the server's file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub module: Option<Outside>,
+    pub module: Option<PlainText>,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
 }
@@ -83,7 +83,7 @@ pub struct Stack {
     pub layer: Option<Layer>,
     /// Part of the layer, empty for a layer without parts.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    pub part: Outside,
+    pub part: PlainText,
     /// Samples of the clock.
     pub samples: u64,
     /// CPU time. The sum over the stacks of a layer is the layer's time, rounded.
@@ -244,7 +244,7 @@ mod tests {
             ran: Ran::Server,
             mode: Mode::Kernel,
             layer,
-            part: Outside::default(),
+            part: PlainText::default(),
             samples,
             cpu_ns: 0,
             events: Vec::new(),

@@ -1,7 +1,7 @@
 //! How much more load a watched server can take, as estimated from its traffic: the form that is printed and kept.
 //! `analyze::watch::headroom` makes it.
 
-use crate::Outside;
+use crate::PlainText;
 use serde::{Deserialize, Serialize};
 
 crate::worded! {
@@ -58,7 +58,7 @@ pub struct Limit {
     pub full_at_per_sec: Option<Range>,
     /// Thread or process that the limit belongs to; absent for limits of the whole server.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub of: Option<Outside>,
+    pub of: Option<PlainText>,
 }
 
 /// A limit whose distance is not known.
@@ -67,7 +67,7 @@ pub struct UnknownLimit {
     /// Resource whose headroom is not known.
     pub kind: LimitKind,
     /// The reason, in words.
-    pub why: Outside,
+    pub why: PlainText,
 }
 
 /// The headroom as of a reading.
@@ -91,5 +91,5 @@ pub struct Headroom {
     pub unknown: Vec<UnknownLimit>,
     /// Reason why the server may be full earlier, such as waits that are not visible; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unseen: Option<Outside>,
+    pub unseen: Option<PlainText>,
 }

@@ -1,6 +1,6 @@
 //! What bounds the server, and how much of it is taken: the input of the estimate of its headroom.
 
-use crate::Outside;
+use crate::PlainText;
 use serde::{Deserialize, Serialize};
 
 /// The limits that could be read. Times are totals, so that any two readings give a rate. What could not be read is
@@ -55,7 +55,7 @@ pub struct BusyThread {
     /// Number of the thread.
     pub tid: u32,
     /// Name of the program.
-    pub name: Outside,
+    pub name: PlainText,
     /// Processes of this name with the same parent, its own included.
     pub siblings: u64,
 }

@@ -7,7 +7,7 @@ use super::counts::Counts;
 use super::histogram::Log2Histogram;
 use super::limits::LimitTotals;
 use super::system::{ControlGroupTotals, GroupIo, SystemTotals};
-use crate::Outside;
+use crate::PlainText;
 use crate::account::Account;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -159,7 +159,7 @@ pub struct ProcessTotals {
     /// has ended.
     pub pid: u32,
     /// Name of its program; empty for the row of all others and for a process that has ended.
-    pub name: Outside,
+    pub name: PlainText,
     /// The number of processes in the row; of the others, those that are known by number.
     pub processes: u64,
     /// The scheduler's CPU time since the watch began; absent for a process that has ended: the row of all others has

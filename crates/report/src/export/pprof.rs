@@ -7,7 +7,7 @@ use super::{PRODUCT, Recording, process_words};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
-use record::Outside;
+use record::PlainText;
 use record::profile::Frame;
 use record::profile::stacks::NO_STACK;
 use std::collections::HashMap;
@@ -180,7 +180,7 @@ pub fn bytes(recording: &Recording) -> Vec<u8> {
         tables.mapping(&program.name);
     }
     let (samples, cpu) = (tables.value_type("samples", "count"), tables.value_type("cpu", "nanoseconds"));
-    let mut events: Vec<&Outside> = recording.windows.iter().flat_map(|window| &window.stacks.events).collect();
+    let mut events: Vec<&PlainText> = recording.windows.iter().flat_map(|window| &window.stacks.events).collect();
     events.sort();
     events.dedup();
     tables.profile.sample_type = vec![samples, cpu];
@@ -197,7 +197,7 @@ pub fn bytes(recording: &Recording) -> Vec<u8> {
             if location_id.is_empty() {
                 location_id.push(tables.location(&Frame { function: NO_STACK.into(), module: None, is_kernel: true }));
             }
-            let event = |name: &&Outside| {
+            let event = |name: &&PlainText| {
                 let place = stacks.events.iter().position(|known| known == *name)?;
                 stack.events.get(place).copied()
             };

@@ -4,7 +4,7 @@ use super::screen::{NOT_MEASURED, mode_words, number, size, states};
 use super::{Screen, headroom, processes, screen};
 use crate::doubt;
 use crate::run::account;
-use record::Outside;
+use record::PlainText;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::Counter;
 use record::watch::system::SystemTotals;
@@ -22,7 +22,7 @@ pub fn drawn(text: &str, (columns, rows): (usize, usize)) -> String {
 
 /// Cuts a line to the screen's width and marks the cut.
 fn cut(line: &str, columns: usize) -> String {
-    let plain = Outside::new(line, usize::MAX);
+    let plain = PlainText::new(line, usize::MAX);
     if plain.chars().count() <= columns {
         return plain.into();
     }

@@ -27,7 +27,7 @@ impl clap::builder::TypedValueParser for ExportWord {
     ) -> Result<Export, clap::Error> {
         parse(value).map_err(|why| {
             let option = argument.map(ToString::to_string).unwrap_or_default();
-            let typed = record::Outside::new(&value.to_string_lossy(), 80);
+            let typed = record::PlainText::new(&value.to_string_lossy(), 80);
             let sentence = format!("invalid value '{typed}' for '{option}': {why}");
             clap::Error::raw(clap::error::ErrorKind::ValueValidation, sentence).with_cmd(command)
         })

@@ -6,14 +6,14 @@ use super::guardian::{self, Guardian};
 use super::output::Output;
 use crate::process;
 use anyhow::{Result, anyhow};
-use record::Outside;
+use record::PlainText;
 use record::leftovers::MARK;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A running agent. Dropping it stops it, with all processes that it started.
 pub struct Agent {
-    words: Outside,
+    words: PlainText,
     child: Child,
     output: Output,
     mark: String,
@@ -37,7 +37,7 @@ impl Agent {
             Some(server) => server.put_beside(&mut command)?,
             None => super::run_pinned(&mut command, &[]),
         }
-        let words = Outside::new(&argv.join(" "), 120);
+        let words = PlainText::new(&argv.join(" "), 120);
         let what = format!("the command '{words}' of --beside");
         let mut child = command.spawn().map_err(|error| process::cannot_start(&what, &error))?;
         let output = Output::of(&mut child);

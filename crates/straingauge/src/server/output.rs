@@ -1,6 +1,6 @@
 //! The output of a program that straingauge started: its end is kept, and says why the program ended.
 
-use record::Outside;
+use record::PlainText;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -29,10 +29,10 @@ impl Output {
     }
 
     /// The last line, made safe to print.
-    pub fn last_words(&self) -> Option<Outside> {
+    pub fn last_words(&self) -> Option<PlainText> {
         let bytes = self.bytes();
         let line = bytes.split(|byte| *byte == b'\n').rev().find(|line| !line.trim_ascii().is_empty())?;
-        Some(Outside::of_bytes(line, 300))
+        Some(PlainText::of_bytes(line, 300))
     }
 
     /// How the program ended: `exited with code 1, saying: cannot bind`.

@@ -5,7 +5,7 @@ mod target;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Parser;
-use record::Outside;
+use record::PlainText;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn complain(sentence: &str) {
-    let sentence = Outside::new(&sentence.replace(['\n', '\r'], " "), MOST_CHARS);
+    let sentence = PlainText::new(&sentence.replace(['\n', '\r'], " "), MOST_CHARS);
     let _ = writeln!(std::io::stderr(), "straingauge scale: {sentence}");
 }
 

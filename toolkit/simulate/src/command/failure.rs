@@ -1,7 +1,7 @@
 //! Exit codes, and errors as one sentence.
 
 use anyhow::Result;
-use record::Outside;
+use record::PlainText;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 /// One sentence on standard error.
 pub fn say(sentence: &str) {
-    note(&format!("straingauge-simulate: {}", Outside::new(&sentence.replace(['\n', '\r'], " "), MOST_CHARS)));
+    note(&format!("straingauge-simulate: {}", PlainText::new(&sentence.replace(['\n', '\r'], " "), MOST_CHARS)));
 }
 
 /// A line on standard error; a reader that is gone is no error.

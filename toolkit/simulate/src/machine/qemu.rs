@@ -3,7 +3,7 @@
 use super::memory_file::MemoryFile;
 use super::qmp::Qmp;
 use crate::SimulateError;
-use record::Outside;
+use record::PlainText;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -246,7 +246,7 @@ impl Running {
         let ends = [self.complaints.text(), self.console.text()].map(|text| {
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             let from = words.char_indices().rev().nth(LAST_WORDS).map_or(0, |(at, _)| at);
-            Outside::new(&words[from..], LAST_WORDS + 1)
+            PlainText::new(&words[from..], LAST_WORDS + 1)
         });
         let said: Vec<String> = ends.into_iter().map(String::from).filter(|words| !words.is_empty()).collect();
         if said.is_empty() { "nothing was said".into() } else { said.join("; ") }

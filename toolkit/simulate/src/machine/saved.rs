@@ -11,7 +11,7 @@ use crate::exchange::{Answer, Order};
 use crate::guest::job::Job;
 use crate::guest::{Functions, Image, Kernel};
 use crate::kernel_types::{Btf, Variables};
-use record::Outside;
+use record::PlainText;
 use serde_json::json;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -308,5 +308,5 @@ fn words_of(running: &Running) -> Vec<(String, String)> {
 }
 
 fn said_error(words: &[(String, String)]) -> Option<SimulateError> {
-    words.iter().find(|(word, _)| word == "error").map(|(_, why)| SimulateError::Guest(Outside::new(why, 500).into()))
+    words.iter().find(|(word, _)| word == "error").map(|(_, why)| SimulateError::Guest(PlainText::new(why, 500).into()))
 }

@@ -14,7 +14,7 @@ mod text;
 use anyhow::{Context, Result};
 use check::Memwalk;
 use clap::Parser;
-use record::{Outside, RunDir};
+use record::{PlainText, RunDir};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let sentence = record::sentence(error.as_ref()).replace(['\n', '\r'], " ");
-            let _ = writeln!(std::io::stderr(), "straingauge stingy-check: {}", Outside::new(&sentence, MOST_CHARS));
+            let _ = writeln!(std::io::stderr(), "straingauge stingy-check: {}", PlainText::new(&sentence, MOST_CHARS));
             ExitCode::FAILURE
         }
     }

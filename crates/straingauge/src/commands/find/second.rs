@@ -6,7 +6,7 @@ use crate::failure::wrong_usage;
 use crate::plan::{self, RunOptions};
 use crate::tools;
 use anyhow::{Context, Result, bail};
-use record::Outside;
+use record::PlainText;
 use std::process::Command;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn shell_words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
         Some(words) if !words.is_empty() => Ok(words),
         _ => Err(wrong_usage(format!(
             "{option} '{}' is not a command: give {wanted} as for a shell",
-            Outside::new(typed, 120)
+            PlainText::new(typed, 120)
         ))),
     }
 }
@@ -89,7 +89,7 @@ fn applies(server: &[String]) -> Result<()> {
     let why = String::from_utf8_lossy(&said.stderr);
     let why = why.lines().last().unwrap_or("straingauge scale --check failed");
     if !said.status.success() {
-        bail!("{}", Outside::new(why.trim_start_matches("straingauge scale: "), 1000));
+        bail!("{}", PlainText::new(why.trim_start_matches("straingauge scale: "), 1000));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use observe::watch::Watcher;
 use record::run::{RunRecord, RunWriter, SCHEMA};
 use record::watch::{Beginning, FILE, Headroom, Line, Rates, Reading, Watching};
-use record::{Doubt, Outside, RunKind, Scenario, Status};
+use record::{Doubt, PlainText, RunKind, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl Recording {
             server_facts.insert("program".to_string(), server.command.into());
             server_facts.insert("pid".to_string(), server.pid.to_string());
             let words: Vec<&str> = server.arguments.iter().map(|word| word.as_str()).collect();
-            server_facts.insert("command".to_string(), Outside::new(&words.join(" "), 1000).into());
+            server_facts.insert("command".to_string(), PlainText::new(&words.join(" "), 1000).into());
         }
         let scenario = Scenario {
             name: format!("watch-{port}"),
