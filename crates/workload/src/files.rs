@@ -96,11 +96,13 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of a mix: its documents of known size.
+    /// The tree of a mix.
     pub fn of_mix(mix: &Mix, limits: &Limits) -> Result<Tree, FilesError> {
-        let sized =
-            mix.documents.iter().filter_map(|document| Some((document.url.as_bytes().to_vec(), document.bytes?)));
-        let wanted: Vec<_> = sized.map(|(target, bytes)| (target, bytes, SizeOrigin::Mix)).collect();
+        let wanted: Vec<_> = mix
+            .documents
+            .iter()
+            .map(|document| (document.url.as_bytes().to_vec(), document.bytes, SizeOrigin::Mix))
+            .collect();
         if wanted.len() > limits.files {
             return Err(FilesError::TooMany { limit: limits.files });
         }

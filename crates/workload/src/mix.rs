@@ -32,11 +32,11 @@ pub const NAMES: &[&str] = &["webstone", "surge"];
 pub struct Document {
     /// Path (and query) to request, beginning with `/`.
     pub url: String,
-    /// Size of the body; `None` if only the server knows it (URL lists).
-    pub bytes: Option<u64>,
+    /// Size of the body.
+    pub bytes: u64,
     /// Share of all requests.
     pub probability: f64,
-    /// The row of the mix that it belongs to: `html`, `video`, `tail`, `dynamic`, ...
+    /// The row of the mix that it belongs to: `html`, `video`, `tail`, ...
     pub item: &'static str,
 }
 
@@ -81,51 +81,5 @@ impl Mix {
             "surge" => Mix::surge(&SurgeParameters::default()),
             _ => Err(MixError::Unknown(name.escape_debug().take(40).collect())),
         }
-    }
-
-    /// A mix over URLs of a server whose sizes are not known: all static ones share `1 - dynamic_ratio` of the requests
-    /// equally, all dynamic ones `dynamic_ratio` (SPECweb99's default is 0.3).
-    pub fn of_urls(statics: &[String], dynamics: &[String], dynamic_ratio: f64) -> Result<Mix, MixError> {
-        let each = 1.0 / statics.len().max(1) as f64;
-        let documents = statics
-            .iter()
-            .map(|url| Document { url: url.clone(), bytes: None, probability: each, item: "static" })
-            .collect();
-        let mix = Mix { name: "urls".into(), documents, classes: SizeClasses::default() };
-        mix.with_dynamic(dynamics, dynamic_ratio)
-    }
-
-    /// The same mix with a share of its requests given to dynamic URLs, equally among them.
-    pub fn with_dynamic(mut self, dynamics: &[String], dynamic_ratio: f64) -> Result<Mix, MixError> {
-        if !(0.0..=1.0).contains(&dynamic_ratio) {
-            return Err(MixError::Parameter(format!(
-                "a dynamic share of {dynamic_ratio} makes no sense: give a number from 0 to 1, such as 0.3"
-            )));
-        }
-        if self.documents.is_empty() && dynamics.is_empty() {
-            return Err(MixError::Empty);
-        }
-        if dynamics.is_empty() && dynamic_ratio > 0.0 {
-            return Err(MixError::Parameter("a dynamic share was asked for, but no dynamic URL was given".into()));
-        }
-        if self.documents.is_empty() && dynamic_ratio < 1.0 {
-            return Err(MixError::Parameter("a static share was asked for, but no static URL was given".into()));
-        }
-        for document in &mut self.documents {
-            document.probability *= 1.0 - dynamic_ratio;
-        }
-        let each = dynamic_ratio / dynamics.len().max(1) as f64;
-        self.documents.extend(dynamics.iter().map(|url| Document {
-            url: url.clone(),
-            bytes: None,
-            probability: each,
-            item: "dynamic",
-        }));
-        Ok(self)
-    }
-
-    /// Bytes of all documents together.
-    pub fn total_bytes(&self) -> u64 {
-        self.documents.iter().filter_map(|document| document.bytes).sum()
     }
 }

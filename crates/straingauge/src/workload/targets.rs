@@ -195,8 +195,7 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Request
             target.host_field
         )));
     };
-    let class_of =
-        mix.documents.iter().map(|document| mix.classes.class_of(document.bytes.unwrap_or(0)) as u8).collect();
+    let class_of = mix.documents.iter().map(|document| mix.classes.class_of(document.bytes) as u8).collect();
     Ok(Requests {
         targets: mix
             .documents

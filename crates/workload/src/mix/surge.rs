@@ -74,12 +74,7 @@ impl Mix {
                 let bytes = ascending[size];
                 let item = if bytes as f64 >= sizes.tail_from_bytes { "tail" } else { "body" };
                 // 1,000 files per directory, so that 10,000,000 files stay browsable.
-                Document {
-                    url: format!("/{name}/{:04}/{:07}.dat", rank / 1000, rank + 1),
-                    bytes: Some(bytes),
-                    probability,
-                    item,
-                }
+                Document { url: format!("/{name}/{:04}/{:07}.dat", rank / 1000, rank + 1), bytes, probability, item }
             })
             .collect();
         Ok(Mix { name: name.into(), documents, classes: SizeClasses::default() })

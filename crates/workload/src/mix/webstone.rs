@@ -31,7 +31,7 @@ impl Mix {
                 let bytes = total_bytes * (file + 1) / item.files - total_bytes * file / item.files;
                 documents.push(Document {
                     url: format!("/webstone/{}/{:02}.{}", item.name, file + 1, item.extension),
-                    bytes: Some(bytes),
+                    bytes,
                     probability: item.probability / item.files as f64,
                     item: item.name,
                 });

@@ -46,7 +46,7 @@ fn the_tree_of_a_mix_has_its_sizes_in_real_blocks() {
     for document in &mix.documents {
         use std::os::unix::fs::MetadataExt;
         let found = std::fs::metadata(made.root.join(&document.url[1..])).unwrap();
-        assert_eq!(found.len(), document.bytes.unwrap());
+        assert_eq!(found.len(), document.bytes);
         assert!(found.blocks() * 512 >= found.len() || found.blocks() == 0, "sparse");
     }
 }
