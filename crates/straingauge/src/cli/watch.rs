@@ -41,10 +41,11 @@ pub struct WatchArgs {
     /// The server's first process.
     #[arg(long, value_name = "PID", help_heading = "Server")]
     pub pid: Option<u32>,
-    /// Control group of the server
+    /// Control group of the server: a unit, a container's id, or a folder
     ///
-    /// Version 2, as /sys/fs/cgroup/system.slice/nginx.service.
-    #[arg(long, value_name = "DIR", conflicts_with = "pid", help_heading = "Server")]
+    /// Of version 2, as nginx, nginx.service, 4f1e2d3c4b5a or /sys/fs/cgroup/system.slice/nginx.service. The port is
+    /// that in the network namespace of its first process.
+    #[arg(long, value_name = "NAME", conflicts_with = "pid", help_heading = "Server")]
     pub cgroup: Option<PathBuf>,
     /// Time between readings of the machine's counters [default: {system_interval}]
     ///

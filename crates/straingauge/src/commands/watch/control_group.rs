@@ -1,0 +1,108 @@
+//! The control group of --cgroup, by its folder, or by the name of a unit or the id of a container.
+
+use crate::failure::wrong_usage;
+use anyhow::Result;
+use record::text::plain;
+use std::path::{Path, PathBuf};
+
+/// Folders that are searched at most.
+const MOST_FOLDERS: usize = 100_000;
+/// Characters of a container's id that name it, as runtimes print them.
+const SHORT_ID: usize = 12;
+
+/// The folder of the group, and a process in it, whose network namespace is the server's.
+pub fn found(word: &Path) -> Result<(PathBuf, Option<u32>)> {
+    let folder = match word.to_str() {
+        Some(name) if !name.contains('/') && !word.exists() => by_name(&mounted(), name)?,
+        _ => word.to_path_buf(),
+    };
+    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let first = text.lines().find_map(|line| line.parse().ok().filter(|pid| *pid != 0));
+    Ok((folder, first))
+}
+
+/// Where control groups of version 2 are mounted.
+fn mounted() -> PathBuf {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let folder = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let folder = words.next()?;
+        (words.next()? == "cgroup2").then(|| PathBuf::from(folder))
+    };
+    mounts.lines().find_map(folder).unwrap_or_else(|| "/sys/fs/cgroup".into())
+}
+
+fn by_name(root: &Path, name: &str) -> Result<PathBuf> {
+    let mut matches = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop().filter(|_| seen < MOST_FOLDERS) {
+        seen += 1;
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if is_named(&entry.file_name().to_string_lossy(), name) {
+                    matches.push(entry.path());
+                } else {
+                    folders.push(entry.path());
+                }
+            }
+        }
+    }
+    matches.sort();
+    match matches.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(wrong_usage(format!(
+            "--cgroup {}: no control group below {} has this name: give its folder, a unit (nginx, nginx.service) or \
+             at least {SHORT_ID} characters of a container's id",
+            plain(name, 80),
+            root.display()
+        ))),
+        [first, .., last] => Err(wrong_usage(format!(
+            "--cgroup {}: {} control groups have this name, from {} to {}: give the folder of one",
+            plain(name, 80),
+            matches.len(),
+            plain(&first.display().to_string(), 200),
+            plain(&last.display().to_string(), 200)
+        ))),
+    }
+}
+
+/// `nginx.service` and `nginx.scope` have the name `nginx`; `docker-ID.scope`, `cri-containerd-ID.scope`,
+/// `libpod-ID.scope` and `ID` that of a container.
+fn is_named(folder: &str, name: &str) -> bool {
+    let stem = [".service", ".scope", ".slice"].iter().find_map(|end| folder.strip_suffix(end)).unwrap_or(folder);
+    let id = stem.rsplit('-').next().unwrap_or(stem);
+    let is_id = name.len() >= SHORT_ID && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    folder == name || stem == name || is_id && id.starts_with(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_or_a_container_is_found_by_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+        let other = "0123456789abffff0123456789abcdef0123456789abcdef0123456789abcdef";
+        let groups = [
+            "system.slice/nginx.service".to_string(),
+            format!("system.slice/docker-{id}.scope"),
+            format!("kubepods.slice/kubepods-pod1.slice/cri-containerd-{other}.scope"),
+        ];
+        groups.iter().for_each(|group| std::fs::create_dir_all(root.path().join(group)).unwrap());
+        let found = |name: &str| by_name(root.path(), name).map_err(|error| error.to_string());
+        for (name, group) in [
+            ("nginx", &groups[0]),
+            ("nginx.service", &groups[0]),
+            (id, &groups[1]),
+            (&id[..16], &groups[1]),
+            (&other[..16], &groups[2]),
+        ] {
+            assert_eq!(found(name), Ok(root.path().join(group)), "{name}");
+        }
+        assert!(found(&id[..12]).unwrap_err().contains("2 control groups"), "two ids begin so");
+        assert!(found("apache").unwrap_err().contains("no control group"), "there is none");
+        assert!(found("0123").is_err(), "too short to be an id");
+    }
+}
