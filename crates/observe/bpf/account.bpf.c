@@ -477,11 +477,12 @@ int BPF_PROG(on_exit, struct task_struct *t) {
     if (now_ns > gate.closes_ns)
         now_ns = gate.closes_ns;
     d = t->start_time < now_ns ? doer_of(t, 1, 0) : 0;
-    if (!d || d->has_ended)
+    /* One that ends after the walk has been counted by it. */
+    if (!d || d->is_summed)
         return 0;
     if (!d->is_closed)
         add_running(t, d, now_ns, 1);
-    d->is_closed = d->has_ended = 1;
+    d->is_closed = d->is_summed = 1;
     __sync_fetch_and_add(&sums.threads_ns, passed(birth_or(t, gate.opened_ns), now_ns));
     return 0;
 }
@@ -527,8 +528,9 @@ int walk_threads(struct bpf_iter__task *context) {
     now_ns = gate.closes_ns;
     /* One without a record did not switch: it ran or waited for a CPU all the time, or was blocked. */
     d = t->start_time < now_ns ? doer_of(t, t->on_cpu, !t->__state) : 0;
-    if (!d || d->has_ended)
+    if (!d || d->is_summed)
         return 0;
+    d->is_summed = 1;
     sums.threads++;
     sums.threads_ns += passed(birth_or(t, gate.opened_ns), now_ns);
     if (d->is_closed)

@@ -54,7 +54,7 @@ struct doer {
     __u32 cpu;
     __u8 is_running, is_sampled;
     __u8 is_closed; /* counted up to the end of the window */
-    __u8 has_ended; /* and its life as well */
+    __u8 is_summed; /* and its life as well */
     __u8 reserved[4];
 };
 

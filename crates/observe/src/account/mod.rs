@@ -283,6 +283,25 @@ mod tests {
         }
     }
     #[test]
+    fn a_thread_that_ends_after_the_walk_is_counted_once() {
+        let Some(mut accountant) = started("a_thread_that_ends_after_the_walk_is_counted_once") else { return };
+        let mut table = ProcessTable::default();
+        table.scan();
+        let mut group = ServerGroup::new([std::process::id()], None);
+        group.admit(&table);
+        accountant.begin(&group.processes()).unwrap();
+        let (end, is_over) = std::sync::mpsc::channel::<()>();
+        let waits = std::thread::spawn(move || is_over.recv());
+        std::thread::sleep(Duration::from_millis(50));
+        accountant.run("close_window").unwrap();
+        Iter::new(&accountant.walk).unwrap().read_to_end(&mut Vec::new()).unwrap();
+        drop(end);
+        let _ = waits.join().unwrap();
+        let account = accountant.end(&group.processes(), &table).unwrap();
+        assert!(account.open_ratio().abs() < 0.001, "{}: {account:?}", account.open_ratio());
+    }
+
+    #[test]
     fn a_connection_that_was_accepted_at_another_port_leads_to_no_backend() {
         let test = "a_connection_that_was_accepted_at_another_port_leads_to_no_backend";
         let Some(mut accountant) = started(test) else { return };
