@@ -14,20 +14,25 @@ use record::{Estimate, RunDir, Severity, Sweep};
 /// Most lines of the first screen.
 pub const MOST_LINES: usize = 25;
 const MOST_LOADS: usize = 5;
-/// Most lines of a row of the answer, and of a cause or remedy.
-const LINES_OF_A_ROW: usize = 2;
-const LINES_OF_A_CAUSE: usize = 4;
+/// Most lines of a row of the answer, and of a cause or remedy: the first pair with which the first cause fits.
+const LINES: [(usize, usize); 4] = [(2, 4), (1, 4), (1, 3), (1, 2)];
 const LABEL: usize = 13;
 
 pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer: &Answer) -> String {
-    let mut out = wrap(&verdict.headline, "", "") + "\n" + &rows(answer, findings, LINES_OF_A_ROW);
     let end = end(run, verdict);
     let table = loads(findings).map_or(String::new(), |table| format!("\n{}", table.lines()));
     let room = |out: &str| MOST_LINES.saturating_sub([out, &table, &end].map(|part| part.lines().count()).iter().sum());
     let back = findings.unloading.as_ref().map(|unloading| wrap(&unloading.sentence(), "", ""));
-    let checked = cut(&wrap(&super::account::checked(verdict), "     ", "     "), LINES_OF_A_ROW);
+    let checked = cut(&wrap(&super::account::checked(verdict), "     ", "     "), 2);
     let checked = Some(checked).filter(|_| !verdict.causes.is_empty());
-    let todo: Vec<String> = back.into_iter().chain(todo(verdict, answer)).chain(checked).collect();
+    let parts = LINES.map(|(of_a_row, of_a_cause)| {
+        let head = wrap(&verdict.headline, "", "") + "\n" + &rows(answer, findings, of_a_row);
+        (head, todo(verdict, answer, of_a_cause))
+    });
+    let fits =
+        |(head, todo): &&(String, Vec<String>)| todo.first().is_none_or(|first| first.lines().count() < room(head));
+    let (mut out, todo) = parts.iter().find(fits).unwrap_or(&parts[LINES.len() - 1]).clone();
+    let todo: Vec<String> = back.into_iter().chain(todo).chain(checked).collect();
     for paragraph in todo.iter().filter(|paragraph| !paragraph.is_empty()) {
         let gap = if out.ends_with("\n\n") || paragraph.starts_with("  ") { "" } else { "\n" };
         let lines = paragraph.lines().count() + gap.len();
@@ -114,10 +119,10 @@ fn cost(sweep: &SweepFindings) -> Option<(String, String)> {
 }
 
 /// The causes with their remedies, then the settings.
-fn todo(verdict: &Verdict, answer: &Answer) -> Vec<String> {
+fn todo(verdict: &Verdict, answer: &Answer, most: usize) -> Vec<String> {
     let cause = |cause: &Cause| {
-        let because = cut(&wrap(&cause.because, "why  ", "     "), LINES_OF_A_CAUSE);
-        because + &cut(&wrap(&cause.remedy, "do   ", "     "), LINES_OF_A_CAUSE)
+        let because = cut(&wrap(&cause.because, "why  ", "     "), most);
+        because + &cut(&wrap(&cause.remedy, "do   ", "     "), most)
     };
     let causes = verdict.causes.iter().map(cause);
     let settings = answer.settings.iter().enumerate().map(|(at, setting)| {
@@ -130,7 +135,7 @@ fn todo(verdict: &Verdict, answer: &Answer) -> Vec<String> {
         };
         wrap(setting, first, "     ")
     });
-    let unnamed = verdict.why_no_cause.iter().map(|why| cut(&wrap(why, "why  ", "     "), LINES_OF_A_CAUSE));
+    let unnamed = verdict.why_no_cause.iter().map(|why| cut(&wrap(why, "why  ", "     "), most));
     causes.chain(unnamed).chain(settings).collect()
 }
 

@@ -52,6 +52,12 @@ fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
     assert!(place("The accept queue overflowed") < place("Throughput peaked"), "{said}");
     assert!(place("number 6") < place("number 7") && place("number 7") < place("number 0"), "{said}");
     assert!(!said.contains("number 3") && said.contains("and 3 more (3 notes)"), "{said}");
+    // However long they are: the first screen has the first cause and what to do about it.
+    verdict.causes[0].because = "a place where threads wait ".repeat(20);
+    verdict.causes[0].remedy = "something that may help ".repeat(20);
+    let first = run::text(&run, &findings, &verdict);
+    assert!(first.contains("\nwhy  a place") && first.contains("\ndo   something"), "{first}");
+    assert!(first.lines().count() <= run::MOST_LINES, "{first}");
 }
 
 #[test]
