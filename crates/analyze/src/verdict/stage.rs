@@ -131,8 +131,8 @@ pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_MS: f64 = 10.0;
     const TIMES: f64 = 20.0;
     const LOADS: usize = 2;
-    /// Node has a thread for timers of its engine, which wakes up now and then.
-    const OF_A_HELPER: f64 = 0.02;
+    // Threads of Node's engine compile and collect garbage, and one of them waits for timers.
+    const OF_A_HELPER: f64 = 0.1;
     let waits_for_events = |group: &&GroupLevel| {
         let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
         events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0
@@ -140,9 +140,11 @@ pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
     // Where other threads of the program wait for events as well, and work, they serve what comes meanwhile.
     let program = |group: &GroupLevel| group.name.split([':', '(']).next().map(|name| name.trim_end().to_string());
     let has_others = |group: &GroupLevel| {
-        let mut others = evidence.accounts().iter().flat_map(|level| &level.groups).filter(waits_for_events);
-        let works = |other: &GroupLevel| other.running > OF_A_HELPER * group.running;
-        others.any(|other| other.name != group.name && program(other) == program(group) && works(other))
+        let all = || evidence.accounts().iter().flat_map(|level| &level.groups);
+        let is_other = |other: &&GroupLevel| other.name != group.name && program(other) == program(group);
+        let own: f64 = all().filter(|one| one.name == group.name).map(|one| one.running).sum();
+        let others: f64 = all().filter(waits_for_events).filter(is_other).map(|one| one.running).sum();
+        others > OF_A_HELPER * own
     };
     let is_alone =
         |group: &&GroupLevel| group.threads < 1.5 * group.processes.len().max(1) as f64 && !has_others(group);

@@ -276,7 +276,7 @@ fn an_event_loop_that_works_for_long_at_a_time_is_named_and_one_that_is_merely_f
     assert_eq!(of(3_000_000, &[]), [""; 0]);
     let other = group("worker", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
     assert_eq!(of(50_000_000, &[other]), [""; 0], "another thread serves what comes meanwhile");
-    let timers = group("app", 0.0001, 0.0, &[(Events, "epoll_pwait", "", 0.9999)]);
+    let timers = group("app", 0.01, 0.0, &[(Events, "epoll_pwait", "", 0.99)]);
     let timers = ThreadGroup { name: "app timers".into(), ..timers };
     assert_eq!(of(50_000_000, &[timers]), ["blocked-loop"], "one that hardly works serves nothing");
 }
