@@ -249,29 +249,34 @@ static void read_pages(void) {
         sink = (uint32_t)file_pages[((size_t)random() << 12) % file_bytes];
 }
 
+/* Starts a process that ends with the server; whether this is that process. */
+static int is_helper(void) {
+    pid_t server = getpid(), child = fork();
+    if (child < 0)
+        die("fork");
+    if (child)
+        return 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != server)
+        _exit(0);
+    return 1;
+}
+
 /* LOOKUP: a process that answers each datagram after 3 ms, one at a time, and ends with the server. */
 static void start_answerer(void) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, from;
     socklen_t bytes = sizeof here;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    pid_t server = getpid();
     if (fd < 0 || bind(fd, (struct sockaddr *)&here, sizeof here) || getsockname(fd, (struct sockaddr *)&here, &bytes))
         die("datagrams");
-    switch (fork()) {
-    case -1:
-        die("fork");
-    case 0:
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != server)
-            _exit(0);
+    if (is_helper()) {
         for (char byte; (bytes = sizeof from), recvfrom(fd, &byte, 1, 0, (struct sockaddr *)&from, &bytes) == 1;) {
             sleep_us(3000);
             sendto(fd, &byte, 1, 0, (struct sockaddr *)&from, bytes);
         }
         _exit(0);
-    default:
-        close(fd);
     }
+    close(fd);
     asked = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (asked < 0 || connect(asked, (struct sockaddr *)&here, sizeof here))
         die("datagrams");
@@ -548,24 +553,16 @@ static void run_epoll(int listener, int workers) {
 /* The slow reader of PIPE_LOG: a separate process that ends with the server. */
 static void start_reader(void) {
     int ends[2];
-    pid_t server = getpid();
     if (pipe2(ends, O_CLOEXEC) || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0)
         die("pipe");
-    switch (fork()) {
-    case -1:
-        die("fork");
-    case 0:
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != server)
-            _exit(0);
+    if (is_helper()) {
         close(ends[1]);
         for (char line[14]; read(ends[0], line, sizeof line) > 0;)
             sleep_us(1000);
         _exit(0);
-    default:
-        close(ends[0]);
-        log_fd = ends[1];
     }
+    close(ends[0]);
+    log_fd = ends[1];
 }
 
 /* Receive processing that costs more than the server and its client together, so that two CPUs are enough to show where

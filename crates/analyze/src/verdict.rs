@@ -26,6 +26,7 @@ mod tls_handshakes;
 mod waits;
 
 pub(crate) use doubts::ending;
+use evidence::Evidence;
 pub(crate) use evidence::strained_from;
 pub use growth::{UserGrowth, user_times};
 pub use layout::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy};
@@ -114,9 +115,8 @@ impl Verdict {
 }
 
 /// The causes by the rules, without those that are a consequence of another.
-fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
-    let seen = evidence::Evidence::new(run, findings);
-    let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(&seen)?))).collect();
+fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
+    let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(evidence)?))).collect();
     // What is only possible leaves alone what is certain.
     let hides = |id: &str, hidden: &judge::Finding| {
         let outranks = |finding: &judge::Finding| {
@@ -125,21 +125,21 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
         holding.iter().any(|(rule, finding)| rule.id == id && outranks(finding))
     };
     let free = holding.iter().filter(|(rule, finding)| !rule.hidden_by.iter().any(|id| hides(id, finding)));
-    let is_unquiet = seen.unquiet().is_some();
+    let is_unquiet = evidence.unquiet().is_some();
     let mut causes: Vec<Cause> = free
         .map(|(rule, finding)| Cause {
             rule: rule.id.into(),
             cause: rule.cause.into(),
             is_limit: rule.is_limit,
             certainty: if is_unquiet && !rule.is_counted { Certainty::Possibility } else { finding.certainty },
-            because: format!("{}{}", finding.because, server_log::quote(run, rule.id)),
+            because: format!("{}{}", finding.because, server_log::quote(evidence, rule.id)),
             remedy: finding.remedy.clone(),
             commands: finding.commands.clone(),
             source: rule.source.into(),
         })
         .collect();
     // A line that bears another cause out is quoted with it.
-    if causes.iter().any(|cause| !server_log::quote(run, &cause.rule).is_empty()) {
+    if causes.iter().any(|cause| !server_log::quote(evidence, &cause.rule).is_empty()) {
         causes.retain(|cause| cause.rule != server_log::RULE.id);
     }
     causes.sort_by_key(|cause| cause.certainty == Certainty::Possibility);
@@ -147,8 +147,8 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
 }
 
 /// The sentence for a run in which every point that a cause could rest on was disturbed.
-fn unquiet_sentence(run: &RunDir, findings: &Findings) -> Option<String> {
-    let (points, why) = evidence::Evidence::new(run, findings).unquiet()?;
+fn unquiet_sentence(evidence: &Evidence<'_>) -> Option<String> {
+    let (points, why) = evidence.unquiet()?;
     let which =
         if points == 1 { "the only point".to_string() } else { format!("all {} points", grouped(points as f64)) };
     Some(format!(
@@ -160,10 +160,11 @@ fn unquiet_sentence(run: &RunDir, findings: &Findings) -> Option<String> {
 /// Puts findings into words.
 pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     let run = &*crate::zones::polling::without_polling_in(run, &findings.criteria);
+    let evidence = &Evidence::new(run, findings);
     let mut said = Vec::new();
-    let causes = causes(run, findings);
+    let causes = causes(evidence);
     if let Some(closed) = &findings.connections {
-        closed_sentences(run, findings, closed, &causes, &mut said);
+        closed_sentences(evidence, closed, &causes, &mut said);
     }
     if let Some(open) = &findings.rate {
         open_sentences(open, &mut said);
@@ -174,8 +175,8 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         said.push(unloading.sentence());
     }
     said.extend(sure::sentence(run, findings));
-    let unquiet = unquiet_sentence(run, findings);
-    let unseen = cause::unseen(&evidence::Evidence::new(run, findings), &causes);
+    let unquiet = unquiet_sentence(evidence);
+    let unseen = cause::unseen(evidence, &causes);
     said.extend(unquiet.iter().chain(&unseen).cloned());
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
@@ -187,7 +188,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         sentences: said,
         why_no_cause: unquiet.or(unseen).filter(|_| causes.is_empty()),
         causes,
-        checked: stage::checked(&evidence::Evidence::new(run, findings)),
+        checked: stage::checked(evidence),
         doubts: doubts::collect(run, findings),
     }
 }
@@ -258,16 +259,9 @@ fn words(load: f64, sweep: Sweep) -> String {
     crate::zones::load_words(load, sweep)
 }
 
-fn closed_sentences(
-    run: &RunDir,
-    findings: &Findings,
-    closed: &SweepFindings,
-    causes: &[Cause],
-    said: &mut Vec<String>,
-) {
-    let unit = Sweep::Connections;
-    let evidence = evidence::Evidence::new(run, findings);
-    said.extend(cause::saturated_first(&evidence, closed, causes));
+fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[Cause], said: &mut Vec<String>) {
+    let (unit, run, findings) = (Sweep::Connections, evidence.run, evidence.findings);
+    said.extend(cause::saturated_first(evidence, closed, causes));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()
     {
@@ -290,9 +284,9 @@ fn closed_sentences(
     }
     cost_sentence(closed, said);
     said.extend(layer_sentence(run, closed, &findings.criteria));
-    said.extend(facts::short_connections(&evidence, closed));
-    said.extend(facts::slow_requests(&evidence, closed));
-    said.extend(facts::stalls(&evidence));
+    said.extend(facts::short_connections(evidence, closed));
+    said.extend(facts::slow_requests(evidence, closed));
+    said.extend(facts::stalls(evidence));
     failure_sentence(closed, findings.criteria.p99_limit_ns, said);
 }
 

@@ -499,7 +499,7 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     COUNT_BY(CLOSED_BYTES_ACKED, tp->bytes_acked);
     COUNT_BY(CLOSED_DATA_SEGMENTS_IN, tp->data_segs_in);
     COUNT_BY(CLOSED_DATA_SEGMENTS_OUT, tp->data_segs_out);
-    /* Without an error the server has reset it: it had not read everything, or was told not to linger. */
+    /* Without an error the server has reset it: it had not read everything, or SO_LINGER is 0. */
     if (sk->sk_err || old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT)
         COUNT(ABORTED);
     else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING)

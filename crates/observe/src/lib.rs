@@ -38,6 +38,7 @@ mod capabilities;
 mod cpu_clock;
 mod error;
 mod facts;
+pub use facts::cgroup_mount;
 mod group;
 mod kept_file;
 mod limits;

@@ -32,7 +32,7 @@ pub struct Mark {
     pub y: f64,
     /// Lower and upper end in y; [`Chart::interval_name`] says what it is.
     pub interval: Option<(f64, f64)>,
-    /// Number of points, readings or requests behind it.
+    /// Number of points, readings or requests that it rests on.
     pub n: Option<u64>,
     /// How it was obtained; empty = as [`Chart::origin`] says.
     pub origin: &'static str,

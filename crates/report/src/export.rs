@@ -201,18 +201,17 @@ impl Recording {
     /// Each state's time at the lowest load of the sweep and at this load, in nanoseconds a request. A state begins
     /// with its load: `grep '^64 connections' | flamegraph.pl` draws one.
     fn folded_waits_change(&self) -> Result<String, NotMeasured> {
-        let mut loads: Vec<(&Load, f64, Folded)> = Vec::new();
-        for Accounted { load, requests, account } in &self.accounts {
-            let Some(load) = load.as_ref().filter(|_| *requests >= 1.0) else { continue };
-            let known = loads.iter().position(|(known, ..)| same_load(Some(known), Some(load)));
-            let at = known.unwrap_or_else(|| {
-                loads.push((load, 0.0, Folded::default()));
-                loads.len() - 1
-            });
-            loads[at].1 += requests;
-            each_state(account, |words, ns| loads[at].2.add(words, ns as u64));
-        }
-        loads.sort_by(|(a, ..), (b, ..)| a.order(b));
+        let counted = self.accounts.iter().filter(|one| one.requests >= 1.0);
+        let by_load = grouped(counted.map(|one| (one.load.as_ref(), one)));
+        let sums = by_load.into_iter().filter_map(|(load, of_load)| {
+            let (mut requests, mut states) = (0.0, Folded::default());
+            for one in of_load {
+                requests += one.requests;
+                each_state(&one.account, |words, ns| states.add(words, ns as u64));
+            }
+            Some((load?, requests, states))
+        });
+        let loads: Vec<(&Load, f64, Folded)> = sums.collect();
         let mut text = String::new();
         for of_sweep in loads.chunk_by(|(a, ..), (b, ..)| a.sweep == b.sweep) {
             let Some(((_, of_lowest, lowest), others)) = of_sweep.split_first() else { continue };
@@ -245,22 +244,26 @@ impl Recording {
         folded.to_text()
     }
 
-    /// The windows by load, lowest first, with repeats together. A profile has one group.
+    /// The windows by load. A profile has one group.
     fn by_load(&self) -> Vec<(Option<&Load>, Vec<&Stacks>)> {
-        let mut groups: Vec<(Option<&Load>, Vec<&Stacks>)> = Vec::new();
-        for window in &self.windows {
-            let load = window.load.as_ref();
-            match groups.iter_mut().find(|(known, _)| same_load(*known, load)) {
-                Some((_, all)) => all.push(&window.stacks),
-                None => groups.push((load, vec![&window.stacks])),
-            }
-        }
-        groups.sort_by(|(a, _), (b, _)| match (a, b) {
-            (Some(a), Some(b)) => a.order(b),
-            _ => a.is_some().cmp(&b.is_some()),
-        });
-        groups
+        grouped(self.windows.iter().map(|window| (window.load.as_ref(), &window.stacks)))
     }
+}
+
+/// Groups by load, lowest first, with repeats together.
+fn grouped<'a, T>(items: impl Iterator<Item = (Option<&'a Load>, T)>) -> Vec<(Option<&'a Load>, Vec<T>)> {
+    let mut groups: Vec<(Option<&Load>, Vec<T>)> = Vec::new();
+    for (load, item) in items {
+        match groups.iter_mut().find(|(known, _)| same_load(*known, load)) {
+            Some((_, all)) => all.push(item),
+            None => groups.push((load, vec![item])),
+        }
+    }
+    groups.sort_by(|(a, _), (b, _)| match (a, b) {
+        (Some(a), Some(b)) => a.order(b),
+        _ => a.is_some().cmp(&b.is_some()),
+    });
+    groups
 }
 
 /// Calls `each` with every state of the threads, as the frames of a stack, and its time in nanoseconds. The time of a

@@ -1,5 +1,6 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
+use super::server_log::{self, Said};
 use crate::account::{AccountLevel, levels};
 use crate::disturbance::{self, counted};
 use crate::point::{allowed_cpus, is_crowded, own_limit};
@@ -20,17 +21,30 @@ pub struct Evidence<'a> {
     pub findings: &'a Findings,
     /// The account of each load, computed for the first rule that reads it.
     accounts: OnceCell<Vec<AccountLevel>>,
+    /// What the server printed about limits, read for the first rule that asks; absent where nothing was kept.
+    log: OnceCell<Option<Vec<Said>>>,
 }
 
 impl<'a> Evidence<'a> {
     /// A run with its findings.
     pub fn new(run: &'a RunDir, findings: &'a Findings) -> Self {
-        Evidence { run, findings, accounts: OnceCell::new() }
+        Evidence { run, findings, accounts: OnceCell::new(), log: OnceCell::new() }
     }
 
     /// The account of each load of the sweep in which causes are searched; those without one are left out.
     pub fn accounts(&self) -> &[AccountLevel] {
         self.accounts.get_or_init(|| self.sweep().map_or(Vec::new(), |sweep| levels(self.run, sweep)))
+    }
+
+    /// The accounts of the lowest load and of the highest under strain.
+    pub fn account_under_strain(&self) -> Option<(&AccountLevel, &AccountLevel)> {
+        let from = self.strained_from()?;
+        Some((self.accounts().first()?, self.accounts().iter().rfind(|level| level.load >= from)?))
+    }
+
+    /// What the server printed about limits, one of a kind; `None` where nothing that it printed was kept.
+    pub(super) fn log(&self) -> Option<&[Said]> {
+        self.log.get_or_init(|| self.run.server_log().map(|log| server_log::said(&log))).as_deref()
     }
 
     /// The criteria of the run.

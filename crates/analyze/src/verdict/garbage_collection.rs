@@ -98,9 +98,8 @@ fn by_functions(evidence: &Evidence<'_>) -> Option<Finding> {
 }
 
 fn by_threads(evidence: &Evidence<'_>) -> Option<Finding> {
-    let from = evidence.strained_from()?;
     let sweep = evidence.sweep()?.sweep;
-    let (low, high) = (evidence.accounts().first()?, evidence.accounts().iter().rfind(|level| level.load >= from)?);
+    let (low, high) = evidence.account_under_strain()?;
     let cpus = |level: &AccountLevel, is_wanted: fn(&GroupLevel) -> bool| -> f64 {
         level.groups.iter().filter(|group| is_wanted(group)).map(|group| group.running).sum()
     };

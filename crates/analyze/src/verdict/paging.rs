@@ -44,9 +44,8 @@ fn most(level: &AccountLevel) -> Option<(&GroupLevel, f64, f64)> {
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
-    let from = evidence.strained_from()?;
     let sweep = evidence.sweep()?.sweep;
-    let (low, high) = (evidence.accounts().first()?, evidence.accounts().iter().rfind(|level| level.load >= from)?);
+    let (low, high) = evidence.account_under_strain()?;
     let (group, threads, share) = most(high)?;
     let points = evidence.quiet_at(sweep, high.load);
     let pages = typical(&points, names::SERVER_MAJOR_FAULTS).unwrap_or(0.0);

@@ -61,8 +61,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let last = points.last()?;
     let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();
     let command = again(evidence.run, &format!("load {url} --connections {}{rate}", last.connections));
-    let is_kept = evidence.run.server_log().is_some();
-    let kept = if is_kept { " (what it printed is kept as `server.log` in the run's folder)" } else { "" };
+    let kept =
+        if evidence.log().is_some() { " (what it printed is kept as `server.log` in the run's folder)" } else { "" };
     finding(
         format!(
             "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{which}{}.",

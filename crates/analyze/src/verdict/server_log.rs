@@ -4,8 +4,8 @@ use super::Certainty;
 use super::evidence::Evidence;
 use super::judge::{Finding, finding};
 use super::rules::{LEAST_ERRORS, Rule};
+use record::PlainText;
 use record::units::grouped;
-use record::{PlainText, RunDir};
 
 pub(super) const RULE: Rule = Rule {
     id: "server-log",
@@ -109,7 +109,7 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// The lines of one kind.
-struct Said {
+pub(super) struct Said {
     kind: &'static Kind,
     times: usize,
     last: PlainText,
@@ -121,29 +121,29 @@ impl Said {
     }
 }
 
-fn said(run: &RunDir, is_wanted: impl Fn(&Kind) -> bool) -> Option<Said> {
-    let log = run.server_log()?;
+/// The kinds of lines at the end of a log, in the order of [`KINDS`].
+pub(super) fn said(log: &[u8]) -> Vec<Said> {
     let log = &log[log.len().saturating_sub(READ_BYTES)..];
+    let lines: Vec<(&[u8], String)> =
+        log.split(|byte| *byte == b'\n').map(|line| (line, String::from_utf8_lossy(line).to_lowercase())).collect();
     let of_kind = |kind: &'static Kind| {
-        let is_of_kind = |line: &&[u8]| {
-            let line = String::from_utf8_lossy(line).to_lowercase();
-            kind.words.iter().any(|words| line.contains(words))
-        };
-        let mut lines = log.split(|byte| *byte == b'\n').filter(is_of_kind);
-        let last = lines.next_back()?;
+        let is_of_kind = |(_, lower): &&(&[u8], String)| kind.words.iter().any(|words| lower.contains(words));
+        let mut lines = lines.iter().filter(is_of_kind);
+        let (last, _) = lines.next_back()?;
         Some(Said { kind, times: lines.count() + 1, last: PlainText::of_bytes(last, QUOTED) })
     };
-    KINDS.iter().filter(|kind| is_wanted(kind)).find_map(of_kind)
+    KINDS.iter().filter_map(of_kind).collect()
 }
 
 /// A sentence with a line of the log that bears a rule out; empty without one. Every line explains errors.
-pub(super) fn quote(run: &RunDir, rule: &str) -> String {
-    let said = said(run, |kind| kind.rule == rule || rule == "server-errors");
+pub(super) fn quote(evidence: &Evidence<'_>, rule: &str) -> String {
+    let mut said = evidence.log().into_iter().flatten();
+    let said = said.find(|said| said.kind.rule == rule || rule == "server-errors");
     said.map_or(String::new(), |said| format!(" The server printed {}.", said.words()))
 }
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
-    let said = said(evidence.run, |_| true)?;
+    let said = evidence.log()?.first()?;
     let limit = evidence.criteria().error_ratio;
     let failing = evidence
         .first_level(|point| point.outcomes.failed_ratio() > limit && point.outcomes.failed() >= LEAST_ERRORS)

@@ -24,8 +24,8 @@ use std::time::Duration;
 const KNOWN_CALLS: usize = 512;
 /// What the programs may cost, as a share of the time of each CPU.
 const BUDGET: f64 = 0.008;
-/// The length of the first window that the budget is a share of.
-const FIRST_WINDOW_NS: u64 = 500_000_000;
+/// What the programs may cost on each CPU in a first window of which no length is known.
+const FIRST_BUDGET_NS: u64 = 4_000_000;
 /// Windows until a server that was seen to call no other is asked again.
 const WINDOWS_BETWEEN_LOOKS_FOR_CALLS: u64 = 4;
 /// Between two sampled stacks on a CPU.
@@ -47,7 +47,8 @@ pub struct Accountant {
     symbols: KernelSymbols,
     sockets: Option<PortReader>,
     port: u16,
-    last_length_ns: u64,
+    /// What the next window may cost on each CPU.
+    budget_ns: u64,
     why_no_backends: Option<String>,
 }
 
@@ -109,14 +110,14 @@ impl Accountant {
             symbols,
             sockets: None,
             port,
-            last_length_ns: FIRST_WINDOW_NS,
+            budget_ns: FIRST_BUDGET_NS,
             why_no_backends,
         })
     }
 
     /// The next window will be so long: what it may cost is a share of that.
     pub fn expect(&mut self, length: Duration) {
-        self.last_length_ns = length.as_nanos() as u64;
+        self.budget_ns = (BUDGET * length.as_nanos() as f64) as u64;
     }
 
     /// Ends the open window, if there is one, and opens the next, which may cost so much on a CPU.
@@ -127,7 +128,7 @@ impl Accountant {
         budget_ns: u64,
     ) -> Result<Option<Account>, Refusal> {
         let ended = (!self.in_window.is_empty()).then(|| self.end(processes, table)).transpose()?;
-        self.last_length_ns = (budget_ns as f64 / BUDGET) as u64;
+        self.budget_ns = budget_ns;
         self.begin(processes)?;
         Ok(ended)
     }
@@ -160,7 +161,7 @@ impl Accountant {
             window: before.window,
             port: self.port.into(),
             stack_gap_ns: STACK_GAP_NS,
-            budget_ns: (BUDGET * self.last_length_ns as f64) as u64,
+            budget_ns: self.budget_ns,
             ..Gate::default()
         })?;
         let mut names = vec![self.switch, "on_waking", "on_exit"];
@@ -201,7 +202,7 @@ impl Accountant {
         // The kernel waits until no CPU runs them any more.
         let ended = std::mem::take(&mut self.in_window);
         std::thread::spawn(move || drop(ended));
-        self.last_length_ns = gate.ended_ns.saturating_sub(gate.opened_ns).max(1);
+        self.expect(Duration::from_nanos(gate.ended_ns.saturating_sub(gate.opened_ns).max(1)));
         let mut account = reading::read(&self.object, &gate, &self.symbols, table)?;
         if self.looks_for_calls {
             self.has_backends = !account.backends.is_empty();

@@ -53,7 +53,7 @@ pub struct WatchOptions {
     pub port: u16,
     /// Its processes.
     pub group: Group,
-    /// Watch in this process's network namespace; `None`: in that of the calling thread.
+    /// Watch in this process's network namespace; `None`: in that of the control group, or of the calling thread.
     pub netns_pid: Option<u32>,
     /// The level of detail.
     pub mode: Mode,
@@ -112,8 +112,8 @@ pub struct Watcher {
     why_no_programs: Option<WatchError>,
     /// Why the programs' ids are not those of /proc.
     why_no_ids: Option<ObserveError>,
-    accountant: Option<Accountant>,
-    why_no_account: Option<WatchError>,
+    /// Where the threads are accounted for; or why they cannot be.
+    accountant: Option<Result<Accountant, WatchError>>,
     /// Whether requests were counted at any time of this watch.
     has_counted: bool,
     server: ServerSide,
@@ -189,7 +189,7 @@ impl Slow {
 impl Watcher {
     /// Starts watching. Where programs cannot be loaded, connections are scanned and requests are not counted;
     /// [`Watcher::why_no_programs`] has the reason.
-    pub fn start(options: WatchOptions) -> Result<Self, ObserveError> {
+    pub fn start(mut options: WatchOptions) -> Result<Self, ObserveError> {
         let group = match &options.control_group {
             None => Roots::Of(options.group),
             Some(folder) => {
@@ -197,6 +197,9 @@ impl Watcher {
                     path: folder.join("cgroup.procs").display().to_string(),
                     source,
                 })?;
+                // 0: a process that cannot be seen from here.
+                let first = pids.iter().copied().find(|pid| *pid != 0);
+                options.netns_pid = options.netns_pid.or(first);
                 Roots::ControlGroup(folder.clone(), pids)
             }
         };
@@ -209,12 +212,7 @@ impl Watcher {
             Err(error) => (None, Some(error)),
         };
         let why_no_ids = needs_hosts_process_ids().err();
-        let accountant =
-            options.accounts.then(|| Accountant::start(options.port).map_err(WatchError::from)).transpose();
-        let (accountant, why_no_account) = match accountant {
-            Ok(accountant) => (accountant, None),
-            Err(error) => (None, Some(error)),
-        };
+        let accountant = options.accounts.then(|| Accountant::start(options.port).map_err(WatchError::from));
         if let (Some(tracer), None) = (&mut tracer, &why_no_ids) {
             server.restart(tracer.follow(&server.processes()).ok());
         } else {
@@ -228,7 +226,6 @@ impl Watcher {
             why_no_programs,
             why_no_ids,
             accountant,
-            why_no_account,
             server,
             states: StateModel::new(TimerWheel::of_this_kernel()),
             started_ns,
@@ -408,14 +405,13 @@ impl Watcher {
 
     /// The account of the threads since the last reading, as long as its budget lasted; opens the next window.
     fn account(&mut self, group_ns: u64) -> Option<Account> {
-        let accountant = self.accountant.as_mut()?;
+        let accountant = self.accountant.as_mut()?.as_mut().ok()?;
         let processes = self.server.processes();
         let since_ns = group_ns.saturating_sub(self.last.group_ns().unwrap_or(group_ns));
         let budget_ns = (ACCOUNT_OF_OVERHEAD * self.options.overhead_ratio * since_ns as f64) as u64;
         let kept = accountant.next(&processes, self.server.table(), budget_ns.max(LEAST_ACCOUNT_NS));
         kept.unwrap_or_else(|refusal| {
-            self.accountant = None;
-            self.why_no_account = Some(refusal.into());
+            self.accountant = Some(Err(refusal.into()));
             None
         })
     }
@@ -500,7 +496,8 @@ impl Watcher {
         );
         not_watched(
             Severity::Warning,
-            self.why_no_account.as_ref().map(|error| format!("the threads' time is not accounted for: {error}")),
+            (self.accountant.as_ref().and_then(|accountant| accountant.as_ref().err()))
+                .map(|error| format!("the threads' time is not accounted for: {error}")),
             "see straingauge doctor",
         );
         not_watched(

@@ -23,7 +23,7 @@ pub struct Row {
     pub low: Option<Cell>,
     /// Upper end of the interval, if there is one.
     pub high: Option<Cell>,
-    /// Number of points, readings or requests behind it; empty = not known.
+    /// Number of points, readings or requests that it rests on; empty = not known.
     pub n: String,
     /// How it was obtained.
     pub origin: String,

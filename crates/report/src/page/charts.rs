@@ -64,7 +64,7 @@ fn load(point: &Point) -> Option<f64> {
     }
 }
 
-/// Each point's load and value; `name` is the figure behind the value.
+/// Each point's load and value; `name` is the value's figure.
 pub(super) fn dots(points: &[&Point], name: &str, value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
     let dot = |point: &&Point| Some(dot(point, load(point)?, value(point)?, name));
     points.iter().filter_map(dot).filter(|mark| mark.x.is_finite() && mark.y.is_finite()).collect()

@@ -68,7 +68,7 @@ pub(crate) fn rows<'a>(findings: &AxisFindings, layers: &'a AxisLayers) -> (Vec<
     (headings.collect(), rows)
 }
 
-/// Headings and rows of the counts behind the numbers.
+/// Headings and rows of the counts that the numbers rest on.
 pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> ([&'static str; 6], Vec<Vec<String>>) {
     let headings = ["", "packets sent", "in per out", "segments", "payload", "samples"];
     let ratio = |value: Option<f64>| value.map_or("-".into(), |ratio| format!("{ratio:.2}"));

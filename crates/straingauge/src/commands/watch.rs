@@ -165,18 +165,16 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
     let classes = watching::classes(args.response_classes.as_deref())?;
     let overhead_ratio = watching::overhead_ratio(args.overhead)?;
     let pack = args.pack.as_deref().map(|word| watching::pack(word, mode)).transpose()?;
-    let group = args.cgroup.as_deref().map(control_group::found).transpose()?;
-    let (control_group, of_group) = group.map_or((None, None), |(folder, first)| (Some(folder), first));
     Ok(WatchOptions {
         port,
         group: args.pid.map_or(Group::ListeningOn(port), Group::Tree),
-        netns_pid: args.netns_of.or(of_group),
+        netns_pid: args.netns_of,
         mode,
         overhead_ratio,
         classes,
         // This hook costs every system call of the machine a detour, so it is used in windows only.
         splits: !args.no_file_hooks && mode != Mode::Exact,
-        control_group,
+        control_group: args.cgroup.as_deref().map(control_group::found).transpose()?,
         system_intervals: match &args.system_interval {
             Some(text) => Intervals::parse(text).map_err(|error| wrong_usage(format!("--system-interval: {error}")))?,
             None => Intervals::default(),

@@ -10,26 +10,14 @@ const MOST_FOLDERS: usize = 100_000;
 /// Characters of a container's id that name it, as runtimes print them.
 const SHORT_ID: usize = 12;
 
-/// The folder of the group, and a process in it, whose network namespace is the server's.
-pub fn found(word: &Path) -> Result<(PathBuf, Option<u32>)> {
-    let folder = match word.to_str() {
-        Some(name) if !name.contains('/') && !word.exists() => by_name(&mounted(), name)?,
-        _ => word.to_path_buf(),
-    };
-    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    let first = text.lines().find_map(|line| line.parse().ok().filter(|pid| *pid != 0));
-    Ok((folder, first))
-}
-
-/// Where control groups of version 2 are mounted.
-fn mounted() -> PathBuf {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let folder = |line: &str| {
-        let mut words = line.split(' ').skip(1);
-        let folder = words.next()?;
-        (words.next()? == "cgroup2").then(|| PathBuf::from(folder))
-    };
-    mounts.lines().find_map(folder).unwrap_or_else(|| "/sys/fs/cgroup".into())
+/// The folder of the group.
+pub fn found(word: &Path) -> Result<PathBuf> {
+    match word.to_str() {
+        Some(name) if !name.contains('/') && !word.exists() => {
+            by_name(&observe::cgroup_mount().unwrap_or_else(|| "/sys/fs/cgroup".into()), name)
+        }
+        _ => Ok(word.to_path_buf()),
+    }
 }
 
 fn by_name(root: &Path, name: &str) -> Result<PathBuf> {
