@@ -373,10 +373,6 @@ names! {
     WATCH_BYTES_IN = "watch.bytes_in_per_request", "bytes";
     /// Response bytes written by the server per request, head and body: the network demand.
     WATCH_BYTES_OUT = "watch.bytes_out_per_request", "bytes";
-    /// Reads from the socket per request.
-    WATCH_RECEIVES = "watch.receives_per_request", "count";
-    /// Writes to the socket per request, from timed windows.
-    WATCH_SENDS = "watch.sends_per_request", "count";
     /// CPU time per request of the thread that serves it, from its first read until the thread turns to another
     /// request: the CPU demand.
     WATCH_CPU = "watch.cpu_us_per_request", "us";
@@ -388,8 +384,6 @@ names! {
     WATCH_DISK = "watch.disk_bytes_per_request", "bytes";
     /// Mean time from the first read of a request until the client acknowledged the last segment of the response.
     WATCH_ELAPSED = "watch.elapsed_us", "us";
-    /// Upper bound of the histogram bucket that holds the median elapsed time of a request.
-    WATCH_ELAPSED_P50 = "watch.elapsed_p50_at_most_us", "us";
     /// Upper bound of the histogram bucket that holds the 99th percentile of the elapsed times of requests.
     WATCH_ELAPSED_P99 = "watch.elapsed_p99_at_most_us", "us";
     /// Mean time from a connection's establishment to its first read, the client's own delay included.
@@ -422,50 +416,20 @@ names! {
     WATCH_PACK_LOG_CPU = "watch.pack_log_cpu_us", "us";
     /// CPU time that the pack's probes add to a request while they are set (modelled from a calibration).
     WATCH_PACK_COST = "watch.pack_cost_us_per_request", "us";
-    /// Requests whose phases were timed.
-    WATCH_TIMED = "watch.timed_requests", "count";
     /// Requests that were read and not yet fully answered; mean over the readings in the window.
     WATCH_IN_FLIGHT = "watch.in_flight", "requests";
     /// Most requests that were read and not yet fully answered, in any reading of the window.
     WATCH_IN_FLIGHT_MAX = "watch.in_flight_max", "requests";
-    /// Requests whose connection ended before a byte of response was written.
-    WATCH_UNANSWERED = "watch.unanswered", "count";
-    /// Requests whose record was evicted by another connection's; they are in no other count.
-    WATCH_LOST = "watch.lost_requests", "count";
     /// Share of the server's CPU time (from the scheduler) that is charged to requests, accepting and closing.
     WATCH_EXPLAINED = "watch.explained_cpu_ratio", "ratio";
     /// Share of the window in which requests were counted; less than 1 if counting all would exceed the overhead
     /// budget.
     WATCH_COUNTED = "watch.counted_ratio", "ratio";
-    /// Share of the window in which phases were timed.
-    WATCH_TIMED_RATIO = "watch.timed_ratio", "ratio";
     /// CPU time that watching added to the server, as a share of the server's: events times their calibrated cost.
     WATCH_COST = "watch.cost_ratio", "ratio";
-    /// CPU time of the watch's own thread divided by the window's length.
-    WATCH_OWN_CPUS = "watch.own_cpus_used", "CPUs";
 
-    /// Machine: disk reads per second.
-    MACHINE_DISK_READS = "machine.disk_reads_per_sec", "1/s";
-    /// Machine: bytes read from disks per second.
-    MACHINE_DISK_READ_BYTES = "machine.disk_read_bytes_per_sec", "bytes/s";
-    /// Machine: disk writes per second.
-    MACHINE_DISK_WRITES = "machine.disk_writes_per_sec", "1/s";
-    /// Machine: bytes written to disks per second.
-    MACHINE_DISK_WRITTEN_BYTES = "machine.disk_written_bytes_per_sec", "bytes/s";
-    /// Machine: bytes paged in per second.
-    MACHINE_PAGED_IN = "machine.paged_in_bytes_per_sec", "bytes/s";
-    /// Machine: bytes paged out per second.
-    MACHINE_PAGED_OUT = "machine.paged_out_bytes_per_sec", "bytes/s";
-    /// Machine: page faults per second.
-    MACHINE_FAULTS = "machine.faults_per_sec", "1/s";
-    /// Machine: major page faults (those that waited for a disk) per second.
-    MACHINE_MAJOR_FAULTS = "machine.major_faults_per_sec", "1/s";
     /// Machine: processes and threads started per second.
     MACHINE_STARTED = "machine.started_per_sec", "1/s";
-    /// Bytes per second that the server's processes read from disks.
-    SERVER_DISK_READ = "server.disk_read_bytes_per_sec", "bytes/s";
-    /// Bytes per second that the server's processes wrote to disks.
-    SERVER_DISK_WRITTEN = "server.disk_written_bytes_per_sec", "bytes/s";
 
     /// Highest throughput that `find` measured in any sweep.
     FIND_PEAK = "find.peak_throughput_per_sec", "1/s";

@@ -4,7 +4,6 @@
 
 pub mod counters;
 mod counts;
-mod demand;
 mod headroom;
 mod histogram;
 mod limits;
@@ -15,7 +14,6 @@ pub mod system;
 
 pub use counters::Counter;
 pub use counts::Counts;
-pub use demand::{Demand, UtilisationCheck};
 pub use headroom::{Headroom, Limit, LimitKind, Range, UnknownLimit};
 pub use histogram::{BUCKETS, Log2Histogram, bucket_end_ns};
 pub use limits::{BusyThread, CpuQuota, Descriptors, LimitTotals};

@@ -1,18 +1,15 @@
-//! A running watch ([`screen`], [`live`], [`exposition`]), and the findings of its recording ([`text`], [`page`]).
+//! A running watch ([`screen`], [`exposition`]), and the findings of its recording ([`text`], [`page`]).
 
 pub mod exposition;
 pub mod headroom;
-pub mod live;
-mod machine;
 pub mod page;
-mod processes;
 pub mod screen;
 pub mod text;
 
 use analyze::watch::tables::Cell;
 use record::Doubt;
 use record::units::grouped;
-use record::watch::{Demand, Headroom, Rates, Reading, UtilisationCheck, Watching};
+use record::watch::{Headroom, Rates, Reading, Watching};
 
 /// The content of a screen.
 #[derive(Debug, Clone, Copy)]
@@ -25,10 +22,6 @@ pub struct Screen<'a> {
     pub now: &'a Reading,
     /// Since the reading before.
     pub rates: &'a Rates,
-    /// Service demands so far, by class.
-    pub demands: &'a [Demand],
-    /// Demands against the scheduler's account.
-    pub utilisation: Option<UtilisationCheck>,
     /// How much more load the server can take.
     pub headroom: &'a Headroom,
     /// Reasons not to trust the figures.

@@ -7,7 +7,7 @@ mod protocol;
 pub mod watching;
 
 use crate::cli::{
-    ArrivalWord, DriveArgs, FindOptions, IsolateWord, LoadOptions, Options, OutputOptions, PathOptions, PathWord,
+    ArrivalWord, DriveArgs, FindOptions, IfPermitted, LoadOptions, Options, OutputOptions, PathOptions, PathWord,
 };
 use crate::cpus;
 use crate::defaults;
@@ -88,7 +88,7 @@ impl RunOptions {
         }
         let (server, port) = (&self.options.server, format!(":{}", self.target.port));
         let timeout = server.server_timeout.map(|time| crate::defaults::typed(&time.0));
-        let needs_group = (server.isolate == Some(IsolateWord::Always)).then_some("--needs-group");
+        let needs_group = (server.isolate == Some(IfPermitted::Always)).then_some("--needs-group");
         let cpus = server.server_cpus.as_deref();
         let typed = [("--server-cpus", cpus), ("--server-timeout", timeout.as_deref())];
         let typed = typed.into_iter().filter_map(|(option, value)| Some([option, value?])).flatten().chain(needs_group);
@@ -134,8 +134,7 @@ pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
 /// Lays the command line over the scenario file; `example` is shown when neither names a URL.
 pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
     let file = set(read_scenario(args.scenario.as_deref())?, &args.set)?;
-    let typed = Options { name: args.output.name.clone(), ..args.options };
-    let options = typed.over(file);
+    let options = args.options.over(file);
     let url = options.url.as_deref().ok_or_else(|| wrong_usage(format!("a URL is missing, as in: {example}")))?;
     Ok(RunOptions { target: Target::parse(url)?, options, output: args.output })
 }

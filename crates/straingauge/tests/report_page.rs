@@ -96,9 +96,10 @@ fn the_report_is_drawn_in_a_browser_without_a_message() {
     let server = Server::start(Kind::Nginx);
     // A name from outside that would run, were it not escaped.
     let name = "<script>console.log('escaped?')</script><b>";
-    let mut command =
-        straingauge(["find", &server.url("1k.bin"), "--quiet", "--budget", "6s", "--name", name, "--out"]);
-    run(command.arg(&out).args(SMALL)).exits_with(0);
+    let scenario = dir.path().join("scenario.toml");
+    std::fs::write(&scenario, format!("name = \"{name}\"\n")).expect("our own folder");
+    let mut command = straingauge(["find", &server.url("1k.bin"), "--quiet", "--budget", "6s", "--out"]);
+    run(command.arg(&out).arg("--scenario").arg(&scenario).args(SMALL)).exits_with(0);
     let page = out.join("report.html");
 
     let seen = look(&page, &["--dump-dom".into()]);

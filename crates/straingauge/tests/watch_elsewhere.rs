@@ -41,7 +41,7 @@ fn a_watcher_counts_every_request_that_the_client_counts() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let mut command = load(&server.url("1k.bin"), &watcher(server.port), "800ms");
-    command.args(["--detail", "exact", "--response-classes", "100,64KiB"]);
+    command.args(["--detail", "exact", "--set", "watching.response-classes=100,64KiB"]);
     let json = run(&mut command).exits_with(0).json();
     if let Some(why) = why_not_counted(&json) {
         return skipped(&why);

@@ -87,6 +87,17 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// What two readings of a running watch hold.
+    pub(super) fn between(first: &Reading, last: &Reading, classes: &[SizeClass]) -> Recording {
+        Recording {
+            classes: classes.to_vec(),
+            first: first.clone(),
+            last: last.clone(),
+            has_requests: !last.classes.is_empty(),
+            ..Recording::default()
+        }
+    }
+
     /// Whether a run directory holds a recording.
     pub fn is_in(run: &Path) -> bool {
         run.join(FILE).is_file()

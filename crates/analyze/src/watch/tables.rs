@@ -1,9 +1,10 @@
-//! The tables of a recording, as numbers. After Almeida, Almeida and Yates (1996): requests by class (their Table 5),
-//! machine (Table 8), sources against each other (Tables 6 and 9), connections by state (Table 10).
+//! The tables of a watch, running or recorded, as numbers. After Almeida, Almeida and Yates (1996): requests by class
+//! (their Table 5), machine (Table 8), sources against each other (Tables 6 and 9), connections by state (Table 10).
 
 use super::recording::Recording;
+use record::units::format_bytes;
 use record::watch::system::{DiskCounts, GroupIo, Kind, Paging};
-use record::watch::{Counter, Mean, PhaseTotals, Reading};
+use record::watch::{Counter, Mean, PhaseTotals, Reading, SizeClass};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -82,14 +83,29 @@ impl Span<'_> {
     }
 }
 
-/// The tables of a recording.
-pub fn tables(recording: &Recording) -> Tables {
+/// The tables of a running watch from its first reading to its last.
+pub fn of_watch(first: &Reading, last: &Reading, classes: &[SizeClass]) -> Tables {
+    tables(&Recording::between(first, last, classes))
+}
+
+/// The tables for a screen: requests by class and the machine since an earlier reading, phases and processes since the
+/// watch began.
+pub fn on_screen(earlier: &Reading, now: &Reading, classes: &[SizeClass]) -> Vec<Table> {
+    let recording = Recording::between(earlier, now, classes);
+    let Some(span) = span(&recording) else { return Vec::new() };
+    let by_class = (recording.has_requests && classes.len() > 1).then(|| self::classes(&recording, &span));
+    [by_class, phases(&recording), super::processes::table(now), machine(&span)].into_iter().flatten().collect()
+}
+
+fn span(recording: &Recording) -> Option<Span<'_>> {
     let (first, last) = (&recording.first, &recording.last);
     let seconds = last.elapsed_ns.saturating_sub(first.elapsed_ns) as f64 / 1e9;
-    if seconds <= 0.0 {
-        return Tables::default();
-    }
-    let span = Span { first, last, seconds };
+    (seconds > 0.0).then_some(Span { first, last, seconds })
+}
+
+/// The tables of a recording.
+pub fn tables(recording: &Recording) -> Tables {
+    let Some(span) = span(recording) else { return Tables::default() };
     let mut tables = Vec::new();
     if recording.has_requests {
         tables.push(classes(recording, &span));
@@ -97,7 +113,7 @@ pub fn tables(recording: &Recording) -> Tables {
         tables.extend(pack(recording));
         tables.push(demands(recording, &span));
     }
-    tables.extend(super::processes::table(last));
+    tables.extend(super::processes::table(span.last));
     tables.extend(machine(&span));
     tables.extend(states(recording));
     tables.extend(counters(&span));
@@ -132,6 +148,8 @@ fn classes(recording: &Recording, span: &Span<'_>) -> Table {
             ratio(class.receives as f64, class.requests),
             ratio(class.cpu_ns as f64 / 1e3, class.requests),
             ratio(class.elapsed_ns as f64 / 1e3, class.timed),
+            class.elapsed.quantile_at_most_ns(0.5).map(|ns| ns as f64 / 1e3).into(),
+            class.elapsed.quantile_at_most_ns(0.99).map(|ns| ns as f64 / 1e3).into(),
         ];
         (name(recording, index), cells)
     });
@@ -148,6 +166,8 @@ fn classes(recording: &Recording, span: &Span<'_>) -> Table {
             ("reads", "/request"),
             ("CPU", "us/request"),
             ("elapsed", "us/request"),
+            ("p50 <=", "us"),
+            ("p99 <=", "us"),
         ],
         rows: rows.collect(),
     }
@@ -174,20 +194,36 @@ fn phases(recording: &Recording) -> Option<Table> {
         .filter(|(_, phases)| phases.requests > 0)
         .map(|(index, phases)| {
             let mut cells = phase_cells(phases);
-            cells.push(Cell::of(phases.sends, 1.0));
+            cells.extend([phases.sends, phases.disk_reads].map(|count| Cell::of(count, 1.0)));
             cells.push((phases.requests as f64).into());
             cells.push((phases.windows as f64).into());
             (name(recording, index), cells)
         })
         .collect();
+    let more = [("sends", "/request"), ("disk reads", "/request"), ("requests", "n"), ("windows", "n")];
     (!rows.is_empty()).then(|| Table {
         title: "Phases",
-        note: "Means of the requests in windows, +- half of the 95 % interval over windows; CPU divides the class's \
-               exact CPU time."
-            .into(),
-        columns: [&PHASE_COLUMNS[..], &[("sends", "/request"), ("requests", "n"), ("windows", "n")]].concat(),
+        note: format!(
+            "Means of the requests in windows, +- half of the 95 % interval over windows; CPU divides the class's \
+             exact CPU time.{}",
+            connecting(&recording.last).unwrap_or_default()
+        ),
+        columns: [&PHASE_COLUMNS[..], &more].concat(),
         rows,
     })
+}
+
+fn connecting(last: &Reading) -> Option<String> {
+    let connects = last.connections.connects.as_ref().filter(|connects| connects.connects > 0)?;
+    let mean_us = |ns: f64, n: u64| format!("{:.1}", ns / 1e3 / n as f64);
+    let with_cpu = connects.connects_with_cpu;
+    let cpu = (with_cpu > 0).then(|| format!(", {} us of CPU", mean_us(connects.connect_cpu_ns as f64, with_cpu)));
+    Some(format!(
+        " Connecting: {} us from establishment to the first read, the client's delay included{} (n = {} connections).",
+        mean_us(connects.connect_elapsed_ns as f64, connects.connects),
+        cpu.unwrap_or_default(),
+        connects.connects
+    ))
 }
 
 fn pack(recording: &Recording) -> Option<Table> {
@@ -241,6 +277,9 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
     }
 }
 
+/// The title of the machine's table.
+pub const MACHINE: &str = "Machine";
+
 type Part<T> = (&'static str, fn(&T) -> u64);
 
 fn machine(span: &Span<'_>) -> Option<Table> {
@@ -266,6 +305,22 @@ fn machine(span: &Span<'_>) -> Option<Table> {
             rows.push((format!("{name}, % of {} CPUs", last.cpus), vec![Cell::default(), share.into()]));
         }
     }
+    if let Some(memory) = last.memory {
+        for (name, bytes) in [
+            ("memory available", memory.available_bytes),
+            ("memory of files", memory.cached_bytes),
+            ("memory to be written", memory.dirty_bytes),
+        ] {
+            let share = bytes as f64 * 100.0 / memory.total_bytes as f64;
+            let of = format_bytes(memory.total_bytes as f64);
+            rows.push((format!("{name}, % of {of}"), vec![Cell::default(), share.into()]));
+        }
+    }
+    if let (Some(before), Some(after), Some(seconds)) = (&first.disk, &last.disk, last.seconds_since(first, Kind::Disk))
+    {
+        let busy = after.busy_ms.saturating_sub(before.busy_ms) as f64 / 10.0 / seconds / after.devices as f64;
+        rows.push((format!("disks busy, % of {} devices", after.devices), vec![Cell::default(), busy.into()]));
+    }
     // Each kind of counters may have been read at a separate interval.
     let mut rate = |name: &str, kind: Kind, before: Option<u64>, after: Option<u64>| {
         let counts = before.zip(after).zip(last.seconds_since(first, kind));
@@ -283,11 +338,13 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     for (words, part) in disk {
         rate(words, Kind::Disk, first.disk.as_ref().map(part), last.disk.as_ref().map(part));
     }
-    let paging: [Part<Paging>; 4] = [
+    let paging: [Part<Paging>; 6] = [
         ("bytes paged in", |paging| paging.in_bytes),
         ("bytes paged out", |paging| paging.out_bytes),
         ("faults", |paging| paging.faults),
         ("major faults", |paging| paging.major_faults),
+        ("pages swapped in", |paging| paging.swapped_in),
+        ("pages swapped out", |paging| paging.swapped_out),
     ];
     for (words, part) in paging {
         rate(words, Kind::Paging, first.paging.as_ref().map(part), last.paging.as_ref().map(part));
@@ -323,7 +380,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
         }
     }
     (!rows.is_empty()).then(|| Table {
-        title: "Machine",
+        title: MACHINE,
         note: format!("Means over {seconds:.0} s; counted by the kernel, CPU by its ticks of 10 ms."),
         columns: vec![("rate", "1/s"), ("share", "%")],
         rows,

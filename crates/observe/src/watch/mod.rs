@@ -17,7 +17,6 @@ mod active_pack;
 mod by_process;
 mod calibration;
 mod classes;
-pub mod demand;
 mod duty;
 mod edges;
 mod error;

@@ -1,6 +1,5 @@
 //! Converts the readings around a load to what its point keeps: figures in total and by size class.
 
-mod machine;
 mod phases;
 
 use super::classes::SizeClasses;
@@ -8,6 +7,7 @@ use super::point_watch::PointReadings;
 use super::shares::Shares;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
+use record::watch::system::Kind;
 use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, WatchedProcess, names};
 use std::collections::BTreeMap;
@@ -73,7 +73,10 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
         connections(&mut seen.figures, readings);
         states(&mut seen.watched, readings);
     }
-    machine::machine(&mut seen.figures, readings);
+    let started = readings.end.system.started.zip(readings.begin.system.started);
+    let seconds = readings.end.system.seconds_since(&readings.begin.system, Kind::Cpu);
+    let (counts, seconds) = (started.filter(|_| seconds.is_some()), seconds.unwrap_or(1.0));
+    seen.figures.rate(names::MACHINE_STARTED, counts, seconds, "/proc/stat cannot be read");
     seen
 }
 
@@ -95,7 +98,6 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let why_not = group_ns.err().unwrap_or(hidden);
     figures.found(names::WATCH_COST, cost, (all.receives, Origin::Modelled), why_not);
     figures.measured(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
-    figures.measured(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
     let explained = |reading: &Reading| {
         reading.charged().map(|charged| charged.requests_ns + charged.connect_ns + charged.between_ns)
     };
@@ -108,12 +110,8 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     in_flight(&mut seen.figures, readings);
     phases::of_all(&mut seen.figures, readings, &classes);
     phases::by_pack(&mut seen.figures, readings);
-    seen.figures.measured(names::WATCH_OWN_CPUS, readings.own_cpu_ns as f64 / window_ns as f64, 1, Origin::Timed);
-    let since = |counter| end.count(counter).unwrap_or(0).saturating_sub(begin.count(counter).unwrap_or(0));
-    let lost = since(Counter::DisplacedOpen);
-    let unanswered = since(Counter::Unanswered);
-    seen.figures.measured(names::WATCH_LOST, lost as f64, lost, Origin::Counted);
-    seen.figures.measured(names::WATCH_UNANSWERED, unanswered as f64, unanswered, Origin::Counted);
+    let [lost_before, lost_after] = [begin, end].map(|reading| reading.count(Counter::DisplacedOpen).unwrap_or(0));
+    let lost = lost_after.saturating_sub(lost_before);
     seen.watched.classes = by_class(&classes, readings, sizes, span_ns, user);
     seen.watched.processes = by_process(begin, counted, span_ns);
     if counted_ratio < 0.98 {
@@ -170,7 +168,6 @@ fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user:
     set(names::WATCH_RATE, n as f64 * 1e9 / span_ns as f64, n, Origin::Counted);
     set(names::WATCH_BYTES_IN, each(class.bytes_in as f64), n, Origin::Counted);
     set(names::WATCH_BYTES_OUT, each(class.bytes_out as f64), n, Origin::Counted);
-    set(names::WATCH_RECEIVES, each(class.receives as f64), n, Origin::Counted);
     let cpu_us = each(class.cpu_ns as f64 / 1e3);
     set(names::WATCH_CPU, cpu_us, n, Origin::Timed);
     set(names::WATCH_ELAPSED, class.elapsed_ns as f64 / 1e3 / class.timed as f64, class.timed, Origin::Timed);
@@ -178,10 +175,8 @@ fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user:
         let why_not = "too few ticks of the kernel's clock to divide the CPU time by";
         figures.found(name, share.map(|share| cpu_us * share), (n, Origin::Sampled), why_not);
     }
-    for (name, quantile) in [(names::WATCH_ELAPSED_P50, 0.5), (names::WATCH_ELAPSED_P99, 0.99)] {
-        let us = class.elapsed.quantile_at_most_ns(quantile).map(|ns| ns as f64 / 1e3);
-        figures.found(name, us, (class.timed, Origin::Timed), "no request ended");
-    }
+    let us = class.elapsed.quantile_at_most_ns(0.99).map(|ns| ns as f64 / 1e3);
+    figures.found(names::WATCH_ELAPSED_P99, us, (class.timed, Origin::Timed), "no request ended");
 }
 
 fn against_client(
@@ -261,7 +256,6 @@ fn by_class(
                     set(elapsed, 1e-3, phases.elapsed_ns[phase]);
                     set(cpu, 1e-3, phases.cpu_ns[phase]);
                 }
-                set(names::WATCH_SENDS, 1.0, phases.sends);
                 set(names::WATCH_DISK, 1.0, phases.disk_bytes);
             }
             WatchedClass {
@@ -469,7 +463,7 @@ mod tests {
             let figure = seen.figures.get(name).unwrap();
             assert_eq!((figure.value, figure.not_measured.as_deref()), (None, Some("no BPF here")), "{name}");
         }
-        assert!(seen.figures.get(names::MACHINE_PAGED_IN).is_some(), "the machine's counters need no programs");
+        assert!(seen.figures.get(names::MACHINE_STARTED).is_some(), "the machine's counters need no programs");
         assert!(seen.watched.classes.is_empty());
     }
 }

@@ -67,8 +67,6 @@ pub struct PointReadings {
     pub pack: Option<PackTotals>,
     /// Why there are none, if they were requested.
     pub why_no_pack: Option<String>,
-    /// Time in windows of phases, nanoseconds.
-    pub timed_ns: u64,
     /// Readings of requests in progress: number, sum and maximum.
     pub samples: u64,
     /// See `samples`.
@@ -77,8 +75,6 @@ pub struct PointReadings {
     pub in_flight_max: u64,
     /// Sockets by state, summed over these readings.
     pub state_sums: [u64; STATES.len()],
-    /// CPU time of the watch's thread within the window.
-    pub own_cpu_ns: u64,
     /// The requested mode.
     pub mode: Option<Mode>,
     /// An error during the load; a sentence.
@@ -211,7 +207,6 @@ struct Holder {
     now: PointReadings,
     acts: Vec<(u64, Act)>,
     next_sample_ns: u64,
-    own_before_ns: u64,
     is_in_window: bool,
     edges: Edges,
     random: ChaCha8Rng,
@@ -227,7 +222,6 @@ impl Holder {
             now: PointReadings::default(),
             acts: Vec::new(),
             next_sample_ns: 0,
-            own_before_ns: 0,
             is_in_window: false,
             edges: Edges::default(),
             random: ChaCha8Rng::seed_from_u64(monotonic_ns()),
@@ -294,7 +288,6 @@ impl Holder {
     }
 
     fn window_begins(&mut self, planned_ns: u64) {
-        self.own_before_ns = cpu_clock::of_this_thread();
         self.now.begin = self.watcher.read();
         self.learn(self.now.before.clone(), self.now.begin.clone());
         self.is_in_window = true;
@@ -454,7 +447,7 @@ impl Holder {
 
     fn take_phases(&mut self) {
         let (begin, counted) = (&self.now.begin, &self.now.counted);
-        self.now.timed_ns = match self.mode {
+        let timed_ns = match self.mode {
             Mode::Exact => counted.at_ns.saturating_sub(begin.at_ns),
             _ => {
                 let window_ns = |reading: &Reading| reading.cost.added.map_or(0, |added| added.window_ns);
@@ -463,7 +456,7 @@ impl Holder {
         };
         let exact = counted.classes_since(begin);
         let span_ns = counted.at_ns.saturating_sub(begin.at_ns).max(1);
-        let share = self.now.timed_ns as f64 / span_ns as f64;
+        let share = timed_ns as f64 / span_ns as f64;
         if let Some(tracer) = &mut self.watcher.tracer {
             (self.now.phases, self.now.late) = tracer.phases_of(share, &exact);
         }
@@ -486,6 +479,5 @@ impl Holder {
             self.take_phases();
         }
         self.learn(self.now.begin.clone(), self.now.counted.clone());
-        self.now.own_cpu_ns = cpu_clock::of_this_thread().saturating_sub(self.own_before_ns);
     }
 }

@@ -1,5 +1,5 @@
 //! The counters of the watch, each declared in one place. A program counts one with `COUNT(NAME)` (`observe/bpf`).
-//! Readings, JSON, Prometheus, the report, the screen and the figures of a point take everything else from here.
+//! Readings, JSON, Prometheus, the tables and the figures of a point take everything else from here.
 //!
 //! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses the standard library
 //! only.
@@ -17,17 +17,6 @@ pub enum Source {
     Requests,
 }
 
-/// Where the screen shows a counter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Row {
-    /// First line of the connections.
-    Connections,
-    /// Second line of the connections.
-    Segments,
-    /// What was lost.
-    Lost,
-}
-
 /// The declaration of a counter.
 #[derive(Debug, Clone, Copy)]
 pub struct Declaration {
@@ -39,8 +28,6 @@ pub struct Declaration {
     pub help: &'static str,
     /// See [`Source`].
     pub source: Source,
-    /// Row and text of the screen, `{}` for the number; `None`: only the report shows the counter.
-    pub on_screen: Option<(Row, &'static str)>,
     /// The figure of a load point that holds its rate.
     pub figure: Option<&'static str>,
 }
@@ -48,7 +35,7 @@ pub struct Declaration {
 macro_rules! counters {
     ($(
         #[doc = $help:literal]
-        $counter:ident = $name:literal, $metric:literal, $source:ident, $on_screen:expr, $figure:expr;
+        $counter:ident = $name:literal, $metric:literal, $source:ident, $figure:expr;
     )+) => {
         /// A counter.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,55 +61,45 @@ macro_rules! counters {
             metric: $metric,
             help: $help.trim_ascii_start(),
             source: Source::$source,
-            on_screen: $on_screen,
             figure: $figure,
         }),+];
     };
 }
 
-use Row::{Connections, Lost, Segments};
-
-// Name in JSON, name in metrics, required hook, row and text of the screen, figure of a point.
+// Name in JSON, name in metrics, required hook, figure of a point.
 counters! {
     /// Connections that were established.
-    Accepted = "accepted", "connections_accepted", States,
-        Some((Connections, "accepted {}")), Some("watch.accepted_per_sec");
+    Accepted = "accepted", "connections_accepted", States, Some("watch.accepted_per_sec");
     /// Connections that were closed.
-    Closed = "closed", "connections_closed", States, Some((Connections, "closed {}")), None;
+    Closed = "closed", "connections_closed", States, None;
     /// Connections that the server closed first.
-    ClosedByServer = "closed_by_server", "connections_closed_by_server", States,
-        Some((Connections, "by the server first {}")), Some("watch.closed_by_server_per_sec");
+    ClosedByServer = "closed_by_server", "connections_closed_by_server", States, Some("watch.closed_by_server_per_sec");
     /// Established connections that are paths of an MPTCP connection.
-    Multipath = "multipath", "connections_multipath", States, None, None;
+    Multipath = "multipath", "connections_multipath", States, None;
     /// Connections ended by a reset or a timeout.
-    Aborted = "aborted", "connections_aborted", States,
-        Some((Connections, "aborted {}")), Some("watch.aborted_per_sec");
+    Aborted = "aborted", "connections_aborted", States, Some("watch.aborted_per_sec");
     /// TCP segments retransmitted by the server.
-    Retransmits = "retransmits", "retransmits", Retransmissions,
-        Some((Segments, "retransmits {}")), Some("watch.retransmits_per_sec");
+    Retransmits = "retransmits", "retransmits", Retransmissions, Some("watch.retransmits_per_sec");
     /// TCP resets sent by the server.
-    ResetsSent = "resets_sent", "resets_sent", Resets,
-        Some((Segments, "resets sent {}")), Some("watch.resets_sent_per_sec");
+    ResetsSent = "resets_sent", "resets_sent", Resets, Some("watch.resets_sent_per_sec");
     /// TCP resets received by the server.
-    ResetsReceived = "resets_received", "resets_received", Resets,
-        Some((Segments, "received {}")), Some("watch.resets_received_per_sec");
+    ResetsReceived = "resets_received", "resets_received", Resets, Some("watch.resets_received_per_sec");
     /// Bytes received on closed connections, plus one for the FIN of each.
-    ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes", States, None, None;
+    ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes", States, None;
     /// Bytes that clients acknowledged on closed connections, plus at most one for the FIN of each.
-    ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes", States, None, None;
+    ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes", States, None;
     /// Data segments received on closed connections.
-    ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments", States, None, None;
+    ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments", States, None;
     /// Data segments sent on closed connections.
-    ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments", States, None, None;
+    ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments", States, None;
     /// Requests lost because the table of connections was full.
-    DisplacedOpen = "displaced_open", "watch_lost_requests", Requests,
-        Some((Lost, "{} requests (table full)")), None;
+    DisplacedOpen = "displaced_open", "watch_lost_requests", Requests, None;
     /// Answered requests whose record was evicted early because the table of connections was full.
-    DisplacedAnswered = "displaced_answered", "watch_displaced_requests", Requests, None, None;
+    DisplacedAnswered = "displaced_answered", "watch_displaced_requests", Requests, None;
     /// Threads evicted from the full table of threads; part of their CPU time is charged to no request.
-    DisplacedThreads = "displaced_threads", "watch_displaced_threads", Requests, None, None;
+    DisplacedThreads = "displaced_threads", "watch_displaced_threads", Requests, None;
     /// Bytes that the server moved out of its connections without reading them (splice).
-    UnreadBytes = "unread_bytes", "watch_unread_bytes", Requests, None, None;
+    UnreadBytes = "unread_bytes", "watch_unread_bytes", Requests, None;
     /// Requests whose connection ended before a byte of response was written.
-    Unanswered = "unanswered", "unanswered_requests", Requests, Some((Lost, "unanswered {}")), None;
+    Unanswered = "unanswered", "unanswered_requests", Requests, None;
 }

@@ -179,7 +179,7 @@ mod tests {
     fn frame<T>(watch: &Watching, [first, now]: [&Reading; 2], of: fn(&Screen<'_>) -> T) -> T {
         let (rates, headroom) = (Rates::default(), Headroom::default());
         let (rates, headroom) = (&rates, &headroom);
-        of(&Screen { watch, first, now, rates, demands: &[], utilisation: None, headroom, doubts: &[] })
+        of(&Screen { watch, first, now, rates, headroom, doubts: &[] })
     }
 
     /// Another start means to a collector that the series began again.

@@ -70,12 +70,10 @@ fn text_of_a_watch() -> String {
         first: &now,
         now: &now,
         rates: &rates,
-        demands: &[],
-        utilisation: None,
         headroom: &Headroom::default(),
         doubts: &[],
     };
-    report::watch::screen::tables(&frame, "") + &report::watch::live::screen(&frame, &now.system)
+    report::watch::screen::tables(&frame) + &report::watch::screen::live(&frame, &Reading::default())
 }
 
 /// What the functions of the server cost a request, nanoseconds. Names are as bad as they can be.

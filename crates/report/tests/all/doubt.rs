@@ -6,7 +6,7 @@ use analyze::{verdict, zones};
 use record::profile::{ExactProfile, Profile};
 use record::watch::{Headroom, Rates, Reading, Watching};
 use record::{Doubt, DoubtKind, RunDir, Severity};
-use report::watch::{Screen, live, screen};
+use report::watch::{Screen, screen};
 use report::{doubt, page, profile, run, text};
 use std::sync::LazyLock;
 
@@ -35,9 +35,7 @@ fn on_screen<'a>(doubt: &'a Doubt, reading: &'a Reading) -> Screen<'a> {
         first: reading,
         now: reading,
         rates: &WATCH.1,
-        demands: &[],
         headroom: &HEADROOM,
-        utilisation: None,
         doubts: std::slice::from_ref(doubt),
     }
 }
@@ -56,7 +54,7 @@ fn printed(doubt: &Doubt) -> Vec<(&'static str, String)> {
         ("profile", profile::text(&sampled)),
         ("profile --accounting exact", profile::exact::text(&exact)),
         ("report of a watch", report::watch::text::run(&run, &watch::find(&Recording::default()))),
-        ("watch", screen::tables(&on_screen(doubt, &Reading::default()), "so far")),
+        ("watch", screen::tables(&on_screen(doubt, &Reading::default()))),
     ]
 }
 
@@ -71,7 +69,7 @@ fn a_doubt_is_printed_alike_by_every_command() {
         for (command, said) in printed(&doubt) {
             assert!(said.contains(&format!("\ndoubts\n{paragraph}")), "{command}:\n{said}");
         }
-        let live = live::screen(&on_screen(&doubt, &Reading::default()), &Default::default());
+        let live = screen::live(&on_screen(&doubt, &Reading::default()), &Reading::default());
         assert!(live.contains(&doubt::line(&doubt)), "{live}");
         // A summary of few lines names the gravest doubt, unless it is a note.
         let summary = run::summary(&with(&doubt).points[0], &[], &Default::default());

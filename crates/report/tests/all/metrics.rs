@@ -13,7 +13,7 @@ use report::watch::{Screen, exposition};
 pub fn of(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics {
     let (rates, headroom) = (&Rates::default(), &Headroom::default());
     let (first, now) = (reading, reading);
-    exposition::metrics(&Screen { watch, first, now, rates, demands: &[], utilisation: None, headroom, doubts })
+    exposition::metrics(&Screen { watch, first, now, rates, headroom, doubts })
 }
 
 /// A reading in which everything is measured.

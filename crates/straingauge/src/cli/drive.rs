@@ -18,7 +18,8 @@ pub struct DriveArgs {
     /// are the long options. find also answers the questions in section predict. Some keys have no option: give them in
     /// the file or with --set. Section load: connect-timeout, connect-rate, precise, source-address; workload:
     /// trace-format, dynamic-share, session-gap, logged-host; clients: close-first, demanded-bandwidth; fleet:
-    /// on-worker-loss; path: path-by, quickack; find: min-connections, error-limit, goodput-limit, settle,
+    /// on-worker-loss; path: path-by, quickack; watching:
+    /// response-classes; find: min-connections, error-limit, goodput-limit, settle,
     /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share. docs/load.md describes them.
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
@@ -43,7 +44,7 @@ pub struct ServerOptions {
     /// With --server-with, `always` fails if a client shares the server's network stack, or if the server gets no
     /// control group.
     #[arg(long, value_enum)]
-    pub isolate: Option<IsolateWord>,
+    pub isolate: Option<IfPermitted>,
     /// Pin the server to these CPUs
     ///
     /// [default: the half that the client does not get]
@@ -75,9 +76,6 @@ pub struct OutputOptions {
     /// The directory must not contain a run. [default: {out}]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Name of the run, part of its directory's name [default: from the URL]
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
     /// Print JSON, not tables
     #[arg(long)]
     pub json: bool,
@@ -96,15 +94,15 @@ pub struct OutputOptions {
     pub summary: SummaryOptions,
 }
 
-/// Whether the server gets a network namespace.
+/// Whether to do what needs a permission: namespaces, sampling.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum IsolateWord {
-    /// Separate if permitted
+pub enum IfPermitted {
+    /// Wherever it is permitted
     #[default]
     Auto,
-    /// Separate, and fail if not permitted
+    /// Fail where it is not permitted
     Always,
-    /// Share the machine's network
+    /// Not at all
     Never,
 }

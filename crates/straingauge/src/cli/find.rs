@@ -1,7 +1,7 @@
 //! `straingauge find`, and the options of the sweeps.
 
 use super::axis::{AxisWord, OF_FIND};
-use super::drive::DriveArgs;
+use super::drive::{DriveArgs, IfPermitted};
 use super::overlay;
 use crate::quantity::{Count, Share, Time};
 use clap::{Args, ValueEnum};
@@ -122,7 +122,7 @@ pub struct FindOptions {
     pub efficiency_loss: Option<Share>,
     /// Sample in every point what the layers of the network stack cost, at 199 Hz [default: {profile}]
     #[arg(long, value_enum)]
-    pub profile: Option<ProfileWord>,
+    pub profile: Option<IfPermitted>,
     // The width to which the failure rate is bracketed.
     #[arg(skip)]
     pub bracket: Option<Share>,
@@ -171,17 +171,4 @@ pub enum SweepWord {
     Connections,
     /// Open loop over rate
     Rate,
-}
-
-/// Whether points are profiled.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProfileWord {
-    /// Sample if permitted
-    #[default]
-    Auto,
-    /// Sample, and fail if not permitted
-    Always,
-    /// Do not sample
-    Never,
 }

@@ -33,10 +33,10 @@ pub use clients::{ClientOptions, CloseWord, TlsWord};
 pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
 pub use drive::ServerOptions;
-pub use drive::{DriveArgs, IsolateWord, OutputOptions};
+pub use drive::{DriveArgs, IfPermitted, OutputOptions};
 pub use export::Export;
 pub use files::FilesArgs;
-pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
+pub use find::{FindArgs, FindOptions, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use metrics::{MetricsOptions, MetricsPlace};
@@ -143,8 +143,8 @@ fn default_words(command: &str) -> Vec<(String, String)> {
     }
     let mut words = vec![
         ("sweep".to_string(), word::<SweepWord>()),
-        ("profile".into(), word::<ProfileWord>()),
-        ("isolate".into(), word::<IsolateWord>()),
+        ("profile".into(), word::<IfPermitted>()),
+        ("isolate".into(), word::<IfPermitted>()),
         ("arrival".into(), word::<ArrivalWord>()),
         ("detail".into(), word::<WatchWord>()),
         ("accounting".into(), word::<Method>()),

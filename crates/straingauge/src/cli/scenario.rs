@@ -24,7 +24,7 @@ pub struct Options {
     /// memcached://HOST:PORT; tcp://HOST:PORT.
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    /// Name of the run.
+    // In scenario files alone: the name of the run, part of its directory's name; without it the URL's host and port.
     #[arg(skip)]
     pub name: Option<String>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ impl Options {
     pub fn over(self, file: Options) -> Options {
         Options {
             url: self.url.or(file.url),
-            name: self.name.or(file.name),
+            name: file.name,
             load: self.load.over(file.load),
             workload: self.workload.over(file.workload),
             protocol: self.protocol.over(file.protocol),

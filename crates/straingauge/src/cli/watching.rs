@@ -22,8 +22,8 @@ pub struct WatchingOptions {
     /// With --detail budgeted.
     #[arg(long, value_name = "SHARE")]
     pub overhead: Option<Share>,
-    /// Boundaries of the size classes by bytes of response [default: {response_classes}]
-    #[arg(long, value_name = "SIZES")]
+    // In scenario files alone: the boundaries of the size classes by bytes of response.
+    #[arg(skip)]
     pub response_classes: Option<String>,
     /// Also time functions of the server: nginx, apache, or a file
     ///

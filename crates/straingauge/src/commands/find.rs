@@ -10,7 +10,7 @@ mod second;
 mod warm_up;
 
 use super::load::parse_limits;
-use crate::cli::{FindArgs, Over, ProfileWord, SweepWord, WatchWord};
+use crate::cli::{FindArgs, IfPermitted, Over, SweepWord, WatchWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;
@@ -68,7 +68,7 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let mut profile = options.profile.unwrap_or_default();
     if second.as_ref().is_some_and(|second| second.settle.is_some()) {
         // Own probes and samples would hide part of the price: the second probe at a place costs less than the first.
-        profile = options.profile.unwrap_or(ProfileWord::Never);
+        profile = options.profile.unwrap_or(IfPermitted::Never);
         drive.options.watching.detail.get_or_insert(WatchWord::Off);
     }
     let purpose = Purpose::Zones(profile);
@@ -142,7 +142,7 @@ impl SearchPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The yield point; also layers.
-    Zones(ProfileWord),
+    Zones(IfPermitted),
     /// The cost of the server's layers per packet.
     Profile {
         /// Samples a second.

@@ -1,6 +1,6 @@
 //! Where client and server run: on which CPUs, and what cannot be reached from where.
 
-use crate::cli::IsolateWord;
+use crate::cli::IfPermitted;
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::fleet;
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Refuses options that need two network namespaces of this machine if client or server is elsewhere.
 pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
-    let (is_apart, has_path) = (run.options.server.isolate == Some(IsolateWord::Always), run.options.path.is_set());
+    let (is_apart, has_path) = (run.options.server.isolate == Some(IfPermitted::Always), run.options.path.is_set());
     if has_path && run.options.fleet.server_with.is_some() {
         return Err(wrong_usage(
             "a wide-area path lies between two network namespaces of one machine; on the network interface of the \
@@ -52,7 +52,7 @@ pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     let server_typed = here.map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
     let client_typed = run.options.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
     if run.command().is_empty() {
-        let is_apart = run.options.server.isolate == Some(IsolateWord::Always);
+        let is_apart = run.options.server.isolate == Some(IfPermitted::Always);
         if server_typed.is_some() || (is_apart && run.options.fleet.server_with.is_none()) {
             return Err(wrong_usage(
                 "--server-cpus and --isolate apply to a server that straingauge starts: add -- SERVER ...",

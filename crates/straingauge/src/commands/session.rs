@@ -1,6 +1,6 @@
 //! The state that `load` and `find` share: the target, the server if one is started, the observer, the run's record.
 
-use crate::cli::{IsolateWord, ProfileWord, WatchWord};
+use crate::cli::{IfPermitted, WatchWord};
 use crate::commands::placement;
 use crate::companions::layers::LayerSampler;
 use crate::companions::server::{ServerWatch, StartedServer, is_here};
@@ -132,7 +132,7 @@ impl Session {
         };
         if let Some(distance) = distance {
             path = distance.path().into();
-            if starts_elsewhere && run.options.server.isolate == Some(IsolateWord::Always) {
+            if starts_elsewhere && run.options.server.isolate == Some(IfPermitted::Always) {
                 distance.require_isolated()?;
             }
         }
@@ -208,8 +208,8 @@ impl Session {
     }
 
     /// Attaches the sampler of layers for every point, or reports once why that is not possible.
-    pub fn profile_layers(&mut self, port: u16, when: ProfileWord) -> Result<()> {
-        if when == ProfileWord::Never {
+    pub fn profile_layers(&mut self, port: u16, when: IfPermitted) -> Result<()> {
+        if when == IfPermitted::Never {
             return Ok(());
         }
         let sampled = match self.runner.companions.sample_layers() {
@@ -221,7 +221,7 @@ impl Session {
         };
         match sampled {
             Ok(()) => {}
-            Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
+            Err(why) if when == IfPermitted::Always => bail!("--profile always is not possible: {why}"),
             Err(why) => self.doubts.push(DoubtKind::NotWatched.note(
                 format!("{NOT_SAMPLED}: {why}"),
                 "run straingauge doctor to see what is missing; --profile never turns it off",
@@ -346,17 +346,17 @@ fn start_server(
     stop: &Stop,
 ) -> Result<Server> {
     let isolation = match run.options.server.isolate.unwrap_or_default() {
-        IsolateWord::Never if path.is_some() => {
+        IfPermitted::Never if path.is_some() => {
             return Err(wrong_usage(
                 "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
             ));
         }
-        IsolateWord::Never => Isolation::None,
+        IfPermitted::Never => Isolation::None,
         // Clients elsewhere could not reach it.
-        IsolateWord::Auto if fleet::is_asked_for(&run.options.fleet) => Isolation::None,
-        IsolateWord::Auto if path.is_some() => Isolation::Demanded("a wide-area path is not possible"),
-        IsolateWord::Always => Isolation::Demanded(ALWAYS),
-        IsolateWord::Auto => Isolation::IfPossible,
+        IfPermitted::Auto if fleet::is_asked_for(&run.options.fleet) => Isolation::None,
+        IfPermitted::Auto if path.is_some() => Isolation::Demanded("a wide-area path is not possible"),
+        IfPermitted::Always => Isolation::Demanded(ALWAYS),
+        IfPermitted::Auto => Isolation::IfPossible,
     };
     progress.show(&format!("starting {} on CPU {}", run.command()[0], cpus::format_list(server_cpus)));
     let mut server_plan = ServerPlan {

@@ -14,7 +14,6 @@ use crate::signals::Stop;
 use analyze::watch::headroom::Estimator;
 use anyhow::{Context, Result};
 use observe::Group;
-use observe::watch::demand::{DemandTracker, utilisation};
 use observe::watch::{Intervals, WatchOptions, Watcher};
 use record::time::monotonic_ns;
 use record::watch::{Mode, Rates, Watching};
@@ -74,12 +73,10 @@ fn watch_until_end(
 ) -> Result<bool> {
     let interval = interval(args).as_nanos() as u64;
     let mut view = View::new(args.json, stop);
-    let mut demands = DemandTracker::default();
     let mut estimator = Estimator::sliding();
     let started_ns = monotonic_ns();
     let ends_ns = args.duration.map(|duration| started_ns + duration.nanos());
     let first = watcher.read();
-    demands.add(&first);
     estimator.add(&first);
     if let Some(recording) = &mut recording {
         recording.add(&first, &Rates::default(), &estimator.headroom(), watcher)?;
@@ -94,7 +91,6 @@ fn watch_until_end(
         watcher.wait_until(deadline_ns, stop.flag());
         let is_last = stop.is_set() || ends_ns.is_some_and(|ends| monotonic_ns() >= ends);
         let now = watcher.read();
-        demands.add(&now);
         estimator.add(&now);
         let headroom = estimator.headroom();
         let mut rates = Rates::between(&earlier, &now);
@@ -108,16 +104,7 @@ fn watch_until_end(
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &headroom, watcher)?;
         }
-        let screen = Screen {
-            watch,
-            first: &first,
-            now: &now,
-            rates: &rates,
-            demands: &demands.demands(&now),
-            utilisation: utilisation(&first, &now),
-            headroom: &headroom,
-            doubts: &doubts,
-        };
+        let screen = Screen { watch, first: &first, now: &now, rates: &rates, headroom: &headroom, doubts: &doubts };
         outlets.publish(|| exposition::metrics(&screen));
         view.show(&screen, is_last)?;
         if is_last {

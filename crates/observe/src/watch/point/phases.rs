@@ -23,7 +23,6 @@ pub(super) fn of_all(figures: &mut Figures, readings: &PointReadings, classes: &
         return;
     }
     let origin = if readings.mode == Some(Mode::Exact) { Origin::Timed } else { Origin::Sampled };
-    figures.measured(names::WATCH_TIMED, timed as f64, timed, Origin::Counted);
     let mut mean = |name: &str, scale: f64, pick: &dyn Fn(&PhaseTotals) -> Option<Mean>| {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (phases, class) in readings.phases.iter().zip(classes) {
@@ -38,7 +37,6 @@ pub(super) fn of_all(figures: &mut Figures, readings: &PointReadings, classes: &
         mean(elapsed, 1e-3, &|phases| phases.elapsed_ns[phase]);
         mean(cpu, 1e-3, &|phases| phases.cpu_ns[phase]);
     }
-    mean(names::WATCH_SENDS, 1.0, &|phases| phases.sends);
     mean(names::WATCH_DISK, 1.0, &|phases| phases.disk_bytes);
 }
 

@@ -7,17 +7,16 @@ use crate::progress::terminal_size;
 use crate::signals::Stop;
 use anyhow::Result;
 use record::Doubt;
-use record::watch::system::SystemTotals;
 use record::watch::{Headroom, Line, Rates, Reading, Taken};
-use report::watch::{Screen, live, screen};
+use report::watch::{Screen, screen};
 use std::io::IsTerminal;
 
 /// The destination of the readings.
 pub struct View {
     is_json: bool,
     is_terminal: bool,
-    /// The machine's counters at their last two readings.
-    machine: [SystemTotals; 2],
+    /// The last reading.
+    earlier: Option<Reading>,
     /// Held for as long as the screen is drawn.
     _keys: Option<Keys>,
 }
@@ -26,8 +25,8 @@ impl View {
     /// The view for these options and this standard output.
     pub fn new(is_json: bool, stop: &Stop) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
-        let machine = [SystemTotals::default(), SystemTotals::default()];
-        View { is_json, is_terminal, machine, _keys: if is_terminal && !is_json { Keys::listen(stop) } else { None } }
+        let keys = if is_terminal && !is_json { Keys::listen(stop) } else { None };
+        View { is_json, is_terminal, earlier: None, _keys: keys }
     }
 
     /// Shows a reading; after the last one, all tables.
@@ -37,16 +36,16 @@ impl View {
         }
         if self.is_terminal {
             let end = if is_last { "\n" } else { "" };
-            if frame.now.system.at_ns != self.machine[1].at_ns {
-                self.machine.swap(0, 1);
-                self.machine[1] = frame.now.system.clone();
+            let mut earlier = self.earlier.replace(frame.now.clone()).unwrap_or_else(|| frame.first.clone());
+            // Counters of the machine that are read less often have no rate of the last interval.
+            if earlier.system.at_ns == frame.now.system.at_ns {
+                earlier.system = frame.first.system.clone();
             }
-            return emit(
-                &(live::drawn(&live::screen(frame, &self.machine[0]), terminal_size(libc::STDOUT_FILENO)) + end),
-            );
+            let shown = screen::live(frame, &earlier);
+            return emit(&(screen::drawn(&shown, terminal_size(libc::STDOUT_FILENO)) + end));
         }
         if is_last {
-            return emit(&screen::tables(frame, "since the last reading"));
+            return emit(&screen::tables(frame));
         }
         emit(&screen::line(frame))
     }
