@@ -21,6 +21,7 @@
  *   background  a second thread uses 3 ms of CPU time in every 10, whatever is asked
  *   paging      reads 4 pages at random of --log, a file, for each request
  *   lookup      sends a datagram to another process for each request, which answers it after 3 ms
+ *   unequal     four processes that listen on the port by themselves, each asleep for 1 ms in a request, and one for 5 ms
  *   compute     calls compute(), which takes 20 to 40 us of CPU time, twice for every request
  *   planted     the same, and planted(), which takes as long as one of them
  *   descriptors lowers its own limit of open descriptors to 64
@@ -83,6 +84,7 @@ enum fault {
     BACKGROUND,
     PAGING,
     LOOKUP,
+    UNEQUAL,
     COMPUTE,
     PLANTED,
     DESCRIPTORS,
@@ -106,6 +108,7 @@ static int open_connections;   /* ERRORS and LIMITER: one thread, so no lock */
 static const char *file_pages; /* PAGING: the file */
 static size_t file_bytes;
 static int asked = -1; /* LOOKUP: the socket to the process that answers */
+static long pause_us;  /* UNEQUAL: of this process, in each request */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_spinlock_t spinlock;
 static volatile uint32_t sink;
@@ -282,6 +285,17 @@ static void start_answerer(void) {
         die("datagrams");
 }
 
+/* UNEQUAL: three more processes, the last one five times slower. */
+static void start_unequal(void) {
+    pause_us = 1000;
+    for (int i = 0; i < 3; i++)
+        if (is_helper()) {
+            if (i == 2)
+                pause_us = 5000;
+            break;
+        }
+}
+
 static void look_up(void) {
     char byte = 'x';
     if (send(asked, &byte, 1, 0) != 1 || recv(asked, &byte, 1, 0) != 1)
@@ -341,6 +355,9 @@ static void work(struct connection *connection) {
         break;
     case LOOKUP:
         look_up();
+        break;
+    case UNEQUAL:
+        sleep_us(pause_us);
         break;
     default:
         break;
@@ -605,6 +622,7 @@ static const struct {
     [BACKGROUND] = {"background", run_epoll, 0},
     [PAGING] = {"paging", run_epoll, 0},
     [LOOKUP] = {"lookup", run_epoll, 0},
+    [UNEQUAL] = {"unequal", run_epoll, 0},
     [COMPUTE] = {"compute", run_epoll, 0},
     [PLANTED] = {"planted", run_epoll, 0},
     [DESCRIPTORS] = {"descriptors", run_epoll, 0},
@@ -652,6 +670,8 @@ int main(int count, char **words) {
         map_file(log);
     if (fault == LOOKUP)
         start_answerer();
+    if (fault == UNEQUAL)
+        start_unequal();
     if (fault == SPIN && pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE))
         die("spin lock");
     answer_bytes = (size_t)snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BODY);
@@ -663,7 +683,7 @@ int main(int count, char **words) {
         on = 1;
     if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
         die("address");
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(listener, SOL_SOCKET, fault == UNEQUAL ? SO_REUSEPORT : SO_REUSEADDR, &on, sizeof on);
     if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, fault == BACKLOG ? 2 : 4096))
         die("listen");
     if (fault == FILTER)

@@ -18,8 +18,10 @@ crate::worded! {
         Requests = "requests",
         /// Bytes from a pipe, terminal, timer or signal.
         Input = "input",
-        /// A child process.
+        /// A child process, in a thread that waits for nothing else.
         Children = "child processes",
+        /// A child process, in a thread that serves requests as well.
+        Child = "a child process to end",
         /// Another thread to hand out work: a condition variable, a semaphore.
         Work = "work",
         /// Another thread to release a lock: futex, flock, semaphore.
@@ -47,6 +49,9 @@ impl WaitKind {
         matches!(self, WaitKind::Events | WaitKind::Requests | WaitKind::Input | WaitKind::Children | WaitKind::Work)
     }
 }
+
+/// The program of a group of processes that ended within the window.
+pub const ENDED: &str = "ended processes";
 
 /// The account of one window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

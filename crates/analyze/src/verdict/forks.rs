@@ -5,8 +5,10 @@ use super::evidence::Evidence;
 use super::growth::line;
 use super::judge::{Finding, finding};
 use super::rules::{LEAST_REQUESTS, Rule};
+use crate::account::AccountLevel;
 use crate::statistics::range;
 use crate::zones::percent;
+use record::account::ENDED;
 use record::units::{format_si, grouped};
 use record::{Point, Sweep, names};
 
@@ -14,9 +16,10 @@ pub(super) const RULE: Rule = Rule {
     id: "forks",
     cause: "a process or thread is started for each request",
     evidence: "`machine.started_per_sec` (the kernel counts processes and threads) against \
-               `client.throughput_per_sec`, over all points",
+               `client.throughput_per_sec`, over all points; processes of the server that ended, in the account",
     threshold: "half a start or more for each request: the slope of a straight line that explains 90 % over 6 points \
-                or more, whose throughput differs 1.5 times or more",
+                or more, whose throughput differs 1.5 times or more; or, where the server's processes end at every \
+                load, as many in each point within 30 %",
     refuted_by: "`perf trace -e clone,clone3,fork,vfork -s -p PID` counts fewer than requests",
     remedy: "processes or threads that stay (FastCGI, a pool of workers), keep-alive where each connection has one",
     source: "Stevens, Fenner and Rudoff, \"UNIX Network Programming\", chapter 30: a child per client costs the most",
@@ -30,6 +33,7 @@ const LEAST_STARTS: f64 = 0.5;
 const LEAST_EXPLAINED: f64 = 0.9;
 const LEAST_POINTS: usize = 6;
 const LEAST_SPAN: f64 = 1.5;
+const MOST_SPREAD: f64 = 1.3;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let starts = |point: &Point| {
@@ -38,23 +42,34 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         (is_load && pair.0.is_finite() && pair.1.is_finite()).then_some(pair)
     };
     let points: Vec<(f64, f64)> = evidence.run.points.iter().filter_map(starts).collect();
+    if points.len() < LEAST_POINTS {
+        return None;
+    }
     let (least, most) = range(&points.iter().map(|(rate, _)| *rate).collect::<Vec<_>>())?;
-    if points.len() < LEAST_POINTS || most < LEAST_SPAN * least {
-        return None;
-    }
-    let (each, explained) = line(&points)?;
-    if each < LEAST_STARTS || explained < LEAST_EXPLAINED {
-        return None;
-    }
+    let by_line = || {
+        let (each, explained) = line(&points)?;
+        let is_clear = most >= LEAST_SPAN * least && explained >= LEAST_EXPLAINED;
+        is_clear.then(|| (each, format!("a straight line over them explains {}", percent(explained))))
+    };
+    // Where all loads have about the same throughput, no line shows whose the processes are; the account does.
+    let by_account = || {
+        let ratios: Vec<f64> = points.iter().map(|(rate, starts)| starts / rate).collect();
+        let (fewest, largest) = range(&ratios)?;
+        let ends = |level: &AccountLevel| level.groups.iter().any(|group| group.name.starts_with(ENDED));
+        let is_clear = largest <= MOST_SPREAD * fewest && !evidence.accounts().is_empty();
+        (is_clear && evidence.accounts().iter().all(ends))
+            .then(|| (fewest, "and processes of the server ended at every load".into()))
+    };
+    let enough = |(each, _): &(f64, String)| *each >= LEAST_STARTS;
+    let (each, shown_by) = by_line().filter(enough).or_else(|| by_account().filter(enough))?;
     let command = format!("perf trace -e clone,clone3,fork,vfork -s -p {}", server_pid(evidence.run));
     finding(
         format!(
-            "Each request starts {each:.1} processes or threads: their number grew with throughput from {}/s to {}/s \
-             (a straight line over {} points explains {}). Starting and ending them is a part of a request's cost.",
+            "Each request starts {each:.1} processes or threads, in {} points with {}/s to {}/s ({shown_by}). Starting \
+             and ending them is a part of a request's cost.",
+            grouped(points.len() as f64),
             format_si(least),
             format_si(most),
-            grouped(points.len() as f64),
-            percent(explained)
         ),
         format!(
             "To try: processes or threads that stay (FastCGI instead of CGI, a pool of workers), keep-alive where each \

@@ -7,7 +7,7 @@ use super::evidence::{Evidence, typical};
 use super::judge::{Finding, finding};
 use crate::account::{AccountLevel, BackendLevel, GroupLevel, PlaceKind, ProcessLevel, WaitLevel};
 use crate::zones::{load_words, percent};
-use record::account::WaitKind;
+use record::account::{ENDED, WaitKind};
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Sweep, names};
 
@@ -101,21 +101,25 @@ pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
     const IDLE_CPUS: f64 = 0.25;
     let record = &evidence.run.record;
     let machine = record.machine.cpus as f64;
-    if record.scenario.server().is_some_and(|server| !server.cpus.is_empty()) {
-        return None;
-    }
+    let given = record.scenario.server().map_or(&[][..], |server| &server.cpus);
+    // The CPUs that the server was not given are the client's.
+    let (had, list) = match given {
+        [] => (machine, format!("0-{}", machine - 1.0)),
+        given => (given.len() as f64, given.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
+    };
     let points = evidence.strained();
     let cpus = typical(&points, names::SERVER_CPUS)?;
-    let idle = typical(&points, names::MACHINE_IDLE)? * machine;
-    if cpus >= machine || idle < IDLE_CPUS || evidence.are_cpus_full(&points) != Some(true) {
+    let idle = typical(&points, names::MACHINE_IDLE)? * machine - (machine - had);
+    if cpus >= had || idle < IDLE_CPUS || evidence.are_cpus_full(&points) != Some(true) {
         return None;
     }
-    let command = format!("taskset -apc 0-{} {}", machine - 1.0, server_pid(evidence.run));
+    let command = format!("taskset -apc {list} {}", server_pid(evidence.run));
     finding(
         format!(
-            "The server may run on {} of the machine's {} CPUs only, and fills {}, while {idle:.2} CPUs are idle.",
+            "The server may run on {} of {} CPUs{} only, and fills {}, while {idle:.2} CPUs are idle.",
             grouped(cpus),
-            grouped(machine),
+            grouped(had),
+            if given.is_empty() { " of the machine" } else { " that it was given" },
             if cpus == 1.0 { "it" } else { "them" }
         ),
         format!(
@@ -585,7 +589,8 @@ pub(super) fn checked(evidence: &Evidence<'_>) -> Vec<Checked> {
     add("the network link".into(), figure(names::NET_LINK_USED));
     add("the client's CPUs".into(), figure(names::CLIENT_UTILISATION));
     let level = evidence.accounts().last();
-    for group in level.iter().flat_map(|level| &level.groups).filter(|group| group.threads - group.idle >= 0.01) {
+    let is_stage = |group: &&GroupLevel| group.threads - group.idle >= 0.01 && !group.name.starts_with(ENDED);
+    for group in level.iter().flat_map(|level| &level.groups).filter(is_stage) {
         add(threads_words(group), Some(group.busy_ratio()));
     }
     for backend in level.iter().flat_map(|level| &level.backends) {

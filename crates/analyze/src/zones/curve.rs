@@ -182,6 +182,22 @@ impl BlockCurve {
         BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
+    /// How far what is found moves, in logarithms, when each of the inner loads is left out in turn: the root of the sum
+    /// of squares. A load without which it is not found at all says nothing.
+    pub fn change_without_a_load(&self, found: f64, find: impl Fn(&BlockCurve) -> Option<Crossing>) -> f64 {
+        let without = |left_out: usize| {
+            let mut curve = self.clone();
+            curve.loads.remove(left_out);
+            curve.levels.remove(left_out);
+            curve.precisions.remove(left_out);
+            match find(&curve) {
+                Some(Crossing::At(at)) => (at / found).ln().powi(2),
+                _ => 0.0,
+            }
+        };
+        (1..self.loads.len().saturating_sub(1)).map(without).sum::<f64>().sqrt()
+    }
+
     /// The load x at which value(x sqrt 2) / value(x / sqrt 2) falls below 1 + `gain_ratio`. The gains are first made
     /// monotone (pooled adjacent violators). `None` if the loads span less than a doubling.
     pub fn gain_falls_below(&self, gain_ratio: f64) -> Option<Crossing> {

@@ -236,8 +236,11 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
     let drops_loads = curve.repeats < 2;
     let (found, mut point) = crossing(curve, criteria, (YIELD_SEED, drops_loads), |curve| curve.knee(gain));
     if let Some(knee) = point.estimate {
-        point.low = point.low.map(|low| low.min(knee * (1.0 - KNEE_ERRORS.0)));
-        point.high = point.high.map(|high| high.max(knee * (1.0 + KNEE_ERRORS.1)));
+        // Repeats do not show how far the form of the bend between few loads is from the fitted one.
+        let of_form = curve.change_without_a_load(knee, |curve| curve.knee(gain));
+        let wider = |end: f64| (end / knee).ln().hypot(of_form);
+        point.low = point.low.map(|low| (knee / wider(low).exp()).min(knee * (1.0 - KNEE_ERRORS.0)));
+        point.high = point.high.map(|high| (knee * wider(high).exp()).max(knee * (1.0 + KNEE_ERRORS.1)));
     }
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = exact_percent(gain);

@@ -4,8 +4,9 @@ use crate::account::{group, keep};
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
 use analyze::verdict::{Certainty, Verdict};
-use record::account::{BackendUse, WaitKind};
+use record::account::{BackendUse, ENDED, ThreadGroup, WaitKind};
 use record::point::FunctionCost;
+use record::scenario::RunKind;
 use record::{Point, names};
 
 fn of_waiting(change: impl Fn(&mut Point)) -> Verdict {
@@ -44,7 +45,38 @@ fn processes_that_are_started_for_each_request_are_counted_against_throughput() 
     assert_eq!(found(&verdict), ["forks"], "{:?}", verdict.sentences);
     assert!(because(&verdict).starts_with("Each request starts 1.0 processes or threads"), "{}", because(&verdict));
     assert!(starts(0.0, 5000.0).causes.is_empty(), "another program starts many");
+    // Full from the first load on: there is no line, and the account says whose the processes were.
+    let at_one_rate = |program: &'static str| {
+        judged(healthy(), fixture::record(), move |point| {
+            set(point, names::THROUGHPUT, 6000.0, 6000);
+            set(point, names::MACHINE_STARTED, 6300.0, 1000);
+            let serving = group("app", 0.5, 0.0, &[(WaitKind::Child, "wait4", "", 0.5)]);
+            keep(point, vec![serving, ThreadGroup { program: program.into(), ..group("app", 0.2, 0.0, &[]) }], vec![]);
+        })
+    };
+    assert_eq!(found(&at_one_rate(ENDED)), ["forks"]);
+    assert!(!found(&at_one_rate("helper")).contains(&"forks"), "none of the server's processes ended");
     assert!(starts(0.01, 0.0).causes.is_empty(), "a worker in a hundred requests");
+}
+
+#[test]
+fn a_server_that_may_run_on_fewer_cpus_than_it_was_given_is_told_from_one_that_was_given_few() {
+    let of = |given: &[usize], cpus: f64| {
+        let mut record = fixture::record();
+        record.machine.cpus = 4;
+        let RunKind::Find(find) = &mut record.scenario.kind else { panic!("a find") };
+        find.base.server.as_mut().unwrap().cpus = given.to_vec();
+        judged(healthy(), record, move |point| {
+            set(point, names::SERVER_CPUS, cpus, 1);
+            set(point, names::MACHINE_IDLE, 0.5, 10);
+        })
+    };
+    let named = |verdict: &Verdict| found(verdict).contains(&"affinity");
+    let kept = of(&[], 1.0);
+    assert!(named(&kept), "{:?}", kept.sentences);
+    assert!(because(&kept).contains("on 1 of 4 CPUs of the machine only"), "{}", because(&kept));
+    assert!(named(&of(&[0, 1, 2, 3], 1.0)), "it keeps itself to fewer than it was given");
+    assert!(!named(&of(&[1], 1.0)), "it was given one, and the client has the others");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::profile::sampler::{frames, stacks};
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::{MapCore, MapFlags, Object};
 use record::PlainText;
-use record::account::{Account, BackendUse, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
+use record::account::{Account, BackendUse, ENDED, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
 use record::profile::Frame;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -133,7 +133,7 @@ impl Naming<'_> {
     }
 
     fn program(&self, pid: u32) -> PlainText {
-        self.table.get(pid).map_or_else(|| "ended processes".into(), |origin| origin.command.clone())
+        self.table.get(pid).map_or_else(|| ENDED.into(), |origin| origin.command.clone())
     }
 
     fn file(&mut self, place: &Place) -> String {
@@ -288,8 +288,18 @@ fn common_name(name: &str) -> String {
     if trimmed.is_empty() { name.to_string() } else { trimmed.to_string() }
 }
 
+fn is_wait(place: &Place) -> bool {
+    !matches!(place.doing & !FIRST_THREAD, RUNNING | READY_OWN | READY_OTHERS | READY_STOPPED | READY_MOVED)
+}
+
 fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> {
     let mut groups: BTreeMap<(PlainText, String, bool), ThreadGroup> = BTreeMap::new();
+    let mut serving = HashSet::new();
+    for (place, _) in places.iter().filter(|(place, _)| is_wait(place)) {
+        if matches!(naming.wait(place).0, WaitKind::Events | WaitKind::Requests) {
+            serving.insert((place.tgid, place.name));
+        }
+    }
     for (place, used) in places {
         let program = naming.program(place.tgid);
         let name = common_name(&thread_name(place));
@@ -320,7 +330,10 @@ fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> 
             READY_STOPPED => group.ready_stopped_ns += used.ns,
             READY_MOVED => group.ready_moved_ns += used.ns,
             _ => {
-                let (kind, call, object) = naming.wait(place);
+                let (mut kind, call, object) = naming.wait(place);
+                if kind == WaitKind::Children && serving.contains(&(place.tgid, place.name)) {
+                    kind = WaitKind::Child;
+                }
                 if kind.is_idle() {
                     group.processes[at].idle_ns += used.ns;
                 }
