@@ -2,7 +2,7 @@
 //! nor reach the page as markup.
 //!
 //! The first byte chooses which file the others become (run.json, point.json, latency.hlog, stacks.json); the rest of
-//! the run is valid, so that every file is reached in depth. `valid/` and `seeds/` come from the ignored test
+//! the run is valid, so that every file is reached in depth. `valid/` comes from the ignored test
 //! `valid_files_for_fuzzing` of crates/analyze, except for stacks.json, which is written by hand.
 
 #![no_main]

@@ -17,7 +17,7 @@ pub use subjects::{is_same_scenario, program, request_words, server_words};
 use words::limit_words;
 pub use words::{headline, load_words};
 
-use crate::doubted;
+use crate::disturbance;
 use crate::point::{cpu_us, good_per_sec, lost_ratio};
 use crate::statistics::student;
 use crate::{answer, within, zones};
@@ -338,7 +338,7 @@ fn asked_once((at, a, b): &Matched<'_>) -> Option<String> {
 
 /// Whether half of the points of a side measured something else than the server.
 fn missed((_, a, b): &Matched<'_>) -> bool {
-    half(a, doubted::missed_the_server) || half(b, doubted::missed_the_server)
+    half(a, disturbance::missed_the_server) || half(b, disturbance::missed_the_server)
 }
 
 /// The loads that are pooled, and those left out in words. All are of one loop: an open loop's throughput is the
@@ -521,7 +521,7 @@ fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec
         let whole = whole
             .filter(|doubt| doubt.severity >= Severity::Warning)
             .map(|doubt| record::text::plain(&doubt.what, 300));
-        whole.chain(doubted::of_points(points.into_iter())).collect()
+        whole.chain(disturbance::doubts_of_points(points.into_iter())).collect()
     };
     let (of_a, of_b) = (of(a), of(b));
     let both = of_a.iter().filter(|doubt| of_b.contains(doubt)).map(|doubt| format!("A and B: {doubt}"));

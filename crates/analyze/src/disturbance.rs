@@ -1,6 +1,7 @@
-//! Points that other work on the machine disturbed: they are measured again and weigh less.
+//! Points that other work on the machine disturbed, which are measured again and weigh less, and other doubts of points.
 
 use record::{DoubtKind, Point, Severity, names};
+use std::collections::BTreeMap;
 
 /// The weight of a disturbed point; 1 for others.
 pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
@@ -36,4 +37,33 @@ pub(crate) fn why(point: &Point) -> Option<&str> {
 pub fn counted<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let quiet: Vec<&Point> = points.iter().copied().filter(|point| !is_disturbed(point)).collect();
     if 2 * quiet.len() < points.len() { points.to_vec() } else { quiet }
+}
+
+/// One sentence for each kind of doubt (notes left out): how many of the points have it, and the words of the gravest.
+pub(crate) fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
+    let mut kinds: BTreeMap<DoubtKind, (usize, Severity, &str)> = BTreeMap::new();
+    let mut total = 0;
+    for point in points {
+        total += 1;
+        let mut seen = Vec::new();
+        for doubt in point.doubts.iter().filter(|doubt| doubt.severity >= Severity::Warning) {
+            let entry = kinds.entry(doubt.kind).or_insert((0, doubt.severity, &doubt.what));
+            entry.0 += usize::from(!seen.contains(&doubt.kind));
+            seen.push(doubt.kind);
+            if doubt.severity > entry.1 {
+                (entry.1, entry.2) = (doubt.severity, &doubt.what);
+            }
+        }
+    }
+    kinds
+        .values()
+        .map(|(count, _, what)| format!("{count} of {total} points: {}", record::text::plain(what, 300)))
+        .collect()
+}
+
+/// Whether a point measured something else because of the client or the path, not the server.
+pub(crate) fn missed_the_server(point: &Point) -> bool {
+    let is_the_servers =
+        |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections | DoubtKind::Censored);
+    point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid && !is_the_servers(doubt.kind))
 }

@@ -10,7 +10,6 @@ pub mod answer;
 pub mod axis;
 pub mod compare;
 pub mod disturbance;
-mod doubted;
 pub mod growth;
 pub mod index;
 pub mod limit;

@@ -197,7 +197,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         workers,
         others_cpus,
         criteria,
-        doubts: crate::doubted::of_points(all.iter().map(|(_, point)| *point)),
+        doubts: crate::disturbance::doubts_of_points(all.iter().map(|(_, point)| *point)),
     };
     let total = all.len();
     // A saturated client says nothing about the server.

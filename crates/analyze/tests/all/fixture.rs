@@ -260,15 +260,10 @@ fn valid_files_for_fuzzing() {
     let folder = tempfile::tempdir().unwrap();
     let run = write(folder.path(), record(), &points()[..3]);
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let seeds = fuzz.join("seeds/run_directory");
-    std::fs::create_dir_all(&seeds).unwrap();
+    std::fs::create_dir_all(fuzz.join("valid")).unwrap();
     let files =
         [run.path.join("run.json"), run.point_path(0).join("point.json"), run.point_path(0).join("latency.hlog")];
-    for (choice, file) in files.iter().enumerate() {
-        let bytes = std::fs::read(file).unwrap();
-        let name = file.file_name().unwrap();
-        std::fs::create_dir_all(fuzz.join("valid")).unwrap();
-        std::fs::write(fuzz.join("valid").join(name), &bytes).unwrap();
-        std::fs::write(seeds.join(name), [&[choice as u8], bytes.as_slice()].concat()).unwrap();
+    for file in files {
+        std::fs::copy(&file, fuzz.join("valid").join(file.file_name().unwrap())).unwrap();
     }
 }
