@@ -1,4 +1,4 @@
-//! Points that other work on the machine disturbed, which are measured again and weigh less, and other doubts of points.
+//! Points that other work on the machine disturbed, which are measured again and weigh less; other doubts of points.
 
 use record::{DoubtKind, Point, Severity, names};
 use std::collections::BTreeMap;
