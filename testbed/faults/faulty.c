@@ -21,10 +21,9 @@
  *   background  a second thread uses 3 ms of CPU time in every 10, whatever is asked
  *   paging      reads 4 pages at random of --log, a file, for each request
  *   lookup      sends a datagram to another process for each request, which answers it after 3 ms
- *   unequal     four processes that listen on the port by themselves, each asleep for 1 ms in a request, and one for 5 ms
- *   compute     calls compute(), which takes 20 to 40 us of CPU time, twice for every request
- *   planted     the same, and planted(), which takes as long as one of them
- *   descriptors lowers its own limit of open descriptors to 64
+ *   unequal     four processes that listen on the port by themselves, each asleep for 1 ms in a request, and one for 5
+ * ms compute     calls compute(), which takes 20 to 40 us of CPU time, twice for every request planted     the same,
+ * and planted(), which takes as long as one of them descriptors lowers its own limit of open descriptors to 64
  *   two-writes  sends the head and the body of an answer apart, and leaves Nagle's algorithm on
  *   filter      attaches a socket filter of 4,000 divisions, which the kernel runs in softirq for every packet that
  *               it receives

@@ -182,8 +182,8 @@ impl BlockCurve {
         BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
-    /// How far what is found moves, in logarithms, when each of the inner loads is left out in turn: the root of the sum
-    /// of squares. A load without which it is not found at all says nothing.
+    /// How far what is found moves, in logarithms, when each of the inner loads is left out in turn: the root of the
+    /// sum of squares. A load without which it is not found at all says nothing.
     pub fn change_without_a_load(&self, found: f64, find: impl Fn(&BlockCurve) -> Option<Crossing>) -> f64 {
         let without = |left_out: usize| {
             let mut curve = self.clone();
