@@ -172,7 +172,15 @@ pub fn format_si(value: f64) -> String {
     };
     let is_whole = suffix.is_empty() && scaled.fract() == 0.0;
     let decimals = if is_whole { 0 } else { decimals(scaled.abs()) };
-    format!("{scaled:.decimals$}{suffix}")
+    without_negative_zero(format!("{scaled:.decimals$}{suffix}"))
+}
+
+/// A sum of no numbers is -0.0, and a small negative number rounds to it.
+fn without_negative_zero(text: String) -> String {
+    match text.strip_prefix('-') {
+        Some(rest) if !rest.contains(|c: char| c.is_ascii_digit() && c != '0') => rest.into(),
+        _ => text,
+    }
 }
 
 /// A whole number with thousands separated: `4,096`.
@@ -207,7 +215,7 @@ pub fn count(n: impl TryInto<u64>, what: &str) -> String {
 /// A share as it was typed, with at most six decimals and no trailing zeros: `98.5 %`, `0.1 %`.
 pub fn exact_percent(ratio: f64) -> String {
     let text = format!("{:.6}", ratio * 100.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+    without_negative_zero(format!("{} %", text.trim_end_matches('0').trim_end_matches('.')))
 }
 
 /// A share as a percentage, with decimals where it is small: `98 %`, `1.5 %`, `0.05 %`. Some never reads like none, nor
@@ -227,7 +235,7 @@ pub fn percent(ratio: f64) -> String {
     match (decimals..=2).find(|decimals| !is_like_all(*decimals)) {
         None => ">99.99 %".into(),
         Some(2) if percent > 0.0 && rounded(2) == 0.0 => "<0.01 %".into(),
-        Some(decimals) => format!("{:.decimals$} %", rounded(decimals)),
+        Some(decimals) => without_negative_zero(format!("{:.decimals$} %", rounded(decimals))),
     }
 }
 
@@ -247,7 +255,7 @@ pub fn format_nanos(nanos: f64) -> String {
         (nanos, "ns")
     };
     let decimals = if unit == "ns" { 0 } else { decimals(scaled.abs()) };
-    format!("{scaled:.decimals$} {unit}")
+    without_negative_zero(format!("{scaled:.decimals$} {unit}"))
 }
 
 /// Prints bytes with a binary suffix: `512 B`, `64.0 KiB`, `1.50 GiB`.
@@ -271,7 +279,7 @@ pub fn format_bytes(bytes: f64) -> String {
     } else {
         2
     };
-    format!("{scaled:.decimals$} {unit}")
+    without_negative_zero(format!("{scaled:.decimals$} {unit}"))
 }
 
 #[cfg(test)]
@@ -283,6 +291,15 @@ mod tests {
         let words = [0.9996, 0.999_999, 1.0 - 1e-12, 1.0, 1.003, 0.994, 0.125, 0.00004, 1e-6, 0.0].map(percent);
         let read = ["99.96 %", ">99.99 %", "100 %", "100 %", "100 %", "99 %", "13 %", "<0.01 %", "<0.01 %", "0 %"];
         assert_eq!(words, read.map(String::from));
+    }
+
+    #[test]
+    fn no_zero_is_negative() {
+        for zero in [-0.0, -1e-12] {
+            let said = [format_si, grouped, percent, exact_percent, format_nanos, format_bytes].map(|say| say(zero));
+            assert!(said.iter().all(|text| text.starts_with('0')), "{said:?}");
+        }
+        assert!(percent(-0.012).starts_with("-1.2"));
     }
 
     #[test]

@@ -214,7 +214,9 @@ impl Reading<'_> {
     /// Threads that waited so at another level.
     fn threads_at(level: &AccountLevel, kinds: &[WaitKind], place: &str) -> f64 {
         let waits = level.groups.iter().flat_map(|group| &group.waits);
-        waits.filter(|wait| kinds.contains(&wait.kind) && wait.place == place).map(|wait| wait.threads).sum()
+        let threads = waits.filter(|wait| kinds.contains(&wait.kind) && wait.place == place).map(|wait| wait.threads);
+        // A sum of no numbers is -0.0.
+        threads.fold(0.0, |sum, threads| sum + threads)
     }
 
     fn lock(&self) -> Option<Limit> {
