@@ -10,8 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Files and folders that were being written.
-pub const KIND: Kind =
-    Kind { name: "unfinished file", named: ".NAME.OWNER.partial in a folder of runs", find, remove: remove_left };
+pub const KIND: Kind = Kind { name: "unfinished file", named: ".NAME.OWNER.partial in a folder of runs", find, remove };
 
 const ENDING: &str = ".partial";
 /// Folders below the one that is searched: a run, its points, and folders of runs in each other.
@@ -29,19 +28,13 @@ pub fn owner_in(name: &OsStr) -> Option<Owner> {
     Owner::parse(owner)
 }
 
-/// The unfinished files of processes that have ended, in one folder.
-pub fn of_folder(folder: &Path, kind: &'static str) -> Vec<Leftover> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    entries.flatten().filter_map(|entry| of_entry(&entry, kind)).collect()
-}
-
-fn of_entry(entry: &fs::DirEntry, kind: &'static str) -> Option<Leftover> {
+fn of_entry(entry: &fs::DirEntry) -> Option<Leftover> {
     let owner = owner_in(&entry.file_name()).filter(|owner| owner.life() == Life::Ended)?;
     let is_folder = entry.file_type().ok()?.is_dir();
     let detail = if is_folder { "a point that was being written" } else { "a file that was being written" };
     let path = entry.path();
     // Only a UTF-8 path can be found again by its name.
-    Some(Leftover { kind, name: path.to_str()?.into(), detail: detail.into(), owner })
+    Some(Leftover { kind: KIND.name, name: path.to_str()?.into(), detail: detail.into(), owner })
 }
 
 fn find(scene: &Scene) -> Found {
@@ -77,7 +70,7 @@ impl Search {
                 let sentence = format!("{}: only {MOST_ENTRIES} entries are looked at", shown(folder));
                 return self.found.add(Found { not_seen: vec![sentence], ..Found::default() });
             }
-            self.found.left.extend(of_entry(&entry, KIND.name));
+            self.found.left.extend(of_entry(&entry));
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
             if !is_hidden && depth < MOST_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(entry.path());
@@ -91,19 +84,14 @@ fn shown(path: &Path) -> String {
     plain(&path.display().to_string(), 300)
 }
 
-fn remove_left(left: &Leftover) -> Result<(), String> {
-    remove(left, None)
-}
-
-/// Removes an unfinished file, if its folder is this user's alone and its owner has ended. `within`: the only folder in
-/// which it may be.
-pub fn remove(left: &Leftover, within: Option<&Path>) -> Result<(), String> {
+/// Removes an unfinished file, if its folder is this user's alone and its owner has ended.
+fn remove(left: &Leftover) -> Result<(), String> {
     let path = PathBuf::from(&left.name);
     let why = |error: String| format!("{} is not removed: {error}", shown(&path));
     let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
         return Err(why("it has no name".into()));
     };
-    if within.is_some_and(|within| within != folder) || owner_in(name) != Some(left.owner) {
+    if owner_in(name) != Some(left.owner) {
         return Err(why("it is not straingauge's".into()));
     }
     if left.owner.life() != Life::Ended {

@@ -396,7 +396,7 @@ impl Server {
             let _ = group.remove();
         }
         if let Some(pair) = self.pair.take() {
-            // The next run removes what is left: the state file stays.
+            // The next run removes what is left.
             let _ = pair.leave();
             let _ = pair.remove();
         }

@@ -6,13 +6,13 @@ use record::fault;
 use record::owner::Owner;
 use rustix::fd::AsFd;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub(crate) const PREFIX: &str = "straingauge-";
+const PREFIX: &str = "straingauge-";
 /// Killed processes leave the group within milliseconds, uninterruptible ones perhaps never.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
@@ -30,11 +30,10 @@ pub struct ServerCgroup {
 impl ServerCgroup {
     /// Makes the group below this process's own, or else below the root of the hierarchy.
     pub fn create() -> Result<Self, WanError> {
-        Self::with_token(&crate::state::new_token()?)
+        Self::with_token(&new_token()?)
     }
 
-    /// As [`create`](Self::create), with a pair's token. The name has the owner, so that the group can be found without
-    /// a state file.
+    /// As [`create`](Self::create), with a pair's token.
     pub(crate) fn with_token(token: &str) -> Result<Self, WanError> {
         let root = mounted_at().ok_or_else(|| WanError::Unsupported {
             what: "group the server's processes",
@@ -44,7 +43,7 @@ impl ServerCgroup {
         let own = own_path().map(|below| root.join(below));
         let mut last = None;
         for parent in own.into_iter().chain([root]) {
-            let path = parent.join(format!("{PREFIX}{token}-{}", Owner::of_this_process()));
+            let path = parent.join(owned_name(token));
             match fault::step().and_then(|()| fs::create_dir(&path)) {
                 Ok(()) if path.join("cgroup.procs").exists() => return Ok(ServerCgroup { path }),
                 Ok(()) => {
@@ -64,7 +63,7 @@ impl ServerCgroup {
                 if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     continue;
                 }
-                let owner = owner_in(&entry.file_name());
+                let owner = entry.file_name().to_str().and_then(owner_in);
                 found.extend(owner.map(|owner| (ServerCgroup { path: entry.path() }, owner)));
                 folders.push(entry.path());
             }
@@ -151,10 +150,23 @@ impl ServerCgroup {
     }
 }
 
-/// The owner in the name `straingauge-TOKEN-OWNER`.
-fn owner_in(name: &std::ffi::OsStr) -> Option<Owner> {
-    let (token, owner) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
-    crate::state::is_token(token).then(|| Owner::parse(owner)).flatten()
+/// Part of the names of a pair's links and of [`owned_name`]; no other pair has it.
+pub(crate) fn new_token() -> Result<String, WanError> {
+    let mut bytes = [0u8; 5];
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).during("read /dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The name `straingauge-TOKEN-OWNER`, by which a later run finds what a killed one left.
+pub(crate) fn owned_name(token: &str) -> String {
+    format!("{PREFIX}{token}-{}", Owner::of_this_process())
+}
+
+/// The owner in such a name.
+pub(crate) fn owner_in(name: &str) -> Option<Owner> {
+    let (token, owner) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let is_token = token.len() == 10 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_token.then(|| Owner::parse(owner)).flatten()
 }
 
 /// Sends SIGKILL. A process that has ended is no error.

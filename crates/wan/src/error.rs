@@ -1,7 +1,6 @@
 //! Why the path between client and server could not be made. Every message says what failed, why, and the remedy.
 
 use std::io;
-use std::path::PathBuf;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -50,20 +49,12 @@ pub enum WanError {
         /// The CPUs that may be used, as a list.
         allowed: String,
     },
-    /// The folder of state files is not safe to use.
-    #[error("{path} {why}: remove it, or make it owned by root with mode 0700")]
-    UnsafeState {
-        /// The path.
-        path: PathBuf,
-        /// The problem.
-        why: &'static str,
-    },
 }
 
 impl WanError {
     /// Whether no pair at all is possible on this machine or with these rights.
     pub fn is_of_machine(&self) -> bool {
-        matches!(self, WanError::NotPermitted | WanError::Unsupported { .. } | WanError::UnsafeState { .. })
+        matches!(self, WanError::NotPermitted | WanError::Unsupported { .. })
     }
 }
 

@@ -40,7 +40,6 @@ mod rtnetlink;
 mod self_test;
 mod setting;
 mod stale;
-mod state;
 mod steering;
 mod tun;
 

@@ -1,6 +1,7 @@
 //! The link between client and server: a veth pair, bare or with netem at both ends, or two TUN devices with the delay
 //! line between them. All have the same names and addresses.
 
+use crate::cgroup::owned_name;
 use crate::delay_line::DelayLine;
 use crate::error::{DuringStep, WanError};
 use crate::ethtool;
@@ -54,12 +55,6 @@ pub(crate) fn server_link(token: &str) -> String {
 
 pub(crate) fn client_link(token: &str) -> String {
     format!("sgc-{token}")
-}
-
-/// A second name of the loopback device in both namespaces. It proves that a namespace is ours after the link is gone
-/// (a TUN device vanishes as soon as its process is killed).
-pub(crate) fn marker(token: &str) -> String {
-    format!("sgn-{token}")
 }
 
 pub(crate) struct Sides<'a> {
@@ -127,7 +122,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         v6: ends.client_v6.into(),
         peer: [ends.server_v4.into(), ends.server_v6.into()],
         number: 0,
-        marker: marker(sides.token),
+        alias: &owned_name(sides.token),
     };
     let server_end = End {
         link: &server_name,
@@ -135,7 +130,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         v6: ends.server_v6.into(),
         peer: [ends.client_v4.into(), ends.client_v6.into()],
         number: 1,
-        ..client_end.clone()
+        ..client_end
     };
     let (client_route, client_index) = sides.client.run_inside(|| client_end.set_up(&plan))?;
     let (server_route, server_index, has_ipv6) = sides.server.run_inside(|| {
@@ -163,7 +158,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
     Ok(Joint { plan, meter, line, notes })
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct End<'a> {
     link: &'a str,
     v4: IpAddr,
@@ -172,7 +167,9 @@ struct End<'a> {
     peer: [IpAddr; 2],
     /// 0 = the client's end, whose packets have direction 0.
     number: u8,
-    marker: String,
+    /// Of the loopback device. It says whose the namespace is, also after the link is gone (a TUN device vanishes as
+    /// soon as its process is killed).
+    alias: &'a str,
 }
 
 impl End<'_> {
@@ -181,8 +178,7 @@ impl End<'_> {
     fn set_up(&self, plan: &PathPlan) -> Result<(Route, u32), WanError> {
         let route = Route::connect().during("talk to the kernel's rtnetlink")?;
         let link = self.link;
-        // The marker is only a fallback, so a kernel without second names is no error.
-        let _ = route.add_second_name("lo", &self.marker);
+        route.set_alias("lo", self.alias).during("name the owner of a network namespace")?;
         let is_tun = plan.mechanism == PathMechanism::TunDelayLine;
         if is_tun {
             route.set_queue_length(link, TUN_QUEUE_PACKETS).during(format!("lengthen the queue of {link}"))?;
@@ -283,7 +279,7 @@ mod tests {
 
     #[test]
     fn link_names_fit_the_kernels_limit() {
-        for name in [server_link("0123456789"), client_link("0123456789"), marker("0123456789")] {
+        for name in [server_link("0123456789"), client_link("0123456789")] {
             assert!(name.len() < libc::IFNAMSIZ);
         }
     }

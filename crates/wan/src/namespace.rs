@@ -60,9 +60,9 @@ impl NetNamespace {
         })
     }
 
-    /// The namespace's number (shown by `/proc/PID/ns/net`), reused after its end.
-    pub fn inode(&self) -> Result<u64, WanError> {
-        Ok(self.file.metadata().during("read a namespace's number")?.ino())
+    /// `net:[NUMBER]`, as `/proc/PID/ns/net` has it. The number is reused after its end.
+    pub fn name(&self) -> Result<String, WanError> {
+        Ok(format!("net:[{}]", self.file.metadata().during("read a namespace's number")?.ino()))
     }
 
     /// Another descriptor of the same namespace.

@@ -1,7 +1,7 @@
 //! Client and server, each in its own network namespace, joined by a veth pair.
 
 use crate::affinity::cpu_set;
-use crate::cgroup::ServerCgroup;
+use crate::cgroup::{self, ServerCgroup};
 use crate::error::{DuringStep, WanError};
 use crate::link::{self, Addresses, Joint, Sides, client_link, server_link};
 use crate::meter::PathMeter;
@@ -10,16 +10,13 @@ use crate::rtnetlink::Route;
 use crate::self_test::{self, SelfTest};
 use crate::setting;
 use crate::stale::end_processes_in_namespace;
-use crate::state::{self, PairState, StateFolder};
 use crate::steering::NamespaceSysfs;
-use record::{PathPlan, fault};
+use record::PathPlan;
 use rustix::fd::AsFd;
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
-use std::fs;
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The plan of a pair.
@@ -61,7 +58,6 @@ pub struct Pair {
     addresses: Addresses,
     server_cpus: Vec<usize>,
     cgroup: Option<ServerCgroup>,
-    state_file: Option<PathBuf>,
     notes: Vec<String>,
     joint: Option<Joint>,
     is_removed: bool,
@@ -73,7 +69,7 @@ impl Pair {
         cpu_set(&plan.server_cpus)?;
         cpu_set(&plan.client_cpus)?;
         plan.path.check()?;
-        let token = state::new_token()?;
+        let token = cgroup::new_token()?;
         let mut pair = Pair {
             name: plan.name.clone(),
             server: NetNamespace::create()?,
@@ -82,14 +78,15 @@ impl Pair {
             addresses: if plan.has_known_addresses { Addresses::known() } else { Addresses::of_token(&token) },
             server_cpus: plan.server_cpus.clone(),
             cgroup: None,
-            state_file: None,
             notes: Vec::new(),
             joint: None,
             is_removed: false,
             token,
         };
-        // The group's name has the owner. The state file is written before any process that could outlive this one.
-        pair.make_cgroup()?;
+        match ServerCgroup::with_token(&pair.token) {
+            Ok(cgroup) => pair.cgroup = Some(cgroup),
+            Err(error) => pair.notes.push(format!("the server has no separate control group: {error}")),
+        }
         pair.connect(plan)?;
         pair.apply_settings()?;
         if let Err(error) = pair.steer(plan) {
@@ -98,21 +95,6 @@ impl Pair {
             ));
         }
         Ok(pair)
-    }
-
-    fn make_cgroup(&mut self) -> Result<(), WanError> {
-        let folder = StateFolder::open(Path::new(state::FOLDER))?;
-        match ServerCgroup::with_token(&self.token) {
-            Ok(cgroup) => self.cgroup = Some(cgroup),
-            Err(error) => self.notes.push(format!("the server has no separate control group: {error}")),
-        }
-        let state = PairState {
-            server_namespace: self.server.inode()?,
-            client_namespace: Some(self.client.inode()?),
-            ..PairState::of_this_process(&self.token)
-        };
-        self.state_file = Some(folder.write(&state)?);
-        Ok(())
     }
 
     fn connect(&mut self, plan: &PairPlan) -> Result<(), WanError> {
@@ -327,7 +309,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Removes everything: the server's processes, link, control group and state file. The namespaces vanish when the
+    /// Removes everything: the server's processes, link and control group. The namespaces vanish when the
     /// last thread has left them ([`leave`](Self::leave)).
     pub fn remove(mut self) -> Result<(), WanError> {
         self.tear_down()
@@ -345,7 +327,7 @@ impl Pair {
         // Processes that left the group, or were never in one. This value holds the namespace, so its number is not
         // reused and proves that a process is ours.
         for namespace in [&self.server, &self.client] {
-            end_processes_in_namespace(namespace.inode()?, |_| true);
+            end_processes_in_namespace(&namespace.name()?, |_| true);
         }
         // The delay line's devices vanish with its thread; a veth is deleted below.
         if let Some(Joint { line, .. }) = self.joint.take() {
@@ -361,15 +343,6 @@ impl Pair {
         });
         grouped?;
         deleted?;
-        if let Some(path) = &self.state_file {
-            let remove = || fault::step().and_then(|()| fs::remove_file(path));
-            match remove() {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).during(format!("remove {}", path.display()));
-                }
-                _ => self.state_file = None,
-            }
-        }
         self.is_removed = true;
         Ok(())
     }

@@ -1,24 +1,22 @@
-//! What a killed run leaves of a pair: its control group, its processes, and its state file.
+//! What a killed run leaves of a pair: its control group and its processes.
 //!
-//! Namespaces have no names, so the kernel removes them with their last process, and with them the veth or TUN devices,
+//! Namespaces have no names, but that of the owner is the alias of their loopback device. the kernel removes them with their last process, and with them the veth or TUN devices,
 //! their addresses, queueing disciplines, and the masks that steer receive work.
 
-use crate::cgroup::{self, ServerCgroup};
-use crate::link::{client_link, marker, server_link};
+use crate::cgroup::{self, ServerCgroup, owner_in};
+use crate::error::DuringStep;
 use crate::namespace::NetNamespace;
-use crate::rtnetlink::link_index;
-use crate::state::{self, PairState, StateFolder};
+use crate::rtnetlink::Route;
 use record::leftovers::{Found, Kind, Leftover, Scene};
-use record::owner::Life;
+use record::owner::{Life, Owner};
 use record::text::plain;
-use record::unfinished;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// In the order of removal: the groups' processes keep namespaces alive.
-pub const LEFTOVERS: [Kind; 3] = [
+pub const LEFTOVERS: [Kind; 2] = [
     Kind {
         name: "control group",
         named: "straingauge-TOKEN-OWNER in the hierarchy of cgroup2",
@@ -26,19 +24,10 @@ pub const LEFTOVERS: [Kind; 3] = [
         remove: remove_group,
     },
     Kind {
-        name: "network namespaces",
-        named: "/run/straingauge/TOKEN.json, and links sgs-TOKEN, sgc-TOKEN in them",
-        find: |_| pairs_in(Path::new(state::FOLDER)),
-        remove: |left| remove_pair(left, Path::new(state::FOLDER)),
-    },
-    Kind {
-        name: "unfinished state file",
-        named: "/run/straingauge/.TOKEN.OWNER.partial",
-        find: |_| Found {
-            left: unfinished::of_folder(Path::new(state::FOLDER), "unfinished state file"),
-            ..Found::default()
-        },
-        remove: |left| unfinished::remove(left, Some(Path::new(state::FOLDER))),
+        name: "network namespace",
+        named: "straingauge-TOKEN-OWNER, the alias of its device lo",
+        find: find_namespaces,
+        remove: remove_namespace,
     },
 ];
 
@@ -68,92 +57,61 @@ fn processes_in_words(count: usize) -> String {
     format!("{count} process{}", if count == 1 { "" } else { "es" })
 }
 
-/// The pairs whose owner has ended. Only root can make pairs or see them.
-fn pairs_in(folder: &Path) -> Found {
-    if !folder.exists() {
-        return Found::default();
-    }
-    let folder = match StateFolder::existing(folder) {
-        Ok(folder) => folder,
-        Err(_) if !rustix::process::geteuid().is_root() => {
-            let sentence = format!("{}: only root may see the network namespaces of runs", folder.display());
-            return Found { not_seen: vec![sentence], ..Found::default() };
+/// The namespaces in which processes live on, and whose owner has ended. Only root can make pairs or see them.
+fn find_namespaces(_: &Scene) -> Found {
+    let mut found = Found::default();
+    for (name, inside) in namespaces() {
+        if let Some(owner) = owner_of(inside[0]).filter(|owner| owner.life() == Life::Ended) {
+            let detail = processes_in_words(inside.len());
+            found.left.push(Leftover { kind: LEFTOVERS[1].name, name, detail, owner });
         }
-        Err(error) => return Found { not_seen: vec![error.to_string()], ..Found::default() },
-    };
-    let left = folder.all().into_iter().filter(|(_, state)| state.is_left_over());
-    let left = left.map(|(path, state)| Leftover {
-        kind: LEFTOVERS[1].name,
-        name: path.display().to_string(),
-        detail: processes_in_words(processes_of(&state).len()),
-        owner: state.owner,
-    });
-    Found { left: left.collect(), ..Found::default() }
+    }
+    found
 }
 
-fn remove_pair(left: &Leftover, folder: &Path) -> Result<(), String> {
-    let folder = StateFolder::existing(folder).map_err(|error| error.to_string())?;
-    let Some((path, state)) = folder.all().into_iter().find(|(path, _)| *path == Path::new(&left.name)) else {
-        return Ok(());
-    };
-    if !state.is_left_over() {
-        return Err(format!("{} is not removed: its process still runs", path.display()));
+fn remove_namespace(left: &Leftover) -> Result<(), String> {
+    if left.owner.life() != Life::Ended {
+        return Err(format!("{} is not removed: its process still runs", left.name));
     }
-    for namespace in namespaces_of(&state) {
-        end_processes_in_namespace(namespace, |pid| is_of_pair(pid, &state));
-    }
-    if let Some(pid) = processes_of(&state).first() {
-        return Err(format!("process {pid} of {} does not end", path.display()));
-    }
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("{} cannot be removed: {error}", path.display()))
-        }
-        _ => Ok(()),
+    // Numbers of namespaces are reused.
+    match end_processes_in_namespace(&left.name, |pid| owner_of(pid) == Some(left.owner)) {
+        Some(pid) => Err(format!("process {pid} in {} does not end", left.name)),
+        None => Ok(()),
     }
 }
 
-fn namespaces_of(state: &PairState) -> impl Iterator<Item = u64> {
-    [Some(state.server_namespace), state.client_namespace].into_iter().flatten()
+/// Who made the namespace that a process is in.
+fn owner_of(pid: u32) -> Option<Owner> {
+    let alias = || Route::connect().and_then(|route| route.alias("lo")).during("read the alias of lo");
+    owner_in(&NetNamespace::of_process(pid).and_then(|namespace| namespace.run_inside(alias)).ok()?)
 }
 
-/// The processes in the namespaces of a pair.
-fn processes_of(state: &PairState) -> BTreeSet<u32> {
-    let inside = namespaces_of(state).flat_map(processes_in);
-    inside.filter(|pid| is_of_pair(*pid, state)).collect()
-}
-
-/// Whether a process is in a namespace of this pair. Numbers of namespaces are reused, so the number does not prove it;
-/// a link named after the pair's random token does.
-fn is_of_pair(pid: u32, state: &PairState) -> bool {
-    let links = [server_link(&state.token), client_link(&state.token), marker(&state.token)];
-    NetNamespace::of_process(pid)
-        .and_then(|namespace| namespace.run_inside(|| Ok(links.iter().any(|link| link_index(link).is_ok()))))
-        .unwrap_or(false)
-}
-
-/// Kills the processes in a namespace that `is_ours` confirms, until none is left.
-pub(crate) fn end_processes_in_namespace(namespace: u64, is_ours: impl Fn(u32) -> bool) {
+/// Kills the processes in a namespace that `is_ours` confirms, until none is left; returns one that does not end.
+pub(crate) fn end_processes_in_namespace(name: &str, is_ours: impl Fn(u32) -> bool) -> Option<u32> {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        let ours: Vec<u32> = processes_in(namespace).into_iter().filter(|pid| is_ours(*pid)).collect();
-        if ours.is_empty() || Instant::now() >= deadline {
-            return;
+        let mut ours = namespaces().remove(name).unwrap_or_default();
+        ours.retain(|pid| is_ours(*pid));
+        let first = ours.first().copied();
+        if first.is_none() || Instant::now() >= deadline {
+            return first;
         }
         ours.into_iter().for_each(cgroup::kill);
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// The processes in a namespace except this one.
-fn processes_in(namespace: u64) -> Vec<u32> {
-    let wanted = format!("net:[{namespace}]");
-    let is_inside = |pid: &u32| {
-        *pid != std::process::id()
-            && fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|at| at.as_os_str() == wanted.as_str())
-    };
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_inside).collect()
+/// The processes in each namespace (`net:[NUMBER]`), except this one.
+fn namespaces() -> BTreeMap<String, Vec<u32>> {
+    let mut found = BTreeMap::<String, Vec<u32>>::new();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for pid in processes.filter(|pid| *pid != std::process::id()) {
+        if let Ok(name) = fs::read_link(format!("/proc/{pid}/ns/net")) {
+            found.entry(name.to_string_lossy().into_owned()).or_default().push(pid);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -161,24 +119,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_with_the_right_number_but_not_our_link_is_left_alone() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("not run: entering a namespace needs root");
-            return;
-        }
-        // As if a dead pair's number had been reused for this machine's namespace.
-        let number = NetNamespace::current().unwrap().inode().unwrap();
-        let base = tempfile::tempdir().unwrap();
-        let path = base.path().join("s");
-        let folder = StateFolder::open(&path).unwrap();
-        let mut of_dead_owner = PairState { server_namespace: number, ..PairState::of_this_process("fedcba9876") };
-        of_dead_owner.owner.start_ticks = 0;
+    fn a_namespace_with_the_right_number_but_not_our_alias_is_left_alone() {
         let mut bystander = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        folder.write(&of_dead_owner).unwrap();
-        let left = pairs_in(&path).left;
-        assert_eq!(left[0].detail, "0 processes");
-        remove_pair(&left[0], &path).unwrap();
-        assert_eq!(pairs_in(&path), Found::default());
+        // As if a dead pair's number had been reused for this machine's namespace.
+        let left = Leftover {
+            kind: LEFTOVERS[1].name,
+            name: NetNamespace::current().unwrap().name().unwrap(),
+            detail: String::new(),
+            owner: Owner { start_ticks: 0, ..Owner::of_this_process() },
+        };
+        remove_namespace(&left).unwrap();
         assert!(bystander.try_wait().unwrap().is_none(), "the bystander still runs");
         bystander.kill().unwrap();
         bystander.wait().unwrap();

@@ -54,9 +54,7 @@ const IPV6_KERNEL_METRIC: u32 = 256;
 
 const IFLA_STATS64: u16 = 23;
 const IFLA_TXQLEN: u16 = 13;
-const IFLA_PROP_LIST: u16 = 52;
-const IFLA_ALT_IFNAME: u16 = 53;
-const RTM_NEWLINKPROP: u16 = 108;
+const IFLA_IFALIAS: u16 = 20;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetemCounts {
@@ -199,12 +197,21 @@ impl Route {
         self.execute(request)
     }
 
-    /// Gives a link an alternative name (Linux 5.5).
-    pub fn add_second_name(&self, link: &str, name: &str) -> io::Result<()> {
-        let mut request = Request::new(RTM_NEWLINKPROP, libc::NLM_F_CREATE | libc::NLM_F_EXCL | libc::NLM_F_APPEND);
+    pub fn set_alias(&self, link: &str, alias: &str) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(link)?, 0, 0);
-        request.nested(IFLA_PROP_LIST, |list| list.text(IFLA_ALT_IFNAME, name));
+        request.attribute(IFLA_IFALIAS, alias.as_bytes());
         self.execute(request)
+    }
+
+    /// The alias of a link, or an empty text.
+    pub fn alias(&self, link: &str) -> io::Result<String> {
+        let mut request = Request::new(libc::RTM_GETLINK, 0);
+        request.link(link_index(link)?, 0, 0);
+        let reply = self.query(request)?;
+        let found = attributes(reply.get(32..).unwrap_or_default()).into_iter().find(|(kind, _)| *kind == IFLA_IFALIAS);
+        let text = found.map_or_else(String::new, |(_, payload)| String::from_utf8_lossy(payload).into_owned());
+        Ok(text.trim_end_matches('\0').into())
     }
 
     /// Makes connections over the network of `address` acknowledge every segment at once: replaces the kernel's route
