@@ -1,7 +1,8 @@
 //! What a killed run leaves of a pair: its control group and its processes.
 //!
-//! Namespaces have no names, but that of the owner is the alias of their loopback device. the kernel removes them with their last process, and with them the veth or TUN devices,
-//! their addresses, queueing disciplines, and the masks that steer receive work.
+//! Namespaces have no names: the alias of their loopback device names the owner. The kernel removes them with their
+//! last process, and with them the veth or TUN devices, their addresses, queueing disciplines, and the masks that steer
+//! receive work.
 
 use crate::cgroup::{self, ServerCgroup, owner_in};
 use crate::error::DuringStep;
