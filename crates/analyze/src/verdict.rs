@@ -57,11 +57,24 @@ pub struct Verdict {
     /// Why no cause could be named: the machine was not quiet, or what the threads waited for was not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_no_cause: Option<String>,
+    /// The function that fills a CPU of the server; absent with a cause, and where no function takes much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturated: Option<Saturated>,
     /// The stages of the server, of its client and of its backends that could be the limit, and how full each was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<Checked>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
     pub doubts: Vec<Doubt>,
+}
+
+/// What fills a CPU of a server without another cause.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Saturated {
+    /// The function, and its share of the server's CPU time.
+    pub because: String,
+    /// What to try: an experiment on that function; absent where it is not one of the server's program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
 }
 
 /// How sure a cause is.
@@ -186,6 +199,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         headline: headline(run, findings, answer.as_ref()),
         answer,
         sentences: said,
+        saturated: cause::saturated(evidence, &causes, unquiet.is_none() && unseen.is_none()),
         why_no_cause: unquiet.or(unseen).filter(|_| causes.is_empty()),
         causes,
         checked: stage::checked(evidence),

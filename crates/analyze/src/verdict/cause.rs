@@ -1,12 +1,13 @@
 //! What saturated first: the server's thread, its CPUs, the client, or nothing that was watched.
 
-use super::command::server_pid;
+use super::command::{again, quoted, server_pid};
 use super::evidence::Evidence;
 use super::evidence::typical;
 use super::waits::at_a_time;
-use super::{Cause, Certainty, hot_function, stage};
+use super::{Cause, Certainty, Saturated, hot_function, stage};
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
 use record::text::plain;
+use record::units::grouped;
 use record::{Sweep, names};
 
 /// Whether a cause explains what an idle server waits for.
@@ -37,6 +38,23 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
         return Some(said);
     }
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
+}
+
+/// The function that fills a CPU of the server, where there is no other cause.
+pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: bool) -> Option<Saturated> {
+    let closed = evidence.findings.connections.as_ref().filter(|_| is_clear && causes.is_empty())?;
+    let level = closed.beyond_yield().filter(|level| level.full(evidence.criteria().saturation_ratio).is_some())?;
+    let experiment = hot_function::of_program(evidence).map(|function| {
+        let words = format!(
+            "find {} --axis slow-down --places {} -c {}",
+            quoted(&evidence.run.record.scenario.url()),
+            quoted(&format!("function={function}")),
+            grouped(level.load).replace(',', "")
+        );
+        format!("To see what a cheaper {function} would give: `{}`.", again(evidence.run, &words))
+    });
+    let because = hot_function::words(evidence).trim_start().to_string();
+    (!because.is_empty()).then_some(Saturated { because, experiment })
 }
 
 /// That it was not seen what the threads of an idle server waited for, and why.

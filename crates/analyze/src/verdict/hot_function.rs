@@ -32,17 +32,30 @@ pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
     us.into_iter().map(|(function, us)| Share { function, share: us / all_us, samples }).collect()
 }
 
+/// The function of [`words`], where it is one of the server's program: a place of `--axis slow-down`.
+pub(super) fn of_program(evidence: &Evidence<'_>) -> Option<String> {
+    let points = evidence.strained();
+    let most = hottest(&points)?;
+    let program = crate::point::executable(&evidence.run.record);
+    let costs = || points.iter().flat_map(|point| &point.functions).filter(|cost| cost.function == most.function);
+    let is_own = costs().any(|cost| cost.module.as_deref() == Some(program));
+    let is_symbol = most.function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    (is_own && is_symbol).then(|| most.function.to_string())
+}
+
+fn hottest<'a>(points: &[&'a Point]) -> Option<Share<'a>> {
+    let is_clear = |one: &Share<'_>| {
+        one.share <= 1.1 && one.samples > 0.0 && at_least(one.share.min(1.0), one.samples, 3.0) >= LEAST_SHARE
+    };
+    shares(points).into_iter().filter(is_clear).max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
 /// A sentence on the function that takes up more of the CPU than any other at the loads under strain, by how much more
 /// than at the lowest load; empty where none takes much, or where no point was profiled.
 pub(super) fn words(evidence: &Evidence<'_>) -> String {
     let before = shares(&evidence.lowest());
     let at_lowest = |function: &str| before.iter().find(|one| one.function == function).map(|one| one.share);
-    let strained = shares(&evidence.strained());
-    let is_clear = |one: &&Share<'_>| {
-        one.share <= 1.1 && one.samples > 0.0 && at_least(one.share.min(1.0), one.samples, 3.0) >= LEAST_SHARE
-    };
-    let most = strained.iter().filter(is_clear).max_by(|a, b| a.share.total_cmp(&b.share));
-    most.map_or(String::new(), |most| {
+    hottest(&evidence.strained()).map_or(String::new(), |most| {
         let low = at_lowest(most.function).map(|share| format!(", {} at the lowest load", percent(share)));
         format!(
             " Of its CPU time {} was in {}, without its callees (n = {} samples{}).",

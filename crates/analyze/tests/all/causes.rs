@@ -60,6 +60,28 @@ fn processes_that_are_started_for_each_request_are_counted_against_throughput() 
 }
 
 #[test]
+fn the_function_that_fills_a_cpu_is_named_with_an_experiment_if_it_is_the_programs_own() {
+    let filled_by = |module: &str, share: f64| {
+        let mut record = fixture::record();
+        record.server_facts.insert("executable".into(), "/usr/sbin/nginx".into());
+        let verdict = judged(healthy(), record, |point| {
+            let us_per_request = share * point.value(names::SERVER_CPU).unwrap_or(0.0);
+            let (function, module) = ("compute".to_string(), Some(module.to_string()));
+            point.functions = vec![FunctionCost { function, module, layer: None, us_per_request, samples: 400 }];
+        });
+        assert!(verdict.causes.is_empty(), "{:?}", verdict.sentences);
+        verdict.saturated
+    };
+    let own = filled_by("nginx", 0.7).expect("it takes most of the CPU");
+    assert!(own.because.starts_with("Of its CPU time 70 % was in compute"), "{}", own.because);
+    let experiment = own.experiment.expect("a function of the program can be slowed down");
+    assert!(experiment.contains("--axis slow-down --places function=compute -c "), "{experiment}");
+    assert!(experiment.contains(" -- nginx -c nginx.conf"), "{experiment}");
+    assert_eq!(filled_by("libc.so.6", 0.7).expect("named as well").experiment, None);
+    assert_eq!(filled_by("nginx", 0.1), None, "no function takes much");
+}
+
+#[test]
 fn a_server_that_may_run_on_fewer_cpus_than_it_was_given_is_told_from_one_that_was_given_few() {
     let of = |given: &[usize], cpus: f64| {
         let mut record = fixture::record();

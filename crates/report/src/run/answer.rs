@@ -135,8 +135,12 @@ fn todo(verdict: &Verdict, answer: &Answer, most: usize) -> Vec<String> {
         };
         wrap(setting, first, "     ")
     });
-    let unnamed = verdict.why_no_cause.iter().map(|why| cut(&wrap(why, "why  ", "     "), most));
-    causes.chain(unnamed).chain(settings).collect()
+    let because = verdict.why_no_cause.iter().chain(verdict.saturated.iter().map(|one| &one.because));
+    let unnamed = because.map(|why| cut(&wrap(why, "why  ", "     "), most));
+    let experiment = verdict.saturated.iter().filter_map(|one| one.experiment.as_ref());
+    let first = if answer.settings.is_empty() { "do   " } else { "     " };
+    let experiment = experiment.map(|command| wrap(command, first, "     "));
+    causes.chain(unnamed).chain(settings).chain(experiment).collect()
 }
 
 /// Selected loads: the lowest, one half way, that of the plan, the highest that held, the lowest that failed.
