@@ -7,21 +7,6 @@ use record::{Doubt, Watched};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How requests are to be watched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WireWatch {
-    /// `zero`, `counts`, `budgeted` or `exact`.
-    pub mode: String,
-    /// Share of the server's CPU time that mode `budgeted` may cost.
-    pub overhead_ratio: f64,
-    /// Boundaries of the size classes as typed; absent for the defaults.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub classes: Option<String>,
-    /// A pack's name and text; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pack: Option<(String, String)>,
-}
-
 /// A watcher's observation of a window: figures as in point.json, facts as in run.json.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireObservation {

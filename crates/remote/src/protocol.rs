@@ -2,6 +2,7 @@
 //! line, of limited length. Both ends must be the same version of straingauge; lines before the hello may be anything.
 //! Depends on nothing else here, so that it can be fuzzed.
 
+use crate::requests::RequestWatchPlan;
 use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
 use record::protocol::Protocol;
@@ -12,7 +13,7 @@ use std::io::{BufRead, BufReader, Read};
 #[path = "observation.rs"]
 mod observation;
 
-pub use observation::{WireObservation, WireWatch};
+pub use observation::WireObservation;
 
 /// The version of straingauge, which must be the same at both ends.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -41,7 +42,7 @@ pub enum ToWorker {
     /// counts are reported every 200 ms.
     Cold { count: u64, most: u64 },
     /// To a watcher: count requests from now on, too.
-    Watch(WireWatch),
+    Watch(RequestWatchPlan),
     /// To a watcher: be ready to sample the layers at this frequency on each CPU.
     Layers { frequency_hz: u32 },
     /// To a watcher: start this command on the server's machine; if empty, end the running one. Answered by its state.

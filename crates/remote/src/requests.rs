@@ -1,61 +1,43 @@
 //! The watch of a server's requests, which stays attached between loads: locally, or on behalf of a driver.
 
-use crate::protocol::WireWatch;
 use observe::Group;
 use observe::watch::pack::Pack;
 use observe::watch::point::{self, PointSeen};
 use observe::watch::{PointWatch, SizeClasses, WatchOptions};
 use record::watch::Mode;
 use record::{ClientSide, PlainText};
+use serde::{Deserialize, Serialize};
 
-/// How requests are to be watched.
-#[derive(Debug, Clone)]
+/// How requests are to be watched, here or on another machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestWatchPlan {
     /// The mode of the watch.
     pub mode: Mode,
     /// Share of the server's CPU time that [`Mode::Budgeted`] may cost.
     pub overhead_ratio: f64,
-    /// Size classes by bytes of response.
-    pub classes: SizeClasses,
-    /// The classes' boundaries as typed, for another machine; `None` for the defaults.
-    pub classes_text: Option<String>,
-    /// Functions of the server that mark its phases, with their source text for another machine.
-    pub pack: Option<(Pack, String)>,
+    /// Boundaries of the size classes by bytes of response, as typed; absent for the defaults.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<String>,
+    /// Name and text of a pack: the functions of the server that mark its phases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pack: Option<(String, String)>,
 }
 
 impl RequestWatchPlan {
-    /// The form that is sent to another machine.
-    pub(crate) fn to_wire(&self) -> WireWatch {
-        WireWatch {
-            mode: self.mode.word().into(),
+    /// The options for the server on `port`. A driver's request may be anything; the error is one sentence.
+    fn options(&self, port: u16) -> Result<WatchOptions, String> {
+        if !(self.overhead_ratio > 0.0 && self.overhead_ratio.is_finite()) {
+            return Err("the budget for watching is not above 0".into());
+        }
+        let classes = self.classes.as_deref().map(SizeClasses::parse).transpose();
+        let pack = self.pack.as_ref().map(|(origin, text)| Pack::parse(&PlainText::new(origin, 80), text)).transpose();
+        Ok(WatchOptions {
+            mode: self.mode,
             overhead_ratio: self.overhead_ratio,
-            classes: self.classes_text.clone(),
-            pack: self.pack.as_ref().map(|(pack, text)| (pack.origin.clone(), text.clone())),
-        }
-    }
-
-    /// Reads a driver's request; the error is one sentence.
-    pub(crate) fn from_wire(how: &WireWatch) -> Result<RequestWatchPlan, String> {
-        let known = Mode::ALL.into_iter().find(|mode| mode.word() == how.mode);
-        let mode = known.ok_or("the driver asks for a way of watching that this straingauge does not know")?;
-        if !(how.overhead_ratio > 0.0 && how.overhead_ratio.is_finite()) {
-            return Err("the driver's budget for watching is not above 0".into());
-        }
-        let classes = match &how.classes {
-            Some(text) => {
-                SizeClasses::parse(text).map_err(|error| format!("the driver's size classes are refused: {error}"))?
-            }
-            None => SizeClasses::default(),
-        };
-        let pack = match &how.pack {
-            Some((origin, text)) => {
-                let pack = Pack::parse(&PlainText::new(origin, 80), text);
-                Some((pack.map_err(|error| format!("the driver's pack is refused: {error}"))?, text.clone()))
-            }
-            None => None,
-        };
-        let classes_text = how.classes.clone();
-        Ok(RequestWatchPlan { mode, overhead_ratio: how.overhead_ratio, classes, classes_text, pack })
+            classes: classes.map_err(|error| format!("the size classes are refused: {error}"))?.unwrap_or_default(),
+            pack: pack.map_err(|error| format!("the pack is refused: {error}"))?,
+            ..WatchOptions::of_port(port)
+        })
     }
 }
 
@@ -77,19 +59,11 @@ impl RequestWatch {
         netns_pid: Option<u32>,
         server_cpus: &[usize],
     ) -> RequestWatch {
-        let options = WatchOptions {
-            group,
-            netns_pid,
-            mode: plan.mode,
-            overhead_ratio: plan.overhead_ratio,
-            classes: plan.classes.clone(),
-            pack: plan.pack.as_ref().map(|(pack, _)| pack.clone()),
-            ..WatchOptions::of_port(port)
-        };
-        match PointWatch::start(options, server_cpus.to_vec()) {
-            Ok(watch) => RequestWatch::Watching(Box::new(watch)),
-            Err(error) => RequestWatch::Not(error.to_string()),
-        }
+        let started = plan.options(port).and_then(|options| {
+            let options = WatchOptions { group, netns_pid, ..options };
+            PointWatch::start(options, server_cpus.to_vec()).map_err(|error| error.to_string())
+        });
+        started.map_or_else(RequestWatch::Not, |watch| RequestWatch::Watching(Box::new(watch)))
     }
 
     /// Why requests are not counted.
@@ -138,33 +112,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_machine_is_asked_comes_back_as_it_was_meant() {
-        for mode in Mode::ALL {
-            let pack = matches!(mode, Mode::Counts | Mode::Budgeted).then(|| Pack::open_with_text("nginx").unwrap());
-            let plan = RequestWatchPlan {
-                mode,
-                overhead_ratio: 0.02,
-                classes: SizeClasses::parse("1KiB,64KiB").unwrap(),
-                classes_text: Some("1KiB,64KiB".into()),
-                pack,
-            };
-            let back = RequestWatchPlan::from_wire(&plan.to_wire()).unwrap();
-            assert_eq!((back.mode, back.overhead_ratio), (plan.mode, plan.overhead_ratio));
-            assert_eq!((back.classes, back.pack), (plan.classes, plan.pack));
-        }
-    }
-
-    #[test]
     fn what_cannot_be_meant_is_refused_in_words() {
-        let good = WireWatch { mode: "counts".into(), overhead_ratio: 0.01, classes: None, pack: None };
-        assert!(RequestWatchPlan::from_wire(&good).is_ok());
+        let good = RequestWatchPlan { mode: Mode::Counts, overhead_ratio: 0.01, classes: None, pack: None };
+        let asked: RequestWatchPlan = serde_json::from_str(r#"{"mode":"counts","overhead_ratio":0.01}"#).unwrap();
+        assert_eq!(asked, good);
+        let classes = RequestWatchPlan { classes: Some("1KiB,64KiB".into()), ..good.clone() };
+        assert_eq!(classes.options(80).unwrap().classes, SizeClasses::parse("1KiB,64KiB").unwrap());
+        let pack =
+            RequestWatchPlan { pack: Some(("nginx".into(), Pack::open_with_text("nginx").unwrap().1)), ..good.clone() };
+        assert_eq!(pack.options(80).unwrap().pack, Some(Pack::open("nginx").unwrap()));
         for (bad, word) in [
-            (WireWatch { mode: "closely".into(), ..good.clone() }, "way of watching"),
-            (WireWatch { overhead_ratio: f64::NAN, ..good.clone() }, "budget"),
-            (WireWatch { classes: Some("9KiB,1KiB".into()), ..good.clone() }, "ascend"),
-            (WireWatch { pack: Some(("mine".into(), "parsed\n".into())), ..good.clone() }, "mine, line 1"),
+            (RequestWatchPlan { overhead_ratio: f64::NAN, ..good.clone() }, "budget"),
+            (RequestWatchPlan { classes: Some("9KiB,1KiB".into()), ..good.clone() }, "ascend"),
+            (RequestWatchPlan { pack: Some(("mine".into(), "parsed\n".into())), ..good.clone() }, "mine, line 1"),
         ] {
-            let why = RequestWatchPlan::from_wire(&bad).unwrap_err();
+            let why = bad.options(80).unwrap_err();
             assert!(why.contains(word), "{why}");
         }
     }

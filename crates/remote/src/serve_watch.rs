@@ -2,7 +2,7 @@
 
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
-use crate::protocol::{FromWorker, StartedState, TimeWaitCount, ToWorker, WireObservation, WireWatch, line};
+use crate::protocol::{FromWorker, StartedState, TimeWaitCount, ToWorker, WireObservation, line};
 use crate::requests::{RequestWatch, RequestWatchPlan};
 use crate::session::{self, Ended, Order};
 use observe::profile::{LayersSeen, PointSampler, PointSampling};
@@ -88,7 +88,7 @@ fn handle_orders(
                 FromWorker::Server(StartedState { gone: Some(how.as_str().into()), output: Vec::new() })
             }
             Ok(Ok(ToWorker::Watch(how))) => {
-                FromWorker::Watching { why_not: server.count_requests(how).map(|why| why.as_str().into()) }
+                FromWorker::Watching { why_not: server.count_requests(&how).map(|why| why.as_str().into()) }
             }
             Ok(Ok(ToWorker::LoadBegins {})) => {
                 server.requests.iter_mut().for_each(RequestWatch::load_begins);
@@ -145,15 +145,11 @@ fn observing(what: &'static str) -> impl FnOnce(ObserveError) -> RemoteError {
 
 impl Watched {
     /// Begins to count requests; returns why they are not counted, in one sentence.
-    fn count_requests(&mut self, how: WireWatch) -> Option<String> {
-        let plan = match RequestWatchPlan::from_wire(&how) {
-            Ok(plan) => plan,
-            Err(why) => return Some(why),
-        };
+    fn count_requests(&mut self, plan: &RequestWatchPlan) -> Option<String> {
         // End the old watch first: two on one port would each be charged with the other's cost.
         self.requests = None;
         let Target { port, group, netns_pid, ref server_cpus, .. } = self.target;
-        let requests = self.requests.insert(RequestWatch::start(&plan, port, group, netns_pid, server_cpus));
+        let requests = self.requests.insert(RequestWatch::start(plan, port, group, netns_pid, server_cpus));
         requests.why_not().map(str::to_string)
     }
 

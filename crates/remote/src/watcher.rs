@@ -134,7 +134,7 @@ impl Watcher {
     /// An error means that the watcher is lost.
     pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         self.link.watching = None;
-        self.send(&ToWorker::Watch(how.to_wire()))?;
+        self.send(&ToWorker::Watch(how.clone()))?;
         let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
         self.counts_requests = true;
         Ok(why_not.map(String::from))

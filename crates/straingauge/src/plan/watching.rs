@@ -11,12 +11,12 @@ use remote::RequestWatchPlan;
 
 /// Checks the options for watching requests; `None`: not at all. `default`: used when nothing was typed.
 pub fn request_watch_plan(options: &WatchingOptions, default: WatchWord) -> Result<Option<RequestWatchPlan>> {
-    let classes = classes(options.response_classes.as_deref())?;
+    classes(options.response_classes.as_deref())?;
     let overhead_ratio = overhead_ratio(options.overhead)?;
     let Some(mode) = options.detail.unwrap_or(default).mode() else { return Ok(None) };
     let pack = options.pack.as_deref().map(|word| pack(word, mode)).transpose()?;
-    let classes_text = options.response_classes.clone();
-    Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes, classes_text, pack }))
+    let pack = pack.map(|(pack, text)| (pack.origin, text));
+    Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes: options.response_classes.clone(), pack }))
 }
 
 /// `--response-classes`.
