@@ -18,55 +18,55 @@ const LEAST_SLEEPS: f64 = 0.02;
 /// Waits of fewer threads than this are summed up by kind.
 const LEAST_THREADS: f64 = 0.01;
 
-/// The account of one load.
+/// The account of the threads and requests at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AccountLevel {
-    /// The load: connections, or requests per second.
+    /// Connections (closed loop), or offered requests per second (open loop).
     pub load: f64,
-    /// Points with an account, of those that count.
+    /// Number of points with an account, of those that count at this load.
     pub points: u64,
-    /// Time that was accounted for, seconds.
+    /// Length of the accounts' windows, seconds.
     pub seconds: f64,
     /// Mean number of threads.
     pub threads: f64,
     /// Threads by program and name; those with the most time at work first.
     pub groups: Vec<GroupLevel>,
-    /// Where the requests were; absent where the client's side is not known.
+    /// Places of the requests; absent if the client's side is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestLevel>,
-    /// Other servers, by address.
+    /// Connections to other servers, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendLevel>,
-    /// By how much the rows differ from the threads' lives, as a share of them: 0 = the account closes.
+    /// Difference between the rows and the threads' lives, as a share of the lives: 0 = the account closes.
     pub open_ratio: f64,
-    /// CPUs that keeping the account took.
+    /// CPUs that the account itself used.
     pub cost_cpus: f64,
 }
 
 /// Threads of one name: mean numbers of threads in each state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GroupLevel {
-    /// Program and name.
+    /// Program, with the threads' name if it differs.
     pub name: String,
     /// Mean number of threads.
     pub threads: f64,
-    /// On a CPU.
+    /// Mean number of threads on a CPU.
     pub running: f64,
-    /// CPU time between two waits of a thread, milliseconds: the mean.
+    /// Mean CPU time of a thread between two waits, milliseconds.
     pub work_ms: f64,
-    /// CPU time between two waits of a thread, milliseconds: the longest.
+    /// Longest CPU time of a thread between two waits, milliseconds.
     pub longest_work_ms: f64,
-    /// Runnable while another thread of the server had the CPU.
+    /// Mean number of runnable threads while another thread of the server had the CPU.
     pub ready_own: f64,
-    /// Runnable while something else had the CPU.
+    /// Mean number of runnable threads while other work had the CPU.
     pub ready_others: f64,
-    /// Runnable while the CPU was idle: stopped by a limit of CPU time, or about to run.
+    /// Mean number of runnable threads while the CPU was idle: stopped by a limit of CPU time, or about to run.
     pub ready_stopped: f64,
-    /// Runnable before running on another CPU than before.
+    /// Mean number of runnable threads before they ran on another CPU than before.
     pub ready_moved: f64,
-    /// Blocked without work.
+    /// Mean number of threads blocked without work.
     pub idle: f64,
-    /// Blocked with work, and without; the most first.
+    /// Blocked threads by place, with work and without; the most first.
     pub waits: Vec<WaitLevel>,
     /// Processes of the group, the busiest first.
     pub processes: Vec<ProcessLevel>,
@@ -75,13 +75,13 @@ pub struct GroupLevel {
 /// One process of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessLevel {
-    /// Number of the process.
+    /// Process number.
     pub pid: u32,
-    /// The share of its threads' time in which they were not blocked without work; of the loads' points the largest.
+    /// Share of the threads' time in which they were not blocked without work; the largest of the load's points.
     pub busy_ratio: f64,
-    /// Mean number of its threads that were not blocked without work.
+    /// Mean number of the process's threads that were not blocked without work.
     pub busy: f64,
-    /// Requests that it finished, a second; absent where requests were not counted by process.
+    /// Requests that the process finished per second; absent if requests were not counted by process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_sec: Option<f64>,
 }
@@ -98,42 +98,42 @@ impl ProcessLevel {
 pub struct WaitLevel {
     /// Purpose of the wait: a lock, a file, another server, new work.
     pub kind: WaitKind,
-    /// System call, and the object: file, other server, lock.
+    /// System call and its object: a file, another server, a lock.
     pub place: String,
-    /// Function of the program that waits, or that ended the waits, where sampled stacks have one.
+    /// Function of the program that waits, or that ended the waits; empty if no sampled stack has one.
     pub function: String,
-    /// The sampled stack with the most time, innermost function first, and after "woken by" the functions that ended
-    /// the wait; empty where none was sampled.
+    /// Sampled stack with the most time, innermost function first, followed by "woken by" and the functions that
+    /// ended the wait; empty if none was sampled.
     pub stack: String,
-    /// Mean number of threads.
+    /// Mean number of threads blocked there.
     pub threads: f64,
-    /// Waits a second.
+    /// Waits per second.
     pub times_per_sec: f64,
-    /// The longest wait, milliseconds.
+    /// Longest wait, milliseconds.
     pub longest_ms: f64,
 }
 
-/// Where the requests of a load were.
+/// Places of the requests at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequestLevel {
     /// Mean number of requests under way at the client.
     pub in_flight: f64,
     /// Mean response time, microseconds: the sum of the places' times.
     pub response_us: f64,
-    /// From the client inwards.
+    /// The places, from the client inwards.
     pub places: Vec<RequestPlace>,
 }
 
-/// One place of requests.
+/// Requests at one place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequestPlace {
-    /// What it is.
+    /// Kind of the place.
     pub kind: PlaceKind,
     /// Name of the place: the kind's word, with the file, lock or server.
     pub name: String,
-    /// Mean number of requests.
+    /// Mean number of requests at the place.
     pub requests: f64,
-    /// A request's time there, microseconds.
+    /// Time of a request at the place, microseconds.
     pub us: f64,
 }
 
@@ -146,31 +146,31 @@ record::worded! {
     pub enum PlaceKind {
         /// On the path and in the client.
         Client = "client and path",
-        /// In the server's socket.
+        /// In the server's socket: arrived and not yet read.
         Unread = "arrived, not yet read",
-        /// On a CPU.
+        /// At a thread that runs on a CPU.
         Running = "running",
-        /// Runnable without a CPU.
+        /// At a thread that is runnable without a CPU.
         Ready = "ready, without a CPU",
-        /// Blocked for a lock.
+        /// At a thread that is blocked by a lock.
         Lock = "waiting for a lock",
-        /// Blocked by a file.
+        /// At a thread that is blocked by a file.
         File = "in a file",
-        /// Blocked by a pipe.
+        /// At a thread that is blocked by a full pipe.
         Pipe = "in a full pipe",
-        /// Blocked until a time.
+        /// At a thread that sleeps until a time.
         Sleep = "asleep",
-        /// Blocked by the client's full receive buffer.
+        /// At a thread that is blocked by the client's full receive buffer.
         Send = "until the client reads",
-        /// Blocked for memory.
+        /// At a thread that is blocked for memory.
         Memory = "for memory",
-        /// Another system call.
+        /// At a thread in another system call.
         Other = "in another system call",
         /// At another server.
         Backend = "at",
-        /// In the program, and no thread is at it.
+        /// In the program, but at no thread.
         Queue = "in the server's queues",
-        /// The client's part and the server's queues, where the server's requests were not timed.
+        /// In the client, the path and the server's queues, if the server's requests were not timed.
         Rest = "client, path and queues",
     }
 }
@@ -180,11 +180,11 @@ record::worded! {
 pub struct BackendLevel {
     /// Address of the other server.
     pub address: String,
-    /// Connections that were used.
+    /// Connections that the server used.
     pub connections: f64,
-    /// Mean number of them with a call under way.
+    /// Mean number of connections with a call under way.
     pub busy: f64,
-    /// Calls a second.
+    /// Calls per second.
     pub calls_per_sec: f64,
     /// Mean time of a call, microseconds.
     pub call_us: f64,

@@ -39,11 +39,11 @@ const WIDTH_RATIOS: (f64, f64) = (1.25, 2.0);
 pub struct Answer {
     /// The first line of every output.
     pub sentence: String,
-    /// The rate to plan with, requests per second: the open loop's yield point, or the highest rate that held where
-    /// that is lower. Absent without an open loop, or where it is not known.
+    /// Rate to plan with, requests per second: the open loop's yield point, or the highest rate that held if that is
+    /// lower. Absent without an open loop, or if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_per_sec: Option<Estimate>,
-    /// The reason for this rate, or for its absence.
+    /// Reason for `plan_per_sec`, or for its absence.
     pub plan_why: String,
     /// The highest rate that was sent and answered in time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,36 +51,36 @@ pub struct Answer {
     /// The rate from which on requests are late, refused or lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaks_per_sec: Option<Estimate>,
-    /// The reason for this rate, or for its absence.
+    /// Reason for `breaks_per_sec`, or for its absence.
     pub breaks_why: String,
     /// The most that was answered at fixed rates, whatever was offered; absent where the server kept up with all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_per_sec: Option<Estimate>,
-    /// Whether it takes more connections, in a few words; empty without a closed loop.
+    /// Whether the server takes more connections, in a few words; empty without a closed loop.
     pub connections: String,
     /// The highest throughput of all, at fixed rates or with a fixed number of connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<MostAnswered>,
-    /// What is full where the server breaks, or what limits it; absent where it is not known.
+    /// The full stage where the server breaks, or the limit; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
     /// How sure the numbers are.
     pub sure: Sure,
-    /// The gravest reason not to be surer; empty where there is none.
+    /// The most important reason that lowers `sure`; empty if `sure` is high.
     pub sure_why: String,
-    /// What to write into a configuration, so that the server is never asked for more than it takes.
+    /// Settings for a configuration that keep the load below the plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
 }
 
-/// The highest throughput and the load at which it was seen.
+/// Highest throughput, and the load at which it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MostAnswered {
     /// Good answers per second.
     pub per_sec: f64,
     /// Connections, or requests offered per second.
     pub load: f64,
-    /// The sweep that the load is of.
+    /// Sweep of the load.
     pub sweep: Sweep,
 }
 

@@ -41,7 +41,7 @@ pub struct AxisLevel {
     /// 99th percentile of the reap delay, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_p99_us: Option<Estimate>,
-    /// Server CPU per request with the softirq time of its CPUs, microseconds.
+    /// CPU time of the server per request with the softirq time of its CPUs, microseconds.
     pub cpu_us_per_request: Option<Estimate>,
     /// User part of the server's CPU time per request, microseconds.
     pub cpu_user_us_per_request: Option<Estimate>,
@@ -49,7 +49,7 @@ pub struct AxisLevel {
     pub cpu_system_us_per_request: Option<Estimate>,
     /// Softirq part of the server's CPU time per request, microseconds.
     pub softirq_us_per_request: Option<Estimate>,
-    /// Failed requests as a share of those finished.
+    /// Failed requests as a share of the finished ones.
     pub failed_ratio: Option<Estimate>,
     /// Conforming connections as a share of all.
     pub conforming_ratio: Option<Estimate>,
@@ -64,7 +64,7 @@ pub struct AxisLevel {
 /// How a figure changed from the axis's lowest value to its highest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Change {
-    /// At the lowest value: median over repeats.
+    /// Value at the axis's lowest value: median over repeats.
     pub from: f64,
     /// At the highest value: median over repeats.
     pub to: f64,
@@ -86,17 +86,17 @@ pub struct Conforming {
 /// The findings of one axis.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AxisFindings {
-    /// The varied quantity.
+    /// The quantity that the run varied.
     pub axis: Axis,
-    /// The place that was slowed down, on that axis.
+    /// The place that was slowed down; absent on other axes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<SlowPlace>,
-    /// What that did; absent where no request reaches the place.
+    /// Effect of the slow-down; absent if no request reaches the place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<slow_down::Effect>,
     /// Unit of every value.
     pub unit: String,
-    /// Ascending by value.
+    /// Findings at each value, ascending.
     pub levels: Vec<AxisLevel>,
     /// Throughput from the lowest value to the highest.
     pub throughput_change: Option<Change>,
@@ -114,7 +114,7 @@ pub struct AxisFindings {
     pub conforming: Option<Conforming>,
     /// Repeats of the axis.
     pub repeats: u64,
-    /// Reasons not to trust it.
+    /// Reasons not to trust the axis.
     pub doubts: Vec<Doubt>,
 }
 

@@ -72,7 +72,7 @@ record::worded! {
 pub struct Difference {
     /// Name of the figure.
     pub figure: &'static str,
-    /// The short word for it.
+    /// Short name of the figure.
     pub word: &'static str,
     /// Which way is better.
     pub better: Better,
@@ -104,13 +104,13 @@ pub struct AtLoad {
     pub sweep: Sweep,
     /// Connections, or offered requests per second.
     pub load: f64,
-    /// The figure in run A, as the run's own tables have it at this load.
+    /// Figure of run A at this load, as in the run's own tables.
     pub a: f64,
-    /// The figure in run B, as the run's own tables have it at this load.
+    /// Figure of run B at this load, as in the run's own tables.
     pub b: f64,
     /// B / A within repeats, with an interval for this load alone.
     pub ratio: Estimate,
-    /// Whether it differs from the other loads' ratio by more than the threshold, and not by chance.
+    /// Whether the ratio differs from that of the other loads by more than the threshold, and not by chance.
     pub departs: bool,
 }
 
@@ -143,7 +143,7 @@ pub struct Comparison {
     pub loads: Vec<f64>,
     /// Repeats (rounds) of the run that has fewer.
     pub repeats: u64,
-    /// What the runs' sweeps were given, seconds.
+    /// Budget of the runs' sweeps, seconds.
     pub budget_s: Option<f64>,
     /// Loads that only one of the runs measured.
     pub unmatched: usize,

@@ -46,7 +46,7 @@ pub struct Measured {
 /// A prediction with its basis.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Prediction {
-    /// Demands and lines.
+    /// Measured demands and lines, without a model.
     pub measured: Vec<Measured>,
     /// The chosen model, fitted to all points of the closed loop.
     pub model: server::Server,
@@ -67,7 +67,7 @@ pub struct Prediction {
     /// Questions kept with the scenario, each with its answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub what_ifs: Vec<what_if::WhatIfAnswer>,
-    /// Reasons not to trust it.
+    /// Reasons not to trust the prediction.
     pub doubts: Vec<String>,
 }
 

@@ -44,40 +44,40 @@ use serde::Serialize;
 /// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Verdict {
-    /// The first line: the answer's, or what else the run found.
+    /// The first line: the sentence of the answer, or the main finding.
     pub headline: String,
     /// The number to plan with, where the server breaks, what is full; of runs with a sweep over connections or rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
     /// A few sentences: what saturated, cost, limits; then the causes with what to try.
     pub sentences: Vec<String>,
-    /// The causes that the rules found, the one to fix first at the front; none for a server that is simply full.
+    /// Causes that the rules found, the one to fix first at the front; empty for a server that is simply full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
     /// Why no cause could be named: the machine was not quiet, or what the threads waited for was not seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_no_cause: Option<String>,
-    /// The function that fills a CPU of the server; absent with a cause, and where no function takes much.
+    /// The function that fills a CPU of the server; absent with a cause, or if no function takes much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saturated: Option<Saturated>,
-    /// The stages of the server, of its client and of its backends that could be the limit, and how full each was.
+    /// Stages of the server, its client and its backends that could be the limit, and how full each was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<Checked>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
     pub doubts: Vec<Doubt>,
 }
 
-/// What fills a CPU of a server without another cause.
+/// The function that fills a CPU of a server without another cause.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Saturated {
     /// The function, and its share of the server's CPU time.
     pub because: String,
-    /// What to try: an experiment on that function; absent where it is not one of the server's program.
+    /// Experiment on that function; absent if the function is not one of the server's program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
 }
 
-/// How sure a cause is.
+/// Certainty of a cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
@@ -91,15 +91,15 @@ pub enum Certainty {
 /// A cause that a rule of the table ([`rules::RULES`]) found.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cause {
-    /// The rule's name.
+    /// Name of the rule.
     pub rule: String,
     /// The cause in a few words.
     pub cause: String,
-    /// Whether it explains why the server answers no more, and not only what a request costs or how long it takes.
+    /// Whether the cause explains the limit of throughput, and not only the cost or the time of a request.
     pub is_limit: bool,
-    /// How sure it is.
+    /// Certainty of the cause.
     pub certainty: Certainty,
-    /// Observation that the cause rests on.
+    /// The evidence.
     pub because: String,
     /// Change that removes the cause.
     pub remedy: String,

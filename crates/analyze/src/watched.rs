@@ -88,11 +88,11 @@ pub struct Row {
 pub struct ServerSide {
     /// Sweep that the loads belong to.
     pub sweep: Sweep,
-    /// By load, ascending.
+    /// The server's side by load, ascending.
     pub loads: Vec<Row>,
     /// By load and class; empty if all requests were of one class.
     pub classes: Vec<Row>,
-    /// Why something was not measured, in the words of most points, and in how many of how many.
+    /// Why part of the server's side was not measured, by most points, and in how many of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_not: Option<(String, u64, u64)>,
 }

@@ -73,7 +73,7 @@ pub enum Place {
 pub struct PointFinding {
     /// Whether the point lies within, below or above the measured loads.
     pub place: Place,
-    /// The load (connections, or requests per second); absent where there is none.
+    /// The load (connections, or requests per second); absent if there is none.
     pub estimate: Option<f64>,
     /// Lower end of the interval. Without an estimate: the point is not below this load.
     pub low: Option<f64>,
@@ -136,15 +136,16 @@ pub struct Level {
     pub zone: Zone,
     /// Measured points, including the short ones of the first pass.
     pub points: u64,
-    /// Points that the figures are medians of: those of full length, and only undisturbed ones if at least half are.
+    /// Number of points that the medians are based on: those of full length, and only undisturbed ones if at least
+    /// half are.
     pub counted: u64,
     /// Points that other work on the machine disturbed.
     pub disturbed: u64,
     /// Points that crossed a criterion of failure.
     pub failing: u64,
-    /// The criteria crossed, in words, from the point with the longest window.
+    /// Criteria that the point with the longest window crossed.
     pub crossed: Vec<String>,
-    /// Open loop: requests sent per second, where these were fewer than planned.
+    /// Open loop: requests sent per second, if fewer than planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_per_sec: Option<Spread>,
     /// Good answers (2xx, 3xx, no error replies) per second.
@@ -165,7 +166,7 @@ pub struct Level {
     /// 99th percentile of the reap delay, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_p99_us: Option<Spread>,
-    /// The client's share of the 99th percentile of the response time: the amount by which it falls without the reap
+    /// Client's share of the 99th percentile of the response time: the amount by which it falls without the reap
     /// delays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_of_p99_ratio: Option<Spread>,
@@ -228,8 +229,8 @@ pub struct Peak {
     pub low: Option<f64>,
     /// Upper end of the interval over repeats; absent with fewer than two.
     pub high: Option<f64>,
-    /// Good answers per second at the highest load over those at this one, median of the repeats that have both; absent
-    /// if none has.
+    /// Good answers per second at the highest load over those at this one, median of the repeats that have both;
+    /// absent if none has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ratio: Option<f64>,
 }
@@ -244,7 +245,7 @@ pub struct CpuGrowth {
     pub lowest_load: f64,
     /// CPU time per request at that load, microseconds.
     pub lowest_us: f64,
-    /// The higher load at which it cost most.
+    /// Load, above `lowest_load`, at which a request cost most.
     pub highest_load: f64,
     /// CPU time per request at that load, microseconds.
     pub highest_us: f64,
@@ -269,18 +270,18 @@ pub struct SweepFindings {
     pub sweep: Sweep,
     /// Unit of every load: `connections` or `1/s`.
     pub load_unit: String,
-    /// Ascending by load.
+    /// Findings at each load, ascending.
     pub levels: Vec<Level>,
-    /// Where elastic ends.
+    /// Load at which elastic ends.
     pub yield_point: PointFinding,
-    /// Where the cost of a request exceeds its lowest by more than the criterion.
+    /// Load at which a request costs more than the lowest cost by the criterion.
     pub efficiency_point: PointFinding,
-    /// Where failure begins.
+    /// Load at which failure begins.
     pub failure_point: PointFinding,
     /// Open loop only: the highest rate that is answered, whatever is offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<PointFinding>,
-    /// Highest throughput; absent when nothing was completed.
+    /// Highest throughput; absent if no request was completed.
     pub peak: Option<Peak>,
     /// Growth of the CPU time per request; absent when the server's CPU was not measured, or no repeat has both loads.
     pub cpu: Option<CpuGrowth>,
@@ -332,7 +333,7 @@ pub struct Findings {
     pub connections: Option<SweepFindings>,
     /// Open loop over rate.
     pub rate: Option<SweepFindings>,
-    /// The way down compared with the way up, where it was measured.
+    /// The way down compared with the way up; absent without `--unload`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unloading: Option<crate::zones::unloading::Unloading>,
     /// The findings of each axis.

@@ -56,7 +56,7 @@ pub struct CpuUse {
 }
 
 impl CpuUse {
-    /// Between two readings, of the CPUs that `is_wanted` selects.
+    /// Change between two readings on the CPUs that `is_wanted` selects.
     pub fn between(begin: &MachineReading, end: &MachineReading, is_wanted: impl Fn(usize) -> bool) -> Self {
         let elapsed_ns = end.at_ns.saturating_sub(begin.at_ns) as f64;
         let mut cpu_use =

@@ -6,7 +6,7 @@ use crate::text::PlainText;
 use serde::{Deserialize, Serialize};
 
 crate::worded! {
-    /// What a blocked thread waits for.
+    /// The event that a blocked thread waits for.
     #[derive(
         Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema
     )]
@@ -26,19 +26,19 @@ crate::worded! {
         Work = "work",
         /// Another thread to release a lock: futex, flock, semaphore.
         Lock = "a lock",
-        /// Time to pass.
+        /// A sleep until a time.
         Sleep = "time to pass",
-        /// A file or its disk.
+        /// A file or the disk under it.
         File = "a file",
-        /// A reader of a full pipe.
+        /// The reader of a full pipe.
         Pipe = "the reader of a pipe",
         /// Another server, at a socket.
         Backend = "another server",
-        /// A client to take an answer.
+        /// A client that reads the answer.
         Send = "a client to read",
-        /// Memory: a page that is not there, a mapping in use.
+        /// Memory: a missing page, a mapping in use.
         Memory = "memory",
-        /// A system call that is none of these.
+        /// Any other system call.
         Other = "another system call",
     }
 }
@@ -53,27 +53,27 @@ impl WaitKind {
 /// The program of a group of processes that ended within the window.
 pub const ENDED: &str = "ended processes";
 
-/// The account of one window.
+/// The account of one window: the state of each of the server's threads at each time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Account {
-    /// Time that was accounted for, nanoseconds. Shorter than the point's window where the whole would have cost too
-    /// much.
+    /// Length of the window of the account, nanoseconds. Shorter than the point's window if the whole would have cost
+    /// too much.
     pub window_ns: u64,
-    /// Sum of the threads' lives within that time, nanoseconds: what the groups' times add up to.
+    /// Sum of the threads' lives in the window, nanoseconds. The groups' times add up to it.
     pub threads_ns: u64,
-    /// Threads alive at its end.
+    /// Number of threads alive at the end of the window.
     pub threads: u64,
     /// Threads by program and name; those with the most time at work first.
     pub groups: Vec<ThreadGroup>,
     /// Connections that the server opened, by the other end; the busiest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendUse>,
-    /// Why connections to other servers were not timed.
+    /// Why connections to other servers were not timed; absent if they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_no_backends: Option<String>,
-    /// CPU time of the programs that kept the account, nanoseconds, by every sixteenth event.
+    /// CPU time of the programs that kept the account, nanoseconds; every sixteenth event is measured.
     pub cost_ns: u64,
-    /// Events, threads or places that had no room.
+    /// Events, threads or places for which the tables had no room.
     #[serde(default, skip_serializing_if = "crate::account::is_zero")]
     pub lost: u64,
 }
@@ -85,31 +85,32 @@ fn is_zero(number: &u64) -> bool {
 /// Threads of one name in processes of one program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ThreadGroup {
-    /// The program. Untrusted text.
+    /// Name of the program. Untrusted text.
     pub program: PlainText,
-    /// The threads' name. Untrusted text.
+    /// Name of the threads. Untrusted text.
     pub name: PlainText,
-    /// Whether these are the threads that their processes began with; those that they started are another group.
+    /// Whether these are the first threads of their processes. Threads that a process started later are another
+    /// group.
     pub is_first: bool,
-    /// On a CPU, nanoseconds.
+    /// Time on a CPU, nanoseconds.
     pub running_ns: u64,
-    /// Stretches of work between two waits of a thread.
+    /// Number of stretches of work between two waits of a thread.
     #[serde(default)]
     pub works: u64,
-    /// CPU time of the longest of them, nanoseconds.
+    /// CPU time of the longest stretch of work between two waits of a thread, nanoseconds.
     #[serde(default)]
     pub longest_work_ns: u64,
-    /// Runnable while another thread of the server had the CPU, nanoseconds.
+    /// Time runnable while another thread of the server had the CPU, nanoseconds.
     pub ready_own_ns: u64,
-    /// Runnable while something else had the CPU, nanoseconds.
+    /// Time runnable while other work had the CPU, nanoseconds.
     pub ready_others_ns: u64,
-    /// Runnable while the CPU was idle: a limit of CPU time had stopped it, or it was about to run. Nanoseconds.
+    /// Time runnable while the CPU was idle, nanoseconds: stopped by a limit of CPU time, or about to run.
     pub ready_stopped_ns: u64,
-    /// Runnable before running on another CPU than before, nanoseconds: what ran meanwhile is not known.
+    /// Time runnable before running on another CPU than before, nanoseconds. The work that had the CPU is not known.
     pub ready_moved_ns: u64,
-    /// Blocked, by what for; the longest first.
+    /// Blocked time by place; the longest first.
     pub waits: Vec<Wait>,
-    /// Processes of the group, the one that ran most first.
+    /// Processes of the group; the one with most CPU time first.
     pub processes: Vec<ProcessUse>,
 }
 
@@ -118,47 +119,47 @@ pub struct ThreadGroup {
 pub struct Wait {
     /// Purpose of the wait: a lock, a file, another server, new work.
     pub kind: WaitKind,
-    /// System call; empty where there is none.
+    /// System call of the wait; empty if there is none.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub call: PlainText,
     /// The lock's function or address, the file's path, the other server's address. Untrusted text.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub object: PlainText,
-    /// Time, nanoseconds, summed over the threads.
+    /// Time of the waits, summed over the threads, nanoseconds.
     pub ns: u64,
     /// Number of waits.
     pub times: u64,
-    /// The longest one, nanoseconds.
+    /// Longest wait, nanoseconds.
     pub longest_ns: u64,
-    /// Sampled stacks of it; those with the most time first.
+    /// Sampled stacks of the waits; those with the most time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<WaitStack>,
 }
 
-/// A stack that waits were sampled with.
+/// A stack that was sampled in waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WaitStack {
-    /// From the system call inwards, innermost first: the kernel's functions, then the program's.
+    /// Functions, innermost first: the kernel's from the system call inwards, then the program's.
     pub frames: Vec<Frame>,
-    /// The program's functions of the thread that ended the wait, innermost first; empty where that was not seen.
+    /// Functions of the program's thread that ended the wait, innermost first; empty if not seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub woken_by: Vec<Frame>,
-    /// Time of the sampled waits, nanoseconds.
+    /// Time of the sampled waits with this stack, nanoseconds.
     pub ns: u64,
-    /// Number of the sampled waits.
+    /// Number of the sampled waits with this stack.
     pub samples: u64,
 }
 
 /// One process's part of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessUse {
-    /// Number of the process.
+    /// Process number.
     pub pid: u32,
-    /// On a CPU, nanoseconds.
+    /// Time of the process's threads on a CPU, nanoseconds.
     pub running_ns: u64,
-    /// Blocked as a thread without work is, nanoseconds.
+    /// Time of the process's threads blocked without work, nanoseconds.
     pub idle_ns: u64,
-    /// All its threads' time in this group, nanoseconds.
+    /// Time of all of the process's threads in this group, nanoseconds.
     pub ns: u64,
 }
 
@@ -167,13 +168,14 @@ pub struct ProcessUse {
 pub struct BackendUse {
     /// Address of the other server. Untrusted text.
     pub address: PlainText,
-    /// Connections on which something was sent.
+    /// Connections on which the server sent something.
     pub connections: u64,
-    /// Time from the first byte sent to the first byte received after it, summed over the connections, nanoseconds.
+    /// Time of the calls, from the first byte sent to the first byte received after it, summed over the connections,
+    /// nanoseconds.
     pub busy_ns: u64,
-    /// Number of completed times in `busy_ns`.
+    /// Number of calls in `busy_ns`.
     pub calls: u64,
-    /// Longest time in `busy_ns`, nanoseconds.
+    /// Longest call, nanoseconds.
     pub longest_ns: u64,
 }
 

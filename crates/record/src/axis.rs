@@ -17,12 +17,11 @@ crate::worded! {
         Cold = "cold",
         /// Connections of fixed bandwidth, of which a share is to conform.
         Conforming = "conforming",
-        /// TIME_WAIT sockets of the server's port that are there while the load runs (Almeida et al. 1996, section
-        /// 5.5).
+        /// TIME_WAIT sockets of the server's port that exist during the load (Almeida et al. 1996, section 5.5).
         TimeWait = "time-wait",
         /// One-way delay of the path between client and server, nanoseconds.
         Delay = "delay",
-        /// What a spin at one place of the server's work takes, nanoseconds ([`SlowPlace`]).
+        /// Time that a spin adds at one place of the server's work, nanoseconds (`SlowPlace`).
         SlowDown = "slow-down",
         /// An axis that this version does not know.
         #[serde(other)]
@@ -87,11 +86,11 @@ crate::worded! {
 /// A point's place on the axis of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AxisPlace {
-    /// The varied quantity.
+    /// The quantity that the run varies.
     pub axis: Axis,
     /// Nominal value on the axis, in [`Axis::unit`].
     pub value: f64,
-    /// Where the server is slowed down; absent on other axes, and where nothing is added.
+    /// The place that is slowed down; absent on other axes, and if nothing is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<SlowPlace>,
 }
@@ -99,10 +98,10 @@ pub struct AxisPlace {
 /// An axis and the values to measure along it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AxisPlan {
-    /// The varied quantity.
+    /// The quantity that the run varies.
     pub axis: Axis,
-    /// The values in [`Axis::unit`], ascending and without repetition. Empty: they are found during the run (a rate
-    /// from the capacity that is measured first, conforming connections by doubling and bisection).
+    /// The values in `Axis::unit`, ascending and without repetition. Empty: found during the run (rates from the
+    /// capacity that is measured first, conforming connections by doubling and bisection).
     pub values: Vec<f64>,
     /// Offered rates up to this multiple of the capacity, where rates are found during the run.
     #[serde(default = "three")]
@@ -110,7 +109,7 @@ pub struct AxisPlan {
     /// Share of the connections that must conform.
     #[serde(default = "all")]
     pub conforming_ratio: f64,
-    /// The places that are slowed down in turn, on that axis.
+    /// The places that are slowed down in turn; only on the axis `slow-down`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowed: Vec<SlowPlace>,
     /// The function of the server's program, where that is one of the places.

@@ -38,7 +38,7 @@ impl ClientPlan {
 pub struct FixedBandwidth {
     /// The most that each connection reads, bits per second.
     pub asked_bits_per_sec: f64,
-    /// The least that it must get to conform, bits per second.
+    /// The least bandwidth with which a connection conforms, bits per second.
     pub demanded_bits_per_sec: f64,
 }
 

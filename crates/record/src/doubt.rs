@@ -98,9 +98,9 @@ crate::worded! {
 pub struct Doubt {
     /// Kind of the doubt.
     pub kind: DoubtKind,
-    /// How much it matters.
+    /// How much the doubt matters to the verdict.
     pub severity: Severity,
-    /// One sentence with the size: "the client used 97 % of its CPU".
+    /// The evidence in one sentence with its size: "the client used 97 % of its CPU".
     pub what: String,
     /// One sentence: what to change so that the doubt goes away.
     pub remedy: String,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A number that was estimated from repeats, and how far it is known.
+/// A number estimated from repeats, with its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
     /// Value of the estimate.

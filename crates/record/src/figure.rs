@@ -31,16 +31,16 @@ pub struct Figure {
     pub value: Option<f64>,
     /// Unit in field notation: `us`, `bytes`, `1/s`, `ratio`, `count`.
     pub unit: String,
-    /// How many events, readings or requests the number rests on.
+    /// Number of events, readings or requests that the value is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
-    /// How it was obtained.
+    /// How the value was obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// The value is a lower bound: it lies among requests without a response, which take longer by an unknown time.
+    /// Whether the value is a lower bound, because it lies among requests without a response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
-    /// Why there is no value.
+    /// Why the figure has no value; absent if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Figure {
     }
 }
 
-/// The figures of a point by name; the names and meanings are listed in [`crate::names`].
+/// The figures of a point by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Figures(pub BTreeMap<String, Figure>);

@@ -38,7 +38,7 @@ pub struct Leftover {
     pub name: String,
     /// Details, such as the command line; untrusted text made safe.
     pub detail: String,
-    /// The process that made it and has ended.
+    /// The ended process that made it.
     pub owner: Owner,
 }
 

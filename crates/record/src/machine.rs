@@ -24,7 +24,7 @@ pub struct MachineFacts {
     pub l2_cache_bytes: Option<u64>,
     /// Whether the CPU flags show a hypervisor.
     pub virtual_machine: bool,
-    /// Frequency governor of CPU 0, where there is one.
+    /// Frequency governor of CPU 0; absent if the kernel has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// Limit of open descriptors of this process (soft, after it was raised).
@@ -42,9 +42,9 @@ pub struct Capability {
     pub name: String,
     /// Whether it is available.
     pub is_available: bool,
-    /// The finding, in a few words. May contain text of this machine.
+    /// The finding in a few words. May contain text of this machine.
     pub detail: String,
-    /// The loss without it, and the remedy; empty if it is available.
+    /// The loss without the capability, and the remedy; empty if it is available.
     pub remedy: String,
 }
 

@@ -7,10 +7,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
-/// A process: its number, when it started, and where that means anything.
+/// A process: its number, its start time, and the machine on which both are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Owner {
-    /// Number of the process.
+    /// Process number.
     pub pid: u32,
     /// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one
     /// with the same number.

@@ -22,7 +22,7 @@ crate::worded! {
         Netem = "netem",
         /// A thread of straingauge between two TUN devices.
         TunDelayLine = "TUN delay line",
-        /// The bare link: nothing is delayed, lost or limited.
+        /// The bare link, without delay, loss or limit.
         Link = "bare link",
         /// A mechanism that this version does not know.
         #[serde(other)]

@@ -41,18 +41,18 @@ crate::worded! {
 /// One measured load point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Point {
-    /// Version of this file's schema ([`SCHEMA`]).
+    /// Version of the form of `point.json`.
     pub schema: u32,
-    /// Position in the run: the `NNN` of its folder.
+    /// Position of the point in the run: the `NNN` of its folder.
     pub index: u32,
-    /// The sweep that it belongs to.
+    /// The sweep of the point.
     pub sweep: Sweep,
-    /// The repeat of the sweep that it belongs to, from 0. Points of one repeat are compared with each other.
+    /// The repeat of the sweep, from 0. Points of one repeat are compared with each other.
     pub repeat: u32,
     /// Place on the axis of the run; absent without an axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlace>,
-    /// Connections held or allowed.
+    /// Connections held (closed loop), or at most used (open loop).
     pub connections: u64,
     /// Closed or open loop, with the offered rate.
     pub pace: Pace,
@@ -61,7 +61,7 @@ pub struct Point {
     pub seed: Option<u64>,
     /// When the measured window began, Unix milliseconds.
     pub started_unix_ms: u64,
-    /// Load before the window, nanoseconds.
+    /// Length of the load before the window, nanoseconds.
     pub warmup_ns: u64,
     /// Length of the window as measured, nanoseconds.
     pub duration_ns: u64,
@@ -70,7 +70,7 @@ pub struct Point {
     /// Complete responses by status, without 2xx and 3xx.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_statuses: BTreeMap<u16, u64>,
-    /// Everything measured, by name ([`crate::names`]).
+    /// Every figure of the point, by name.
     pub figures: Figures,
     /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's
     /// readings.
@@ -79,14 +79,14 @@ pub struct Point {
     /// Results by class of request, and of a replay.
     #[serde(default, skip_serializing_if = "WorkloadResult::is_empty")]
     pub workload: WorkloadResult,
-    /// CPU time of functions of the server, and of the kernel on its behalf, without their callees, by sampling; the
+    /// CPU time of functions, without their callees, of the server and of the kernel on its behalf (sampled); the
     /// most expensive first. Empty if the point was not profiled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
     /// Requests as seen from the server's side. Absent if the point was not watched that way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
-    /// What the server's threads did. Absent if that was not seen.
+    /// The account of the server's threads. Absent if they were not traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
     /// Reasons not to trust this point.
@@ -107,7 +107,7 @@ pub struct FunctionCost {
     pub layer: Option<crate::layers::Layer>,
     /// CPU time per completed request, microseconds.
     pub us_per_request: f64,
-    /// Samples that this rests on.
+    /// Number of samples that the cost is based on.
     pub samples: u64,
 }
 

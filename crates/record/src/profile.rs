@@ -93,7 +93,7 @@ impl Profile {
     }
 }
 
-/// A row of the table. Times are the server's CPU time, wherever it ran.
+/// A row of the table of layers. Times are the server's CPU time, on whichever process it ran.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LayerRow {
     /// The layer; `None` = unattributed.
@@ -208,9 +208,9 @@ pub struct Arrivals {
     pub arrived: u64,
     /// Periods that passed without one, because an interrupt came late: the timer makes one sample of them.
     pub late: u64,
-    /// Interrupts that the window had time for: its length times the CPUs over the period.
+    /// Interrupts expected in the window: its length times the CPUs over the period.
     pub expected: f64,
-    /// Samples a second to which the kernel holds a CPU (`kernel.perf_event_max_sample_rate`); absent where it cannot
+    /// The kernel's limit of samples per second on a CPU (`kernel.perf_event_max_sample_rate`); absent if it cannot
     /// be read.
     pub limit_hz: Option<u64>,
 }
@@ -306,7 +306,7 @@ impl PacketCounts {
 /// Losses for lack of space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Losses {
-    /// Samples whose stack did not fit; they are unattributed.
+    /// Samples whose stack did not fit and that are unattributed.
     pub stacks: u64,
     /// Samples that were not counted at all.
     pub samples: u64,

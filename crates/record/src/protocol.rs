@@ -20,7 +20,7 @@ pub enum Protocol {
     Memcached(MemcachedPlan),
     /// Bytes over TCP, as described by the plan.
     Tcp(TcpPlan),
-    /// Nothing: a request is a connection, with its TLS handshake, which is closed at once.
+    /// No protocol: a request is a connection, with its TLS handshake, which is closed at once.
     Connect,
 }
 
@@ -46,11 +46,11 @@ pub struct GrpcPlan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Keyspace {
-    /// Keys are numbers below this.
+    /// Number of keys: each key is a number below this.
     pub keys: u64,
     /// Exponent of Zipf's law, by which keys are chosen; 0 = all keys alike.
     pub zipf_exponent: f64,
-    /// Length of a value.
+    /// Length of each value, bytes.
     pub value_bytes: u64,
     /// The share of requests that read; the others write.
     pub read_ratio: f64,
@@ -111,18 +111,18 @@ pub struct TcpPlan {
     pub pipeline: u32,
 }
 
-/// Where an answer over TCP ends.
+/// The rule by which an answer over TCP ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Expect {
-    /// After a line feed.
+    /// The answer ends after a line feed.
     #[default]
     Line,
-    /// After so many bytes; at least 1.
+    /// The answer ends after this many bytes; at least 1.
     Bytes(u64),
-    /// After as many bytes as its first two say, most significant first.
+    /// The first two bytes of the answer, most significant first, are the number of bytes that follow.
     U16be,
-    /// After as many bytes as its first four say, most significant first.
+    /// The first four bytes of the answer, most significant first, are the number of bytes that follow.
     U32be,
 }
 

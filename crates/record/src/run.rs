@@ -47,20 +47,20 @@ pub enum Status {
 /// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RunRecord {
-    /// The version of its form ([`SCHEMA`]).
+    /// Version of the form of `run.json`.
     pub schema: u32,
-    /// Running, complete or interrupted.
+    /// Whether the run is running, complete or interrupted.
     pub status: Status,
-    /// Start, Unix milliseconds.
+    /// Start of the run, Unix milliseconds.
     pub started_unix_ms: u64,
     /// Process that writes the run; with `status: running` a reader can check whether it still runs.
     pub writer_pid: u32,
-    /// When that process started, and the machine on which its number holds.
+    /// The process that writes the run: its number, start time and machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writer: Option<Owner>,
-    /// The resolved request.
+    /// The request that led to the run, with every default filled in.
     pub scenario: Scenario,
-    /// The machine that it ran on.
+    /// Facts about the machine on which the run was made.
     pub machine: MachineFacts,
     /// Facts about the server by name (program, version, CPUs, namespace). Untrusted text.
     #[serde(default)]
@@ -68,10 +68,10 @@ pub struct RunRecord {
     /// Doubts about the run as a whole.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
-    /// Why the run ended early, if it did.
+    /// Why the run ended early; absent if it ended normally.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// Points that it had when it ended.
+    /// Number of points that the run had when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points: Option<u32>,
 }

@@ -36,7 +36,7 @@ pub enum Pace {
     Open {
         /// Offered load over all connections, requests per second.
         rate_per_sec: f64,
-        /// How the gaps are distributed.
+        /// Distribution of the gaps between intended sends.
         arrival: Arrival,
     },
 }
@@ -75,7 +75,7 @@ pub struct LoadPlan {
     /// Request body; empty for none. Not stored with the run (it may be large): the repeat command names it.
     #[serde(skip)]
     pub body: Vec<u8>,
-    /// Closed or open loop.
+    /// Whether the load is a closed or an open loop.
     pub pace: Pace,
     /// Number of connections held by the engine (closed loop) or at most used by it (open loop).
     pub connections: u64,
@@ -85,13 +85,14 @@ pub struct LoadPlan {
     pub threads: usize,
     /// CPUs the engine's threads are pinned to, one after another; empty = not pinned.
     pub cpus: Vec<usize>,
-    /// Load before measuring starts.
+    /// Length of the load before the measured window, nanoseconds.
     pub warmup_ns: u64,
-    /// Length of the measured window.
+    /// Length of the measured window, nanoseconds.
     pub duration_ns: u64,
-    /// A request without a complete response after this long is counted as timed out and its connection closed.
+    /// Nanoseconds after which a request without a complete response counts as timed out and its connection is
+    /// closed.
     pub timeout_ns: u64,
-    /// A connection attempt fails after this long.
+    /// Nanoseconds after which a connection attempt fails.
     pub connect_timeout_ns: u64,
     /// New connections per second at most while the connections are being opened; 0 = as fast as possible.
     pub connect_rate_per_sec: f64,
@@ -108,7 +109,7 @@ pub struct LoadPlan {
     /// The kind of clients: slow ones, of fixed bandwidth, over TLS.
     #[serde(default)]
     pub clients: ClientPlan,
-    /// The protocol. With another than HTTP, there are no targets, and the fields about HTTP are empty.
+    /// The protocol. With a protocol other than HTTP `targets` and the fields about HTTP are empty.
     #[serde(default, skip_serializing_if = "Protocol::is_http_1")]
     pub protocol: Protocol,
     /// The part of the load that this plan is for ([`LoadPlan::part`]).
@@ -228,7 +229,7 @@ pub struct SweepPlan {
     pub connections_min: u64,
     /// Largest number of connections of the closed-loop sweep.
     pub connections_max: u64,
-    /// How often each point is repeated.
+    /// Number of repeats of each point.
     pub repeats: u32,
     /// Length of a measured point of the sweep.
     pub point_duration_ns: u64,
@@ -250,7 +251,7 @@ pub struct SweepPlan {
     /// Whether each repeat over connections goes up in order, and down again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unload: bool,
-    /// One quantity to vary instead of the two sweeps.
+    /// The quantity that is varied in place of the two sweeps; absent without `--axis`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlan>,
 }
@@ -262,7 +263,7 @@ pub struct ServerCommand {
     pub argv: Vec<String>,
     /// CPUs the server was pinned to; empty = not pinned.
     pub cpus: Vec<usize>,
-    /// Whether it and the clients had network stacks of their own: network namespaces joined by a veth pair, or with
+    /// Whether server and clients had separate network stacks: network namespaces joined by a veth pair, or with
     /// `--server-with` another machine or namespace than that of any client.
     pub isolated: bool,
 }
@@ -316,7 +317,7 @@ pub struct FindRun {
     /// The load that is varied.
     #[serde(flatten)]
     pub base: LoadRun,
-    /// How it is varied.
+    /// The ranges and limits of the sweeps.
     pub sweep: SweepPlan,
     /// Questions for `predict`, kept with the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -333,14 +334,14 @@ pub struct ProfileRun {
     /// The load that is varied.
     #[serde(flatten)]
     pub base: LoadRun,
-    /// How it is varied.
+    /// The ranges and limits of the sweep.
     pub sweep: SweepPlan,
 }
 
 /// The fields of a run of a tool: a program `straingauge-NAME`, which keeps what it found in files of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolRun {
-    /// The NAME. Untrusted text.
+    /// NAME of the program `straingauge-NAME`. Untrusted text.
     pub tool: String,
     /// Program and arguments of the server under test; empty without one. Untrusted text.
     #[serde(default)]

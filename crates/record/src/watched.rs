@@ -8,11 +8,11 @@ use crate::figure::{Figure, Figures};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A point's requests by size class, and how closely they were watched.
+/// Requests of a point by size class and process, as seen from the server's side.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Watched {
-    /// How closely: `zero`, `counts`, `budgeted` or `exact` (docs/watching.md).
+    /// Level of detail: `zero`, `counts`, `budgeted` or `exact`.
     pub mode: String,
     /// By size class of the response, small to large. Empty where requests were not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -23,7 +23,7 @@ pub struct Watched {
     /// Requests by process, where several processes answered some; the most first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<WatchedProcess>,
-    /// Why requests were not counted, or not in the whole window.
+    /// Why requests were not counted in the whole window; absent if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
@@ -31,7 +31,7 @@ pub struct Watched {
 /// Requests of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WatchedProcess {
-    /// Number of the process.
+    /// Process number.
     pub pid: u32,
     /// Requests that the process finished.
     pub requests: u64,
@@ -50,9 +50,10 @@ pub struct WatchedClass {
     /// First size that belongs to the next class; absent for the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below_bytes: Option<u64>,
-    /// Under the names of the point's own figures: requests, bytes, CPU and elapsed time, phases, demands.
+    /// Figures of the class by the names of a point's figures: requests, bytes, CPU and elapsed time, phases,
+    /// demands.
     pub figures: Figures,
-    /// Half of the 95 % interval of the figures that rest on windows, where there were at least five.
+    /// Half of the 95 % interval of the figures that are based on windows; absent with fewer than five windows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub half_widths: BTreeMap<String, f64>,
 }

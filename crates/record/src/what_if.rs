@@ -9,7 +9,7 @@ pub struct WhatIf {
     /// A name given by the user; may be empty. Untrusted text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Closed loop with this many connections.
+    /// Connections of a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
     /// Open loop at this rate, requests per second.
@@ -18,16 +18,16 @@ pub struct WhatIf {
     /// Open loop at this multiple of the run's highest throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_times: Option<f64>,
-    /// The server with this many CPUs.
+    /// Number of CPUs of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u64>,
-    /// Added to each round trip, nanoseconds.
+    /// Delay added to each round trip, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u64>,
-    /// Cold connections during the load.
+    /// Number of cold connections during the load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<u64>,
-    /// With scalable select.
+    /// Whether the server uses scalable select.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_select: bool,
     /// Layers and functions of which a request costs less: name, and the share of its cost that is saved. Untrusted

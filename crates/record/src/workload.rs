@@ -13,7 +13,7 @@ pub const KEPT_TARGETS: usize = 1000;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Workload {
-    /// In words: `webstone`, `surge`, `fitted`, `urls`; empty for a plain URL or list. Untrusted text.
+    /// The workload: `webstone`, `surge`, `fitted` or `urls`; empty for a plain URL or list. Untrusted text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Number of targets, if there were more than [`KEPT_TARGETS`]; 0 = the plan has all.
@@ -66,11 +66,11 @@ pub enum Kind {
 /// One class of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequestClass {
-    /// In words: `to 64.0 KiB`, `dynamic`.
+    /// Name of the class: `to 64.0 KiB`, `dynamic`.
     pub label: String,
-    /// Static or dynamic.
+    /// Whether the class has static or dynamic documents.
     pub kind: Kind,
-    /// Largest size of its documents; absent where it has no limit, or sizes are not known.
+    /// Largest document of the class, bytes; absent for the last class, or if sizes are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_bytes: Option<u64>,
 }
@@ -78,15 +78,15 @@ pub struct RequestClass {
 /// The source of a rate series; its counts are not kept with the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SeriesSource {
-    /// The file. Untrusted text.
+    /// Path of the series. Untrusted text.
     pub file: String,
-    /// Intervals of the series.
+    /// Number of intervals of the series.
     pub intervals: u64,
     /// Length of an interval in the series' own time.
     pub interval_ns: u64,
     /// Largest count over the mean count.
     pub peak_ratio: f64,
-    /// How many times faster than its own time it is played; absent: the whole of it in each window.
+    /// Speed of the series relative to its own clock; absent: each window plays the whole series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
 }
@@ -94,7 +94,7 @@ pub struct SeriesSource {
 /// The source of a replayed log, and the way it is replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TraceSource {
-    /// The file. Untrusted text.
+    /// Path of the log. Untrusted text.
     pub file: String,
     /// Format of the log, by name or format string.
     pub format: String,
@@ -115,7 +115,7 @@ pub struct TraceSource {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct WorkloadResult {
-    /// Results by class: first by size, then (where there are dynamic documents) by kind.
+    /// Results by class: first by size, then by kind if there are dynamic documents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassResult>,
     /// The results of a replay.
@@ -153,7 +153,7 @@ crate::worded! {
 /// The window's requests of one class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClassResult {
-    /// What it is grouped by.
+    /// The property by which requests are grouped.
     pub grouping: Grouping,
     /// The class in words. Untrusted text where it is read from a file.
     pub label: String,
@@ -164,21 +164,21 @@ pub struct ClassResult {
     pub requests: u64,
     /// Complete responses with status 2xx or 3xx.
     pub ok: u64,
-    /// Errors and other statuses.
+    /// Requests that failed or were answered with another status.
     pub failed: u64,
-    /// Under way at the end of the run.
+    /// Requests under way at the end of the run.
     pub unfinished: u64,
-    /// Body bytes received.
+    /// Bytes of response bodies received.
     pub body_bytes: u64,
-    /// Mean response time.
+    /// Mean response time, microseconds.
     pub response_mean_us: Figure,
-    /// Median response time.
+    /// Median response time, microseconds.
     pub response_p50_us: Figure,
-    /// 90th percentile of response times.
+    /// 90th percentile of response times, microseconds.
     pub response_p90_us: Figure,
-    /// 99th percentile of response times.
+    /// 99th percentile of response times, microseconds.
     pub response_p99_us: Figure,
-    /// Longest response time.
+    /// Longest response time, microseconds.
     pub response_max_us: Figure,
 }
 
@@ -208,41 +208,41 @@ impl ClassResult {
     }
 }
 
-/// What was read of a log, and how the server's answers compare with it. Text is untrusted.
+/// The result of a replay: the log as read, and the server's answers compared with it. Untrusted text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ReplayResult {
     /// Path of the log.
     pub file: String,
-    /// The format in which it was read.
+    /// Format of the log, by name or format string.
     pub format: String,
     /// Whether the log was read to its end, and every request of it was sent.
     pub is_whole: bool,
-    /// How often the whole log was replayed before the window ended.
+    /// Number of times that the whole log was replayed before the window ended.
     pub rounds: u64,
     /// Lines read (of the first round), of every kind.
     pub lines: u64,
-    /// Lines that could not be read.
+    /// Number of lines that could not be read.
     pub rejected: u64,
-    /// The first of them, with file, line and reason.
+    /// The first lines that could not be read, with file, line and reason.
     pub rejected_examples: Vec<String>,
     /// Lines whose time is before that of a line above.
     pub went_back: u64,
-    /// The farthest that a time went back, nanoseconds.
+    /// Longest time by which a line lies before a line above it, nanoseconds.
     pub back_max_ns: u64,
     /// Lines that came too late to be sorted; their time was moved up.
     pub clamped: u64,
-    /// The longest time between a line and the latest of the lines above it, nanoseconds.
+    /// Longest time between a line and the latest of the lines above it, nanoseconds.
     pub gap_max_ns: u64,
-    /// The line after it.
+    /// Number of the line after the longest gap.
     pub gap_line: u64,
     /// Requests in the log that no client can send again (CONNECT).
     pub unsendable: u64,
-    /// Requests handed to the engine.
+    /// Number of requests handed to the engine.
     pub requests: u64,
-    /// Clients (addresses) that they are of, of each thread at most 65,536.
+    /// Number of clients (addresses) of the requests, at most 65,536 for each thread.
     pub clients: u64,
-    /// Requests of the client with the most.
+    /// Requests of the client with the most requests.
     pub largest_client_requests: u64,
     /// Sessions: sequences of requests of one client that share a connection.
     pub sessions: u64,
@@ -253,7 +253,7 @@ pub struct ReplayResult {
     /// Body bytes in the log of the requests whose log status is 200, whose size is logged and that the server answered
     /// with 200.
     pub expected_bytes: u64,
-    /// Body bytes that the server sent for them.
+    /// Body bytes that the server sent for the requests of `expected_bytes`.
     pub got_bytes: u64,
     /// Responses whose size equals the one in the log.
     pub sizes_equal: u64,

@@ -88,7 +88,7 @@ pub struct Run<'a> {
 /// The account of a sweep, by load.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct AccountOfSweep {
-    /// Sweep that these loads belong to.
+    /// Sweep of these loads.
     pub sweep: Sweep,
     /// Loads of the sweep, ascending; loads whose threads were not traced are left out.
     pub levels: Vec<AccountLevel>,
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
 /// One measured point, with everything that `load` prints.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Loaded<'a> {
-    /// As in `point.json`.
+    /// The point, as in `point.json`.
     pub point: &'a Point,
     /// Emulated path; absent without one.
     pub path: Option<PathPlan>,
@@ -127,7 +127,7 @@ pub struct Loaded<'a> {
     /// Complete replies by kind, as `answer`, `miss` or `-MOVED`, of protocols other than HTTP.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reply_counts: &'a BTreeMap<String, u64>,
-    /// First few errors, in words.
+    /// The first few errors, as text.
     pub first_errors: &'a [String],
     /// Limits of `--fail-if`, each with its result.
     pub limits: Vec<CheckedLimit>,
@@ -138,9 +138,9 @@ pub struct Loaded<'a> {
 pub struct CheckedLimit {
     /// Text of the limit, as typed after `--fail-if`.
     pub limit: String,
-    /// Whether it was crossed.
+    /// Whether the limit was crossed.
     pub crossed: bool,
-    /// Measured value and limit, in words.
+    /// Measured value and limit, as a sentence.
     pub detail: String,
 }
 
@@ -153,7 +153,7 @@ pub struct Pair<'a> {
     pub b: Box<Output<'a>>,
     /// Comparison of the two runs; `null` if they have no load in common.
     pub comparison: Option<&'a Comparison>,
-    /// Cost of the command that ran beside the server in run B; only for `find --beside`.
+    /// Cost of the command that ran in the turns of run B; only for `find --beside`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<&'a Price>,
 }

@@ -28,20 +28,20 @@ pub const OVERALL: &str = "Overall Stack";
 /// Layers per packet along an axis.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AxisLayers {
-    /// Ascending by value.
+    /// Layers at each value, ascending.
     pub levels: Vec<LayersAt>,
-    /// From the axis's lowest value to its highest: the whole stack first, then each layer.
+    /// Changes from the axis's lowest value to its highest: the whole stack first, then each layer.
     pub changes: Vec<LayerChange>,
-    /// Events of the hardware that this machine counts.
+    /// Hardware events that this machine counts.
     pub events: Vec<String>,
-    /// Events that it does not count, with the reason.
+    /// Hardware events that this machine does not count, with the reason.
     pub not_measured: Vec<(String, String)>,
 }
 
 /// One value of the axis.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LayersAt {
-    /// In the axis's unit.
+    /// Value in the axis's unit.
     pub value: f64,
     /// In the order of the table: every layer, unattributed, the whole stack.
     pub costs: Vec<LayerCost>,

@@ -23,18 +23,17 @@ const LEAST_GAIN: f64 = 0.02;
 /// A smaller added share of a request's CPU time cannot be measured.
 const LEAST_ADDED_RATIO: f64 = 0.02;
 
-/// What slowing down one place did. The slopes are microseconds for each microsecond of CPU time that was added to a
-/// request.
+/// Effect of slowing down one place. Slopes are microseconds per microsecond of CPU time added to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Effect {
     /// Times that a request reaches the place.
     pub reached_per_request: Option<Estimate>,
     /// The most CPU time that was added to a request, microseconds.
     pub most_added_us: f64,
-    /// CPU time of a request without any, microseconds.
+    /// CPU time of a request without added time, microseconds.
     pub cpu_us_per_request: Option<f64>,
-    /// Time that the server takes for a request, 1 / throughput: 1 where all of the place's cost limits the server, 0
-    /// where none does. Closed loop alone: the throughput of an open loop is that of its clients.
+    /// Slope of the server's time for a request, 1 / throughput: 1 if all of the place's cost limits the server, 0 if
+    /// none does. Closed loop only: the throughput of an open loop is that of its clients.
     pub time: Option<Estimate>,
     /// 99th percentile of the response time.
     pub p99: Option<Estimate>,
@@ -44,8 +43,8 @@ pub struct Effect {
     pub is_linear: Option<bool>,
     /// Whether the client was saturated, and the server not, in most points without a slow-down.
     pub is_client_limited: bool,
-    /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of today's: by
-    /// the line, read backwards. A place cannot save more than it costs.
+    /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of the measured
+    /// one: extrapolated along the line. A place cannot save more than it costs.
     pub gain_ratio: Option<Estimate>,
 }
 

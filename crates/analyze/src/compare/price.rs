@@ -8,12 +8,12 @@ use record::{Estimate, Point, RunDir, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A command that ran beside the server, and what it used itself.
+/// The cost of the command of `find --beside`.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Price {
     /// The command, as typed; made safe to print.
     pub command: String,
-    /// CPU time of the command's own processes, in CPUs: the mean over its windows, the interval by Student's t.
+    /// CPU time of the command's own processes, in CPUs: mean over its windows, interval by Student's t.
     pub own_cpus: Option<Estimate>,
     /// Memory of the command's processes (proportional set size), bytes.
     pub own_memory_bytes: Option<Estimate>,

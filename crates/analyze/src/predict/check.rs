@@ -41,7 +41,7 @@ pub struct Check {
     pub median_error_ratio: Option<f64>,
     /// Largest error of a level's throughput, |predicted / measured - 1|.
     pub largest_error_ratio: Option<f64>,
-    /// The level of the largest error.
+    /// Load with the largest error.
     pub worst_load: Option<f64>,
     /// Median over the levels of the demand's error, |predicted / measured - 1|; absent for the law of throughput,
     /// which has no demand.
@@ -59,22 +59,22 @@ pub struct Check {
 /// The predictions of a fit up to half the yield point for the rest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Extrapolation {
-    /// The model that cross-validation on the low levels alone chose; absent if none could be fitted.
+    /// Model that cross-validation on the low loads chose; absent if none could be fitted.
     pub form: Option<Form>,
     /// The server fitted to the low levels.
     #[serde(skip)]
     pub server: Option<Server>,
     /// Levels up to half the yield point.
     pub levels: usize,
-    /// The highest of them.
+    /// Highest load that the models were fitted to.
     pub up_to_load: f64,
     /// (load, measured, predicted) throughput of each level beyond.
     pub beyond: Vec<(f64, f64, f64)>,
     /// Median of |predicted / measured - 1| over them.
     pub median_error_ratio: Option<f64>,
-    /// Whether the yield point that separates the loads was measured; else it is the model's.
+    /// Whether the yield point that separates the loads was measured, not predicted.
     pub yield_is_measured: bool,
-    /// Measured and predicted yield point, connections; absent where none was measured.
+    /// Measured and predicted yield point, connections; absent if none was measured.
     pub yield_connections: Option<(f64, Option<f64>)>,
     /// Lowest and highest yield point of the models that fit the low loads about as well.
     pub yield_range: Option<(f64, f64)>,
@@ -82,7 +82,7 @@ pub struct Extrapolation {
     pub demand_range_s: Option<(f64, f64)>,
     /// How busy the CPUs were at the highest of the low loads: the rest of the way is extrapolated.
     pub most_busy_ratio: Option<f64>,
-    /// Why it was not possible, or why not to rely on it.
+    /// Why the extrapolation was not possible, or should not be relied on; absent if neither.
     pub doubt: Option<String>,
 }
 

@@ -57,7 +57,7 @@ pub struct Predicted {
     pub value: Option<f64>,
     /// Bootstrap interval; absent where the points have no repeats or the number often does not exist.
     pub interval: Option<Interval>,
-    /// Why there is no number.
+    /// Why the number was not predicted; absent if it was.
     pub not_predicted: Option<String>,
 }
 

@@ -30,24 +30,25 @@ record::worded! {
         Variance = "queue, fitted variance",
         /// Demand with a part for waking an idle CPU.
         Waking = "queue, idle wake-ups",
-        /// Work besides the requests that does not follow their rate.
+        /// CPU time that does not follow the rate of requests, e.g. of other work.
         Background = "queue, background work",
         /// Demand that grows with connections.
         Growing = "queue, growing demand",
-        /// Wake-ups and growth.
+        /// Demand with a part for waking an idle CPU, which grows with connections.
         WakingGrowing = "queue, wake-ups and growth",
-        /// Demand that grows with connections, and work besides the requests.
+        /// Demand that grows with connections, and CPU time that does not follow the rate of requests.
         BackgroundGrowing = "queue, background and growth",
         /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
         WakingDoubling = "queue, wake-ups and doublings",
-        /// Work besides the requests, and demand that grows by the same amount with each doubling of the connections.
+        /// Demand that grows by the same amount with each doubling of the connections, and CPU time that does not follow
+        /// the rate of requests.
         BackgroundDoubling = "queue, background and doublings",
         /// Wake-ups that cost more the longer the CPU was idle.
         Cooling = "queue, cooling while idle",
         /// Wake-ups that cost more the longer the CPU was idle, and demand that grows with each doubling of the
         /// connections.
         CoolingDoubling = "queue, cooling and doublings",
-        /// The Universal Scalability Law on throughput alone.
+        /// The Universal Scalability Law on throughput only.
         Usl = "Universal Scalability Law",
     }
 }
@@ -119,7 +120,7 @@ pub struct Server {
     pub path_s: f64,
     /// Requests in flight on each connection.
     pub in_flight: f64,
-    /// Whether these are answered one after the other, as they came: a connection keeps one CPU busy at most.
+    /// Whether requests on a connection are answered in order, so that a connection keeps at most one CPU busy.
     pub is_in_order: bool,
     /// Squared coefficient of variation of the service time.
     pub cv_squared: f64,

@@ -14,11 +14,11 @@ const ROUNDING: f64 = 1e-3;
 /// A kept question with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct WhatIfAnswer {
-    /// The name given to it; may be empty. Untrusted text.
+    /// Name given to the question; may be empty. Untrusted text.
     pub name: String,
     /// The answer; absent with a reason.
     pub answer: Option<Answer>,
-    /// Why there is none.
+    /// Why the question was not answered; absent if it was.
     pub not_predicted: Option<String>,
 }
 

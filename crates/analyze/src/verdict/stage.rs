@@ -568,7 +568,7 @@ pub struct Checked {
     pub stage: String,
     /// Used share of the stage's capacity (1 = full).
     pub used_ratio: f64,
-    /// Whether it is full: at the criterion of saturation or above.
+    /// Whether the stage is full: at the criterion of saturation or above.
     pub is_full: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Window {
 /// Straight lines of CPUs used against requests per second.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Lines {
-    /// The windows that they are fitted to.
+    /// Windows that the lines are fitted to.
     pub windows: Vec<Window>,
     /// Length of a window.
     pub window_s: f64,

@@ -47,7 +47,7 @@ pub struct Period {
     pub p_value: f64,
 }
 
-/// The rate by the interval, its stalls and their period.
+/// Request rate by interval, with the stalls and their period.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stalls {
     /// Begin of each interval (seconds) and requests per second in it.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// A number, perhaps with half of its 95 % interval; absent = not measured.
+/// A number and half of its 95 % interval; absent = not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cell {
     /// Value of the cell; absent if it was not measured.
@@ -45,7 +45,7 @@ impl Cell {
 pub struct Table {
     /// Title of the table.
     pub title: &'static str,
-    /// How its numbers were obtained.
+    /// How the table's numbers were obtained.
     pub note: String,
     /// Name and unit of each column of numbers.
     pub columns: Vec<(&'static str, &'static str)>,

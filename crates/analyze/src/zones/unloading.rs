@@ -42,8 +42,8 @@ pub struct UnloadingLevel {
     pub loading_per_sec: Option<Estimate>,
     /// Good answers per second on the way down.
     pub unloading_per_sec: Option<Estimate>,
-    /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a
-    /// server that never came back: from before it came down to ever since.
+    /// Change from the way up to the way down, within repeats; absent if the load failed on the way up. Of a server
+    /// that never came back: the change from before to after.
     pub change: Option<Change>,
     /// Whether the two ways are apart: the way down is lower by more than chance.
     pub is_apart: bool,
@@ -52,19 +52,18 @@ pub struct UnloadingLevel {
 /// The findings of the way down.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Unloading {
-    /// Ascending by load.
+    /// Findings at each load, ascending.
     pub levels: Vec<UnloadingLevel>,
-    /// Where the server is back on its loading curve: `held` is the highest load at which it is, `failed` the lowest at
-    /// which it is not. [`Place::Beyond`]: it never left the curve. [`Place::Below`]: it was not back at the lowest
-    /// load.
+    /// Load at which the server is back on its loading curve: `held` is the highest at which it is, `failed` the
+    /// lowest at which it is not. `beyond`: it never left the curve. `below`: it was not back at the lowest load.
     pub recovery_point: PointFinding,
-    /// Whether it came down once and never came back: on all later ways, up and down, it was down at the lowest loads,
-    /// too.
+    /// Whether the server never came back: on all ways after it came down, up and down, it was below its throughput
+    /// at the lowest loads, too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_back: bool,
     /// Repeats with both ways.
     pub repeats: u64,
-    /// Reasons not to trust it.
+    /// Reasons not to trust the way down.
     pub doubts: Vec<Doubt>,
 }
 

@@ -58,7 +58,7 @@ pub struct ExactRow {
     pub cpu_ns: f64,
     /// Time in the layer, nanoseconds, with the part of the hooks' cost that lies in it.
     pub measured_ns: u64,
-    /// How often the layer was entered at a boundary function.
+    /// Number of entries of the layer at a boundary function.
     pub entries: u64,
     /// Share of the server's CPU time, over bursts.
     pub share_ratio: Option<Estimate>,

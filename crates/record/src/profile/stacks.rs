@@ -50,7 +50,7 @@ pub struct Frame {
     /// The kernel's loadable module, or the server's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<PlainText>,
-    /// Whether it is the kernel's.
+    /// Whether the function is the kernel's.
     pub is_kernel: bool,
 }
 

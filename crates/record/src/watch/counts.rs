@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The counters that one object of a reading's JSON holds; a counter without a number is not measured.
+/// Counters; `null` or absent: not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts([Option<u64>; COUNTERS]);
 

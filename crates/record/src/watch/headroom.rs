@@ -5,15 +5,15 @@ use crate::PlainText;
 use serde::{Deserialize, Serialize};
 
 crate::worded! {
-    /// What may become full.
+    /// The resource that a limit bounds.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum LimitKind {
         /// The CPUs that the server may run on, whoever uses them.
         Cpus = "CPUs",
-        /// The CPU time that its control group may use.
+        /// The CPU time that the server's control group may use.
         CpuQuota = "CPU quota",
-        /// One CPU for its busiest thread.
+        /// One CPU, for the server's busiest thread.
         BusiestThread = "busiest thread",
         /// Threads that serve one request each.
         ThreadPool = "thread pool",
@@ -37,7 +37,7 @@ impl LimitKind {
 pub struct Range {
     /// Lower end of the range.
     pub low: f64,
-    /// Upper end of the range; absent if it is not bounded.
+    /// Upper end of the range; absent if unbounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
@@ -47,11 +47,11 @@ pub struct Range {
 pub struct Limit {
     /// Resource that becomes full.
     pub kind: LimitKind,
-    /// How much of it is in use now (of `most`): CPUs, threads, descriptors, connections.
+    /// Current use, in the unit of `most`: CPUs, threads, descriptors, connections.
     pub used: f64,
     /// Size of the limit, in the unit of `used`.
     pub most: f64,
-    /// The load at which it is full, as a multiple of the load now.
+    /// Load at which the limit is full, as a multiple of the current load.
     pub times: Range,
     /// Requests per second at which the limit is full; absent if its use was not related to the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,11 +66,11 @@ pub struct Limit {
 pub struct UnknownLimit {
     /// Resource whose headroom is not known.
     pub kind: LimitKind,
-    /// The reason, in words.
+    /// The reason in one sentence.
     pub why: PlainText,
 }
 
-/// The headroom as of a reading.
+/// The headroom at the time of a reading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Headroom {

@@ -11,7 +11,7 @@ pub struct LimitTotals {
     /// CPUs that the server's busy threads may run on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u64>,
-    /// Time in which these CPUs were idle, summed over them, since boot. It jumps where `cpus` changes.
+    /// Idle time of the CPUs of `cpus` since boot, summed, nanoseconds. It jumps when `cpus` changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<u64>,
     /// The narrowest limit of CPU time among the control groups that the server is in; absent without one.
@@ -23,7 +23,7 @@ pub struct LimitTotals {
     /// The busiest thread since the reading before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_thread: Option<BusyThread>,
-    /// The process that is nearest to its limit of open descriptors.
+    /// The process with the largest share of its descriptor limit in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<Descriptors>,
     /// Threads that have read a request since the watch began and live, at most; absent where requests are not counted.
@@ -31,13 +31,13 @@ pub struct LimitTotals {
     pub reading_threads: Option<u64>,
 }
 
-/// A limit of CPU time.
+/// The server's limit of CPU time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuQuota {
-    /// The limit, in CPUs.
+    /// Limit of CPU time, in CPUs.
     pub cpus: f64,
-    /// CPU time of the control group, nanoseconds; absent where another group accounts for it (version 1).
+    /// CPU time of the control group, nanoseconds; absent if another group accounts for it (version 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_ns: Option<u64>,
     /// Periods in which the group ran.
@@ -64,10 +64,10 @@ pub struct BusyThread {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Descriptors {
-    /// Number of the process.
+    /// Process number.
     pub pid: u32,
     /// Number of open descriptors.
     pub open: u64,
-    /// The most that it may open (RLIMIT_NOFILE).
+    /// Limit of open descriptors of the process (RLIMIT_NOFILE).
     pub limit: u64,
 }

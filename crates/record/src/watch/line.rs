@@ -28,7 +28,7 @@ impl Line {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Beginning {
-    /// [`crate::run::SCHEMA`] of the writer.
+    /// Version of the form of `run.json` that the writer uses.
     pub schema: u32,
     /// The recorded watch.
     #[serde(flatten)]
@@ -57,10 +57,10 @@ pub struct Taken {
     pub totals: Reading,
     /// Rates since the previous reading.
     pub rates: Rates,
-    /// How much more load the server can take, estimated from the readings so far.
+    /// Headroom, estimated from the readings so far: how much more load the server can take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Headroom>,
-    /// Reasons not to trust it.
+    /// Reasons not to trust the reading.
     pub doubts: Vec<Doubt>,
 }
 

@@ -24,13 +24,13 @@ pub struct ClassRates {
     pub elapsed_p99_at_most_us: Option<f64>,
 }
 
-/// Between two readings.
+/// Rates between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Rates {
-    /// Length in nanoseconds.
+    /// Time between the two readings, nanoseconds.
     pub duration_ns: u64,
-    /// All requests, in the time in which they were counted; absent where there was none.
+    /// Rates of all requests, per second of the time in which they were counted; absent if none was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<ClassRates>,
     /// Rates of each size class.

@@ -58,7 +58,7 @@ impl ClassTotals {
 pub struct PhaseTotals {
     /// Requests whose phases were timed.
     pub requests: u64,
-    /// Windows in which there were any.
+    /// Number of windows in which requests were timed.
     pub windows: u64,
     /// Requests whose parse phase ended at a system call; that of the others ended at the first send.
     pub split: u64,
@@ -84,7 +84,7 @@ pub struct PhaseTotals {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ConnectionTotals {
-    /// Sockets now, by TCP state.
+    /// Current sockets by TCP state.
     pub states: BTreeMap<Cow<'static, str>, u64>,
     /// How the states compare with scans; absent where scans are the only source.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,8 +101,8 @@ pub struct ConnectionTotals {
     pub accept_queue_limit: Option<u64>,
     /// Half-open connections at the last scan (the SYN backlog's length).
     pub syn_backlog: u64,
-    /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began; absent
-    /// where it could not be read.
+    /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began;
+    /// absent if it could not be read.
     pub port_drops: Option<u64>,
     /// Connections dropped because the accept queue was full, in the whole network namespace.
     pub listen_overflows: Option<u64>,
@@ -115,7 +115,7 @@ pub struct ConnectionTotals {
 pub struct ConnectTotals {
     /// Connections whose first byte was read.
     pub connects: u64,
-    /// The sum of these times.
+    /// Sum of the times from establishment to the first read, nanoseconds.
     #[serde(default)]
     pub connect_elapsed_ns: u64,
     /// Distribution of the times from establishment to the first read.
@@ -132,7 +132,7 @@ pub struct ConnectTotals {
 /// The programs' counts of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessCounts {
-    /// Requests it finished.
+    /// Requests that the process finished.
     pub requests: u64,
     /// Bytes of requests that the process read.
     #[serde(default)]
@@ -155,15 +155,15 @@ pub struct ProcessCounts {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ProcessTotals {
-    /// Process number; 0 = all others: those beyond the list, those that ended, and requests that no event of a process
-    /// has ended.
+    /// Process number; 0 = all others: processes beyond the list, ended processes, and requests that no event of a
+    /// process has ended.
     pub pid: u32,
-    /// Name of its program; empty for the row of all others and for a process that has ended.
+    /// Name of the process's program; empty for the row of all others and for a process that has ended.
     pub name: PlainText,
-    /// The number of processes in the row; of the others, those that are known by number.
+    /// Number of processes in the row; in the row of all others, of those with a known number.
     pub processes: u64,
-    /// The scheduler's CPU time since the watch began; absent for a process that has ended: the row of all others has
-    /// its time.
+    /// CPU time of the process by the scheduler since the watch began, nanoseconds; absent for a process that has
+    /// ended, whose time is in the row of all others.
     pub cpu_ns: Option<u64>,
     /// Requests; absent when requests are not counted.
     #[serde(flatten)]
@@ -174,13 +174,13 @@ pub struct ProcessTotals {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct OpenRequest {
-    /// Time since its first read.
+    /// Time since the first read of the request, nanoseconds.
     pub age_ns: u64,
-    /// Bytes read so far.
+    /// Bytes of the request read so far.
     pub bytes_in: u64,
-    /// Bytes written so far.
+    /// Bytes of the response written so far.
     pub bytes_out: u64,
-    /// CPU time so far.
+    /// CPU time of the request so far, nanoseconds.
     pub cpu_ns: i64,
     /// Number of the thread that reads it.
     pub thread: u32,
@@ -192,11 +192,11 @@ pub struct OpenRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct OpenTotals {
-    /// Read, not answered yet.
+    /// Requests that were read and have no answer yet.
     pub waiting: u64,
     /// Answered, but not fully acknowledged by the client.
     pub sending: u64,
-    /// The longest, oldest first.
+    /// The oldest requests in progress, oldest first.
     pub longest: Vec<OpenRequest>,
 }
 
@@ -211,7 +211,7 @@ pub struct CpuTotals {
     /// CPU time by purpose; absent if reads are not visible.
     #[serde(flatten)]
     pub charged: Option<ChargedCpu>,
-    /// Context switches of the group: those of the threads that were seen.
+    /// Context switches of the group's threads that were seen.
     pub switches: u64,
     /// Part of `group_ns` used by the threads in `switches`; absent in older recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,8 +259,8 @@ pub struct ChargedCpu {
     pub elsewhere_ns: i64,
 }
 
-/// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as timed,
-/// so they include the cost of the probes.
+/// Phases by the server's own functions, and by reads and sends of the same requests. CPU times include the cost of
+/// the probes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct PackTotals {
@@ -291,7 +291,7 @@ pub struct PackTotals {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CostTotals {
-    /// CPU time of this process.
+    /// CPU time of the watching process, nanoseconds.
     pub own_cpu_ns: u64,
     /// Cost of the programs to the server; absent without programs.
     #[serde(flatten)]
@@ -339,8 +339,8 @@ pub struct Reading {
     pub unix_ms: u64,
     /// Time since the watch began, nanoseconds.
     pub elapsed_ns: u64,
-    /// The part of that time in which requests were counted; absent where it is all of it. `classes`, `processes`,
-    /// `losses` and times to the first read are of this part.
+    /// Part of the time in which requests were counted, nanoseconds; absent if all of it. `classes`, `processes`,
+    /// `losses` and times to the first read cover this part only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_ns: Option<u64>,
     /// Requests by size class; empty when requests are not counted.
@@ -350,7 +350,7 @@ pub struct Reading {
     /// Phases by the server's own functions; absent without a pack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<PackTotals>,
-    /// Connections of the port.
+    /// Connections of the server's port.
     pub connections: ConnectionTotals,
     /// The server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the
     /// group's.
@@ -358,9 +358,9 @@ pub struct Reading {
     /// Requests in progress; absent when requests are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenTotals>,
-    /// The protocol, identified from a few reads; absent when none is examined.
+    /// Protocols of the reads that were inspected; absent if none was.
     pub traffic: Option<Traffic>,
-    /// CPU time; absent where the server's processes may not be read, or there are none.
+    /// CPU time of the server; absent if its processes may not be read, or it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTotals>,
     /// Cost of watching.
@@ -368,17 +368,16 @@ pub struct Reading {
     /// Losses, all 0 in a sound run; empty when requests were never counted.
     #[serde(skip_serializing_if = "Counts::is_empty")]
     pub losses: Counts,
-    /// The machine's counters. They are read at a separate interval; this is the last reading, with its time.
+    /// Last reading of the machine's counters, which have an interval of their own, with its time.
     pub system: SystemTotals,
-    /// What the server's processes read and wrote, at the same interval; absent where that may not be read.
+    /// Bytes that the server's processes read and wrote, at the interval of `system`; absent if they may not be read.
     pub io: Option<GroupIo>,
     /// Counters of the control group that is watched; absent without one.
     pub control_group: Option<ControlGroupTotals>,
-    /// What bounds the server; absent where that is not read.
+    /// Inputs of the headroom: limits of the server and their use; absent if not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitTotals>,
-    /// Where the time of the server's threads went in a part of the time since the last reading; absent where that
-    /// is not accounted for.
+    /// Account of the server's threads in a part of the time since the last reading; absent if not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 }
@@ -396,12 +395,13 @@ impl Reading {
 pub struct Mean {
     /// Mean per request.
     pub mean: f64,
-    /// Half of the 95 % interval's width; `None` with fewer than five windows, and in exact mode: it does not sample.
+    /// Half of the 95 % interval's width; absent with fewer than five windows, and in exact mode, which does not
+    /// sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_width: Option<f64>,
     /// Requests that were timed.
     pub requests: u64,
-    /// Windows in which there were any.
+    /// Number of windows in which requests were timed.
     pub windows: u64,
 }
 
@@ -427,15 +427,15 @@ pub struct Reconciliation {
 pub struct Traffic {
     /// Number of examined reads; the following are parts of it.
     pub looked_into: u64,
-    /// One request of HTTP/1, or its beginning.
+    /// Reads that hold one request of HTTP/1, or its beginning.
     pub http1: u64,
-    /// One command of Redis (RESP), or its beginning.
+    /// Reads that hold one command of Redis (RESP), or its beginning.
     pub redis: u64,
-    /// One command of memcached, or its beginning.
+    /// Reads that hold one command of memcached, or its beginning.
     pub memcached: u64,
-    /// Several requests of HTTP/1 or commands at once: they count as one.
+    /// Reads that hold several requests of HTTP/1 or commands; each such read counts as one request.
     pub pipelined: u64,
-    /// Requests, commands and streams that began in all of these and in `http2`, by their first KiB.
+    /// Requests, commands and streams that began in the inspected reads, by their first KiB.
     pub requests: u64,
     /// Reads in `http1` and `pipelined` whose request has a body.
     pub uploads: u64,
@@ -443,13 +443,13 @@ pub struct Traffic {
     pub expecting: u64,
     /// Reads in `http1` whose request asks for a WebSocket.
     pub websockets: u64,
-    /// HTTP/2: the preface, or frames.
+    /// Reads that hold HTTP/2: the preface, or frames.
     pub http2: u64,
-    /// Records of TLS.
+    /// Reads that hold records of TLS.
     pub tls: u64,
-    /// Reads in no known protocol.
+    /// Reads in an unknown protocol.
     pub other: u64,
-    /// Reads whose buffer is not visible, as those of io_uring.
+    /// Reads whose buffer is not visible (io_uring).
     pub hidden: u64,
 }
 

@@ -65,13 +65,13 @@ pub struct Paging {
     pub faults: u64,
 }
 
-/// Memory now, bytes.
+/// The machine's current memory, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Memory {
-    /// The machine's memory.
+    /// Size of the machine's memory, bytes.
     pub total_bytes: u64,
-    /// What programs could get without swapping, by the kernel's estimate.
+    /// Memory that programs can get without swapping, by the kernel's estimate, bytes.
     pub available_bytes: u64,
     /// Unused memory, bytes.
     pub free_bytes: u64,
@@ -89,11 +89,11 @@ pub struct DiskCounts {
     pub devices: u64,
     /// Completed disk reads.
     pub reads: u64,
-    /// Bytes read from disks.
+    /// Bytes read from the machine's disks.
     pub read_bytes: u64,
     /// Completed disk writes.
     pub writes: u64,
-    /// Bytes written to disks.
+    /// Bytes written to the machine's disks.
     pub written_bytes: u64,
     /// Milliseconds in which a device had work, summed over devices. Divided by the elapsed time, this is the
     /// utilisation of a single disk.
@@ -104,9 +104,9 @@ pub struct DiskCounts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct GroupIo {
-    /// Bytes read from disks.
+    /// Bytes that the server's processes read from disks.
     pub read_bytes: u64,
-    /// Bytes that are to be written to disks (also those that were overwritten in memory before).
+    /// Bytes that will be written to disks, including those that were overwritten in memory before.
     pub written_bytes: u64,
     /// Read calls of every kind, sockets included.
     pub reads: u64,
@@ -114,27 +114,28 @@ pub struct GroupIo {
     pub writes: u64,
 }
 
-/// A control group's counters (version 2) since it was created. A counter whose controller is not enabled is absent.
+/// A control group's counters (version 2) since its creation. The counters of a controller that is not enabled are
+/// absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ControlGroupTotals {
-    /// CPU time, microseconds.
+    /// CPU time of the control group, microseconds.
     pub cpu_us: Option<u64>,
-    /// CPU time in user mode, microseconds.
+    /// CPU time of the control group in user mode, microseconds.
     pub user_us: Option<u64>,
-    /// CPU time in system mode, microseconds.
+    /// CPU time of the control group in system mode, microseconds.
     pub system_us: Option<u64>,
-    /// Periods in which it was throttled by its limit of CPU time.
+    /// Periods in which the group was stopped because it had used its limit of CPU time.
     pub throttled: Option<u64>,
     /// Current memory, page cache included, bytes.
     pub memory_bytes: Option<u64>,
     /// Memory limit, bytes; absent without one.
     pub memory_limit_bytes: Option<u64>,
-    /// Major page faults.
+    /// Major page faults of the control group.
     pub major_faults: Option<u64>,
-    /// Bytes read from disks.
+    /// Bytes that the control group read from disks.
     pub read_bytes: Option<u64>,
-    /// Bytes written to disks.
+    /// Bytes that the control group wrote to disks.
     pub written_bytes: Option<u64>,
     /// Current number of processes and threads.
     pub tasks: Option<u64>,
@@ -146,7 +147,7 @@ pub struct ControlGroupTotals {
 pub struct SystemTotals {
     /// CLOCK_MONOTONIC at the last reading of any kind.
     pub at_ns: u64,
-    /// When each kind of counters was last read, by name; rates are taken between these times.
+    /// Time of the last reading of each kind of counters, by name.
     pub read_at_ns: BTreeMap<Cow<'static, str>, u64>,
     /// Number of CPUs online.
     pub cpus: u64,
