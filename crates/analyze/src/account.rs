@@ -1,10 +1,10 @@
-//! Where the requests and the server's threads are at each load, from the accounts of its points.
+//! The places of the requests and the states of the server's threads at each load, from the accounts of its points.
 //!
 //! Threads: each nanosecond of each thread is in one row, so the rows add up to the number of threads.
 //!
-//! Requests, by Little's law: the mean number of requests in a place is the time that a request spends there times the
-//! throughput. So no request is followed: places are counted or timed as a whole, and those of the client and of the
-//! server's own queues are what remains of the whole.
+//! Requests, by Little's law: the mean number of requests in a place is the time that a request spends there times
+//! the throughput. Places are counted or timed as a whole; the rest of the response time is in the client and in the
+//! server's own queues.
 
 use crate::zones::{SweepFindings, counted_at, reduced};
 use record::account::{Account, ThreadGroup, Wait, WaitKind};
@@ -13,7 +13,7 @@ use record::{Point, RunDir, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A thread that sleeps for less than this share of the requests serves none of them.
+/// A thread that sleeps less often than for this share of the requests serves none of them.
 const LEAST_SLEEPS: f64 = 0.02;
 /// Waits of fewer threads than this are summed up by kind.
 const LEAST_THREADS: f64 = 0.01;
@@ -209,12 +209,12 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     Some(level)
 }
 
-/// What one account says, without a client's side.
+/// The account of one window, without the client's side.
 pub fn of_one(account: &Account) -> Option<AccountLevel> {
     of_accounts(0.0, &[account], &BTreeMap::new())
 }
 
-/// Accounts as one; `rates` are the requests a second of each process.
+/// Merges accounts; `rates` are the requests per second of each process.
 fn of_accounts(load: f64, accounts: &[&Account], rates: &BTreeMap<u32, f64>) -> Option<AccountLevel> {
     let window_ns: u64 = accounts.iter().map(|account| account.window_ns).sum();
     if window_ns == 0 {
@@ -249,7 +249,7 @@ fn of_accounts(load: f64, accounts: &[&Account], rates: &BTreeMap<u32, f64>) -> 
     })
 }
 
-/// Requests a second of each process: the mean over the points that counted them.
+/// Requests per second of each process: the mean over the points that counted them.
 fn request_rates(points: &[&Point]) -> BTreeMap<u32, f64> {
     let watched: Vec<_> = points.iter().filter_map(|point| point.watched.as_ref()).collect();
     let counted = watched.iter().filter(|watched| !watched.processes.is_empty()).count();
@@ -260,7 +260,7 @@ fn request_rates(points: &[&Point]) -> BTreeMap<u32, f64> {
     rates
 }
 
-/// The program, with the threads' name where that is another.
+/// The program, with the threads' name if it differs.
 fn group_name(group: &ThreadGroup) -> String {
     let (program, name) = (plain(&group.program, 40), plain(&group.name, 20));
     if program.starts_with(&name) || name.is_empty() { program } else { format!("{program}: {name}") }
@@ -324,7 +324,7 @@ fn place_words(wait: &Wait) -> String {
     }
 }
 
-/// The program's own function on the sampled stacks with the most time: of the thread that waits, or of the one that
+/// The program's function with the most time on the sampled stacks: of the thread that waits, or of the one that
 /// ended the wait.
 fn function(waits: &[&Wait]) -> String {
     let mut stacks: Vec<_> = waits.iter().flat_map(|wait| &wait.stacks).collect();
@@ -343,7 +343,7 @@ fn function(waits: &[&Wait]) -> String {
     stacks.iter().find_map(of_stack).unwrap_or_default()
 }
 
-/// The sampled stack with the most time, in words.
+/// The sampled stack with the most time, as text.
 fn stack(waits: &[&Wait]) -> String {
     const FRAMES: usize = 12;
     let most = waits.iter().flat_map(|wait| &wait.stacks).max_by_key(|stack| stack.ns);
@@ -381,7 +381,7 @@ fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
     levels
 }
 
-/// Where the requests were.
+/// The places of the requests.
 fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel]) -> Option<RequestLevel> {
     let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
     let (per_sec, response_us) = (figure(names::THROUGHPUT)?, figure(names::RESPONSE_MEAN)?);
@@ -466,7 +466,7 @@ impl WaitLevel {
 }
 
 impl RequestLevel {
-    /// By how much the places' sum differs from the requests under way, as a share of these.
+    /// Difference between the places' sum and the requests under way, as a share of the latter.
     pub fn open_ratio(&self) -> f64 {
         self.places.iter().map(|place| place.requests).sum::<f64>() / self.in_flight - 1.0
     }

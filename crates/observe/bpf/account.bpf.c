@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where the time of the server's threads goes, exactly: each nanosecond of each thread is running, runnable or blocked
- * at a place. A thread's place is read when it runs again, from the system call that it is still in, so that falling
- * asleep costs no more than a clock read. The reader walks over all threads once when the window closes, which ends
- * what is in progress and finds those that did not switch at all. */
+/* The account of the server's threads: each nanosecond of each thread is running, runnable or blocked at a place. A
+ * thread's place is read when it runs again, from the system call that it is still in, so falling asleep costs only a
+ * clock read. When the window closes, the reader walks over all threads: it ends the states in progress and counts
+ * threads that did not switch at all. */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -22,7 +22,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define SYSCALL_FUTEX_KNOWN 1 /* kinds of calls, in `calls` */
 #define SYSCALL_DESCRIPTOR 2
 
-#define AFTERWARDS_NS 50000000 /* a thread's last interval is ended by its next event for so long after the end */
+#define AFTERWARDS_NS 50000000 /* for this long after the window's end a thread's next event ends its last interval */
 #define LONGEST_EVENT_NS 20000
 #define NEVER_NS (~0ULL >> 1)
 
@@ -31,7 +31,7 @@ volatile struct account_gate gate SEC(".bss.gate");
 __u64 listening[65536 / 64] SEC(".bss.listening");
 struct account_sums sums SEC(".bss.sums");
 struct cpu_clock clocks[ACCOUNT_CPUS] SEC(".bss.clocks");
-/* What the first argument of a system call is, by its number. */
+/* Meaning of a system call's first argument, by the call's number. */
 const volatile __u8 calls[SYSCALLS_KNOWN] SEC(".rodata.calls") = {};
 
 struct {
@@ -64,7 +64,7 @@ struct {
     __type(key, __u64);
     __type(value, struct outgoing);
 } outgoing SEC(".maps");
-/* Programs of one CPU may interrupt each other here only between two kinds, which have a buffer each. */
+/* Only programs of different kinds interrupt each other on a CPU; each kind has a buffer. */
 struct {
     __uint(type, MAP_PERCPU_ARRAY);
     __uint(max_entries, 2);
@@ -86,14 +86,14 @@ static __always_inline bool is_counted(__u64 now_ns) {
     return now_ns < gate.closes_ns + AFTERWARDS_NS;
 }
 
-/* Measures every sixteenth event, and ends the window when the programs have cost as much as they may. */
+/* Measures every sixteenth event, and ends the window when the programs have used up their budget. */
 static __always_inline void charge_event(struct cpu_clock *c, __u64 count, __u64 began_ns) {
     __u64 now_ns, spent_ns;
 
     if (count & 15)
         return;
     now_ns = bpf_ktime_get_ns();
-    /* One that takes longer was interrupted. */
+    /* A longer event was interrupted. */
     spent_ns = now_ns - began_ns < LONGEST_EVENT_NS ? now_ns - began_ns : LONGEST_EVENT_NS;
     c->cost_ns += spent_ns << 4;
     if (c->cost_ns > gate.budget_ns && now_ns < gate.closes_ns)
@@ -162,7 +162,7 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
     if (family != AF_UNIX_FAMILY) {
         place->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
         if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
-            /* Each client would have a place of its own. */
+            /* Otherwise each client would be a separate place. */
             place->object[0] = place->object[1] = 0;
             place->port = 0;
             place->device |= SERVED;
@@ -191,7 +191,7 @@ static __always_inline void describe_descriptor(struct place *place, struct task
     place->device = BPF_CORE_READ(inode, i_sb, s_dev);
 }
 
-/* Where a thread that does not run is blocked. */
+/* Describes the place at which a thread is blocked. */
 static __always_inline void describe_wait(struct place *place, struct task_struct *t) {
 #ifdef FIRST_ARGUMENT_OF
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
@@ -216,7 +216,7 @@ static __always_inline void describe_wait(struct place *place, struct task_struc
 #endif
 }
 
-/* Advances the CPU's clocks to now, with what it ran until now. */
+/* Advances the CPU's clocks to now; the time since the last event belongs to the thread that ran. */
 static __always_inline void advance(struct cpu_clock *c, __u64 now_ns) {
     if (now_ns <= c->since_ns)
         return;
@@ -227,7 +227,7 @@ static __always_inline void advance(struct cpu_clock *c, __u64 now_ns) {
     c->since_ns = now_ns;
 }
 
-/* A CPU's clocks as they would stand now; another CPU may be at work on them, which costs some accuracy only. */
+/* Reads a CPU's clocks as of now. Another CPU may write them at the same time, which costs some accuracy only. */
 static __always_inline void read_clock(__u32 cpu, __u64 now_ns, struct doer *d) {
     struct cpu_clock *c = clock_of(cpu);
     __u64 since_ns = c->since_ns, more = 0;
@@ -243,8 +243,8 @@ static __always_inline __u64 birth_or(const struct task_struct *t, __u64 opened_
     return t->start_time > opened_ns ? t->start_time : opened_ns;
 }
 
-/* The thread's record in this window. Without one the thread has done the same since the window opened: it ran, or was
- * blocked, or was runnable (`is_ready`) as no event has woken it. */
+/* The thread's record in this window. A thread without one has kept its state since the window opened: it ran, was
+ * blocked, or was runnable (`is_ready`: no event has woken it). */
 static __always_inline struct doer *doer_of(struct task_struct *t, bool is_running, bool is_ready) {
     __u32 pid = t->pid;
     struct doer *d = bpf_map_lookup_elem(&doers, &pid);
@@ -460,13 +460,13 @@ int BPF_PROG(on_waking, struct task_struct *t) {
         if (d->is_sampled && is_member(bpf_get_current_task_btf()))
             d->waker_stack = keep_stack(ctx, 1, OF_USER);
     }
-    /* What a CPU's programs cost in the last window is forgotten at its first switch in this one. */
+    /* The first switch of a CPU in this window resets the cost of the last one. */
     if (c->window == gate.window)
         charge_event(c, c->wakings, now_ns);
     return 0;
 }
 
-/* What a thread does after this, while it gives back what it holds, is not seen. */
+/* The time after this, in which the thread frees its resources, is not counted. */
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *t) {
     __u64 now_ns = bpf_ktime_get_ns();
@@ -477,7 +477,7 @@ int BPF_PROG(on_exit, struct task_struct *t) {
     if (now_ns > gate.closes_ns)
         now_ns = gate.closes_ns;
     d = t->start_time < now_ns ? doer_of(t, 1, 0) : 0;
-    /* One that ends after the walk has been counted by it. */
+    /* The walk has counted a thread that ends after it. */
     if (!d || d->is_summed)
         return 0;
     if (!d->is_closed)
@@ -516,7 +516,7 @@ int close_window(void *context) {
     return 0;
 }
 
-/* After the end of the window: adds what each thread was doing then, unless its next event has done so. */
+/* After the end of the window: adds the state in progress of each thread, unless the thread's next event has. */
 SEC("iter/task")
 int walk_threads(struct bpf_iter__task *context) {
     struct task_struct *t = context->task;
@@ -526,7 +526,7 @@ int walk_threads(struct bpf_iter__task *context) {
     if (!t || t->exit_state || !is_member(t))
         return 0;
     now_ns = gate.closes_ns;
-    /* One without a record did not switch: it ran or waited for a CPU all the time, or was blocked. */
+    /* A thread without a record did not switch: it ran, waited for a CPU, or was blocked all the time. */
     d = t->start_time < now_ns ? doer_of(t, t->on_cpu, !t->__state) : 0;
     if (!d || d->is_summed)
         return 0;
@@ -565,7 +565,7 @@ static __always_inline struct outgoing *outgoing_of(struct sock *sk) {
         struct unix_sock *own = (struct unix_sock *)sk;
         struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(own, peer);
         struct unix_address *name = BPF_CORE_READ(peer, addr);
-        /* An end with a name was accepted here. */
+        /* A socket with a name was accepted here. */
         if (BPF_CORE_READ(own, addr) || !name)
             return 0;
         /* sockaddr_un: the family, then the path. */

@@ -1,5 +1,5 @@
-//! The account of a window: what the server's threads did in each nanosecond of it, and how long its connections to
-//! other servers waited for an answer.
+//! The account of a window: the state of each of the server's threads in each nanosecond, and the time of its calls
+//! to other servers.
 
 use crate::profile::Frame;
 use crate::text::PlainText;
@@ -44,7 +44,7 @@ crate::worded! {
 }
 
 impl WaitKind {
-    /// Whether a thread without work waits so.
+    /// Whether a thread without work waits in this way.
     pub fn is_idle(self) -> bool {
         matches!(self, WaitKind::Events | WaitKind::Requests | WaitKind::Input | WaitKind::Children | WaitKind::Work)
     }
@@ -190,14 +190,14 @@ impl ThreadGroup {
         self.waits.iter().filter(|wait| is_wanted(wait.kind)).map(|wait| wait.ns).sum()
     }
 
-    /// All of its time, nanoseconds.
+    /// All time of the group, nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.running_ns + self.ready_ns() + self.blocked_ns(|_| true)
     }
 }
 
 impl Account {
-    /// The mean number of threads that a time is the sum of.
+    /// Converts a sum of times into a mean number of threads.
     pub fn mean(&self, ns: u64) -> f64 {
         ns as f64 / self.window_ns.max(1) as f64
     }
@@ -207,15 +207,14 @@ impl Account {
         self.groups.iter().map(of).sum()
     }
 
-    /// The share of the threads' time in which they were blocked in one of these ways, and the number of these waits;
-    /// no share where no thread lived.
+    /// The share of the threads' time blocked in these kinds of waits, and their number; no share if no thread lived.
     pub fn blocked(&self, kinds: &[WaitKind]) -> (Option<f64>, u64) {
         let waits = self.groups.iter().flat_map(|group| &group.waits).filter(|wait| kinds.contains(&wait.kind));
         let (ns, times) = waits.fold((0, 0), |(ns, times), wait| (ns + wait.ns, times + wait.times));
         ((self.threads_ns > 0).then(|| ns as f64 / self.threads_ns as f64), times)
     }
 
-    /// By how much the groups' times differ from the threads' lives, as a share of these: 0 = the account closes.
+    /// Difference between the groups' times and the threads' lives, as a share of the lives: 0 = the account closes.
     pub fn open_ratio(&self) -> f64 {
         self.sum(ThreadGroup::total_ns) as f64 / self.threads_ns.max(1) as f64 - 1.0
     }

@@ -14,11 +14,11 @@ pub(super) const RULE: Rule = Rule {
     id: "background",
     cause: "work of the server that no request needs takes CPU time",
     evidence: "the account: CPUs of the threads of one name, by load; the throughput",
-    threshold: "0.1 CPUs or more at every load of three or more, nowhere half as much again as at the lowest, while \
-                throughput grew three times and the CPU time of other threads of the server twice; a tenth of the \
-                server's CPU time at the highest load or more",
-    refuted_by: "these threads use as little as the others without load",
-    remedy: "that work less often, at another time, or on CPUs of its own",
+    threshold: "at least 0.1 CPUs at every load of at least three, at most half more than at the lowest, while \
+                throughput grew three times and the CPU time of other threads of the server twice; at least a tenth \
+                of the server's CPU time at the highest load",
+    refuted_by: "these threads use less CPU time without load",
+    remedy: "run that work less often, at another time, or on CPUs of its own",
     source: "utilisation law: CPU time that does not grow with throughput is no request's",
     is_limit: false,
     is_counted: false,

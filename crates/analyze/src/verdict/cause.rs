@@ -1,4 +1,4 @@
-//! What saturated first: the server's thread, its CPUs, the client, or nothing that was watched.
+//! The resource that saturated first: a thread of the server, its CPUs, the client, or none that was watched.
 
 use super::command::{again, quoted, server_pid};
 use super::evidence::Evidence;
@@ -10,7 +10,7 @@ use record::text::plain;
 use record::units::grouped;
 use record::{Sweep, names};
 
-/// Whether a cause explains what an idle server waits for.
+/// Whether a cause explains the wait of an idle server.
 fn explains_waiting(causes: &[Cause]) -> bool {
     causes.iter().any(|cause| cause.certainty == Certainty::Cause && cause.is_limit)
 }
@@ -40,7 +40,7 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
 }
 
-/// The function that fills a CPU of the server, where there is no other cause.
+/// The function that fills a CPU of the server, if there is no other cause.
 pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: bool) -> Option<Saturated> {
     let closed = evidence.findings.connections.as_ref().filter(|_| is_clear && causes.is_empty())?;
     let level = closed.beyond_yield().filter(|level| level.full(evidence.criteria().saturation_ratio).is_some())?;
@@ -57,7 +57,7 @@ pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: boo
     (!because.is_empty()).then_some(Saturated { because, experiment })
 }
 
-/// That it was not seen what the threads of an idle server waited for, and why.
+/// Reports that the waits of an idle server's threads were not traced, and why.
 pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String> {
     let points = evidence.strained();
     let is_idle = evidence.is_saturated(&points) == Some(false);
@@ -72,18 +72,18 @@ pub(super) fn unseen(evidence: &Evidence<'_>, causes: &[Cause]) -> Option<String
     ))
 }
 
-/// A CPU so busy is the limit, or next to it.
+/// Busy share from which on a CPU is the limit, or close to it.
 const NEARLY_FULL: f64 = 0.85;
 
-/// The used share of the server's CPUs together, of its busiest thread's or of its limit of CPU time, whichever was
-/// most; `None` where its CPUs were not measured.
+/// The largest used share: of the server's CPUs together, of its busiest thread's CPU, or of its limit of CPU time;
+/// `None` if its CPUs were not measured.
 pub(super) fn busiest(level: &Level) -> Option<f64> {
     let others = [level.busiest_thread_cpus, level.cpu_quota_used_ratio].into_iter().flatten();
     let most = others.map(|spread| spread.median).fold(0.0, f64::max);
     level.cpus_busy_ratio.map(|spread| spread.median.max(most))
 }
 
-/// What is full where most answers are errors says nothing about what the server is short of: its limit is its own.
+/// A server that answers mostly errors has a limit of its own; a full resource there does not explain it.
 fn errors_came_first(evidence: &Evidence<'_>, closed: &SweepFindings, beyond: &Level) -> Option<String> {
     let held = closed.failure_point.held.filter(|held| beyond.load > *held)?;
     let last = closed.levels.iter().rfind(|level| level.load <= held)?;
@@ -173,7 +173,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
                 "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy)",
                 percent(busiest)
             );
-            // A server that slows with each request was another server at the end of the sweep than at its beginning.
+            // A server that slows with each request differs between the first and the last point of the sweep.
             if is_unquiet || causes.iter().any(|cause| cause.rule == "slows-with-time") {
                 return format!("{seen}.");
             }
@@ -195,7 +195,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
     }
 }
 
-/// Whose work filled the server's CPUs, where most of it was not the server's own.
+/// Names the other work that filled the server's CPUs, if most of it was not the server's own.
 fn whose_words((own, backend): (f64, f64)) -> String {
     let backend = if backend >= 0.01 { format!(", {} its backend's", percent(backend)) } else { String::new() };
     format!(" ({} was its own work{backend}, the rest the client's and interrupts)", percent(own))

@@ -6,7 +6,7 @@ use record::shell;
 use record::text::plain;
 use record::units::grouped;
 
-/// A limit of descriptors that no server of this kind reaches.
+/// Suggested descriptor limit.
 const ENOUGH_DESCRIPTORS: &str = "65536";
 
 /// The command after `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.
@@ -18,8 +18,7 @@ pub fn of_server(run: &RunDir) -> String {
     }
 }
 
-/// A command of straingauge on the run's URL; it starts the server anew where the run started it, which has ended with
-/// the run.
+/// A command of straingauge on the run's URL. It starts the server again if the run had started it.
 pub fn again(run: &RunDir, words: &str) -> String {
     let server = match run.record.scenario.server() {
         Some(_) => format!(" -- {}", of_server(run)),
@@ -32,13 +31,12 @@ pub fn again(run: &RunDir, words: &str) -> String {
 pub fn server_pid(run: &RunDir) -> String {
     let fact = |name: &str| run.record.server_facts.get(name);
     let pid = fact("pid").filter(|pid| pid.chars().all(|c| c.is_ascii_digit()));
-    // A server that was started for the run ended with it, and the first of several processes mostly only starts the
-    // others.
+    // A server that the run started has ended with it. The first of several processes often only starts the others.
     let is_it = run.record.scenario.server().is_none() && fact("processes").is_none_or(|count| count == "1");
     pid.filter(|_| is_it).cloned().unwrap_or_else(|| "PID".into())
 }
 
-/// How to raise the server's limit of descriptors at the place where it is set.
+/// The change that raises the server's descriptor limit, at the place where it is set.
 pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     let limit = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());
     let own = limit(run.record.server_facts.get("descriptor_limit"));
@@ -105,7 +103,7 @@ fn set_limit(word: &str) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// As a word for a shell.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     plain(&shell::quoted(word), 300)
 }

@@ -1,4 +1,4 @@
-//! A limit of CPU time that stops the server though it uses little of it.
+//! A limit of CPU time that stops the server although its average use is far below the limit.
 
 use super::command::server_pid;
 use super::evidence::{Evidence, at_least, pooled, typical};
@@ -11,10 +11,9 @@ use record::{Sweep, names};
 pub(super) const RULE: Rule = Rule {
     id: "cpu-bursts",
     cause: "bursts of work reach the server's limit of CPU time",
-    evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio` at the loads that used little of the \
-               limit",
-    threshold: "at a load whose points used 70 % of the limit or less, the group was stopped in 20 % of the periods at \
-                least (lower end of the interval, 10 periods or more)",
+    evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio` at loads that used little of the limit",
+    threshold: "at a load that used at most 70 % of the limit, the group was stopped in at least 20 % of its periods \
+                (lower end of the interval, 10 periods or more)",
     refuted_by: "`nr_throttled` in the group's `cpu.stat` does not grow under this load",
     remedy: "`cpu.max.burst`, a longer period in `cpu.max`, fewer threads at once",
     source: "the kernel's documentation of cgroup v2, `cpu.max.burst`; Chang and others, burstable CFS (Linux 5.14)",
@@ -24,19 +23,19 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// The used share of the limit up to which it is not the average that reaches it.
+/// Average used share of the limit up to which bursts, not the average, must have reached it.
 const MOST_USED: f64 = 0.7;
 /// The share of the periods in which the group was stopped.
 const STOPPED: f64 = 0.2;
 const LEAST_PERIODS: f64 = 10.0;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
-    // The share of periods, its lower end, their number, and the load with its points.
+    // Fields: share of periods, its lower end, number of periods, load, points at that load.
     let stopped = |sweep: Sweep, load: f64| {
         let mut points = evidence.quiet_at(sweep, load);
         points.retain(|point| point.value(names::SERVER_QUOTA_USED).is_some_and(|used| used <= MOST_USED));
         let (share, periods) = pooled(&points, names::SERVER_THROTTLED)?;
-        // One of many loads is chosen: three standard errors.
+        // The rule picks one of many loads, so it needs three standard errors.
         let least = at_least(share, periods, 3.0);
         (periods >= LEAST_PERIODS && least >= STOPPED).then(|| (share, least, periods, load_words(load, sweep), points))
     };

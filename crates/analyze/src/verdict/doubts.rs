@@ -8,7 +8,7 @@ use record::{Doubt, DoubtKind, RunDir, Severity, Status};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Drift beyond this is a note; beyond the second limit it is a warning.
+/// Drift above this is a note.
 const DRIFT_NOTE_RATIO: f64 = 0.03;
 const DRIFT_WARNING_RATIO: f64 = 0.10;
 

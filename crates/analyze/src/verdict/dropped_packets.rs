@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     evidence: "`net.backlog_drops_per_sec` (a CPU's queue of received packets was full), \
                `net.conntrack_drops_per_sec` (the table of tracked connections was full), `tcp.listen_drops_per_sec` \
                less `tcp.listen_overflows_per_sec` (SYNs that the listener dropped with room in its accept queue)",
-    threshold: "1 a second or more in most points of a load and of the loads above it",
+    threshold: "at least 1 per second in most points of a load and of the loads above it",
     refuted_by: "`/proc/net/softnet_stat` and `/proc/net/stat/nf_conntrack` count none under this load",
     remedy: "`sysctl -w net.core.netdev_max_backlog=16384`, receive processing on more CPUs; `sysctl -w \
              net.netfilter.nf_conntrack_max=1048576`, no tracking of the server's port",

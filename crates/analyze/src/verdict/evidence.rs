@@ -10,18 +10,18 @@ use record::text::plain;
 use record::{Criteria, Point, RunDir, Sweep, names};
 use std::cell::OnceCell;
 
-/// Full CPUs count as filled by the server if its own work takes at least this share.
+/// Least share of the server's own work at which full CPUs count as filled by the server.
 const OWN_WORK_RATIO: f64 = 0.7;
 
 /// A run in the rules' form.
 pub struct Evidence<'a> {
     /// The run.
     pub run: &'a RunDir,
-    /// Its findings.
+    /// The findings of the run.
     pub findings: &'a Findings,
-    /// The account of each load, computed for the first rule that reads it.
+    /// The account of each load; computed on first use.
     accounts: OnceCell<Vec<AccountLevel>>,
-    /// What the server printed about limits, read for the first rule that asks; absent where nothing was kept.
+    /// Lines that the server printed about limits; read on first use. `None` if its output was not kept.
     log: OnceCell<Option<Vec<Said>>>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Evidence<'a> {
         Some((self.accounts().first()?, self.accounts().iter().rfind(|level| level.load >= from)?))
     }
 
-    /// What the server printed about limits, one of a kind; `None` where nothing that it printed was kept.
+    /// Lines that the server printed about limits, one of each kind; `None` if its output was not kept.
     pub(super) fn log(&self) -> Option<&[Said]> {
         self.log.get_or_init(|| self.run.server_log().map(|log| server_log::said(&log))).as_deref()
     }
@@ -52,7 +52,7 @@ impl<'a> Evidence<'a> {
         &self.findings.criteria
     }
 
-    /// The sweep in which causes are searched: the closed loop, else the open one; that one, too, where other work
+    /// The sweep in which rules search for causes: the closed loop, if it was run; but the open loop if other work
     /// disturbed all points under strain of the closed loop and not all of the open loop's.
     pub fn sweep(&self) -> Option<&'a SweepFindings> {
         let is_quiet = |sweep: &&SweepFindings| !self.strained_in(sweep).is_empty() && !self.is_unquiet(sweep);
@@ -87,7 +87,7 @@ impl<'a> Evidence<'a> {
         loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect()
     }
 
-    /// Whether a sweep has points under strain, and all of them were disturbed.
+    /// Whether a sweep has points under strain and all of them were disturbed.
     pub fn is_unquiet(&self, sweep: &SweepFindings) -> bool {
         let points = self.strained_in(sweep);
         !points.is_empty() && points.iter().all(|point| disturbance::is_disturbed(point))
@@ -123,8 +123,8 @@ impl<'a> Evidence<'a> {
         first.map(|load| self.quiet_at(sweep.sweep, load)).unwrap_or_default()
     }
 
-    /// The first level of any sweep at which a condition holds in most points, in words, with its points; and it holds
-    /// at most of the levels from there on: what happened at one load and not beyond it came from elsewhere.
+    /// The first load of any sweep from which on a condition holds in most points, as text, with its points. The
+    /// condition must hold at most loads above it, too: an effect at a single load has another origin.
     pub fn first_level(&self, holds: impl Fn(&Point) -> bool) -> Option<(String, Vec<&'a Point>)> {
         self.findings.sweeps().find_map(|sweep| {
             let points_of = |level: &Level| (level.load, self.points_at(sweep.sweep, level.load).collect::<Vec<_>>());
@@ -150,7 +150,7 @@ impl<'a> Evidence<'a> {
             let thread = own_limit(point).map(|share| share >= limit);
             let cpus = self.is_cpu_full(point);
             match (thread, cpus) {
-                // A thread that is full or not: nobody knows.
+                // The busiest thread was not measured.
                 (_, cpus) if crate::zones::polling::polls(point) => cpus.filter(|is_full| *is_full),
                 (Some(thread), Some(cpus)) => Some(thread || cpus),
                 (thread, cpus) => thread.or(cpus),
@@ -159,7 +159,7 @@ impl<'a> Evidence<'a> {
         most(points.iter().filter_map(of_point))
     }
 
-    /// Whether the CPUs that the server may use were full, and not of other work, in most of the points.
+    /// Whether the server's own work filled the CPUs that it may use, in most of the points.
     pub fn are_cpus_full(&self, points: &[&Point]) -> Option<bool> {
         most(points.iter().filter_map(|point| self.is_cpu_full(point)))
     }
@@ -185,7 +185,7 @@ impl<'a> Evidence<'a> {
         Some((own, median(&backend)?))
     }
 
-    /// What its backend's processes on this machine used, as a share of the CPUs that the server may use.
+    /// CPU time of the backend's processes on this machine, as a share of the CPUs that the server may use.
     fn backend_share(&self, point: &Point) -> f64 {
         point.value(names::BACKEND_CPUS).unwrap_or(0.0) / allowed_cpus(self.run, point)
     }
@@ -217,7 +217,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// What holds of more than half; `None` of nothing.
+/// The value that more than half have; `None` without any.
 fn most(all: impl Iterator<Item = bool>) -> Option<bool> {
     let all: Vec<bool> = all.collect();
     (!all.is_empty()).then(|| 2 * all.iter().filter(|holds| **holds).count() > all.len())

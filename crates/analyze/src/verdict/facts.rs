@@ -1,5 +1,4 @@
-//! What is said without a cause: requests that are slow though no CPU is busy, connections that serve few requests, and
-//! times in which nothing is answered.
+//! Findings without a cause: slow requests while no CPU is busy, connections that serve few requests, and stalls.
 
 use super::cause::busiest;
 use super::command::server_pid;
@@ -10,37 +9,37 @@ use crate::zones::{Level, SweepFindings, load_words, percent};
 use record::units::{format_nanos, grouped};
 use record::{Point, Sweep, names};
 
-/// So many times the median, and so long, is slow.
+/// A p99 of at least this many times the median, and at least this long, is slow.
 const TIMES: f64 = 20.0;
 const LEAST_US: f64 = 10_000.0;
-/// Up to this busy, no request waits long for a CPU.
+/// Busy share up to which requests do not wait long for a CPU.
 const IDLE_RATIO: f64 = 0.5;
-/// The lowest loads that are looked at; how busy the machine was differs between them, and how long its own wait takes
-/// does not.
+/// Number of the lowest loads that are checked. The machine's busy share differs between them, but not the server's
+/// own wait.
 const LOADS: usize = 3;
 const MOST_APART: f64 = 2.0;
-/// Requests at a load, of which one in a hundred is at least one, and at all of them.
+/// Least number of requests at a load (one in a hundred is then at least one), and at all of these loads.
 const LEAST_AT_A_LOAD: u64 = 100;
 const LEAST_REQUESTS: u64 = 500;
 
-/// A connection with fewer requests than this is a part of their cost.
+/// Opening a connection that serves fewer requests than this is a part of their cost.
 const FEW: f64 = 20.0;
-/// Connections that were opened again, at least.
+/// Least number of reopened connections.
 const LEAST_REOPENED: f64 = 50.0;
 /// Connections that broke are opened again, too.
 const MOST_BROKEN_RATIO: f64 = 0.01;
 
-/// Requests at once, of which one that is slow leaves the others.
+/// Least number of requests in flight: a single slow request leaves the others.
 const SEVERAL: u64 = 4;
-/// So many times the time between two responses is no chance.
+/// A gap of this many mean gaps between responses is not chance.
 const GAPS: f64 = 20.0;
-/// Points with a stall, and their part of all.
+/// Least number of points with a stall, and least share of all points.
 const LEAST_STALLED: usize = 3;
 const LEAST_STALLED_RATIO: f64 = 0.05;
 
-/// The times in which the server answered nothing though requests waited.
+/// Stalls: times without any answer while requests waited.
 pub(super) fn stalls(evidence: &Evidence<'_>) -> Option<String> {
-    // A point's longest stall, if a stall would have been seen in it.
+    // The longest stall of a point in which a stall would have been seen.
     let seen = |point: &&Point| {
         let (stall_us, p50_us) = (point.value(names::STALL_MAX)?, point.value(names::RESPONSE_P50)?);
         let window_us = point.duration_ns as f64 / 1e3;
@@ -74,7 +73,7 @@ pub(super) fn stalls(evidence: &Evidence<'_>) -> Option<String> {
     ))
 }
 
-/// How many requests the server answers on a connection before it closes it, where those are few.
+/// Number of requests that the server answers on a connection before it closes it, if they are few.
 pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
     let plan = evidence.run.record.scenario.load()?;
     let is_asked = plan.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection"));
@@ -106,7 +105,7 @@ pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings)
     ))
 }
 
-/// How slow requests are though no CPU is busy; `None` where they are not, or where it is not certain.
+/// Reports requests that are slow while no CPU is busy; `None` if they are not slow, or if that is not certain.
 pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
     let requests = |level: &Level| {
         let points = evidence.quiet_at(Sweep::Connections, level.load);

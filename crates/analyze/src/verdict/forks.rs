@@ -17,11 +17,11 @@ pub(super) const RULE: Rule = Rule {
     cause: "a process or thread is started for each request",
     evidence: "`machine.started_per_sec` (the kernel counts processes and threads) against \
                `client.throughput_per_sec`, over all points; processes of the server that ended, in the account",
-    threshold: "half a start or more for each request: the slope of a straight line that explains 90 % over 6 points \
-                or more, whose throughput differs 1.5 times or more; or, where the server's processes end at every \
+    threshold: "at least half a start per request: the slope of a straight line that explains 90 %, over at least 6 \
+                points whose throughput differs by a factor of 1.5 or more; or, if the server's processes end at every \
                 load, as many in each point within 30 %",
-    refuted_by: "`perf trace -e clone,clone3,fork,vfork -s -p PID` counts fewer than requests",
-    remedy: "processes or threads that stay (FastCGI, a pool of workers), keep-alive where each connection has one",
+    refuted_by: "`perf trace -e clone,clone3,fork,vfork -s -p PID` counts fewer calls than requests",
+    remedy: "processes or threads that stay (FastCGI, a pool of workers), keep-alive if each connection has one",
     source: "Stevens, Fenner and Rudoff, \"UNIX Network Programming\", chapter 30: a child per client costs the most",
     is_limit: true,
     is_counted: true,

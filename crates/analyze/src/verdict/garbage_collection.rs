@@ -16,11 +16,12 @@ pub(super) const RULE: Rule = Rule {
     evidence: "the account: CPU time of the threads that HotSpot names after its collectors (`GC Thread`, `G1 ...`, \
                `ZWorker`, `Shenandoah ...`), by load; else the functions of the collectors of Go, V8 and CPython, \
                sampled",
-    threshold: "a quarter of the CPU time of all of the server's threads at the highest load under strain, and 0.05 \
-                CPUs; by functions a quarter of the server's CPU time under strain, three standard errors below 15 %",
-    refuted_by: "a larger heap leaves throughput and the collector's share as they are",
-    remedy: "a larger heap (`-Xmx`, `GOGC`, `--max-semi-space-size`), fewer objects a request; `-Xlog:gc` shows the \
-             pauses",
+    threshold: "at the highest load under strain at least a quarter of the CPU time of all of the server's threads, \
+                and 0.05 CPUs; by functions a quarter of the server's CPU time under strain, 15 % three standard \
+                errors below",
+    refuted_by: "with a larger heap throughput and the collector's share stay the same",
+    remedy: "a larger heap (`-Xmx`, `GOGC`, `--max-semi-space-size`), fewer objects per request; `-Xlog:gc` shows \
+             the pauses",
     source: "Jones, Hosking and Moss, \"The Garbage Collection Handbook\": collection costs less the more room is left",
     is_limit: true,
     is_counted: false,
@@ -31,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_SHARE: f64 = 0.25;
 const LEAST_CPUS: f64 = 0.05;
 
-/// See [`LEAST_SHARE`]: the lower end of a sampled share.
+/// Least lower end of a sampled share.
 const LEAST_SAMPLED: f64 = 0.15;
 
 /// Beginnings of the names that HotSpot gives to its collectors' threads.
@@ -66,7 +67,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     by_threads(evidence).or_else(|| by_functions(evidence))
 }
 
-/// From sampled functions, where the collector has no threads of its own name.
+/// Reads sampled functions, for a collector without threads of its own.
 fn by_functions(evidence: &Evidence<'_>) -> Option<Finding> {
     let sum = |points: &[&Point]| {
         let of_collector = |one: &Share<'_>| {

@@ -16,17 +16,17 @@ use record::units::{format_bytes, format_si};
 use record::{Point, RunDir, Sweep, names};
 use std::collections::BTreeMap;
 
-/// The kernel divides CPU time into user and system by samples at its ticks.
+/// The kernel divides CPU time into user and system time by a sample at each tick.
 const TICKS_PER_SEC: f64 = 100.0;
 
 /// A load whose requests cost at least this share of the most expensive load's counts as equally expensive.
 const ABOUT_AS_DEAR: f64 = 0.75;
 
-/// User time of a request over points: all of it over all requests, with its standard error.
+/// User time of a request over points: total time over total requests, with its standard error.
 struct UserTime {
     us: f64,
     error_us: f64,
-    /// Too few ticks divided the CPU time, so all of it counts as user time, which is an upper bound.
+    /// Whether `us` is an upper bound: with too few ticks all CPU time counts as user time.
     is_at_most: bool,
 }
 
@@ -53,7 +53,7 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     }
     let (us, share) = (user_us / requests, (user_us / cpu_us).clamp(0.0, 1.0));
     let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
-    // If points scatter more than their ticks explain, their own scatter is the error.
+    // The error is the scatter of the points, if it is larger than that of their ticks.
     let middle = mean(&each)?;
     let squares: f64 = each.iter().map(|user| (user - middle).powi(2)).sum();
     let n = each.len() as f64;
@@ -70,9 +70,9 @@ pub struct UserGrowth<'a> {
     pub loads: (f64, f64),
     /// User time of a request at few and at many connections, in microseconds.
     pub us: (f64, f64),
-    /// Whether that at few connections is an upper bound.
+    /// Whether the user time at few connections is an upper bound.
     is_at_most: bool,
-    /// Whether that at many connections is an upper bound.
+    /// Whether the user time at many connections is an upper bound.
     pub is_high_at_most: bool,
     /// The least growth, three standard errors below the estimate.
     at_least_us: f64,
@@ -84,11 +84,10 @@ pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGro
     let closed = evidence.findings.connections.as_ref()?;
     let cpu = closed.cpu.as_ref()?;
     let loads = (cpu.lowest_load, cpu.highest_load);
-    // Few connections have few ticks: all loads up to the cheapest one are used.
+    // Few connections have few ticks, so all loads up to the cheapest one count.
     let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= loads.0);
     let low: Vec<&Point> = up_to_cheapest.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
-    // The most expensive load may have been measured once, for a fifth of a second: loads that cost about as much are
-    // used, too.
+    // The most expensive load may have one point of 0.2 s, so loads that cost about as much count, too.
     let is_dear = |level: &&Level| {
         let cost = level.cpu_us_per_request.map(|cost| cost.median);
         level.load > loads.0 && cost.is_some_and(|cost| cost >= ABOUT_AS_DEAR * cpu.highest_us)
@@ -104,7 +103,6 @@ pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGro
 /// A user time that grew with connections by more than chance, on CPUs that are full at the expensive load.
 fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let cpu = evidence.findings.connections.as_ref()?.cpu.as_ref()?;
-    // The times of the loads are added over repeats.
     if !cpu.is_growth() || cpu.ratio < GROWTH_RATIO {
         return None;
     }
@@ -113,7 +111,7 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let is_chance = times.at_least_us <= 0.0 || times.is_high_at_most;
     let is_minor =
         grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || times.us.1 < USER_GROWTH_RATIO * times.us.0;
-    // A server that starts processes as load grows spends user time on that.
+    // Starting processes as load grows costs user time.
     let processes = |points: &[&Point]| typical(points, names::SERVER_PROCESSES);
     let starts_some = processes(&times.low).zip(processes(&times.high)).is_some_and(|(low, high)| high > low);
     // An expensive request is no limit while the server's CPUs are idle.
@@ -134,7 +132,7 @@ impl UserGrowth<'_> {
         )
     }
 
-    /// What smaller state can win at the expensive load, within the errors of the growth.
+    /// The gain of smaller state at the expensive load, within the errors of the growth.
     pub fn won(&self) -> Option<Won> {
         let cpu_us = typical(&self.high, names::SERVER_CPU)?;
         let grown_us = self.us.1 - self.us.0;
@@ -142,8 +140,8 @@ impl UserGrowth<'_> {
         Won::of(cpu_us, self.us.1, (self.at_least_us, most_us))
     }
 
-    /// Memory that grew with the connections: compared with the earliest visit of the low load, because memory that was
-    /// given back later, or never, says nothing about connections.
+    /// Memory that grew with the connections, compared with the earliest visit of the low load: later visits include
+    /// memory that the server did not give back.
     pub fn memory(&self) -> Option<f64> {
         let value = |points: &[&Point], first: bool| {
             let known = points.iter().filter_map(|point| Some((point.index, point.value(names::SERVER_MEMORY)?)));
@@ -153,7 +151,7 @@ impl UserGrowth<'_> {
     }
 }
 
-/// User time that grows with connections while memory does, too, beyond the cache.
+/// User time and memory grow with connections, and memory grew beyond the cache.
 pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let grown = user_growth(evidence)?;
     let cache = evidence.run.record.machine.l2_cache_bytes;
@@ -201,7 +199,7 @@ pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// Whether misses of a cache grew by half, where the hardware's counters were read.
+/// Whether cache misses grew by half; `None` without hardware counters.
 fn misses_grew(low: &[&Point], high: &[&Point]) -> Option<bool> {
     let of = |points: &[&Point], event: &str| typical(points, &names::event_per_packet("user", event));
     let events = ["llc-load-misses", "l1d-load-misses"];
@@ -210,8 +208,7 @@ fn misses_grew(low: &[&Point], high: &[&Point]) -> Option<bool> {
         .then(|| known.iter().any(|(before, after)| *after >= USER_GROWTH_RATIO * before && *after > 0.0))
 }
 
-/// Whether the user function that grew most was there at the low load, if functions were sampled. Unknown counts as the
-/// same.
+/// Whether the user function that grew most was sampled at the low load, too. Unknown counts as yes.
 fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool {
     let is_user = |name: &str| {
         let mut known = high.iter().flat_map(|point| &point.functions);
@@ -221,7 +218,7 @@ fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool 
     grown.iter().find(|growth| is_user(&growth.name)).is_none_or(|growth| growth.low_us > 0.0)
 }
 
-/// User time that grows with the threads that want a CPU at once: they poll a lock instead of sleeping.
+/// User time grows with the number of runnable threads: they poll a lock instead of sleeping.
 pub fn spin(evidence: &Evidence<'_>) -> Option<Finding> {
     let grown = user_growth(evidence)?;
     let waited = typical(&grown.high, names::SERVER_RUN_QUEUE)?;
@@ -249,7 +246,7 @@ pub fn spin(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// A point with the figure that is compared.
+/// A point with the compared figure.
 type Visit<'a> = (&'a Point, f64);
 
 /// A figure at the first and the last visit of each load, for loads that were visited twice.
@@ -280,13 +277,13 @@ fn served_before(evidence: &Evidence<'_>, index: u32) -> f64 {
     earlier.map(|point| point.outcomes.completed() as f64).sum()
 }
 
-/// A request that costs more the more were served before, at every load alike.
+/// The cost of a request grows with the number of requests served before, at every load.
 pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Finding> {
-    // Without softirq, which includes other work on the server's CPUs.
+    // Without softirq time, which includes other work on the server's CPUs.
     let cost =
         |point: &Point| point.value(names::SERVER_CPU).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
-    // Other work comes and goes with time, as what is looked for here does. Where no points
-    // are quiet, only a cost that rose with each request counts: other work makes steps.
+    // Other work changes with time, too. Without quiet points only a cost that rose with each request counts: other
+    // work makes steps.
     let quiet = visits(evidence, false, cost);
     let is_unquiet = quiet.len() < LEAST_LOADS;
     let visits = if is_unquiet { visits(evidence, true, cost) } else { quiet };
@@ -313,8 +310,7 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Finding> {
     if rose < least || ratios.iter().any(|ratio| ratio / machine < 1.1) {
         return None;
     }
-    // A server that mostly sleeps has a varying CPU cost that depends on what the CPU did before; response times do not
-    // grow.
+    // The CPU cost of a server that mostly sleeps depends on what the CPU did before; its response times do not grow.
     let waits: Vec<f64> = self::visits(evidence, is_unquiet, |point| point.value(names::RESPONSE_P50))
         .iter()
         .map(|((_, first), (_, last))| last / first)
@@ -351,7 +347,7 @@ fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>) ->
     line(&costs).is_some_and(|(slope, share)| slope > 0.0 && share >= UNQUIET_EXPLAINED)
 }
 
-/// Memory that grows with each request and is not given back: a leak, or what looks like one in a short run.
+/// Memory grows with each request and is not given back: a leak, or similar in a short run.
 pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
     let points: Vec<(f64, f64)> = evidence
         .run
@@ -378,7 +374,7 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let (slope, share) = line(&points)?;
     let (early, late) = (line(&first_half)?.0, line(&second_half)?.0);
-    // Growth with connections, or while a cache fills, ends; a leak does not.
+    // Growth with connections, or of a cache that fills, ends; a leak does not.
     if share < LEAK_EXPLAINED || late < LEAK_STEADY * early || slope < LEAST_LEAK_PER_REQUEST {
         return None;
     }

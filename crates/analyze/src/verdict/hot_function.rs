@@ -7,7 +7,7 @@ use record::units::grouped;
 use record::{Point, names};
 use std::collections::BTreeMap;
 
-/// The share of the server's CPU time from which on a function is named; three standard errors below, too.
+/// Least share of the server's CPU time at which a function is named, also three standard errors below the estimate.
 const LEAST_SHARE: f64 = 0.2;
 
 /// A function's share of the server's CPU time, and the samples of all functions.
@@ -32,7 +32,7 @@ pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
     us.into_iter().map(|(function, us)| Share { function, share: us / all_us, samples }).collect()
 }
 
-/// The function of [`words`], where it is one of the server's program: a place of `--axis slow-down`.
+/// The function of [`words`] if it is one of the server's program: a place of `--axis slow-down`.
 pub(super) fn of_program(evidence: &Evidence<'_>) -> Option<String> {
     let points = evidence.strained();
     let most = hottest(&points)?;
@@ -50,8 +50,8 @@ fn hottest<'a>(points: &[&'a Point]) -> Option<Share<'a>> {
     shares(points).into_iter().filter(is_clear).max_by(|a, b| a.share.total_cmp(&b.share))
 }
 
-/// A sentence on the function that takes up more of the CPU than any other at the loads under strain, by how much more
-/// than at the lowest load; empty where none takes much, or where no point was profiled.
+/// A sentence on the function with most CPU time under strain, compared with the lowest load; empty if no function
+/// reaches the least share, or if no point was profiled.
 pub(super) fn words(evidence: &Evidence<'_>) -> String {
     let before = shares(&evidence.lowest());
     let at_lowest = |function: &str| before.iter().find(|one| one.function == function).map(|one| one.share);

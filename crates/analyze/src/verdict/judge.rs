@@ -16,9 +16,9 @@ pub struct Finding {
     pub because: String,
     /// The remedy, one sentence with the commands in it.
     pub remedy: String,
-    /// The commands alone.
+    /// The commands in the remedy.
     pub commands: Vec<String>,
-    /// How certain it is.
+    /// Certainty of the cause.
     pub certainty: Certainty,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn finding(because: String, remedy: String, commands: &[String]) -> O
     Some(Finding { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause })
 }
 
-/// A way down that lies below the way up.
+/// The way down lies below the way up.
 pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
     let unloading = evidence.findings.unloading.as_ref()?;
     unloading.widest()?;
@@ -56,14 +56,14 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
         );
         found.commands = vec![command];
     }
-    // It came down once: something else may have come at that moment.
+    // The server came down once, so another event at that moment may be the cause.
     if unloading.never_back || !unloading.doubts.is_empty() {
         found.certainty = Certainty::Possibility;
     }
     Some(found)
 }
 
-/// Requests that the client could not send for lack of a port.
+/// The client had no port for requests.
 pub fn client_ports(evidence: &Evidence<'_>) -> Option<Finding> {
     let limit = evidence.criteria().error_ratio;
     let share = |point: &Point| point.outcomes.local_limit as f64 / point.outcomes.requests().max(1) as f64;
@@ -100,12 +100,12 @@ pub fn client(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// accept() fails for lack of a descriptor.
+/// accept() fails because the process has no free descriptor.
 pub fn descriptors(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let is_full = |point: &Point| point.value(names::SERVER_DESCRIPTORS).is_some_and(|used| used >= DESCRIPTORS_RATIO);
     let waits = |point: &Point| point.value(names::ACCEPT_QUEUE_MAX).is_some_and(|queue| queue >= 1.0);
-    // Where the queue is not seen: what a client sees of connections that nobody accepts, or that are closed at once.
+    // Without readings of the accept queue: the client sees connections that are not accepted, or closed at once.
     let lost = |point: &Point| {
         let seen = &point.outcomes;
         let lost = [seen.connect_timed_out, seen.connections_silent, seen.closed_early, seen.reset, seen.refused];
@@ -127,7 +127,7 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// A control group stopped until the next period because it used its limit of CPU time.
+/// The control group was stopped until the next period because it had used its limit of CPU time.
 pub fn cpu_quota(evidence: &Evidence<'_>) -> Option<Finding> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
     let (share, periods) = pooled(&points, names::SERVER_THROTTLED)?;
@@ -157,15 +157,15 @@ pub fn cpu_quota(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// Sleeps in select or poll, and all sleeps seen.
+/// Number of sampled sleeps in select or poll, and of all sampled sleeps.
 fn sleeps(point: &Point) -> Option<(f64, f64)> {
     let figure = point.figures.get(names::SERVER_SELECT_WAITS)?;
     let n = figure.n? as f64;
     Some((figure.value? * n, n))
 }
 
-/// Scalable select, for a server that sleeps in select or poll over a large set (so that few of it were ready), and
-/// either cost more per request with more connections or held cold ones.
+/// The server sleeps in select or poll over a large set (so few of it were ready), and either its requests cost more
+/// with more connections or it held cold ones.
 pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Finding> {
     let run = evidence.run;
     if run.record.server_facts.contains_key("scalable_select") {
@@ -209,7 +209,7 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// One CPU does all receive processing and is full while another has time.
+/// One CPU does all receive processing and is full while another has idle time.
 pub fn interrupts(evidence: &Evidence<'_>) -> Option<Finding> {
     let points = evidence.strained();
     let value = |name| typical(&points, name);
@@ -249,12 +249,12 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// SYNs dropped because the server does not accept fast enough.
+/// The kernel dropped SYNs because the server did not accept fast enough.
 pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let value = |point: &Point, name| point.value(name).unwrap_or(0.0);
-    // Connections dropped while connections were opened come back after a second, perhaps after the short window of a
-    // search: where every request was answered sooner, the point failed of something else.
+    // Connections that were dropped while opening are retried after a second, perhaps after the short window of a
+    // search. If every request was answered sooner, the point failed for another reason.
     let is_late = |point: &Point| {
         let outcomes = &point.outcomes;
         let unanswered =
@@ -262,7 +262,7 @@ pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
         value(point, names::RESPONSE_MAX) >= SYN_RETRY_US || unanswered.iter().any(|count| *count > 0)
     };
     let fails = |point: &Point| is_late(point) && crate::zones::fails(point, &criteria);
-    // The kernel counts all listeners of the machine: where this load has not the connections to fill the queue,
+    // The kernel counts all listeners of the namespace. If this load has too few connections to fill the queue,
     // another service dropped its own.
     let is_own = |point: &Point| {
         let most = point.connections as f64 + value(point, names::COLD);
@@ -334,7 +334,7 @@ pub fn bandwidth(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     let lowest = evidence.lowest();
     let grew = |name| Some(typical(&points, name)? / typical(&lowest, name)?);
-    // A device that is as full when the server answers little carries something else.
+    // A device that is as full when the server answers little carries other traffic.
     let is_others = matches!((grew(names::RECEIVED), grew(names::NET_LINK_USED)),
         (Some(answers), Some(device)) if answers > 1.5 && device < answers.sqrt());
     let on_link = typical(&points, names::NET_LINK_USED).filter(|_| !is_others);

@@ -1,28 +1,28 @@
-//! How much a cache-aware memory layout can win, and what of it would.
+//! The possible gain of a cache-aware memory layout, and which part of it is worthwhile.
 
-/// Less than this is not worth a change of the source.
+/// Least gain that is worth a change of the source.
 const LEAST_WON: f64 = 1.05;
 
-/// The share of the second-level cache that a slab gets where stingygen is not told otherwise.
+/// Default share of the second-level cache that stingygen gives to a slab.
 pub const SLAB_SHARE: f64 = 0.5;
 
-/// Second-level cache where the machine's is not known, bytes.
+/// Assumed size of the second-level cache if the machine's is not known, bytes.
 pub const USUAL_CACHE_BYTES: u64 = 1 << 20;
 
-/// How many times the requests a CPU would serve: 1 is no gain.
+/// Possible throughput of a CPU over the measured one: 1 = no gain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Won {
-    /// If the growth of user time is as small as its errors allow.
+    /// Gain at the lower end of the growth of user time.
     pub at_least: f64,
-    /// If it is as large as they allow.
+    /// Gain at the upper end of the growth of user time.
     pub at_most: f64,
-    /// If the whole user time became 0 (Amdahl).
+    /// Gain if all user time became 0 (Amdahl).
     pub amdahl: f64,
 }
 
 impl Won {
-    /// From the CPU and user time of a request, and the least and the most of the user time that can go away, all in
-    /// microseconds. `None` for times that are impossible, and where all CPU time is user time: that has no bound.
+    /// Computes the gains from the CPU and user time of a request, and the least and the most user time that can be
+    /// saved, all in microseconds. `None` for impossible times, and if all CPU time is user time, which has no bound.
     pub fn of(cpu_us: f64, user_us: f64, gone_us: (f64, f64)) -> Option<Self> {
         let are_times = [cpu_us, user_us, gone_us.0, gone_us.1].iter().all(|us| us.is_finite());
         if !are_times || user_us < 0.0 || user_us >= cpu_us {
@@ -34,19 +34,19 @@ impl Won {
     }
 }
 
-/// What would win it.
+/// The change of a server that is worthwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// Another event loop: admission, cold connections, batches.
     Loop,
-    /// The slab alone: requests fit in it, and do not fit in the cache as they lie now.
+    /// The slab only: requests fit in it, but not in the cache with their present layout.
     Slab,
-    /// Nothing here.
+    /// Neither.
     Neither,
 }
 
-/// What would win, from the memory that grew with the connections and, by memwalk, the lines of all requests, both in
-/// bytes. `None` where neither is known.
+/// Chooses by the memory that grew with the connections and, from memwalk, the cache lines of all requests, both in
+/// bytes. `None` if neither is known.
 pub fn remedy(
     won: Won,
     grown_bytes: Option<f64>,

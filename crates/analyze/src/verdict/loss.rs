@@ -1,4 +1,4 @@
-//! Segments that are lost between the server and its clients.
+//! Segments are lost between the server and its clients.
 
 use super::evidence::{Evidence, typical};
 use super::judge::{Finding, finding};
@@ -12,8 +12,8 @@ pub(super) const RULE: Rule = Rule {
     cause: "segments are lost on the path or dropped at its ends",
     evidence: "`tcp.retransmits_per_sec` over `tcp.segments_out_per_sec`, of the server's network namespace; the loss \
                of an emulated path",
-    threshold: "1 % of the segments sent, and twice what an emulated path loses, 5 or more, in most points of a load \
-                and at most loads above it",
+    threshold: "1 % of the segments sent, twice the loss of an emulated path, and at least 5, in most points of a \
+                load and at most loads above it",
     refuted_by: "`nstat -z TcpRetransSegs` counts none under this load, or another program of the namespace sends them",
     remedy: "`ip -s link` and `ethtool -S DEVICE` show where they are dropped; `ss -ti` shows which connections",
     source: "RFC 6298: a timeout is 200 ms or more in Linux; Mathis and others, \"The Macroscopic Behavior of the TCP \

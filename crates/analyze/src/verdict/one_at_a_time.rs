@@ -1,5 +1,5 @@
-//! A process whose threads run one at a time: an interpreter's lock, or one lock that is held whenever it works. It
-//! uses one CPU whatever the load, none of its threads is full, and other CPUs are idle.
+//! A process whose threads run one at a time: an interpreter's lock, or a lock that is held during all work. The
+//! process uses one CPU at every load, no thread is full, and other CPUs are idle.
 
 use super::Certainty;
 use super::command::server_pid;
@@ -12,7 +12,7 @@ use crate::zones::{load_words, percent, polling};
 use record::account::WaitKind;
 use record::{Point, Sweep, names};
 
-/// What shows that a process is held to one CPU.
+/// Measurements that show a process held to one CPU.
 pub(super) struct Held {
     /// CPUs that the busiest process used at the loads under strain: the least and the most.
     process_cpus: (f64, f64),
@@ -21,16 +21,17 @@ pub(super) struct Held {
     sweep: Sweep,
     /// The busiest thread, in CPUs.
     thread_cpus: f64,
-    /// Share of its threads' time in which another thread had to wake them, how many waits, and the share at low loads.
+    /// Share of the threads' time in which they waited for another thread, number of these waits, and the share at
+    /// low loads.
     waited: Option<(f64, u64, Option<f64>)>,
     /// The server's own share of its CPUs.
     own_share: f64,
-    /// Whether no other limit happens to stop a process at one CPU.
+    /// Whether no other limit holds the process to one CPU.
     pub(super) is_proven: bool,
 }
 
 impl Held {
-    /// What the process used, and where.
+    /// Describes the CPU time that the process used, and at which loads.
     pub(super) fn words(&self) -> String {
         let (least, most) = (format!("{:.2}", self.process_cpus.0), format!("{:.2}", self.process_cpus.1));
         let [low, high] = [self.loads.0, self.loads.1].map(|load| load_words(load, self.sweep));
@@ -44,8 +45,8 @@ impl Held {
     }
 }
 
-/// The share of the threads' time in which another thread had to wake them, and how often they waited so. An
-/// interpreter hands its lock on by a condition variable.
+/// Share of the threads' time in which they waited for another thread, and number of these waits. An interpreter
+/// hands its lock on by a condition variable.
 fn waited(points: &[&Point]) -> Option<(f64, u64)> {
     let accounts = || points.iter().filter_map(|point| point.account.as_ref());
     let of_each = || accounts().map(|account| account.blocked(&[WaitKind::Lock, WaitKind::Work]));
@@ -53,7 +54,7 @@ fn waited(points: &[&Point]) -> Option<(f64, u64)> {
     Some((median(&shares)?, of_each().map(|(_, times)| times).sum()))
 }
 
-/// `None` where no process is held to one CPU, or where it is not known.
+/// `None` if no process is held to one CPU, or if that is not known.
 pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
     let (points, sweep) = (evidence.strained(), evidence.sweep()?.sweep);
     let load = |point: &Point| point.offered_per_sec().unwrap_or(point.connections as f64);
@@ -77,7 +78,7 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
         || thread_cpus > ONE_CPU_THREAD * process
         || cpus < ONE_CPU_OF
         || evidence.are_cpus_full(&held) != Some(false)
-        // Its threads would wait for each other.
+        // Threads that run one at a time wait for each other.
         || waited.is_some_and(|(share, _)| share < LOCK_GROWTH)
     {
         return None;

@@ -14,12 +14,13 @@ use record::units::{format_nanos, format_si};
 pub(super) const RULE: Rule = Rule {
     id: "paging",
     cause: "the server waits for memory",
-    evidence: "the account: threads blocked for memory, and all of their time but the idle, by load; \
+    evidence: "the account: threads blocked for memory, as a share of their non-idle time, by load; \
                `server.major_faults_per_sec` over `client.throughput_per_sec`",
-    threshold: "a fifth of that time at the highest load under strain, and one page read from a disk for 20 requests \
-                or fewer; without such pages two fifths, and a possibility",
-    refuted_by: "more memory brings no more throughput",
-    remedy: "more memory, a higher `memory.high` and `memory.max` of its control group; less that is kept or mapped",
+    threshold: "at the highest load under strain a fifth of that time, and a page read from disk for every 20 \
+                requests or fewer; without such pages two fifths, as a possibility",
+    refuted_by: "throughput stays the same with more memory",
+    remedy: "more memory, a higher `memory.high` and `memory.max` of its control group; a smaller cache or fewer \
+             mapped files",
     source: "the kernel's documentation of cgroup v2, `memory.stat`; Denning, \"The Working Set Model\" (1968)",
     is_limit: true,
     is_counted: true,
@@ -37,7 +38,7 @@ fn blocked(group: &GroupLevel) -> f64 {
     group.waits.iter().filter(|wait| wait.kind == WaitKind::Memory).map(|wait| wait.threads).sum()
 }
 
-/// The group with the most of them, how many, and their share of the time of its threads without the idle.
+/// The group with most threads blocked for memory, their mean number, and their share of its non-idle time.
 fn most(level: &AccountLevel) -> Option<(&GroupLevel, f64, f64)> {
     let group = level.groups.iter().max_by(|a, b| blocked(a).total_cmp(&blocked(b)))?;
     Some((group, blocked(group), blocked(group) / (group.threads - group.idle).max(f64::MIN_POSITIVE)))

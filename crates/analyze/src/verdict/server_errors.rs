@@ -1,4 +1,4 @@
-//! Answers with an error's status from a load on, named by the status.
+//! The server answers with errors from a load on; the cause is named by their status.
 
 use super::command::{again, quoted};
 use super::evidence::Evidence;
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 pub(super) const RULE: Rule = Rule {
     id: "server-errors",
     cause: "the server answers with errors above a load",
-    evidence: "answers that are not 2xx or 3xx (`non_2xx`) and their statuses (`error_statuses`), by load; what the \
-               server printed",
-    threshold: "more than the criterion `error_ratio` of the answers, and 5 or more, in most points of a load and at \
-                most loads above it",
-    refuted_by: "the errors are there at every load: then the request is wrong, not the load",
-    remedy: "by status: 429 a higher limit of requests, 502 and 504 its backend, 503 its own limit; its error log; \
-             `straingauge load URL --connections N` at that load",
+    evidence: "answers other than 2xx or 3xx (`non_2xx`) and their statuses (`error_statuses`) by load; lines that \
+               the server printed",
+    threshold: "more than the criterion `error_ratio` of the answers, and at least 5, in most points of a load and \
+                at most loads above it",
+    refuted_by: "the errors appear at every load: then the request is wrong, not the load",
+    remedy: "by status: 429, a higher limit of requests; 502 and 504, its backend; 503, its own limit; its error \
+             log; `straingauge load URL --connections N` at that load",
     source: "RFC 9110, section 15.6: the server knows that it failed; RFC 6585, section 4 (429)",
     is_limit: true,
     is_counted: true,
@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// What a status of HTTP says about the limit, and what to look at first.
+/// Meaning of an HTTP status for the limit, and the first place to look.
 fn meaning(status: u16) -> Option<(&'static str, &'static str)> {
     Some(match status {
         429 => (
@@ -77,7 +77,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// The status that most of the errors had, with its meaning, and what to look at.
+/// The most frequent error status with its meaning, and the first place to look.
 fn statuses(evidence: &Evidence<'_>, points: &[&Point]) -> (String, String) {
     let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
     for (status, count) in points.iter().flat_map(|point| &point.error_statuses) {

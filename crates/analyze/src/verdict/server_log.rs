@@ -1,4 +1,4 @@
-//! What the server itself printed about a limit, by lines of well-known kinds.
+//! Lines of well-known kinds that the server printed about a limit.
 
 use super::Certainty;
 use super::evidence::Evidence;
@@ -10,12 +10,13 @@ use record::units::grouped;
 pub(super) const RULE: Rule = Rule {
     id: "server-log",
     cause: "the server's own log names a limit",
-    evidence: "the last lines that the server printed (`server.log`): memory, descriptors, connections, workers, pools \
-               of connections, listen queues, limits of requests, backends, crashes",
+    evidence: "the last lines that the server printed (`server.log`) on memory, descriptors, connections, workers, \
+               connection pools, listen queues, request limits, backends, crashes",
     threshold: "a line of a known kind that no other rule quotes; a possibility unless more than the criterion \
-                `error_ratio` of the requests, and 5 or more, fail in most points of a load and at most loads above it",
-    refuted_by: "the line is there at low loads, or while the server starts or ends",
-    remedy: "by kind: the limit that the line names",
+                `error_ratio` of the requests, and at least 5, fail in most points of a load and at most loads above \
+                it",
+    refuted_by: "the line appears at low loads, or while the server starts or ends",
+    remedy: "a higher value of the limit that the line names",
     source: "the texts of nginx, Apache, PHP-FPM, uWSGI, HikariCP, SQLAlchemy, PostgreSQL, MySQL, Java, Go, the kernel",
     is_limit: true,
     is_counted: true,
@@ -23,24 +24,24 @@ pub(super) const RULE: Rule = Rule {
     judge,
 };
 
-/// The end of the log that is read.
+/// Bytes that are read from the end of the log.
 const READ_BYTES: usize = 64 << 10;
-/// A line is quoted up to so many characters.
+/// Longest quote of a line, in characters.
 const QUOTED: usize = 160;
 
 /// A kind of line.
 struct Kind {
-    /// The rule that it is evidence for.
+    /// The rule that the line is evidence for.
     rule: &'static str,
-    /// What such a line contains, in lower case.
+    /// Texts that such a line contains, in lower case.
     words: &'static [&'static str],
-    /// What it says.
+    /// Meaning of the line.
     means: &'static str,
-    /// What to try.
+    /// The remedy.
     advice: &'static str,
 }
 
-/// The one that explains the others first.
+/// Kinds that explain others come first.
 const KINDS: [Kind; 9] = [
     Kind {
         rule: "paging",
@@ -135,7 +136,7 @@ pub(super) fn said(log: &[u8]) -> Vec<Said> {
     KINDS.iter().filter_map(of_kind).collect()
 }
 
-/// A sentence with a line of the log that bears a rule out; empty without one. Every line explains errors.
+/// A sentence with a line of the log that supports a rule; empty without one. Every line explains errors.
 pub(super) fn quote(evidence: &Evidence<'_>, rule: &str) -> String {
     let mut said = evidence.log().into_iter().flatten();
     let said = said.find(|said| said.kind.rule == rule || rule == "server-errors");

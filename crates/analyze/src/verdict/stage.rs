@@ -1,5 +1,5 @@
-//! Reads the full stage from the account: requests queue at one place as load rises, and the stage after it has no idle
-//! time left. The content of that stage's time is the cause; waits elsewhere are consequences.
+//! Reads the full stage from the account: requests queue at one place as load rises, and the stage after it has no
+//! idle time left. The cause is whatever fills that stage's time; waits elsewhere are consequences.
 
 use super::Certainty;
 use super::command::{quoted, server_pid};
@@ -11,30 +11,30 @@ use record::account::{ENDED, WaitKind};
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Sweep, names};
 
-/// The part of the requests added by load that a queue took up, from which on it is the one before the limit.
+/// Least share of the requests added by load with which a queue is the one before the limit.
 const QUEUE_GROWTH: f64 = 0.4;
-/// Requests added between the two loads, at least.
+/// Least number of requests added between the two loads.
 const LEAST_ADDED: f64 = 1.0;
-/// The part of a stage's time that one thing takes up, from which on it is that thing.
+/// Least share of a stage's time that makes one kind of wait the content of the stage.
 const MOST_OF_IT: f64 = 0.4;
-/// Threads that wait for a full lock beyond those that do at the low load, at least.
+/// Least growth of the number of threads that wait for a full lock.
 const LEAST_GROWN: f64 = 0.5;
-/// Waits for a full lock for each request, at least: a thread that is parked waits now and then.
+/// Least number of waits for a full lock per request: a parked thread waits now and then, too.
 const LEAST_WAITS_PER_REQUEST: f64 = 0.01;
-/// Time of a call to another server at the high load over that at the lowest, from which on it is the one that is full.
+/// Least growth of the time of a call with which the other server is the full one.
 const CALL_GROWTH: f64 = 2.0;
-/// Time for a request of the slowest of several like processes over that of the median one.
+/// Least time of the slowest process for a request over that of the median one.
 const SLOWER: f64 = 2.0;
-/// Of several like processes the busiest is full, and the median is no busier than this.
+/// Largest busy share of the median process when the busiest of several like processes is full.
 const OTHERS_BUSY: f64 = 0.7;
 
-/// What limits the server.
+/// The limit of the server.
 struct Limit {
     rule: &'static str,
     finding: Finding,
 }
 
-/// A stage, and how full it is.
+/// A stage and its used share.
 struct Reading<'a> {
     low: &'a AccountLevel,
     high: &'a AccountLevel,
@@ -49,8 +49,8 @@ pub(super) fn is_kept(evidence: &Evidence<'_>) -> bool {
     evidence.strained().iter().any(|point| point.account.is_some())
 }
 
-/// What the account of the loads under strain says; `None` where the server's CPUs or the client are the limit, where
-/// it has none, or where it does not say.
+/// The limit by the account of the loads under strain; `None` if the server's CPUs or the client are the limit,
+/// without a limit, or if the account does not show it.
 fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from()?;
@@ -68,7 +68,7 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
         pid: server_pid(evidence.run).to_string(),
     };
     let (found, is_clear) = match reading.queue() {
-        // Nothing was answered under strain: the threads alone say what they were in.
+        // Without an answered request under strain only the threads show the place.
         None if high.requests.is_none() => (reading.full_threads(), false),
         None => return None,
         Some((kind, share)) => {
@@ -96,7 +96,7 @@ pub(super) fn found(evidence: &Evidence<'_>, rule: &str) -> Option<Finding> {
     limit(evidence).filter(|limit| limit.rule == rule).map(|limit| limit.finding)
 }
 
-/// CPUs that the server could use and may not.
+/// CPUs of the machine that the server may not use.
 pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
     const IDLE_CPUS: f64 = 0.25;
     let record = &evidence.run.record;
@@ -130,18 +130,18 @@ pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// An event loop that works for long between two waits now and then: what comes meanwhile waits for all of it.
+/// An event loop sometimes works for long between two waits; requests that arrive meanwhile wait for all of it.
 pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_MS: f64 = 10.0;
     const TIMES: f64 = 20.0;
     const LOADS: usize = 2;
-    // Threads of Node's engine compile and collect garbage, and one of them waits for timers.
+    // Threads of Node's engine compile and collect garbage; one of them waits for timers.
     const OF_A_HELPER: f64 = 0.1;
     let waits_for_events = |group: &&GroupLevel| {
         let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
         events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0
     };
-    // Where other threads of the program wait for events as well, and work, they serve what comes meanwhile.
+    // Other threads of the program that wait for events, and work, serve requests that arrive meanwhile.
     let program = |group: &GroupLevel| group.name.split([':', '(']).next().map(|name| name.trim_end().to_string());
     let has_others = |group: &GroupLevel| {
         let all = || evidence.accounts().iter().flat_map(|level| &level.groups);
@@ -157,7 +157,7 @@ pub(super) fn blocked_loop(evidence: &Evidence<'_>) -> Option<Finding> {
         let group = loops.into_iter().find(|group| group.longest_work_ms >= LEAST_MS)?;
         Some((group.name.clone(), group.work_ms, group.longest_work_ms))
     };
-    // With few connections the thread waits after each request; a full loop works without a pause in any case.
+    // With few connections the thread waits after each request; a full loop always works without a pause.
     let lowest: Vec<_> = evidence.accounts().iter().take(LOADS).map(longest).collect::<Option<_>>()?;
     let (name, mean_ms, first_ms) = lowest.first()?;
     if lowest.len() < LOADS || *first_ms < TIMES * mean_ms {
@@ -211,7 +211,7 @@ impl Reading<'_> {
         of_kind.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))
     }
 
-    /// Threads that waited so at another level.
+    /// Number of threads in the same kind of wait at another load.
     fn threads_at(level: &AccountLevel, kinds: &[WaitKind], place: &str) -> f64 {
         let waits = level.groups.iter().flat_map(|group| &group.waits);
         let threads = waits.filter(|wait| kinds.contains(&wait.kind) && wait.place == place).map(|wait| wait.threads);
@@ -220,7 +220,7 @@ impl Reading<'_> {
     }
 
     fn lock(&self) -> Option<Limit> {
-        // A thread that is handed work by a futex without a known function waits as much at any load.
+        // A thread that is handed work by a futex without a known function waits equally long at every load.
         let before = |place: &str| Self::threads_at(self.low, &[WaitKind::Lock], place);
         let waits = self.high.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)));
         let locks = waits.filter(|(_, wait)| wait.kind == WaitKind::Lock);
@@ -250,7 +250,7 @@ impl Reading<'_> {
         limit_of("lock", because, remedy.into(), &[])
     }
 
-    /// What the threads did that did not wait: the holder is among them.
+    /// States of the threads that did not wait: the holder is among them.
     fn others(&self, group: &GroupLevel, wait: &WaitLevel) -> String {
         let rest = group.waits.iter().filter(|one| one.place != wait.place && !one.kind.is_idle());
         let held = rest.max_by(|a, b| a.threads.total_cmp(&b.threads)).filter(|one| one.threads >= 0.3);
@@ -344,7 +344,7 @@ impl Reading<'_> {
         limit_of("backend", because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
     }
 
-    /// Connections to another server that are all in use while requests queue in this one.
+    /// All connections to another server are in use while requests queue in this one.
     fn exhausted(&self) -> Option<Limit> {
         let (high, low) = self.busiest_backend()?;
         let in_flight = self.high.requests.as_ref()?.in_flight;
@@ -354,7 +354,7 @@ impl Reading<'_> {
         if !is_used(high, in_flight) {
             return None;
         }
-        // Datagrams need no pool of connections: the threads wait for each answer.
+        // Datagrams need no pool of connections; threads wait for each answer.
         if is_slower(high, low) || high.address.starts_with("udp:") {
             return self.backend();
         }
@@ -383,7 +383,7 @@ impl Reading<'_> {
         limit_of("backend-pool", because, remedy, &[])
     }
 
-    /// The stage that should empty the queue.
+    /// The stage that takes requests from the queue.
     fn behind_queue(&self) -> Option<Limit> {
         self.exhausted().or_else(|| self.unequal()).or_else(|| self.full_threads())
     }
@@ -394,7 +394,7 @@ impl Reading<'_> {
         groups().find_map(|group| self.slow_one(group)).or_else(|| groups().find_map(|group| self.full_one(group)))
     }
 
-    /// A process that takes several times as long for a request as the median one, and has little idle time.
+    /// A process takes several times as long for a request as the median one, and has little idle time.
     fn slow_one(&self, group: &GroupLevel) -> Option<Limit> {
         let at_work = group.processes.iter().filter(|one| one.us_per_request().is_some());
         let mut by_time: Vec<(f64, &ProcessLevel)> =
@@ -426,7 +426,7 @@ impl Reading<'_> {
         let full: Vec<u32> = busy.iter().take_while(|(_, busy)| *busy >= self.full).map(|(pid, _)| *pid).collect();
         let rest: Vec<f64> = busy.iter().skip(full.len()).map(|(_, busy)| *busy).collect();
         let (least, most) = crate::statistics::range(&rest)?;
-        // A process that only starts and awaits the others is none of them.
+        // A process that only starts the others and waits for them does not count.
         let others = rest.iter().filter(|busy| **busy > 0.01).count();
         if full.is_empty() || others == 0 || busy.get(busy.len() / 2).is_none_or(|(_, busy)| *busy > OTHERS_BUSY) {
             return None;
@@ -461,7 +461,7 @@ impl Reading<'_> {
     /// Threads without idle time.
     fn full_threads(&self) -> Option<Limit> {
         let is_full = |group: &&GroupLevel| group.threads >= 0.5 && group.busy_ratio() >= self.full;
-        // Threads that sleep and never wait for work, at any load, have a clock of their own: they serve no request.
+        // Threads that sleep and never wait for work, at any load, work by a timer and serve no request.
         let serves = |group: &&GroupLevel| {
             let same = self.all.iter().flat_map(|level| &level.groups).filter(|one| one.name == group.name);
             let awake = group.waits.iter().filter(|wait| wait.kind != WaitKind::Sleep);
@@ -479,12 +479,12 @@ impl Reading<'_> {
         if ready > most_threads {
             return (group.ready_others >= MOST_OF_IT * work).then(|| self.neighbour(group, work)).flatten();
         }
-        // A sleep says least, and may be that of a process beside the one at work.
+        // A sleep is the weakest evidence, and may belong to another process than the one at work.
         let named = waits().filter(|wait| wait.kind != WaitKind::Sleep && wait.threads >= OTHERS_BUSY * most_threads);
         let most = named.max_by(|a, b| a.threads.total_cmp(&b.threads)).or(most)?;
         match most.kind {
             WaitKind::File | WaitKind::Pipe => return self.file_of(group, most),
-            // The rule on paging reads these.
+            // The rule `paging` reads these.
             WaitKind::Memory => return None,
             WaitKind::Backend => {
                 return self.exhausted().or_else(|| self.backend());
@@ -495,7 +495,7 @@ impl Reading<'_> {
         self.pool(group, most, work)
     }
 
-    /// Threads that were runnable and had no CPU, because something else had it.
+    /// Threads were runnable while other work had the CPU.
     fn neighbour(&self, group: &GroupLevel, work: f64) -> Option<Limit> {
         let because = format!(
             "Other work has the server's CPUs: at {} {} had no idle time: {} of it ready to run while something else \
@@ -572,7 +572,7 @@ pub struct Checked {
     pub is_full: bool,
 }
 
-/// The stages that were looked at.
+/// The stages that were checked.
 pub(super) fn checked(evidence: &Evidence<'_>) -> Vec<Checked> {
     let points = evidence.strained();
     let full = evidence.criteria().saturation_ratio;

@@ -1,11 +1,11 @@
-//! Whether the intervals are as narrow as was asked for (`find --until-sure`), and why not.
+//! Whether the intervals reached the width of `find --until-sure`, and why not.
 
 use crate::shown::percent_against;
 use crate::zones::{Findings, PointFinding};
 use record::units::{count, exact_percent, format_nanos};
 use record::{Doubt, DoubtKind, RunDir, Status};
 
-/// What was asked for, and each point with its width.
+/// The requested width, and each point with its width.
 fn widths(run: &RunDir, findings: &Findings) -> Option<(f64, Vec<(&'static str, PointFinding)>)> {
     let wanted = run.record.scenario.sweep()?.until_sure_ratio?;
     let closed = findings.connections.iter().map(|sweep| ("the yield point", sweep.yield_point.clone()));
@@ -17,7 +17,7 @@ fn is_reached(point: &PointFinding, wanted: f64) -> bool {
     point.width_ratio().is_some_and(|width| width <= wanted)
 }
 
-/// Where all that was asked for was reached.
+/// The sentence if all requested widths were reached.
 pub(super) fn sentence(run: &RunDir, findings: &Findings) -> Option<String> {
     let (wanted, points) = widths(run, findings)?;
     if points.is_empty() || !points.iter().all(|(_, point)| is_reached(point, wanted)) {
@@ -32,7 +32,7 @@ pub(super) fn sentence(run: &RunDir, findings: &Findings) -> Option<String> {
     Some(format!("As narrow as asked for ({}): {}.", exact_percent(wanted), each.join(", ")))
 }
 
-/// Where something was not.
+/// The sentence if a requested width was not reached.
 pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
     let (wanted, points) = widths(run, findings)?;
     let budget_ns = run.record.scenario.sweep()?.budget_ns;

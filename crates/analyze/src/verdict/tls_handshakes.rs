@@ -1,4 +1,4 @@
-//! Handshakes of TLS as a part of every request's cost.
+//! TLS handshakes are a part of every request's cost.
 
 use super::command::quoted;
 use super::evidence::{Evidence, typical};
@@ -13,9 +13,9 @@ pub(super) const RULE: Rule = Rule {
     cause: "handshakes of TLS fill the server's CPU",
     evidence: "`client.tls_handshakes_per_sec` over `client.throughput_per_sec`, `client.tls_resumed_ratio`, under \
                strain; whether a CPU of the server is saturated",
-    threshold: "one handshake for 5 requests or fewer in the median point under strain, less than half of them \
+    threshold: "at least one handshake for every 5 requests in the median point under strain, less than half of them \
                 resumed, a CPU saturated",
-    refuted_by: "the same requests over connections that stay cost as much CPU time",
+    refuted_by: "over connections that stay the same requests cost as much CPU time",
     remedy: "connections that stay, session tickets, a certificate with ECDSA P-256",
     source: "RFC 8446, section 2.2: a resumed session needs no signature; Coarfa, Druschel and Wallach, \"Performance \
              Analysis of TLS Web Servers\" (2006)",

@@ -1,4 +1,4 @@
-//! How many requests an idle server serves at a time, and the rule on delayed acknowledgements.
+//! The number of requests that an idle server serves at a time, and the rule `delayed-ack`.
 
 use super::command::server_pid;
 use super::evidence::{Evidence, typical};
@@ -8,22 +8,21 @@ use crate::statistics::{median, range};
 use record::units::{format_nanos, format_si, grouped};
 use record::{Point, names};
 
-/// How many requests an idle server serves at a time, however many connections there are: what it waits for has room
-/// for so many.
+/// Number of requests that an idle server serves at a time, whatever the number of connections.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
     let responses: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     if evidence.is_saturated(&points) != Some(false) || (responses as f64) < LEAST_REQUESTS {
         return None;
     }
-    // Little's law is one of means. Older runs have the median only. A disturbance only makes a single request longer.
+    // Little's law needs means; the median is the fallback. A disturbance makes a single request longer.
     let mean_us = |point: &&Point| point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50));
     let alone = lowest.iter().filter_map(mean_us).filter(|us| us.is_finite());
     let alone_s = alone.reduce(f64::min).filter(|us| *us > 0.0)? * 1e-6;
     let throughput = typical(&points, names::THROUGHPUT)?;
     let at_once = throughput * alone_s;
-    // Requests of one connection that wait for each other at the lowest load, too: nothing says how long one takes
-    // alone.
+    // Requests of one connection that wait for each other at the lowest load, too, do not show the time of a single
+    // one.
     let is_pipelined = |point: &&Point| {
         let rate = point.value(names::THROUGHPUT);
         rate.is_some_and(|rate| rate * alone_s > PIPELINED_REQUESTS * point.connections as f64)
@@ -43,8 +42,7 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
     ))
 }
 
-/// A small write that waits until the client has acknowledged the one before, which it does 40 ms later, whatever the
-/// load.
+/// A small write waits until the client acknowledges the write before it, 40 ms later at every load.
 pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from().unwrap_or(f64::INFINITY);
@@ -54,7 +52,7 @@ pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
         .filter(|point| point.outcomes.completed() >= LEAST_ANSWERS)
         .collect();
     let gap_us = |point: &&Point| Some(point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?);
-    // The acknowledgement and the rest of the answer cross the path: one round trip, which connecting takes, too.
+    // The acknowledgement and the rest of the answer take one round trip, as connecting does.
     let round_trip_us = |point: &Point| point.value(names::CONNECT_P50).unwrap_or(0.0);
     let gaps: Vec<f64> = points.iter().map(gap_us).collect::<Option<_>>()?;
     let round_trips: Vec<f64> = points.iter().map(|point| round_trip_us(point)).collect();

@@ -1,11 +1,11 @@
-//! What a blocked thread waits for, by its system call and the file that the call names.
+//! The event that a blocked thread waits for, by its system call and the file that the call names.
 
 use record::account::WaitKind;
 
-/// What the first argument of a call is, as `bpf/account.bpf.c` has it.
+/// Meaning of a call's first argument; the values are those in `bpf/account.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
-    /// Nothing that matters.
+    /// Any other value.
     Other = 0,
     /// The address of a futex.
     Futex = 1,
@@ -16,15 +16,15 @@ pub enum Argument {
 /// A system call that threads block in.
 #[derive(Debug)]
 pub struct Call {
-    /// Its number here.
+    /// Number of the call on this architecture.
     pub number: i64,
-    /// Its name.
+    /// Name of the call.
     pub name: &'static str,
     argument: Argument,
     kind: Means,
 }
 
-/// What blocked time in a call means.
+/// Meaning of blocked time in a call.
 #[derive(Debug, Clone, Copy)]
 enum Means {
     This(WaitKind),
@@ -66,7 +66,7 @@ static CALLS: &[Call] = calls! {
     Other This(Memory) => SYS_mmap SYS_munmap SYS_mprotect SYS_madvise SYS_brk SYS_mremap;
 };
 
-/// Calls that newer architectures do without.
+/// Calls that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 static OLDER_CALLS: &[Call] = calls! {
     Other This(Events) => SYS_epoll_wait SYS_poll SYS_select;
@@ -80,7 +80,7 @@ fn all() -> impl Iterator<Item = &'static Call> {
     CALLS.iter().chain(OLDER_CALLS)
 }
 
-/// The table that the programs read, by number.
+/// The meanings of first arguments by number of the call, for the BPF programs.
 pub fn arguments<const LENGTH: usize>() -> [u8; LENGTH] {
     let mut table = [0; LENGTH];
     for call in all() {
@@ -91,10 +91,10 @@ pub fn arguments<const LENGTH: usize>() -> [u8; LENGTH] {
     table
 }
 
-/// What the descriptor of a call is.
+/// Kind of a call's descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// None that is known.
+    /// Unknown.
     Nothing,
     /// A file or folder, or a disk.
     File,
@@ -108,7 +108,7 @@ pub enum Names {
     Source,
 }
 
-/// What a thread waits for in this call, and the call's name; a number below 0 is no call.
+/// The event that a thread waits for in this call, and the call's name; a number below 0 stands for no call.
 pub fn meaning(number: i32, names: Names) -> (WaitKind, String) {
     if number < 0 {
         return (Memory, String::new());

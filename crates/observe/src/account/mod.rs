@@ -1,5 +1,6 @@
-//! The account of the server's threads: exact times by scheduler events in a window, and the other servers' by its own
-//! sends and receives. What it costs is measured while it runs; a window ends when it has cost as much as it may.
+//! The account of the server's threads: exact times from scheduler events in a window, and times of calls to other
+//! servers from the server's sends and receives. It measures its own cost; a window ends when the cost reaches its
+//! budget.
 
 mod calls;
 mod reading;
@@ -22,23 +23,23 @@ use std::time::Duration;
 
 /// Numbers of system calls in the programs' table (`SYSCALLS_KNOWN`).
 const KNOWN_CALLS: usize = 512;
-/// What the programs may cost, as a share of the time of each CPU.
+/// Budget of the programs as a share of the time of each CPU.
 const BUDGET: f64 = 0.008;
-/// What the programs may cost on each CPU in a first window of which no length is known.
+/// Budget of the programs on each CPU in a first window of unknown length.
 const FIRST_BUDGET_NS: u64 = 4_000_000;
-/// Windows until a server that was seen to call no other is asked again.
+/// Windows between two searches for calls to other servers, after one that found none.
 const WINDOWS_BETWEEN_LOOKS_FOR_CALLS: u64 = 4;
-/// Between two sampled stacks on a CPU.
+/// Least time between two sampled stacks on a CPU.
 const STACK_GAP_NS: u64 = 2_000_000;
 
-/// Keeps the account of a server in windows. Nothing is pinned: it ends with this process.
+/// Keeps the account of a server in windows. Its programs are not pinned, so they end with this process.
 pub struct Accountant {
     links: Vec<Link>,
     switch: &'static str,
-    /// Programs that run in windows only: each event that they see costs, whosever it is.
+    /// Programs that are attached in windows only, because events of all processes cost.
     in_window: Vec<Link>,
     windows: u64,
-    /// Whether calls to other servers were seen in the last window that looked for them.
+    /// Whether the last window that searched for calls to other servers saw any.
     has_backends: bool,
     looks_for_calls: bool,
     walk: Link,
@@ -47,7 +48,7 @@ pub struct Accountant {
     symbols: KernelSymbols,
     sockets: Option<PortReader>,
     port: u16,
-    /// What the next window may cost on each CPU.
+    /// Budget of the next window on each CPU.
     budget_ns: u64,
     why_no_backends: Option<String>,
 }
@@ -80,11 +81,12 @@ fn load(switch: &'static str, has_calls: bool) -> Result<Object, Refusal> {
 }
 
 impl Accountant {
-    /// Loads and attaches; no window is open.
+    /// Loads the programs and attaches those that stay; opens no window.
     pub fn start(port: u16) -> Result<Accountant, Refusal> {
         needs_hosts_process_ids()
             .map_err(|error| Refusal::from(libbpf_rs::Error::from(std::io::Error::other(error))))?;
-        // The event has had its fourth argument since Linux 5.18; programs of older kernels may not read it.
+        // The event has a fourth argument since Linux 5.18; the verifier of older kernels refuses programs that read
+        // it.
         let has_calls = kernel_has_send_events();
         let newer = load("on_account_switch", has_calls).map(|object| ("on_account_switch", object));
         let (switch, object) = match newer {
@@ -115,12 +117,12 @@ impl Accountant {
         })
     }
 
-    /// The next window will be so long: what it may cost is a share of that.
+    /// Sets the expected length of the next window; its budget is a share of that.
     pub fn expect(&mut self, length: Duration) {
         self.budget_ns = (BUDGET * length.as_nanos() as f64) as u64;
     }
 
-    /// Ends the open window, if there is one, and opens the next, which may cost so much on a CPU.
+    /// Ends the open window, if any, and opens the next.
     pub fn next(
         &mut self,
         processes: &[Process],
@@ -165,7 +167,8 @@ impl Accountant {
             ..Gate::default()
         })?;
         let mut names = vec![self.switch, "on_waking", "on_exit"];
-        // Each send and receive of the machine costs: a server without calls to others is asked again now and then.
+        // Every send and receive of the machine costs, so a server without calls to others is searched in few windows
+        // only.
         self.looks_for_calls = self.why_no_backends.is_none()
             && (self.has_backends || self.windows.is_multiple_of(WINDOWS_BETWEEN_LOOKS_FOR_CALLS));
         if self.looks_for_calls {
@@ -176,7 +179,8 @@ impl Accountant {
         self.run("open_window")
     }
 
-    /// A connection from one of these ports was accepted: it leads to a client, and not to another server.
+    /// Passes the listening ports to the programs. A connection from one of them was accepted: its other end is a
+    /// client.
     fn set_listening(&mut self, processes: &[Process]) -> Result<(), Refusal> {
         if self.sockets.is_none() {
             self.sockets = processes.first().and_then(|first| PortReader::open(Some(first.pid), self.port).ok());
@@ -184,7 +188,7 @@ impl Accountant {
         let mut listening = [0u64; 1 << 10];
         if let Some(sockets) = &mut self.sockets {
             let mut add = |port: u16| listening[usize::from(port / 64)] |= 1 << (port % 64);
-            // What cannot be read is as nothing.
+            // Sockets that cannot be read are left out.
             let _ = sockets.read_elsewhere(self.port, Scope::ListenersElsewhere, |one| add(one.local.port()));
         }
         let bytes: Vec<u8> = listening.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -215,7 +219,7 @@ impl Accountant {
 
 impl Drop for Accountant {
     fn drop(&mut self) {
-        // Links refer to programs of the object.
+        // Detaches before the object is dropped.
         self.in_window.clear();
         self.links.clear();
     }
@@ -276,7 +280,7 @@ mod tests {
                     .unwrap_or_else(|| panic!("{name}: {account:?}"));
                 group.blocked_ns(|one| one == kind)
             };
-            // Whose stack was not sampled may wait for a lock as well as for work.
+            // Without a sampled stack a futex may be a lock or a wait for work.
             let at_futex = of("waits", WaitKind::Lock) + of("waits", WaitKind::Work);
             assert!((150_000_000..account.window_ns).contains(&at_futex), "{account:?}");
             assert!((300_000_000..account.window_ns).contains(&of("naps", WaitKind::Sleep)), "{account:?}");
@@ -315,7 +319,7 @@ mod tests {
             (TcpStream::connect(to.local_addr().unwrap()).unwrap(), to.accept().map(|(stream, _)| stream).unwrap())
         };
         let ((client, mut accepted), (mut outgoing, far)) = (connect(&other), connect(&backend));
-        // What is sent is answered by the other end of it, also in this process.
+        // The other end, in this process, answers each send.
         let account = account_of(&mut accountant, || {
             for (stream, far) in [(&mut accepted, &client), (&mut outgoing, &far)] {
                 stream.write_all(b"asks").unwrap();

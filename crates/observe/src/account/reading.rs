@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 
-/// `enum doing` of `bpf/account.h`.
+/// Values of `enum doing` in `bpf/account.h`.
 const RUNNING: u8 = 1;
 const READY_OWN: u8 = 2;
 const READY_OTHERS: u8 = 3;
@@ -28,7 +28,7 @@ const FIRST_THREAD: u8 = 0x80;
 /// Marks sockets of the served port.
 const SERVED: u32 = 0x8000_0000;
 
-/// Kept at most: groups, waits of each, stacks of each wait, processes of each group, backends.
+/// Largest numbers that are kept: groups, waits of each, stacks of each wait, processes of each group, backends.
 const MAX_GROUPS: usize = 24;
 const MAX_WAITS: usize = 12;
 const MAX_STACKS: usize = 3;
@@ -36,7 +36,7 @@ const MAX_PROCESSES: usize = 32;
 const MAX_BACKENDS: usize = 16;
 /// Waits with less than this share of their group's time are summed by kind.
 const LEAST_SHARE: f64 = 0.002;
-/// Descriptors that are looked through for a file's name.
+/// Largest number of descriptors that are searched for a file's name.
 const MAX_DESCRIPTORS: usize = 4096;
 
 /// The account of the window that has just ended.
@@ -74,7 +74,7 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
     Ok(account)
 }
 
-/// A place as a key of this process.
+/// A place as a key of a map.
 type Key = Vec<u8>;
 
 fn key_of(place: &Place) -> Key {
@@ -142,9 +142,9 @@ impl Naming<'_> {
         files.get(&(device, place.object[0])).cloned().unwrap_or_else(|| "a file that is closed".into())
     }
 
-    /// Whether the threads at this futex wait to be handed work, and not for a lock: by the functions of those that
-    /// wait and of those that woke them; where none of them is known by the call, as glibc waits for a lock without a
-    /// deadline (FUTEX_WAIT) and for a condition with one (FUTEX_WAIT_BITSET).
+    /// Whether the threads at this futex wait for work and not for a lock: by the functions of the waiting threads
+    /// and of those that woke them; if none is known, by the call: glibc waits for a lock with FUTEX_WAIT and for a
+    /// condition with FUTEX_WAIT_BITSET.
     fn is_handed_work(&self, place: &Place) -> bool {
         const LOCKS: [&str; 8] = [
             "mutex_lock",
@@ -191,7 +191,7 @@ impl Naming<'_> {
         if work + locks > 0 { work > locks } else { place.object[1] == libc::FUTEX_WAIT_BITSET as u64 }
     }
 
-    /// What the thread waits for, the call and the object.
+    /// The event that the thread waits for, the call and the object.
     fn wait(&mut self, place: &Place) -> (WaitKind, String, String) {
         let descriptor = match place.file_type {
             0 if place.object[0] != 0 => Descriptor::Source,
@@ -242,7 +242,8 @@ fn is_scheduler(function: &str) -> bool {
         || function.starts_with("bpf_trace_run")
 }
 
-/// As `stat` has it: the kernel's number has 20 bits of the minor number (include/linux/kdev_t.h).
+/// Converts the kernel's device number to that of `stat`: the kernel's has 20 bits of minor number
+/// (include/linux/kdev_t.h).
 fn device_number(device: u32) -> u64 {
     let (major, minor) = (device >> 20, device & 0xf_ffff);
     libc::makedev(major, minor)
@@ -262,7 +263,7 @@ fn open_files(pid: u32) -> HashMap<(u64, u64), String> {
     files
 }
 
-/// The address of an internet socket's other end; `None` of another family.
+/// The address of an internet socket's other end; `None` for another family.
 fn address(family: u16, object: &[u64; 2], port: u16) -> Option<String> {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&object[0].to_ne_bytes());
@@ -281,7 +282,7 @@ fn thread_name(place: &Place) -> PlainText {
     PlainText::of_bytes(&bytes, 16)
 }
 
-/// The name without its number: `worker-12` and `worker-3` do the same.
+/// The name without its number: `worker-12` and `worker-3` belong together.
 fn common_name(name: &str) -> String {
     let trimmed = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let trimmed = trimmed.trim_end_matches(['-', '_', '#', ':', '/', ' ']);
@@ -363,7 +364,7 @@ fn add_wait(waits: &mut Vec<Wait>, kind: WaitKind, call: String, object: String,
     }
 }
 
-/// Sums up what is too small or too much to be shown.
+/// Sums up small waits, and those beyond the largest numbers.
 fn shorten(group: &mut ThreadGroup) {
     let least = (LEAST_SHARE * group.total_ns() as f64) as u64;
     let mut waits = std::mem::take(&mut group.waits);

@@ -98,12 +98,12 @@ pub fn rules() -> String {
     for rule in &RULES {
         let _ = write!(
             page,
-            "\n## {}: {}\n\n- Evidence: {}.\n- Holds from: {}.\n- Refuted where {}.\n- To try: {}.\n- Source: {}.\n",
+            "\n## {}: {}\n\n- Evidence: {}.\n- Threshold: {}.\n- Refuted if {}.\n- To try: {}.\n- Source: {}.\n",
             rule.id, rule.cause, rule.evidence, rule.threshold, rule.refuted_by, rule.remedy, rule.source
         );
         if !rule.hidden_by.is_empty() {
             let others: Vec<String> = rule.hidden_by.iter().map(|id| format!("`{id}`")).collect();
-            let _ = writeln!(page, "- Left out where one of these holds: {}.", others.join(", "));
+            let _ = writeln!(page, "- Left out if one of these holds: {}.", others.join(", "));
         }
     }
     page
