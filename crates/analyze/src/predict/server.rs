@@ -40,8 +40,8 @@ record::worded! {
         BackgroundGrowing = "queue, background and growth",
         /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
         WakingDoubling = "queue, wake-ups and doublings",
-        /// Demand that grows by the same amount with each doubling of the connections, and CPU time that does not follow
-        /// the rate of requests.
+        /// Demand that grows by the same amount with each doubling of the connections, and CPU time that does not
+        /// follow the rate of requests.
         BackgroundDoubling = "queue, background and doublings",
         /// Wake-ups that cost more the longer the CPU was idle.
         Cooling = "queue, cooling while idle",
