@@ -8,7 +8,8 @@ use crate::disturbance::DISTURBED_RATIO;
 use crate::point::executable;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
-    Findings, Full, Level, Peak, Place, PointFinding, Spread, SweepFindings, Zone, doubts, estimate_words, load_words,
+    Findings, Full, Level, Peak, PointFinding, PointPlace, Spread, SweepFindings, Zone, doubts, estimate_words,
+    load_words,
 };
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
@@ -186,7 +187,7 @@ fn plan(open: &SweepFindings, held_per_sec: Option<f64>) -> Option<(Estimate, St
             let n = failure_point.n_repeats as usize;
             let why = match (failure_point.failed, failure_point.place) {
                 (Some(_), _) => "the highest rate that was answered in time",
-                (None, Place::Beyond) => "the highest rate that was offered: the server may take more",
+                (None, PointPlace::Beyond) => "the highest rate that was offered: the server may take more",
                 (None, _) => "the highest rate that certainly was answered in time",
             };
             Some((Estimate::new(held_per_sec, interval, failure_point.confidence, n), why.into()))
@@ -209,7 +210,7 @@ fn connections(closed: &SweepFindings) -> String {
         (None, None, Some(failed)) => {
             format!("fails already at {}: {}", load_words(failed, Sweep::Connections), first(failed))
         }
-        (None, Some(held), None) if found.place == Place::Beyond => {
+        (None, Some(held), None) if found.place == PointPlace::Beyond => {
             format!("no failure up to {}", load_words(held, Sweep::Connections))
         }
         _ => found.reason.clone(),
@@ -273,7 +274,7 @@ fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     }
     if findings.rate.is_some() && answer.plan_per_sec.is_none() {
         reasons.push((Sure::Low, answer.plan_why.clone()));
-    } else if sweep.failure_point.place == Place::Unknown {
+    } else if sweep.failure_point.place == PointPlace::Unknown {
         reasons.push((Sure::Low, sweep.failure_point.reason.clone()));
     }
     if let Some(level) = sweep.levels.iter().find(|level| level.client_limited) {
@@ -401,12 +402,12 @@ fn sentence(findings: &Findings, answer: &Answer) -> String {
     let failure_point = &open.failure_point;
     let breaks = match (answer.breaks_per_sec, failure_point.place) {
         (Some(breaks), _) => format!(" It breaks at {}/s{full}.", format_si(breaks.value)),
-        (None, Place::Beyond) => format!(" It held every rate that was offered{full}."),
+        (None, PointPlace::Beyond) => format!(" It held every rate that was offered{full}."),
         (None, _) => format!(" Where it breaks is not known{full}."),
     };
     match answer.plan_per_sec {
         Some(plan) => {
-            let at_least = if failure_point.place == Place::Beyond && open.yield_point.estimate.is_none() {
+            let at_least = if failure_point.place == PointPlace::Beyond && open.yield_point.estimate.is_none() {
                 "at least "
             } else {
                 ""
@@ -442,12 +443,14 @@ fn closed_sentence(closed: &SweepFindings, answer: &Answer, full: &str) -> Strin
     if limited {
         return format!("The client was the limit, not the server: at least {most}.");
     }
-    if closed.failure_point.place == Place::Below {
+    if closed.failure_point.place == PointPlace::Below {
         return format!("No load held: it {}{full}.", answer.connections);
     }
     let grows = match (estimate_words(&closed.yield_point, Sweep::Connections), closed.yield_point.place) {
         (Some(words), _) => format!("Throughput grows up to about {words}{full}; the most was {most}"),
-        (None, Place::Beyond) => format!("Throughput grows with all connections that were tried; the most was {most}"),
+        (None, PointPlace::Beyond) => {
+            format!("Throughput grows with all connections that were tried; the most was {most}")
+        }
         (None, _) if most.is_empty() => "No request was answered".into(),
         (None, _) => format!("The most was {most}{full}"),
     };

@@ -36,13 +36,14 @@ fn all_measured(number: u32, what: &str) -> String {
 /// Chooses the next measurement from the previous ones. The same points and times give the same steps: random choices
 /// come from the run's seed.
 pub trait Planner {
-    /// The name of what is varied, printed before the reason of [`Step::Done`].
+    /// The name of what is varied, printed before the reason of [`SweepStep::Done`].
     fn subject(&self) -> &str;
 
     /// The next step. `points`: all points of the server under test; `elapsed_ns`: the time since the run began.
     ///
-    /// At its first call a planner takes a share of the remaining budget. After [`Step::Done`] it returns only that.
-    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step;
+    /// At its first call a planner takes a share of the remaining budget. After [`SweepStep::Done`] it returns only
+    /// that.
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep;
 
     /// The width of the interval at the last yardstick, in words, if one is requested
     /// ([`SweepPlan::until_sure_ratio`]).
@@ -56,7 +57,7 @@ const MIN_REPEATS: u32 = 3;
 
 /// The next step of a plan.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum SweepStep {
     /// Stop the server, start this one (0 or 1), and measure it. A run begins with server 0.
     Serve {
         /// Number of the server.

@@ -34,7 +34,7 @@ pub use stage::Checked;
 
 use crate::answer::Answer;
 use crate::growth::Growth;
-use crate::zones::{Drift, Findings, Place, SweepFindings, estimate_words, percent};
+use crate::zones::{Drift, Findings, PointPlace, SweepFindings, estimate_words, percent};
 use record::text::plain;
 use record::units::grouped;
 use record::units::{format_nanos, format_si};
@@ -357,10 +357,10 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
 fn failure_sentence(sweep: &SweepFindings, limit_ns: u64, said: &mut Vec<String>) {
     let found = &sweep.failure_point;
     said.push(match found.place {
-        Place::Within => format!("Failure: {}.", found.reason),
-        Place::Beyond => format!("No failure: it was {}.", found.reason),
-        Place::Unknown => format!("Where it fails is {}.", found.reason),
-        Place::Below => {
+        PointPlace::Within => format!("Failure: {}.", found.reason),
+        PointPlace::Beyond => format!("No failure: it was {}.", found.reason),
+        PointPlace::Unknown => format!("Where it fails is {}.", found.reason),
+        PointPlace::Below => {
             let lowest = sweep.levels.iter().find(|level| Some(level.load) == found.failed);
             let is_slow =
                 lowest.and_then(|level| level.response_p99_us).is_some_and(|p99| p99.median * 1e3 > limit_ns as f64);
@@ -374,10 +374,10 @@ fn failure_sentence(sweep: &SweepFindings, limit_ns: u64, said: &mut Vec<String>
 fn open_sentences(open: &SweepFindings, said: &mut Vec<String>) {
     let found = &open.failure_point;
     said.push(match found.place {
-        Place::Within => format!("At fixed rates {}.", found.reason),
-        Place::Beyond => format!("At fixed rates the failure point was {}.", found.reason),
-        Place::Below => format!("At fixed rates it fails {}.", found.reason),
-        Place::Unknown => format!("At fixed rates the failure point is {}.", found.reason),
+        PointPlace::Within => format!("At fixed rates {}.", found.reason),
+        PointPlace::Beyond => format!("At fixed rates the failure point was {}.", found.reason),
+        PointPlace::Below => format!("At fixed rates it fails {}.", found.reason),
+        PointPlace::Unknown => format!("At fixed rates the failure point is {}.", found.reason),
     });
     if let Some(found) = &open.capacity
         && let Some(words) = estimate_words(found, Sweep::Rate)

@@ -27,7 +27,7 @@ pub(crate) struct Visit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Pair {
+pub(crate) struct RepeatPair {
     pub repeat: u32,
     pub before: f64,
     pub after: f64,
@@ -37,7 +37,7 @@ pub(crate) struct Pair {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pairs {
     /// Ascending by repeat.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<RepeatPair>,
     /// Points of these repeats that did not count.
     pub left_out: u64,
 }
@@ -69,7 +69,7 @@ pub(crate) fn paired(before: &BTreeMap<u32, Visit>, after: &BTreeMap<u32, Visit>
     for (repeat, before) in before {
         let Some(after) = after.get(repeat) else { continue };
         found.left_out += before.left_out + after.left_out;
-        found.pairs.push(Pair {
+        found.pairs.push(RepeatPair {
             repeat: *repeat,
             before: before.value,
             after: after.value,
@@ -87,16 +87,19 @@ impl Pairs {
     /// Weighted medians before and after, and the weighted median of the ratios with its interval, a bootstrap over
     /// the repeats.
     pub(crate) fn change(&self, confidence: f64) -> Option<(f64, f64, Estimate)> {
-        let of = |value: fn(&Pair) -> f64| move |pairs: &[Pair]| weighted_median(pairs, value, |pair| pair.weight);
+        let of = |value: fn(&RepeatPair) -> f64| {
+            move |pairs: &[RepeatPair]| weighted_median(pairs, value, |pair| pair.weight)
+        };
         let ratio = of(|pair| pair.after / pair.before);
-        let known: Vec<Pair> = self.pairs.iter().copied().filter(|pair| pair.before > 0.0).collect();
+        let known: Vec<RepeatPair> = self.pairs.iter().copied().filter(|pair| pair.before > 0.0).collect();
         let ratio = Estimate { left_out: self.left_out, ..estimate(&known, confidence, SEED, ratio)? };
         Some((of(|pair| pair.before)(&known)?, of(|pair| pair.after)(&known)?, ratio))
     }
 
     /// Weighted means before and after, and the weighted mean of the differences with its interval.
     pub(crate) fn difference(&self, confidence: f64) -> Option<(f64, f64, Estimate)> {
-        let of = |value: fn(&Pair) -> f64| move |pairs: &[Pair]| weighted_mean(pairs, value, |pair| pair.weight);
+        let of =
+            |value: fn(&RepeatPair) -> f64| move |pairs: &[RepeatPair]| weighted_mean(pairs, value, |pair| pair.weight);
         let pairs = self.pairs.as_slice();
         let found = estimate(pairs, confidence, SEED, of(|pair| pair.after - pair.before))?;
         let found = Estimate { left_out: self.left_out, ..found };
@@ -126,7 +129,7 @@ mod tests {
     #[test]
     fn nothing_is_paired_across_repeats() {
         let found = found(&[point(0, 1.0, false), point(1, 2.0, false)], &[point(1, 4.0, false), point(2, 9.0, false)]);
-        let pair = Pair { repeat: 1, before: 2.0, after: 4.0, weight: 1.0 };
+        let pair = RepeatPair { repeat: 1, before: 2.0, after: 4.0, weight: 1.0 };
         assert_eq!(found.pairs, [pair]);
         assert_eq!(
             found.change(0.95).map(|(from, to, ratio)| (from, to, ratio.value, ratio.n)),

@@ -57,7 +57,7 @@ record::worded! {
 /// The place of a point among the measured loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum PointPlace {
     /// Among them, with an estimate.
     Within,
     /// At or below the lowest: the criterion was crossed from the beginning.
@@ -72,7 +72,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct PointFinding {
     /// Whether the point lies within, below or above the measured loads.
-    pub place: Place,
+    pub place: PointPlace,
     /// The load (connections, or requests per second); absent if there is none.
     pub estimate: Option<f64>,
     /// Lower end of the interval. Without an estimate: the point is not below this load.
@@ -101,7 +101,7 @@ impl PointFinding {
 
     pub(crate) fn none(criteria: &Criteria, n_repeats: usize, reason: impl Into<String>) -> Self {
         PointFinding {
-            place: Place::Unknown,
+            place: PointPlace::Unknown,
             estimate: None,
             low: None,
             high: None,

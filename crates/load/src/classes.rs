@@ -2,7 +2,7 @@
 //! classes or a log pay for it. As in the tally, a request in flight when the window begins counts when it ends.
 
 use crate::tally::Belongs;
-use record::workload::{ClassResult, Grouping, Kind};
+use record::workload::{ClassResult, DocumentKind, Grouping};
 use record::{Latency, LoadPlan};
 use serde::{Deserialize, Serialize};
 
@@ -135,7 +135,7 @@ pub(crate) fn results(plan: &LoadPlan, counts: &[ClassCounts]) -> Vec<ClassResul
         .map(|(class, (named, tally))| result(Grouping::Size, &named.label, share(class), tally))
         .collect();
     if workload.has_dynamic() {
-        for (kind, label) in [(Kind::Static, "static"), (Kind::Dynamic, "dynamic")] {
+        for (kind, label) in [(DocumentKind::Static, "static"), (DocumentKind::Dynamic, "dynamic")] {
             let mut whole = ClassCounts::default();
             let mut ratio = None;
             let of_kind = workload.classes.iter().zip(counts).enumerate().filter(|(_, (named, _))| named.kind == kind);
@@ -172,8 +172,11 @@ mod tests {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.targets = ["/a", "/b", "/c"].map(|path| RequestTarget { path: path.into() }).into();
         let class = |label: &str, kind| RequestClass { label: label.into(), kind, largest_bytes: None };
-        plan.workload.classes =
-            vec![class("small", Kind::Static), class("large", Kind::Static), class("dynamic", Kind::Dynamic)];
+        plan.workload.classes = vec![
+            class("small", DocumentKind::Static),
+            class("large", DocumentKind::Static),
+            class("dynamic", DocumentKind::Dynamic),
+        ];
         plan.workload.weights = vec![3.0, 1.0, 4.0];
         plan.workload.class_of = vec![0, 1, 2];
         let mut classes = Classes::new(&plan, 3).unwrap();

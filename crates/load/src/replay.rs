@@ -6,7 +6,7 @@ mod feed;
 
 pub(crate) use doubts::dominant_client_ratio;
 pub use doubts::doubts;
-pub(crate) use feed::{Feed, FeedReport, Next, Step, feeder};
+pub(crate) use feed::{Feed, FeedReport, FeedStep, Next, feeder};
 
 use record::workload::ReplayResult;
 

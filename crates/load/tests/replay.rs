@@ -244,7 +244,7 @@ fn a_log_that_breaks_off_is_sent_up_to_there_and_says_so() {
         Log { lines: (0..6).map(|n| (n, n, 0)).collect(), status: 200, failure: Some("line 7 is missing".into()) };
     let mut plan = replaying(server.address, false);
     plan.workload.classes =
-        vec![RequestClass { label: "all".into(), kind: record::workload::Kind::Static, largest_bytes: None }];
+        vec![RequestClass { label: "all".into(), kind: record::workload::DocumentKind::Static, largest_bytes: None }];
     let result = load::run_supplied(&plan, &log, &AtomicBool::new(false), &mut Events::default()).expect("it runs");
     assert_eq!(result.counts.outcomes.ok, 6);
     let replay = result.replay.expect("a result");

@@ -1,7 +1,7 @@
-//! What a killed run leaves behind.
+//! Leftovers of a killed run.
 //!
-//! Each room declares the [`Kind`]s of things it makes that may outlive the process: their names, how to find and
-//! remove them. All bear the word of their [`Owner`], so that those of a living run are never touched.
+//! Each room declares the [`LeftoverKind`]s of things it makes that may outlive the process: their names, how to find
+//! and remove them. All names contain the word of their [`Owner`], so that those of a living run are never touched.
 
 use crate::owner::{Life, Owner};
 use crate::text::plain;
@@ -18,7 +18,7 @@ pub const MARK: &str = "STRAINGAUGE_MARK";
 
 /// One kind of thing that may outlive its process.
 #[derive(Clone, Copy)]
-pub struct Kind {
+pub struct LeftoverKind {
     /// Its name, as it is printed.
     pub name: &'static str,
     /// The form of its name, for the documentation: `straingauge-TOKEN-OWNER below the mount of cgroup2`.
@@ -32,7 +32,7 @@ pub struct Kind {
 /// One thing that is left.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 pub struct Leftover {
-    /// Kind of thing that was left ([`Kind::name`]).
+    /// LeftoverKind of thing that was left ([`LeftoverKind::name`]).
     pub kind: &'static str,
     /// Path of the file or folder, or number of the process.
     pub name: String,

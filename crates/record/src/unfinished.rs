@@ -1,7 +1,7 @@
 //! Files that appear whole: until then they have a hidden name with their owner. A killed process leaves them; [`KIND`]
 //! finds and removes them.
 
-use crate::leftovers::{Found, Kind, Leftover, Scene, refusal};
+use crate::leftovers::{Found, Leftover, LeftoverKind, Scene, refusal};
 use crate::owner::{Life, Owner};
 use crate::text::plain;
 use std::ffi::OsStr;
@@ -10,7 +10,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Files and folders that were being written.
-pub const KIND: Kind = Kind { name: "unfinished file", named: ".NAME.OWNER.partial in a folder of runs", find, remove };
+pub const KIND: LeftoverKind =
+    LeftoverKind { name: "unfinished file", named: ".NAME.OWNER.partial in a folder of runs", find, remove };
 
 const ENDING: &str = ".partial";
 /// Folders below the one that is searched: a run, its points, and folders of runs in each other.

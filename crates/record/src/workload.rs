@@ -49,14 +49,14 @@ impl Workload {
 
     /// Whether some classes are of dynamic documents, so that results by kind are useful.
     pub fn has_dynamic(&self) -> bool {
-        self.classes.iter().any(|class| class.kind == Kind::Dynamic)
+        self.classes.iter().any(|class| class.kind == DocumentKind::Dynamic)
     }
 }
 
 /// Whether a document is a file or is generated for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum DocumentKind {
     /// File with fixed contents.
     Static,
     /// Generated for each request.
@@ -69,7 +69,7 @@ pub struct RequestClass {
     /// Name of the class: `to 64.0 KiB`, `dynamic`.
     pub label: String,
     /// Whether the class has static or dynamic documents.
-    pub kind: Kind,
+    pub kind: DocumentKind,
     /// Largest document of the class, bytes; absent for the last class, or if sizes are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_bytes: Option<u64>,
@@ -313,8 +313,11 @@ mod tests {
 
     #[test]
     fn a_size_on_the_boundary_belongs_to_the_smaller_class() {
-        let class =
-            |label: &str, largest_bytes| RequestClass { label: label.into(), kind: Kind::Static, largest_bytes };
+        let class = |label: &str, largest_bytes| RequestClass {
+            label: label.into(),
+            kind: DocumentKind::Static,
+            largest_bytes,
+        };
         let workload = Workload { classes: vec![class("a", Some(10)), class("b", None)], ..Default::default() };
         assert_eq!([0, 10, 11, u64::MAX].map(|bytes| workload.class_of_size(bytes)), [0, 0, 1, 1]);
     }

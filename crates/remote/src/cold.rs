@@ -2,7 +2,7 @@
 
 use crate::error::{NoRoom, Result, unusable};
 use crate::options::WorkerOptions;
-use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
+use crate::protocol::{ColdHeld, FromWorker, HostPlace, PlanMessage, line};
 use load::cold::{ColdPool, ColdRoom, ESTABLISH_TIMEOUT, room};
 use record::LoadPlan;
 use record::lock;
@@ -24,7 +24,7 @@ const REPORT: Duration = Duration::from_millis(200);
 pub struct Node {
     pub name: String,
     /// The machine and its network namespace; empty if they are not known.
-    pub place: Place,
+    pub place: HostPlace,
     pub room: ColdRoom,
     /// Its hot connections during the load.
     pub hot: u64,
@@ -184,8 +184,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn node(ports: u64, descriptors: u64, memory_bytes: u64, hot: u64, network: u32) -> Node {
-        let place =
-            Place { network: network.to_string().as_str().into(), machine: (network / 2).to_string().as_str().into() };
+        let place = HostPlace {
+            network: network.to_string().as_str().into(),
+            machine: (network / 2).to_string().as_str().into(),
+        };
         let room = ColdRoom { ports, addresses: 1, descriptors, memory_bytes };
         Node { name: "client".into(), place, room, hot }
     }

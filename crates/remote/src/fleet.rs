@@ -15,7 +15,9 @@ use crate::cold::{self, Node};
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::{Link, Source, WorkerState};
-use crate::protocol::{Capacity, ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
+use crate::protocol::{
+    Capacity, ColdHeld, HostPlace, InputPiece, LEASE_NS, MAX_LINE_BYTES, PlanMessage, ToWorker, line,
+};
 use crate::ray::Nodes;
 use crate::shares;
 use crate::worker_io::{Event, Listening, Out, WorkerIo};
@@ -272,23 +274,26 @@ impl Fleet {
     }
 
     /// A worker that does not report its place counts as a machine of its own.
-    fn place_of(&self, index: usize) -> Place {
+    fn place_of(&self, index: usize) -> HostPlace {
         let link = &self.links[index];
-        if link.place == Place::default() {
-            return Place { machine: link.short_name().as_str().into(), network: link.short_name().as_str().into() };
+        if link.place == HostPlace::default() {
+            return HostPlace {
+                machine: link.short_name().as_str().into(),
+                network: link.short_name().as_str().into(),
+            };
         }
         link.place.clone()
     }
 
     /// Where the workers run.
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<HostPlace> {
         (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).map(|index| self.place_of(index)).collect()
     }
 
     /// Refuses a loopback target if the workers (and the server, if `is_here`) are in several network namespaces: each
     /// would load another server.
     pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
-        let here = Some(Place::here().network).filter(|_| is_here);
+        let here = Some(HostPlace::here().network).filter(|_| is_here);
         let networks: HashSet<&PlainText> = self
             .links
             .iter()

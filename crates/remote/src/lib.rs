@@ -37,7 +37,7 @@ pub use inputs::{Handing, InputFiles, InputStore};
 pub use link::Source;
 pub use options::WorkerOptions;
 pub use permit::{can_be_split, permit};
-pub use protocol::{ColdHeld, InputKind, InputPiece, MAX_PIECE_BYTES, Place, TimeWaitCount};
+pub use protocol::{ColdHeld, HostPlace, InputKind, InputPiece, MAX_PIECE_BYTES, TimeWaitCount};
 pub use ray::{Nodes, RayPlan};
 pub use requests::{RequestWatch, RequestWatchPlan};
 pub use serve::serve as serve_load;

@@ -3,8 +3,8 @@
 use crate::error::{Result, system};
 use crate::process;
 use crate::protocol::{
-    Capacity, ColdHeld, FromWorker, LEASE_NS, Place, StartedState, TimeWaitCount, ToWorker, VERSION, WireObservation,
-    WireResult, line, message,
+    Capacity, ColdHeld, FromWorker, HostPlace, LEASE_NS, StartedState, TimeWaitCount, ToWorker, VERSION,
+    WireObservation, WireResult, line, message,
 };
 use crate::worker_io::{Event, LastLine, Out, WorkerIo};
 use load::Progress;
@@ -110,7 +110,7 @@ pub struct Link {
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
     pub host: PlainText,
-    pub place: Place,
+    pub place: HostPlace,
     /// Its part of the current or last load.
     pub share: Share,
     pub capacity: Option<Capacity>,
@@ -160,7 +160,7 @@ impl Link {
             time_wait: None,
             awaits_load: false,
             host: PlainText::default(),
-            place: Place::default(),
+            place: HostPlace::default(),
             share: Share::WHOLE,
             capacity: None,
             worth: 1.0,

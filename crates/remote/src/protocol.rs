@@ -164,7 +164,7 @@ pub enum FromWorker {
         host: PlainText,
         pid: u32,
         #[serde(default, flatten)]
-        place: Place,
+        place: HostPlace,
         #[serde(skip_serializing_if = "Option::is_none")]
         capacity: Option<Capacity>,
     },
@@ -242,19 +242,19 @@ pub struct StartedState {
 /// Where a worker runs, for comparison; empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Place {
+pub struct HostPlace {
     /// Equal for workers that share memory: one machine since boot.
     pub machine: PlainText,
     /// Equal for workers that share ports and loopback: one network namespace.
     pub network: PlainText,
 }
 
-impl Place {
+impl HostPlace {
     /// Where this process runs.
-    pub fn here() -> Place {
+    pub fn here() -> HostPlace {
         let boot = record::owner::boot_id();
         let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
-        Place { machine: boot.as_str().into(), network: format!("{boot} {}", network.display()).as_str().into() }
+        HostPlace { machine: boot.as_str().into(), network: format!("{boot} {}", network.display()).as_str().into() }
     }
 }
 

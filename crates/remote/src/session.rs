@@ -2,7 +2,7 @@
 //! not read blocks only this thread), one watches the lease, and the main thread does the work.
 
 use crate::error::Result;
-use crate::protocol::{Capacity, FromWorker, LEASE_NS, Lines, Place, ToWorker, VERSION, line};
+use crate::protocol::{Capacity, FromWorker, HostPlace, LEASE_NS, Lines, ToWorker, VERSION, line};
 use record::time::monotonic_ns;
 use record::{machine, sentence};
 use std::io::Write;
@@ -50,7 +50,7 @@ pub fn hold(
         version: VERSION.into(),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
         pid: std::process::id(),
-        place: Place::here(),
+        place: HostPlace::here(),
         capacity,
     };
     let _ = out.send(line(&hello));

@@ -3,7 +3,7 @@
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::fleet::{MOST_EVENTS, keep_leases};
 use crate::link::{Link, Source, WorkerState};
-use crate::protocol::{LEASE_NS, Place, StartedState, TimeWaitCount, ToWorker, WireObservation};
+use crate::protocol::{HostPlace, LEASE_NS, StartedState, TimeWaitCount, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
 use crate::worker_io::{Event, Listening, WorkerIo};
 use observe::profile::PointSampling;
@@ -179,7 +179,7 @@ impl Watcher {
     }
 
     /// Where it and the server run.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &HostPlace {
         &self.link.place
     }
 

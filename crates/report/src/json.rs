@@ -43,7 +43,7 @@ pub enum Content<'a> {
     /// Output of `load`: one point.
     Point(Loaded<'a>),
     /// `find --compare-with`, and `report` of such a run.
-    SideBySide(Pair<'a>),
+    SideBySide(SideBySide<'a>),
     /// Output of `compare`: two runs compared.
     Comparison {
         /// Comparison of the two runs.
@@ -146,7 +146,7 @@ pub struct CheckedLimit {
 
 /// Two runs that took turns.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
-pub struct Pair<'a> {
+pub struct SideBySide<'a> {
     /// First run, an output of kind `run`.
     pub a: Box<Output<'a>>,
     /// Second run, an output of kind `run`.

@@ -10,7 +10,7 @@ pub mod text;
 
 /// How a family's values behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Grows; starts at 0.
     Counter,
     /// A number of things now; adds up over sources.
@@ -62,8 +62,8 @@ pub struct Family {
     pub unit: &'static str,
     /// A sentence.
     pub help: String,
-    /// See [`Kind`].
-    pub kind: Kind,
+    /// See [`MetricKind`].
+    pub kind: MetricKind,
     /// Its series.
     pub samples: Vec<Sample>,
 }
@@ -82,28 +82,28 @@ pub struct Metrics {
 }
 
 impl Family {
-    fn new(kind: Kind, name: &str, unit: &'static str, help: &str) -> Family {
+    fn new(kind: MetricKind, name: &str, unit: &'static str, help: &str) -> Family {
         Family { name: name.into(), unit, help: help.into(), kind, samples: Vec::new() }
     }
 
     /// A counter.
     pub fn counter(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(Kind::Counter, name, unit, help)
+        Family::new(MetricKind::Counter, name, unit, help)
     }
 
     /// A number of things.
     pub fn up_down(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(Kind::UpDown, name, unit, help)
+        Family::new(MetricKind::UpDown, name, unit, help)
     }
 
     /// A gauge.
     pub fn gauge(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(Kind::Gauge, name, unit, help)
+        Family::new(MetricKind::Gauge, name, unit, help)
     }
 
     /// A histogram.
     pub fn histogram(name: &str, unit: &'static str, help: &str) -> Family {
-        Family::new(Kind::Histogram, name, unit, help)
+        Family::new(MetricKind::Histogram, name, unit, help)
     }
 
     /// With a number.
@@ -133,7 +133,7 @@ impl Family {
         match (self.unit, self.kind) {
             ("s", _) => Some("seconds"),
             ("By", _) => Some("bytes"),
-            ("1", Kind::Gauge) => Some("ratio"),
+            ("1", MetricKind::Gauge) => Some("ratio"),
             (unit, _) if unit.ends_with("/s") => Some("per_second"),
             _ => None,
         }

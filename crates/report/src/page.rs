@@ -23,7 +23,7 @@ use crate::text::unbroken;
 use analyze::answer::Answer;
 use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
-use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, estimate_number, interval};
+use analyze::zones::{self, Findings, PointFinding, PointPlace, SweepFindings, estimate_number, interval};
 pub use charts::Figure;
 pub(crate) use charts::area;
 use frame::Frame;
@@ -241,7 +241,7 @@ pub(crate) fn key_numbers(findings: &Findings, answer: Option<&Answer>) -> Vec<K
     if let Some(answer) = answer {
         numbers.extend(crate::run::numbers(answer, findings));
     }
-    let came_down = |unloading: &&Unloading| unloading.recovery_point.place != Place::Beyond;
+    let came_down = |unloading: &&Unloading| unloading.recovery_point.place != PointPlace::Beyond;
     if let Some(unloading) = findings.unloading.as_ref().filter(came_down) {
         numbers.push(key_point("recovery point", &unloading.recovery_point, Sweep::Connections));
     }

@@ -3,7 +3,7 @@
 //! server, before it begins.
 
 use crate::server::guardian;
-use record::leftovers::{Found, Kind, Leftover, Scene};
+use record::leftovers::{Found, Leftover, LeftoverKind, Scene};
 use record::owner::Owner;
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const ROUNDS: usize = 5;
 
 /// Every kind, in the order of removal: a guardian or a server may still be making what follows.
-pub fn kinds() -> impl Iterator<Item = Kind> {
+pub fn kinds() -> impl Iterator<Item = LeftoverKind> {
     guardian::LEFTOVERS.into_iter().chain(wan::LEFTOVERS).chain([record::unfinished::KIND])
 }
 

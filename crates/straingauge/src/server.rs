@@ -24,7 +24,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, PathMeter, ServerCgroup, WanError};
+use wan::{NamespacePair, PairPlan, PathMeter, ServerCgroup, WanError};
 
 /// The phase in which a signal interrupts the run.
 const STARTING: &str = "the server was starting";
@@ -59,7 +59,7 @@ pub struct Server {
     child: Option<Child>,
     life: Life,
     output: Output,
-    pair: Option<Pair>,
+    pair: Option<NamespacePair>,
     /// Without namespaces: the group of its processes, where one can be made.
     group: Option<ServerCgroup>,
     /// Cleans up if this process is killed.
@@ -90,7 +90,7 @@ impl Server {
                 path: plan.path.clone().unwrap_or_default(),
                 has_known_addresses: false,
             };
-            Some(Pair::create(&pair_plan)?)
+            Some(NamespacePair::create(&pair_plan)?)
         } else {
             if let Some(ip) = plan.asked.filter(|ip| !record::machine::has_address(*ip)) {
                 return Err(wrong_usage(format!(
@@ -137,7 +137,7 @@ impl Server {
             pid: child.id(),
             port: plan.port,
             is_isolated: pair.is_some(),
-            group: pair.as_ref().and_then(Pair::server_cgroup).cloned(),
+            group: pair.as_ref().and_then(NamespacePair::server_cgroup).cloned(),
         };
         let mut server = Server {
             child: Some(child),
@@ -179,7 +179,7 @@ impl Server {
     }
 
     fn note_what_the_path_lacks(&mut self) {
-        let notes = self.pair.as_ref().map(Pair::notes).unwrap_or_default();
+        let notes = self.pair.as_ref().map(NamespacePair::notes).unwrap_or_default();
         let doubt = |note: &String| {
             DoubtKind::NotWatched.note(
                 format!("the path between client and server is not set up as planned: {note}"),
@@ -221,7 +221,7 @@ impl Server {
 
     /// Counters of that path.
     pub fn path_meter(&self) -> Option<PathMeter> {
-        if self.has_path { self.pair.as_ref().and_then(Pair::path_meter) } else { None }
+        if self.has_path { self.pair.as_ref().and_then(NamespacePair::path_meter) } else { None }
     }
 
     /// Whether client and server have separate namespaces.

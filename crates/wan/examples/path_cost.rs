@@ -6,7 +6,7 @@
 use record::{PathMechanism, PathPlan};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan};
+use wan::{NamespacePair, PairPlan};
 
 const STEP: Duration = Duration::from_micros(100);
 
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The line on the first CPU, the sender on the last, as client and server are placed in a run.
     let last = record::machine::online_cpus() - 1;
     let path = PathPlan { delay_ns: (delay_ms * 1e6) as u64, mechanism, ..PathPlan::default() };
-    let pair = Pair::create(&PairPlan {
+    let pair = NamespacePair::create(&PairPlan {
         name: "bench".into(),
         server_cpus: vec![last],
         client_cpus: vec![0],

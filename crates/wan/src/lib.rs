@@ -1,12 +1,12 @@
 //! The path between client and server.
 //!
-//! On one machine, [`Pair`] gives each side a separate network namespace, joined by a veth pair, and steers the receive
-//! half of the network stack to the CPUs of the side that it belongs to. So the client's traffic does not use the
-//! server's CPU time, nor the other way round, and no other traffic of the machine is in the counters.
+//! On one machine, [`NamespacePair`] gives each side a separate network namespace, joined by a veth pair, and steers
+//! each side's receive processing to its own CPUs. So the client's traffic does not use the server's CPU time, nor the
+//! other way round, and no other traffic of the machine is in the counters.
 //!
 //! Between them may lie a wide-area path ([`record::PathPlan`]): delay, loss, bandwidth and quick acknowledgements, by
-//! the kernel's netem if it has one, else by straingauge's delay line between two TUN devices. [`Pair::self_test`]
-//! checks that it is as planned, [`Pair::path_meter`] measures how exactly it delivers.
+//! the kernel's netem if it has one, else by straingauge's delay line between two TUN devices.
+//! [`NamespacePair::self_test`] checks the path against its plan; [`NamespacePair::path_meter`] measures its lateness.
 //!
 //! Nothing outlives a run. The namespaces have no name: the kernel removes them, and the links in them, with their last
 //! process. Only the server's processes and their control group could remain when the run is killed; [`LEFTOVERS`]
@@ -15,7 +15,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let plan = wan::PairPlan { name: "nginx".into(), server_cpus: vec![1], client_cpus: vec![0], ..Default::default() };
-//! let pair = wan::Pair::create(&plan)?;
+//! let pair = wan::NamespacePair::create(&plan)?;
 //! let mut server = std::process::Command::new("nginx");
 //! pair.run_server(&mut server)?;
 //! let child = server.spawn()?;
@@ -49,6 +49,6 @@ pub use error::WanError;
 pub use link::has_netem;
 pub use meter::{PathMeter, PathTally};
 pub use namespace::NetNamespace;
-pub use pair::{Pair, PairPlan};
+pub use pair::{NamespacePair, PairPlan};
 pub use self_test::SelfTest;
 pub use stale::LEFTOVERS;

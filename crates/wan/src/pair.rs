@@ -49,7 +49,7 @@ const SET_IN_CLIENT: &[(&str, &str)] =
 
 /// Two joined namespaces. Dropping it removes everything, including the server's processes.
 #[derive(Debug)]
-pub struct Pair {
+pub struct NamespacePair {
     name: String,
     token: String,
     server: NetNamespace,
@@ -63,14 +63,14 @@ pub struct Pair {
     is_removed: bool,
 }
 
-impl Pair {
+impl NamespacePair {
     /// Makes namespaces, link, addresses, settings and steering. On an error nothing is left.
     pub fn create(plan: &PairPlan) -> Result<Self, WanError> {
         cpu_set(&plan.server_cpus)?;
         cpu_set(&plan.client_cpus)?;
         plan.path.check()?;
         let token = cgroup::new_token()?;
-        let mut pair = Pair {
+        let mut pair = NamespacePair {
             name: plan.name.clone(),
             server: NetNamespace::create()?,
             client: NetNamespace::create()?,
@@ -348,7 +348,7 @@ impl Pair {
     }
 }
 
-impl Drop for Pair {
+impl Drop for NamespacePair {
     fn drop(&mut self) {
         let _ = self.tear_down();
     }

@@ -8,7 +8,7 @@ use crate::cgroup::{self, ServerCgroup, owner_in};
 use crate::error::DuringStep;
 use crate::namespace::NetNamespace;
 use crate::rtnetlink::Route;
-use record::leftovers::{Found, Kind, Leftover, Scene};
+use record::leftovers::{Found, Leftover, LeftoverKind, Scene};
 use record::owner::{Life, Owner};
 use record::text::plain;
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// In the order of removal: the groups' processes keep namespaces alive.
-pub const LEFTOVERS: [Kind; 2] = [
-    Kind {
+pub const LEFTOVERS: [LeftoverKind; 2] = [
+    LeftoverKind {
         name: "control group",
         named: "straingauge-TOKEN-OWNER in the hierarchy of cgroup2",
         find: find_groups,
         remove: remove_group,
     },
-    Kind {
+    LeftoverKind {
         name: "network namespace",
         named: "straingauge-TOKEN-OWNER, the alias of its device lo",
         find: find_namespaces,

@@ -16,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use wan::{NetNamespace, Pair, PairPlan, ServerCgroup, WanError};
+use wan::{NamespacePair, NetNamespace, PairPlan, ServerCgroup, WanError};
 
 const OWNER: &str = "STRAINGAUGE_TEST_OWNS_A_PAIR";
 
@@ -52,7 +52,7 @@ fn namespace_of(pid: u32) -> String {
 }
 
 /// Listens on the server's side; answers one connection with the bytes it got.
-fn echo_once(pair: &Pair, address: IpAddr) -> (SocketAddr, std::thread::JoinHandle<IpAddr>) {
+fn echo_once(pair: &NamespacePair, address: IpAddr) -> (SocketAddr, std::thread::JoinHandle<IpAddr>) {
     let listener = pair
         .server_namespace()
         .run_inside(|| Ok(TcpListener::bind((address, 0)).expect("the address can be bound at once")))
@@ -68,7 +68,7 @@ fn echo_once(pair: &Pair, address: IpAddr) -> (SocketAddr, std::thread::JoinHand
     (at, thread)
 }
 
-fn talk_across(pair: &Pair, server: IpAddr, client: IpAddr) {
+fn talk_across(pair: &NamespacePair, server: IpAddr, client: IpAddr) {
     let (at, thread) = echo_once(pair, server);
     let answer = pair
         .client_namespace()
@@ -89,7 +89,7 @@ fn tcp_crosses_the_pair_by_both_address_families() {
     if !root() {
         return;
     }
-    let pair = Pair::create(&plan()).unwrap();
+    let pair = NamespacePair::create(&plan()).unwrap();
     talk_across(&pair, pair.server_addr_v4(), pair.client_addr_v4());
     talk_across(&pair, pair.server_addr_v6(), pair.client_addr_v6());
     pair.remove().unwrap();
@@ -100,7 +100,7 @@ fn nobody_asks_who_has_an_address() {
     if !root() {
         return;
     }
-    let pair = Pair::create(&plan()).unwrap();
+    let pair = NamespacePair::create(&plan()).unwrap();
     let known = |namespace: &NetNamespace| {
         namespace.run_inside(|| Ok(std::fs::read_to_string("/proc/thread-self/net/arp").unwrap())).unwrap()
     };
@@ -121,7 +121,7 @@ fn nothing_of_a_pair_is_seen_from_outside() {
     if !root() {
         return;
     }
-    let pair = Pair::create(&plan()).unwrap();
+    let pair = NamespacePair::create(&plan()).unwrap();
     let links = std::fs::read_to_string("/proc/net/dev").unwrap();
     assert!(!links.contains("sgs-") && !links.contains("sgc-"), "{links}");
     let addresses = std::fs::read_to_string("/proc/net/fib_trie").unwrap();
@@ -135,7 +135,7 @@ fn receive_processing_is_steered_to_the_side_it_belongs_to() {
         return;
     }
     let plan = plan();
-    let pair = Pair::create(&plan).unwrap();
+    let pair = NamespacePair::create(&plan).unwrap();
     assert_eq!(pair.steered_to().unwrap(), (plan.server_cpus, plan.client_cpus));
     pair.steer_loopback(&[0]).unwrap();
     pair.steer_loopback(&[]).unwrap();
@@ -147,7 +147,7 @@ fn the_client_has_every_port_and_reuses_them() {
     if !root() {
         return;
     }
-    let pair = Pair::create(&plan()).unwrap();
+    let pair = NamespacePair::create(&plan()).unwrap();
     let setting = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap();
     let (range, reuse) =
         pair.client_namespace().run_inside(|| Ok((setting("ip_local_port_range"), setting("tcp_tw_reuse")))).unwrap();
@@ -173,7 +173,7 @@ fn both_ends_have_the_settings_of_the_place_where_the_pair_is_made() {
     let seen = host
         .run_inside(|| {
             SETTINGS.iter().for_each(|(name, value)| std::fs::write(path(name), value).unwrap());
-            let pair = Pair::create(&plan())?;
+            let pair = NamespacePair::create(&plan())?;
             let read = || Ok(SETTINGS.map(|(name, _)| std::fs::read_to_string(path(name)).unwrap().trim().to_string()));
             let seen = (pair.server_namespace().run_inside(read)?, pair.client_namespace().run_inside(read)?);
             assert_eq!(pair.notes(), [] as [String; 0]);
@@ -185,7 +185,7 @@ fn both_ends_have_the_settings_of_the_place_where_the_pair_is_made() {
     assert_eq!(seen, (expected.clone(), expected));
 }
 
-fn sleeping_server(pair: &Pair) -> Child {
+fn sleeping_server(pair: &NamespacePair) -> Child {
     let mut command = Command::new("sleep");
     command.arg("300");
     pair.run_server(&mut command).unwrap();
@@ -198,7 +198,7 @@ fn the_server_runs_in_its_namespace_on_its_cpus_in_its_own_session() {
         return;
     }
     let plan = plan();
-    let pair = Pair::create(&plan).unwrap();
+    let pair = NamespacePair::create(&plan).unwrap();
     let mut server = sleeping_server(&pair);
     let pid = server.id();
     assert_eq!(namespace_of(pid), pair.server_namespace().name().unwrap());
@@ -219,7 +219,7 @@ fn removal_ends_daemons_that_the_server_left_and_every_trace() {
     if !root() {
         return;
     }
-    let pair = Pair::create(&plan()).unwrap();
+    let pair = NamespacePair::create(&plan()).unwrap();
     let (mut shell, daemon) = server_with_daemon(&pair);
     let cgroup = pair.server_cgroup().map(|group| group.path().to_path_buf());
     pair.remove().unwrap();
@@ -229,7 +229,7 @@ fn removal_ends_daemons_that_the_server_left_and_every_trace() {
 }
 
 /// A server that daemonises a process into a separate session, as nginx or Apache do.
-fn server_with_daemon(pair: &Pair) -> (Child, u32) {
+fn server_with_daemon(pair: &NamespacePair) -> (Child, u32) {
     let mut command = Command::new("sh");
     command.args(["-c", "setsid sleep 300 & echo $!; exec sleep 300"]).stdout(Stdio::piped());
     pair.run_server(&mut command).unwrap();
@@ -265,7 +265,7 @@ fn a_panic_removes_the_pair() {
     }
     let (report, reported) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let pair = Pair::create(&plan()).unwrap();
+        let pair = NamespacePair::create(&plan()).unwrap();
         let server = sleeping_server(&pair);
         report.send((server.id(), pair.server_cgroup().map(|group| group.path().to_path_buf()))).unwrap();
         // The child must be waited for by someone; a panicking owner does not.
@@ -283,8 +283,8 @@ fn two_pairs_at_once_do_not_clash() {
     if !root() {
         return;
     }
-    let first = Pair::create(&plan()).unwrap();
-    let second = Pair::create(&plan()).unwrap();
+    let first = NamespacePair::create(&plan()).unwrap();
+    let second = NamespacePair::create(&plan()).unwrap();
     talk_across(&first, first.server_addr_v4(), first.client_addr_v4());
     talk_across(&second, second.server_addr_v4(), second.client_addr_v4());
     first.remove().unwrap();
@@ -299,7 +299,7 @@ fn a_thread_comes_back_to_where_it_was() {
     }
     let own = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let before = own();
-    let pair = Pair::create(&plan()).unwrap();
+    let pair = NamespacePair::create(&plan()).unwrap();
     assert_eq!(own(), before, "creating moves nobody");
     pair.enter_client().unwrap();
     let inherited = std::thread::spawn(own).join().unwrap();
@@ -319,7 +319,7 @@ fn owner_that_waits_to_be_killed() {
     // The delay line is the hardest case: its link dies with the process, so nothing but the alias of lo names the
     // namespaces.
     let path = PathPlan { delay_ns: 1_000_000, mechanism: PathMechanism::TunDelayLine, ..PathPlan::default() };
-    let pair = Pair::create(&PairPlan { path, ..plan() }).unwrap();
+    let pair = NamespacePair::create(&PairPlan { path, ..plan() }).unwrap();
     let (shell, daemon) = server_with_daemon(&pair);
     let cgroup = pair.server_cgroup().map(|group| group.path().display().to_string()).unwrap_or_default();
     println!("\nowns {} {daemon} {} {cgroup}", shell.id(), pair.server_namespace().name().unwrap());
@@ -388,14 +388,14 @@ fn a_user_without_rights_gets_one_clear_sentence() {
     let message = WanError::NotPermitted.to_string();
     assert!(message.contains("sudo") && !message.contains('\n'), "{message}");
     if !root() {
-        assert_eq!(Pair::create(&plan()).unwrap_err().to_string(), message);
+        assert_eq!(NamespacePair::create(&plan()).unwrap_err().to_string(), message);
         return;
     }
     // Capabilities belong to threads: this one gives up its own, as a process started by another user never had any.
     let refused = std::thread::spawn(|| {
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-        Pair::create(&plan()).unwrap_err().to_string()
+        NamespacePair::create(&plan()).unwrap_err().to_string()
     })
     .join()
     .unwrap();
@@ -404,6 +404,6 @@ fn a_user_without_rights_gets_one_clear_sentence() {
 
 #[test]
 fn a_plan_with_an_unknown_cpu_makes_nothing() {
-    let refused = Pair::create(&PairPlan { server_cpus: vec![1000], ..plan() }).unwrap_err().to_string();
+    let refused = NamespacePair::create(&PairPlan { server_cpus: vec![1000], ..plan() }).unwrap_err().to_string();
     assert!(refused.starts_with("CPU 1000 cannot be used"), "{refused}");
 }

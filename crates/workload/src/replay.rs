@@ -6,13 +6,13 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use workload::replay::{Plan, ReplayOptions, Step};
+//! use workload::replay::{Plan, ReplayOptions, PlanStep};
 //! use workload::trace::{Format, TraceReader};
 //! let reader = TraceReader::open("access.log".as_ref(), &Format::Auto)?;
 //! for step in Plan::new(reader, ReplayOptions::default())? {
 //!     match step? {
-//!         Step::Request(request) => println!("{} ns: connection {}", request.intended_ns, request.connection),
-//!         Step::Close { connection, .. } => println!("nothing more on connection {connection}"),
+//!         PlanStep::Request(request) => println!("{} ns: connection {}", request.intended_ns, request.connection),
+//!         PlanStep::Close { connection, .. } => println!("nothing more on connection {connection}"),
 //!     }
 //! }
 //! # Ok(())
@@ -103,7 +103,7 @@ pub enum Pace {
 
 /// A step of the replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum PlanStep {
     /// Send a request.
     Request(PlannedRequest),
     /// No request follows on this connection: close it once its last answer is complete.

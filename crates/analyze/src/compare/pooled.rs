@@ -3,7 +3,7 @@
 //! 1986), tested with Student's t. Paired sides are compared within repeats; others each have an error (Welch, 1947).
 
 use crate::statistics::{student, weighted_median};
-use crate::within::{Pair, Visit, paired};
+use crate::within::{RepeatPair, Visit, paired};
 use record::Estimate;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ fn sides<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Sides {
         let (mut of_a, mut of_b) = if is_paired {
             let found = paired(&common.a, &common.b);
             sides.left_out += found.left_out;
-            let both = |pair: &Pair| {
+            let both = |pair: &RepeatPair| {
                 (reading(pair.repeat, pair.before, pair.weight), reading(pair.repeat, pair.after, pair.weight))
             };
             found.pairs.iter().map(both).unzip()

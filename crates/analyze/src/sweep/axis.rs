@@ -2,7 +2,7 @@
 //! affect all values alike. Conforming connections are searched first: by doubling, then by bisection.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, Remeasured, Step, all_measured, ladder};
+use super::{Load, Planner, Remeasured, SweepStep, all_measured, ladder};
 use crate::axis::conforms;
 use crate::disturbance::counted;
 use crate::point::cpu_us;
@@ -95,13 +95,13 @@ impl AxisSweep {
         points.saturating_mul(self.schedule.with_warmup_ns(self.schedule.full_ns()))
     }
 
-    fn measure(&mut self, place: AxisPlace) -> Step {
+    fn measure(&mut self, place: AxisPlace) -> SweepStep {
         self.schedule.measure(Load::Place(place), self.repeat, self.schedule.full_ns())
     }
 
-    fn end(&mut self, reason: String) -> Step {
+    fn end(&mut self, reason: String) -> SweepStep {
         self.done = Some(reason.clone());
-        Step::Done { reason }
+        SweepStep::Done { reason }
     }
 
     /// The next value of the search. `None` at its end; the values to repeat are then set.
@@ -149,9 +149,9 @@ impl Planner for AxisSweep {
         self.axis.axis.word()
     }
 
-    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
         if let Some(reason) = &self.done {
-            return Step::Done { reason: reason.clone() };
+            return SweepStep::Done { reason: reason.clone() };
         }
         let left_ns = self.schedule.left_ns(elapsed_ns);
         if left_ns == 0 {
@@ -182,7 +182,7 @@ impl Planner for AxisSweep {
         if !self.is_tried {
             if points.iter().all(|point| point.axis.is_none()) {
                 self.queue = places(&self.axis, &[FIRST_DELAY_NS]);
-                return Step::Yardstick;
+                return SweepStep::Yardstick;
             }
             self.is_tried = true;
             self.places = slowed_by_cost(&self.axis, points);
@@ -202,7 +202,7 @@ impl Planner for AxisSweep {
         self.again.clear();
         self.queue = self.places.clone();
         self.queue.shuffle(&mut self.random);
-        Step::Yardstick
+        SweepStep::Yardstick
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server's capacity in a closed loop, for offered rates that are given as shares of it.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, Step};
+use super::{Load, Planner, SweepStep};
 use record::scenario::SweepPlan;
 use record::units::format_si;
 use record::{Point, Sweep, names};
@@ -42,7 +42,7 @@ impl Planner for Capacity {
         "capacity"
     }
 
-    fn next(&mut self, points: &[Point], _elapsed_ns: u64) -> Step {
+    fn next(&mut self, points: &[Point], _elapsed_ns: u64) -> SweepStep {
         if !self.is_asked {
             self.is_asked = true;
             return self.schedule.measure(Load::Capacity(self.connections), 0, self.schedule.full_ns());
@@ -51,6 +51,6 @@ impl Planner for Capacity {
             Some(rate) => format!("about {}/s", format_si(rate)),
             None => "not known, as nothing was answered".into(),
         };
-        Step::Done { reason }
+        SweepStep::Done { reason }
     }
 }

@@ -3,7 +3,7 @@
 //! repeat goes up in order and down again, without a restart of the server.
 
 use super::schedule::Schedule;
-use super::{Load, MIN_REPEATS, Planner, Remeasured, Step, all_measured, failed_twice, ladder, sure};
+use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, failed_twice, ladder, sure};
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -96,7 +96,7 @@ impl ConnectionSweep {
         }
     }
 
-    fn measure(&mut self, load: Load, duration_ns: u64) -> Step {
+    fn measure(&mut self, load: Load, duration_ns: u64) -> SweepStep {
         self.schedule.measure(load, self.repeat, duration_ns)
     }
 
@@ -218,11 +218,11 @@ impl Planner for ConnectionSweep {
         self.known.as_deref()
     }
 
-    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
         let left_ns = self.schedule.left_ns(elapsed_ns);
         loop {
             if let Phase::Done(reason) = &self.phase {
-                return Step::Done { reason: reason.clone() };
+                return SweepStep::Done { reason: reason.clone() };
             }
             if left_ns < self.schedule.shortest_ns(elapsed_ns) {
                 self.phase = Phase::Done(self.spent());
@@ -249,7 +249,7 @@ impl Planner for ConnectionSweep {
                     };
                     self.phase = Phase::Repeats;
                     self.start_repeat(&findings, left_ns, elapsed_ns);
-                    return Step::Yardstick;
+                    return SweepStep::Yardstick;
                 }
                 Phase::Repeats => {
                     self.measure_again(points, left_ns, elapsed_ns);
@@ -273,7 +273,7 @@ impl Planner for ConnectionSweep {
                             None if left_ns < point_ns / 2 => Phase::Done(self.spent()),
                             None => {
                                 self.start_repeat(&findings, left_ns, elapsed_ns);
-                                return Step::Yardstick;
+                                return SweepStep::Yardstick;
                             }
                         },
                     };

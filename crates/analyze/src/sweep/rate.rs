@@ -5,7 +5,7 @@
 
 use super::length::{needed_ns, too_short};
 use super::schedule::Schedule;
-use super::{Load, MIN_REPEATS, Planner, Remeasured, Step, all_measured, sure};
+use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, sure};
 use crate::statistics::random;
 use crate::zones::{self, Judged, PointFinding, STALLS, SweepFindings, judged, percent, stall_ns};
 use rand::seq::SliceRandom;
@@ -152,7 +152,7 @@ impl RateSearch {
     }
 
     /// Repeats the last trial of the search at least twice as long if it was too short to tell.
-    fn longer(&mut self, points: &[Point]) -> Option<Step> {
+    fn longer(&mut self, points: &[Point]) -> Option<SweepStep> {
         let last = points.last().filter(|last| self.is_searching && last.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
         // At a low rate a short window has no request.
@@ -185,7 +185,7 @@ impl RateSearch {
         between.min_by_key(|place| (place - middle).abs())
     }
 
-    fn outward(&mut self, points: &[Point], from: i64, direction: i64) -> Step {
+    fn outward(&mut self, points: &[Point], from: i64, direction: i64) -> SweepStep {
         let rate = self.grid.rate(self.decided(from + direction * self.steps(), direction));
         self.outward += 1;
         if self.outward > MAX_OUTWARD || !(LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(&rate) {
@@ -195,13 +195,13 @@ impl RateSearch {
         self.search(points, rate, self.schedule.short_ns())
     }
 
-    fn search(&mut self, points: &[Point], rate: f64, base_ns: u64) -> Step {
+    fn search(&mut self, points: &[Point], rate: f64, base_ns: u64) -> SweepStep {
         self.is_searching = true;
         self.measure(rate, self.search_ns(points, rate, base_ns))
     }
 
     /// With both bounds known: bisects, then confirms them block by block.
-    fn between(&mut self, points: &[Point], found: &PointFinding, bounds: [f64; 2], elapsed_ns: u64) -> Step {
+    fn between(&mut self, points: &[Point], found: &PointFinding, bounds: [f64; 2], elapsed_ns: u64) -> SweepStep {
         let [lower, upper] = bounds;
         let width = upper / lower - 1.0;
         let wanted = wanted_ratio(&self.plan);
@@ -261,7 +261,7 @@ impl RateSearch {
         let repeat_ns = point_ns.saturating_mul(self.queue.len() as u64);
         let times = sure::Times { repeat_ns, left_ns: self.left_ns };
         self.known = sure::width_words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
-        Step::Yardstick
+        SweepStep::Yardstick
     }
 
     /// The rates of a block: both bounds, and the curve without the `drawn` lowest; at most `fits`.
@@ -309,7 +309,7 @@ impl RateSearch {
     }
 
     /// No trial outlasts the budget.
-    fn measure(&mut self, rate_per_sec: f64, duration_ns: u64) -> Step {
+    fn measure(&mut self, rate_per_sec: f64, duration_ns: u64) -> SweepStep {
         let duration_ns = self.schedule.within(duration_ns, self.left_ns, self.elapsed_ns);
         self.schedule.measure(Load::Rate(rate_per_sec), self.repeat, duration_ns)
     }
@@ -319,9 +319,9 @@ impl RateSearch {
         format!("the time budget was spent {during}")
     }
 
-    fn finish(&mut self, reason: String) -> Step {
+    fn finish(&mut self, reason: String) -> SweepStep {
         self.done = Some(reason.clone());
-        Step::Done { reason }
+        SweepStep::Done { reason }
     }
 }
 
@@ -334,9 +334,9 @@ impl Planner for RateSearch {
         self.known.as_deref()
     }
 
-    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
         if let Some(reason) = &self.done {
-            return Step::Done { reason: reason.clone() };
+            return SweepStep::Done { reason: reason.clone() };
         }
         self.elapsed_ns = elapsed_ns;
         self.left_ns = self.schedule.left_ns(elapsed_ns);

@@ -1,6 +1,6 @@
 //! Time: the duration of a point, and whether another one fits into the sweep's share of the budget.
 
-use super::{Load, Step, Trial};
+use super::{Load, SweepStep, Trial};
 use record::scenario::SweepPlan;
 
 /// Points of the first pass and of the search's first steps are shorter than a full one by this factor.
@@ -70,11 +70,11 @@ impl Schedule {
     }
 
     /// The step that measures a point of this length.
-    pub fn measure(&mut self, load: Load, repeat: u32, duration_ns: u64) -> Step {
+    pub fn measure(&mut self, load: Load, repeat: u32, duration_ns: u64) -> SweepStep {
         let warmup_ns = self.warmup_before_ns(duration_ns);
         self.planned_ns = self.planned_ns.saturating_add(self.with_warmup_ns(duration_ns));
         self.issued += 1;
-        Step::Measure(Trial { load, repeat, duration_ns, warmup_ns })
+        SweepStep::Measure(Trial { load, repeat, duration_ns, warmup_ns })
     }
 
     /// The window of at most this length that ends within the time left, with its warm-up and the overhead seen so far.

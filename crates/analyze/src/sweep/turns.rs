@@ -4,7 +4,7 @@
 //! A, ...), so that drift affects both. Windows are shortened so that all rounds fit into the budget.
 
 use super::schedule::{SHORTEST_NS, Schedule};
-use super::{Load, Planner, Remeasured, Step, failed_twice, ladder};
+use super::{Load, Planner, Remeasured, SweepStep, failed_twice, ladder};
 use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -81,7 +81,7 @@ impl Turns {
     }
 
     /// Begins the next turn: chooses the server and the loads.
-    fn begin(&mut self, elapsed_ns: u64) -> Option<Step> {
+    fn begin(&mut self, elapsed_ns: u64) -> Option<SweepStep> {
         let (round, turn) = (self.turns / 2, self.turns % 2);
         if turn == 0 {
             if let Some(reason) = self.is_over(round, elapsed_ns) {
@@ -103,7 +103,7 @@ impl Turns {
             self.order.shuffle(&mut self.random);
         }
         self.phase = Phase::Measure(self.order.clone());
-        Some(Step::Serve { server: ((round + turn) % 2) as usize })
+        Some(SweepStep::Serve { server: ((round + turn) % 2) as usize })
     }
 
     /// The window that lets all rounds fit into what is left of the budget.
@@ -122,7 +122,7 @@ impl Turns {
         window_ns.max(SHORTEST_NS).min(full_ns)
     }
 
-    fn measure(&mut self, load: u64, round: u32) -> Step {
+    fn measure(&mut self, load: u64, round: u32) -> SweepStep {
         self.schedule.measure(Load::Connections(load), round, self.window_ns)
     }
 }
@@ -132,7 +132,7 @@ impl Planner for Turns {
         "rounds"
     }
 
-    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
         let round = self.turns.saturating_sub(1) / 2;
         if let Some(load) = points.last().map(|last| last.connections)
             && elapsed_ns < self.plan.budget_ns
@@ -147,7 +147,7 @@ impl Planner for Turns {
         loop {
             let round = self.turns.saturating_sub(1) / 2;
             match &mut self.phase {
-                Phase::Done(reason) => return Step::Done { reason: reason.clone() },
+                Phase::Done(reason) => return SweepStep::Done { reason: reason.clone() },
                 Phase::Begin => {
                     if let Some(step) = self.begin(elapsed_ns) {
                         return step;
@@ -160,14 +160,14 @@ impl Planner for Turns {
                     }
                     None => {
                         self.phase = Phase::Begin;
-                        return Step::Yardstick;
+                        return SweepStep::Yardstick;
                     }
                 },
                 Phase::Measure(rest) => match rest.pop() {
                     Some(load) => return self.measure(load, round),
                     None => {
                         self.phase = Phase::Begin;
-                        return Step::Yardstick;
+                        return SweepStep::Yardstick;
                     }
                 },
             }
@@ -198,12 +198,12 @@ pub(super) mod tests {
     }
 
     /// All steps if each takes this long and no load fails.
-    fn steps(plan: &SweepPlan, seed: u64, step_ns: u64) -> Vec<Step> {
+    fn steps(plan: &SweepPlan, seed: u64, step_ns: u64) -> Vec<SweepStep> {
         let mut planner = Turns::new(plan, seed);
         let mut steps = Vec::new();
         for at in 0..10_000 {
             steps.push(planner.next(&[], at * step_ns));
-            if matches!(steps.last(), Some(Step::Done { .. })) {
+            if matches!(steps.last(), Some(SweepStep::Done { .. })) {
                 return steps;
             }
         }
@@ -211,16 +211,16 @@ pub(super) mod tests {
     }
 
     /// Server and loads of each turn.
-    fn turns(steps: &[Step]) -> Vec<(usize, Vec<u64>)> {
+    fn turns(steps: &[SweepStep]) -> Vec<(usize, Vec<u64>)> {
         let mut turns = vec![(0, Vec::new())];
         for step in steps {
             match step {
-                Step::Serve { server } => turns.push((*server, Vec::new())),
-                Step::Measure(trial) => match trial.load {
+                SweepStep::Serve { server } => turns.push((*server, Vec::new())),
+                SweepStep::Measure(trial) => match trial.load {
                     Load::Connections(load) => turns.last_mut().unwrap().1.push(load),
                     other => panic!("{other:?}"),
                 },
-                Step::Yardstick | Step::Done { .. } => {}
+                SweepStep::Yardstick | SweepStep::Done { .. } => {}
             }
         }
         turns
@@ -241,8 +241,12 @@ pub(super) mod tests {
             assert_eq!(sorted, turns[0].1, "whole");
         }
         assert!(turns[2].1 != turns[4].1 && turns[4].1 != turns[6].1, "another order in the next round: {turns:?}");
-        assert_eq!(steps.iter().filter(|step| **step == Step::Yardstick).count(), 8, "one at the end of each turn");
-        assert_eq!(steps.last(), Some(&Step::Done { reason: "all 4 were measured".into() }));
+        assert_eq!(
+            steps.iter().filter(|step| **step == SweepStep::Yardstick).count(),
+            8,
+            "one at the end of each turn"
+        );
+        assert_eq!(steps.last(), Some(&SweepStep::Done { reason: "all 4 were measured".into() }));
     }
 
     #[test]
@@ -261,12 +265,12 @@ pub(super) mod tests {
             let mut elapsed_ns = 0;
             loop {
                 elapsed_ns += match planner.next(&[], elapsed_ns) {
-                    Step::Measure(trial) => {
+                    SweepStep::Measure(trial) => {
                         windows[trial.repeat as usize].push(trial.duration_ns);
                         trial.duration_ns + trial.warmup_ns + 30_000_000
                     }
-                    Step::Yardstick | Step::Serve { .. } => 300_000_000,
-                    Step::Done { .. } => return (windows, elapsed_ns as f64 / 1e9),
+                    SweepStep::Yardstick | SweepStep::Serve { .. } => 300_000_000,
+                    SweepStep::Done { .. } => return (windows, elapsed_ns as f64 / 1e9),
                 };
             }
         };
@@ -286,7 +290,7 @@ pub(super) mod tests {
         let rounds = |budget_s: u64| {
             let plan = SweepPlan { budget_ns: budget_s * 1_000_000_000, ..plan() };
             let steps = steps(&plan, 1, 1_000_000_000);
-            let Some(Step::Done { reason }) = steps.last() else { panic!("{steps:?}") };
+            let Some(SweepStep::Done { reason }) = steps.last() else { panic!("{steps:?}") };
             (turns(&steps).len() / 2, reason.clone())
         };
         assert_eq!(rounds(5), (2, "2, as the next would not fit into the budget".into()));

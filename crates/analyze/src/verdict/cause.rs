@@ -5,7 +5,7 @@ use super::evidence::Evidence;
 use super::evidence::typical;
 use super::waits::at_a_time;
 use super::{Cause, Certainty, Saturated, hot_function, stage};
-use crate::zones::{Level, Place, SweepFindings, load_words, percent};
+use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
 use record::text::plain;
 use record::units::grouped;
 use record::{Sweep, names};
@@ -28,7 +28,7 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     let beyond = match found.estimate {
         Some(_) => closed.beyond_yield(),
         // Doubling the lowest load gained little: the resource that was full was full at the next load.
-        None if found.place == Place::Below => closed.levels.get(1).or(closed.levels.first()),
+        None if found.place == PointPlace::Below => closed.levels.get(1).or(closed.levels.first()),
         None => None,
     };
     if let Some(level) = beyond

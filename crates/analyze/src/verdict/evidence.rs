@@ -5,7 +5,7 @@ use crate::account::{AccountLevel, levels};
 use crate::disturbance::{self, counted};
 use crate::point::{allowed_cpus, is_crowded, own_limit};
 use crate::statistics::median;
-use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, softirq_beside_us};
+use crate::zones::{Findings, Level, PointPlace, SweepFindings, Zone, load_words, softirq_beside_us};
 use record::text::plain;
 use record::{Criteria, Point, RunDir, Sweep, names};
 use std::cell::OnceCell;
@@ -229,7 +229,7 @@ pub(crate) fn strained_from(sweep: &SweepFindings) -> Option<f64> {
     let failing = sweep.levels.iter().find(is_strained).map(|level| level.load);
     let beyond = match sweep.yield_point.estimate {
         Some(_) => sweep.beyond_yield().map(|level| level.load),
-        None if sweep.yield_point.place == Place::Below => sweep.levels.get(1).map(|level| level.load),
+        None if sweep.yield_point.place == PointPlace::Below => sweep.levels.get(1).map(|level| level.load),
         None => None,
     };
     match (beyond, failing) {

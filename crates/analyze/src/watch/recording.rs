@@ -2,7 +2,7 @@
 
 use super::headroom::Estimator;
 use super::thinned::Thinned;
-use record::watch::system::{CpuModes, Kind};
+use record::watch::system::{CpuModes, SystemKind};
 use record::watch::{ChargedCpu, CpuTotals, FILE, Headroom, Line, Reading, SizeClass};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -194,7 +194,7 @@ impl Recording {
             machine: totals
                 .system
                 .cpu
-                .zip(totals.system.read_ns(Kind::Cpu))
+                .zip(totals.system.read_ns(SystemKind::Cpu))
                 .map(|(modes, ns)| (ns as f64 / 1e9, modes)),
             states: Some(
                 totals.connections.states.iter().take(MOST_ENTRIES).map(|(name, n)| (name.clone(), *n)).collect(),

@@ -3,7 +3,7 @@
 
 use super::recording::Recording;
 use record::units::format_bytes;
-use record::watch::system::{DiskCounts, GroupIo, Kind, Paging};
+use record::watch::system::{DiskCounts, GroupIo, Paging, SystemKind};
 use record::watch::{Counter, Mean, PhaseTotals, Reading, SizeClass};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -316,13 +316,14 @@ fn machine(span: &Span<'_>) -> Option<Table> {
             rows.push((format!("{name}, % of {of}"), vec![Cell::default(), share.into()]));
         }
     }
-    if let (Some(before), Some(after), Some(seconds)) = (&first.disk, &last.disk, last.seconds_since(first, Kind::Disk))
+    if let (Some(before), Some(after), Some(seconds)) =
+        (&first.disk, &last.disk, last.seconds_since(first, SystemKind::Disk))
     {
         let busy = after.busy_ms.saturating_sub(before.busy_ms) as f64 / 10.0 / seconds / after.devices as f64;
         rows.push((format!("disks busy, % of {} devices", after.devices), vec![Cell::default(), busy.into()]));
     }
     // Each kind of counters may have been read at a separate interval.
-    let mut rate = |name: &str, kind: Kind, before: Option<u64>, after: Option<u64>| {
+    let mut rate = |name: &str, kind: SystemKind, before: Option<u64>, after: Option<u64>| {
         let counts = before.zip(after).zip(last.seconds_since(first, kind));
         let per_sec = counts.map(|((before, after), seconds)| after.saturating_sub(before) as f64 / seconds);
         if per_sec.is_some() {
@@ -336,7 +337,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
         ("disk bytes written", |disk| disk.written_bytes),
     ];
     for (words, part) in disk {
-        rate(words, Kind::Disk, first.disk.as_ref().map(part), last.disk.as_ref().map(part));
+        rate(words, SystemKind::Disk, first.disk.as_ref().map(part), last.disk.as_ref().map(part));
     }
     let paging: [Part<Paging>; 6] = [
         ("bytes paged in", |paging| paging.in_bytes),
@@ -347,22 +348,27 @@ fn machine(span: &Span<'_>) -> Option<Table> {
         ("pages swapped out", |paging| paging.swapped_out),
     ];
     for (words, part) in paging {
-        rate(words, Kind::Paging, first.paging.as_ref().map(part), last.paging.as_ref().map(part));
+        rate(words, SystemKind::Paging, first.paging.as_ref().map(part), last.paging.as_ref().map(part));
     }
-    rate("interrupts", Kind::Cpu, first.interrupts, last.interrupts);
+    rate("interrupts", SystemKind::Cpu, first.interrupts, last.interrupts);
     let mut kinds: Vec<(&String, u64)> = last.interrupts_by_kind.iter().map(|(kind, n)| (kind, *n)).collect();
     let since = |kind: &String, now: u64| now.saturating_sub(first.interrupts_by_kind.get(kind).copied().unwrap_or(0));
     kinds.sort_by_key(|(kind, now)| std::cmp::Reverse(since(kind, *now)));
     for (kind, now) in kinds.into_iter().take(5).filter(|(kind, now)| since(kind, *now) > 0) {
         let before = first.interrupts_by_kind.get(kind).copied().unwrap_or(0);
-        rate(&format!("interrupts of {}", record::text::plain(kind, 40)), Kind::Interrupts, Some(before), Some(now));
+        rate(
+            &format!("interrupts of {}", record::text::plain(kind, 40)),
+            SystemKind::Interrupts,
+            Some(before),
+            Some(now),
+        );
     }
-    rate("context switches", Kind::Cpu, first.context_switches, last.context_switches);
-    rate("processes and threads started", Kind::Cpu, first.started, last.started);
+    rate("context switches", SystemKind::Cpu, first.context_switches, last.context_switches);
+    rate("processes and threads started", SystemKind::Cpu, first.started, last.started);
     let io: [Part<GroupIo>; 2] =
         [("server: disk bytes read", |io| io.read_bytes), ("server: disk bytes written", |io| io.written_bytes)];
     for (words, part) in io {
-        rate(words, Kind::Server, span.first.io.as_ref().map(part), span.last.io.as_ref().map(part));
+        rate(words, SystemKind::Server, span.first.io.as_ref().map(part), span.last.io.as_ref().map(part));
     }
     // Read with every reading.
     let seconds_of_all = span.last.at_ns.saturating_sub(span.first.at_ns) as f64 / 1e9;

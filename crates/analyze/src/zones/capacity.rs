@@ -2,7 +2,7 @@
 
 use super::levels::counted_at;
 use super::words::load_words;
-use super::{Level, Place, PointFinding, failure};
+use super::{Level, PointFinding, PointPlace, failure};
 use crate::point::good_per_sec;
 use crate::statistics::{bootstrap, median};
 use record::units::format_si;
@@ -39,7 +39,11 @@ pub(super) fn find(
     // A server that pauses falls behind at one rate, and keeps up with a higher one.
     if !groups.iter().any(|(load, points)| *load > most && is_behind(points)) {
         let reason = format!("not reached: up to {} all that was offered was answered", load_words(most, sweep));
-        return Some(PointFinding { place: Place::Beyond, low: Some(most), ..PointFinding::none(criteria, 0, reason) });
+        return Some(PointFinding {
+            place: PointPlace::Beyond,
+            low: Some(most),
+            ..PointFinding::none(criteria, 0, reason)
+        });
     }
     let mut by_repeat: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     let mut shortest_s = f64::INFINITY;
@@ -65,7 +69,7 @@ pub(super) fn find(
         None => "the most that it answered".into(),
     };
     Some(PointFinding {
-        place: Place::Within,
+        place: PointPlace::Within,
         estimate: Some(most),
         low: Some(interval.map_or(most, |found| found.low).min(most * (1.0 - WINDOW_ERROR) - edge).max(0.0)),
         high: Some(interval.map_or(most, |found| found.high).max(most * (1.0 + WINDOW_ERROR) + edge)),

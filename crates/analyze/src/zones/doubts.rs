@@ -2,7 +2,7 @@
 
 use super::failure::{self, Trial};
 use super::words::load_words;
-use super::{Level, Place, PointFinding, percent};
+use super::{Level, PointFinding, PointPlace, percent};
 use crate::disturbance::DISTURBED_RATIO;
 use record::{Doubt, DoubtKind, Sweep};
 
@@ -55,7 +55,7 @@ pub(super) fn of_sweep(
     }
     // The closed loop's yield point is read from throughput, the open loop's from the CPUs.
     if sweep == Sweep::Rate
-        && yield_point.place == Place::Unknown
+        && yield_point.place == PointPlace::Unknown
         && let Some(level) = levels.iter().rfind(|level| level.crowded)
     {
         found.push(DoubtKind::NoisyNeighbour.warning(

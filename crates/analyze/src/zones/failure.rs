@@ -1,7 +1,7 @@
 //! When a trial counts as failed, and the loads between which failure begins.
 
 use super::curve::isotonic;
-use super::{Place, PointFinding};
+use super::{PointFinding, PointPlace};
 use crate::disturbance::DISTURBED_WEIGHT;
 use crate::shown::{nanos_against, percent_against};
 use crate::statistics::{interval_of, random};
@@ -364,13 +364,13 @@ pub(super) fn bracketed(trials: &[Trial], found: Bracket, criteria: &Criteria, s
     (point.held, point.failed, point.low) = (found.lower, found.upper, found.lower);
     match (found.lower, found.upper) {
         (Some(lower), Some(upper)) => {
-            (point.place, point.estimate) = (Place::Within, Some((lower * upper).sqrt()));
+            (point.place, point.estimate) = (PointPlace::Within, Some((lower * upper).sqrt()));
             point.high = Some(upper);
             if let Some((low, high)) = bracket_interval(trials, criteria.confidence_ratio, seed) {
                 (point.low, point.high) = (Some(low), high);
             }
         }
-        (None, Some(upper)) => (point.place, point.high) = (Place::Below, Some(upper)),
+        (None, Some(upper)) => (point.place, point.high) = (PointPlace::Below, Some(upper)),
         _ => {}
     }
     point

@@ -3,7 +3,7 @@
 use super::curve::{BlockCurve, Crossing};
 use super::failure::{self, Bracket, Judged, Trial};
 use super::words::load_words;
-use super::{CpuGrowth, Drift, Findings, Full, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
+use super::{CpuGrowth, Drift, Findings, Full, Level, Peak, PointFinding, PointPlace, SweepFindings, Zone, levels};
 use super::{capacity, doubts};
 use crate::point::{costs_are_of_answers, cpu_us};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
@@ -144,7 +144,7 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if client_from.is_some_and(|from| load >= from) {
         return Zone::Unknown;
     }
-    if yield_point.place == Place::Below {
+    if yield_point.place == PointPlace::Below {
         return Zone::Plastic;
     }
     // Plastic begins beyond the interval, or at a factor of the root of two if that is nearer.
@@ -209,17 +209,17 @@ fn crossing(
     }
     match found {
         Some(Crossing::At(load)) => {
-            point.place = Place::Within;
+            point.place = PointPlace::Within;
             point.estimate = Some(load);
             point.low = point.low.map(|low| low.min(load));
             point.high = point.high.map(|high| high.max(load));
         }
         Some(Crossing::Below) => {
-            point.place = Place::Below;
+            point.place = PointPlace::Below;
             (point.low, point.high) = (None, point.high.map(|high| high.max(lowest)));
         }
         Some(Crossing::Beyond) => {
-            point.place = Place::Beyond;
+            point.place = PointPlace::Beyond;
             point.high = None;
         }
         None => (point.low, point.high) = (None, None),
@@ -302,7 +302,7 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
     }
     let limit = exact_percent(threshold);
     let crowded_from = match by_any.rises_to(threshold, 0) {
-        _ if point.place != Place::Beyond => None,
+        _ if point.place != PointPlace::Beyond => None,
         Crossing::Below => Some(by_any.loads[0]),
         Crossing::At(load) => Some(load),
         Crossing::Beyond => None,
@@ -402,7 +402,7 @@ fn failure_point(
             let highest = trials.iter().map(|trial| trial.load).fold(lower, f64::max);
             let some = failure::some_failed(trials, lower, |load| load_words(load, sweep));
             point.reason = if highest == lower {
-                point.place = Place::Beyond;
+                point.place = PointPlace::Beyond;
                 format!("not reached up to {}", load_words(lower, sweep))
             } else {
                 let why = if some.is_empty() { "above it no trial was long enough to tell".into() } else { some };

@@ -11,8 +11,8 @@
 use crate::axis::{Change, estimate};
 use crate::disturbance::{DISTURBED_RATIO, counted, is_disturbed};
 use crate::statistics::{median, range};
-use crate::within::{self, Pair, Pairs, Visit};
-use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
+use crate::within::{self, Pairs, RepeatPair, Visit};
+use crate::zones::{PointFinding, PointPlace, SweepFindings, fails, load_words, percent, recovery};
 use record::{Criteria, Doubt, DoubtKind, Estimate, Point, Sweep, units};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -173,7 +173,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
                     && change.ratio.high.is_some_and(|high| high <= APART_AT_MOST)
             }),
         });
-        let ratio = |pair: &Pair| pair.after / pair.before;
+        let ratio = |pair: &RepeatPair| pair.after / pair.before;
         pairs.extend(compared.pairs.iter().map(|pair| (*load as f64, pair.repeat, ratio(pair) <= OFF_RATIO)));
     }
     let repeats = down.values().map(|visits| visits.len()).max().unwrap_or(0);
@@ -189,14 +189,15 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
         // Loads measured only after the overload have no baseline.
         let others = levels.iter_mut().filter(|level| !level.is_apart);
         others.for_each(|level| (level.loading_per_sec, level.change) = (None, None));
-        (recovery_point.place, recovery_point.reason) = (Place::Below, not_reached(lowest));
+        (recovery_point.place, recovery_point.reason) = (PointPlace::Below, not_reached(lowest));
         (recovery_point.failed, recovery_point.high) = (Some(lowest), Some(lowest));
     }
     let (doubts, never_back) = (doubts(points, repeats), !fallen.is_empty());
     let mut found = Unloading { levels, recovery_point, never_back, repeats: repeats as u64, doubts };
     if let Some((load, change)) = found.unsure() {
         let why = why_unsure(&change);
-        (found.recovery_point.place, found.recovery_point.reason) = (Place::Unknown, format!("cannot be told: {why}"));
+        (found.recovery_point.place, found.recovery_point.reason) =
+            (PointPlace::Unknown, format!("cannot be told: {why}"));
         if repeats >= LEAST_REPEATS {
             let what = format!(
                 "the way down gave {} of the way up with {}{}: {why}",
@@ -333,7 +334,7 @@ fn recovery_point(
 ) -> PointFinding {
     let Some(highest) = levels.iter().rfind(|level| level.is_apart).map(|level| level.load) else {
         let reason = "the way down did not leave the loading curve";
-        return PointFinding { place: Place::Beyond, ..PointFinding::none(criteria, repeats, reason) };
+        return PointFinding { place: PointPlace::Beyond, ..PointFinding::none(criteria, repeats, reason) };
     };
     // Where the server fails on both ways, they meet again.
     let below: Vec<(f64, u32, bool)> = pairs.iter().copied().filter(|(load, ..)| *load <= highest).collect();

@@ -1,7 +1,7 @@
 //! An axis, planned and found, against a synthetic server.
 
 use crate::fixture::{self, axis_plan, axis_point};
-use analyze::sweep::{AxisSweep, Load, Planner, Step};
+use analyze::sweep::{AxisSweep, Load, Planner, SweepStep};
 use analyze::{axis, verdict, zones};
 use record::profile::NOT_SAMPLED;
 use record::scenario::{ProfileRun, SweepPlan};
@@ -16,14 +16,14 @@ fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>
     let (mut points, mut elapsed_ns) = (Vec::new(), 0);
     for _ in 0..1000 {
         match planner.next(&points, elapsed_ns) {
-            Step::Measure(trial) => {
+            SweepStep::Measure(trial) => {
                 let Load::Place(place) = trial.load else { panic!("{trial:?}") };
                 points.push(axis_point(place.axis, place.value, trial.repeat, points.len() as u32));
                 elapsed_ns += trial.duration_ns + trial.warmup_ns + 50_000_000;
             }
-            Step::Yardstick => elapsed_ns += 400_000_000,
-            Step::Serve { .. } => panic!("there is one server"),
-            Step::Done { reason } => return (points, reason),
+            SweepStep::Yardstick => elapsed_ns += 400_000_000,
+            SweepStep::Serve { .. } => panic!("there is one server"),
+            SweepStep::Done { reason } => return (points, reason),
         }
     }
     panic!("never ends");

@@ -3,7 +3,7 @@
 use crate::fixture;
 use crate::server::{Bench, Server, plan};
 use analyze::verdict;
-use analyze::zones::{self, Findings, Place};
+use analyze::zones::{self, Findings, PointPlace};
 use record::{Criteria, DoubtKind, Figure, Origin, Point, Severity, names};
 
 fn set(point: &mut Point, name: &str, value: f64) {
@@ -38,7 +38,12 @@ fn bucket() -> Server {
 fn the_open_loop_has_no_yield_point_where_other_work_filled_the_cpus() {
     let (points, findings) = searched(bucket(), filled(0.9));
     let open = findings.rate.as_ref().unwrap();
-    assert_eq!((open.yield_point.place, open.yield_point.estimate), (Place::Unknown, None), "{:?}", open.yield_point);
+    assert_eq!(
+        (open.yield_point.place, open.yield_point.estimate),
+        (PointPlace::Unknown, None),
+        "{:?}",
+        open.yield_point
+    );
     assert!(open.yield_point.reason.contains("much of it was other work"), "{}", open.yield_point.reason);
     let doubt = open.doubts.iter().find(|doubt| doubt.what.contains("would have saturated them")).expect("a doubt");
     assert_eq!((doubt.kind, doubt.severity), (DoubtKind::NoisyNeighbour, Severity::Warning));
@@ -53,20 +58,20 @@ fn the_open_loop_is_judged_by_what_the_server_itself_kept_busy() {
     // A quiet machine, and one on which a fifth of the CPUs' time is others'.
     let (_, quiet) = searched(bucket(), |_| ());
     let open = quiet.rate.unwrap();
-    assert_eq!(open.yield_point.place, Place::Beyond, "{:?}", open.yield_point);
+    assert_eq!(open.yield_point.place, PointPlace::Beyond, "{:?}", open.yield_point);
     assert!(open.doubts.is_empty(), "{:?}", open.doubts);
     let (_, little) = searched(Server::default(), |point| set(point, names::SERVER_CPUS_TAKEN, 0.03));
     let open = little.rate.unwrap();
     let truth = 0.95 * Server::default().capacity();
     let found = &open.yield_point;
     let is_within = found.low.is_some_and(|low| low <= truth) && found.high.is_none_or(|high| truth <= high);
-    assert!(found.place == Place::Within && is_within, "{truth} in {found:?}");
+    assert!(found.place == PointPlace::Within && is_within, "{truth} in {found:?}");
     // A full thread is the server's own, whatever else runs.
     let (_, thread) = searched(Server::default(), |point| {
         let own = point.value(names::SERVER_BUSIEST_THREAD).unwrap_or(0.0);
         filled(0.97 - own.min(0.97))(point);
     });
-    assert_eq!(thread.rate.unwrap().yield_point.place, Place::Within);
+    assert_eq!(thread.rate.unwrap().yield_point.place, PointPlace::Within);
 }
 
 #[test]

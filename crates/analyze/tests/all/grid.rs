@@ -3,7 +3,7 @@
 
 use crate::server::{Bench, Server, plan};
 use analyze::statistics::median;
-use analyze::sweep::{Load, Planner, RateSearch, Step};
+use analyze::sweep::{Load, Planner, RateSearch, SweepStep};
 use analyze::zones;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -21,14 +21,14 @@ fn history(bench: &mut Bench, plan: &SweepPlan, hint: Option<f64>, seed: u64) ->
     let mut asked = Vec::new();
     for _ in 0..5000 {
         match search.next(&bench.points, bench.elapsed_ns) {
-            Step::Measure(trial) => {
+            SweepStep::Measure(trial) => {
                 let Load::Rate(rate) = trial.load else { panic!("{trial:?}") };
                 asked.push((rate, trial.repeat));
                 bench.measure(trial);
             }
-            Step::Yardstick => bench.yardstick(0),
-            Step::Done { .. } => return asked,
-            Step::Serve { .. } => panic!("there is one server"),
+            SweepStep::Yardstick => bench.yardstick(0),
+            SweepStep::Done { .. } => return asked,
+            SweepStep::Serve { .. } => panic!("there is one server"),
         }
     }
     panic!("it does not end");
@@ -131,7 +131,7 @@ impl Law {
         let mut search = RateSearch::new(plan, Some(hint), seed);
         loop {
             match search.next(&bench.points, bench.elapsed_ns) {
-                Step::Measure(trial) => {
+                SweepStep::Measure(trial) => {
                     let Load::Rate(rate) = trial.load else { panic!("{trial:?}") };
                     bench.measure(trial);
                     let times = (trial.warmup_ns as f64 / 1e9, trial.duration_ns as f64 / 1e9);
@@ -147,9 +147,9 @@ impl Law {
                         point.figures.set(name, Figure::new(value, unit, sent, Origin::Counted));
                     }
                 }
-                Step::Yardstick => {}
-                Step::Done { .. } => break,
-                Step::Serve { .. } => panic!("there is one server"),
+                SweepStep::Yardstick => {}
+                SweepStep::Done { .. } => break,
+                SweepStep::Serve { .. } => panic!("there is one server"),
             }
         }
         let found = zones::find(&bench.points, &plan.criteria).rate.unwrap();

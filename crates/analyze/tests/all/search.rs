@@ -2,7 +2,7 @@
 
 use crate::fixture::{axis_plan, axis_point};
 use crate::server::{Bench, Server, disturb, plan};
-use analyze::sweep::{AxisSweep, ConnectionSweep, Load, Planner, RateSearch, Step, Turns};
+use analyze::sweep::{AxisSweep, ConnectionSweep, Load, Planner, RateSearch, SweepStep, Turns};
 use analyze::zones::{self, Findings};
 use record::scenario::SweepPlan;
 use record::{Axis, Criteria, DoubtKind, names};
@@ -189,7 +189,7 @@ fn a_dead_server_ends_every_search() {
         Box::new(Turns::new(&plan, 1)),
     ];
     for mut planner in planners {
-        assert!((0..500).any(|_| matches!(planner.next(&[], 0), Step::Done { .. })), "{}", planner.subject());
+        assert!((0..500).any(|_| matches!(planner.next(&[], 0), SweepStep::Done { .. })), "{}", planner.subject());
     }
 }
 
@@ -199,17 +199,17 @@ fn a_warm_up_that_was_asked_for_stands_before_every_point() {
         let plan = record::scenario::SweepPlan { warmup_ns, ..plan(60) };
         let (mut bench, mut sweep) = (Bench::new(Server::default(), 1), ConnectionSweep::new(&plan, 1));
         let steps = std::iter::from_fn(|| match sweep.next(&bench.points, bench.elapsed_ns) {
-            Step::Done { .. } => None,
+            SweepStep::Done { .. } => None,
             step => {
                 match step {
-                    Step::Measure(trial) => bench.measure(trial),
+                    SweepStep::Measure(trial) => bench.measure(trial),
                     _ => bench.yardstick(0),
                 }
                 Some(step)
             }
         });
         let trials = steps.filter_map(|step| match step {
-            Step::Measure(trial) => Some((trial.duration_ns, trial.warmup_ns)),
+            SweepStep::Measure(trial) => Some((trial.duration_ns, trial.warmup_ns)),
             _ => None,
         });
         trials.collect()
@@ -227,10 +227,10 @@ fn in_turn(servers: [Server; 2], budget_s: u64) -> [Vec<record::Point>; 2] {
     for _ in 0..2000 {
         let bench = &mut benches[now];
         match planner.next(&bench.points, elapsed_ns) {
-            Step::Serve { server } => now = server,
-            Step::Measure(trial) => bench.measure(trial),
-            Step::Yardstick => bench.yardstick(0),
-            Step::Done { .. } => return benches.map(|bench| bench.points),
+            SweepStep::Serve { server } => now = server,
+            SweepStep::Measure(trial) => bench.measure(trial),
+            SweepStep::Yardstick => bench.yardstick(0),
+            SweepStep::Done { .. } => return benches.map(|bench| bench.points),
         }
         elapsed_ns = benches.iter().map(|bench| bench.elapsed_ns).sum();
     }
@@ -272,7 +272,7 @@ fn visits_of(
     let mut visits = std::collections::BTreeMap::new();
     for _ in 0..2000 {
         match planner.next(&bench.points, bench.elapsed_ns) {
-            Step::Measure(trial) => {
+            SweepStep::Measure(trial) => {
                 let load = match trial.load {
                     Load::Connections(load) | Load::Unloading(load) | Load::Capacity(load) => load as f64,
                     Load::Rate(rate) => rate,
@@ -292,9 +292,9 @@ fn visits_of(
                     disturb(bench.points.last_mut().unwrap());
                 }
             }
-            Step::Yardstick => bench.yardstick(0),
-            Step::Serve { .. } => {}
-            Step::Done { .. } => return visits,
+            SweepStep::Yardstick => bench.yardstick(0),
+            SweepStep::Serve { .. } => {}
+            SweepStep::Done { .. } => return visits,
         }
     }
     panic!("it does not end");

@@ -1,7 +1,7 @@
 //! Synthetic servers: throughput, cost and latency by formula, with noise and drift; and a driver that lets the
 //! planners sweep them.
 
-use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, Step, Trial};
+use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, SweepStep, Trial};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
@@ -241,13 +241,13 @@ impl Bench {
         let mut repeat_now = 0;
         for _ in 0..2000 {
             match planner.next(&self.points, self.elapsed_ns) {
-                Step::Measure(trial) => {
+                SweepStep::Measure(trial) => {
                     repeat_now = trial.repeat;
                     self.measure(trial);
                 }
-                Step::Yardstick => self.yardstick(repeat_now),
-                Step::Done { reason } => return reason,
-                Step::Serve { .. } => panic!("there is one server"),
+                SweepStep::Yardstick => self.yardstick(repeat_now),
+                SweepStep::Done { reason } => return reason,
+                SweepStep::Serve { .. } => panic!("there is one server"),
             }
         }
         panic!("it does not end");

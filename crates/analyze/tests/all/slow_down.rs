@@ -3,7 +3,7 @@
 use crate::fixture::{axis_plan, axis_point};
 use analyze::axis::slow_down::Effect;
 use analyze::axis::{AxisFindings, effect_words, headline, of_points};
-use analyze::sweep::{AxisSweep, Load, Planner, Step};
+use analyze::sweep::{AxisSweep, Load, Planner, SweepStep};
 use record::{Arrival, Axis, AxisPlace, AxisPlan, Criteria, Figure, Origin, Pace, Point, SlowPlace, names};
 
 /// CPU time of a request without a slow-down, microseconds.
@@ -52,14 +52,14 @@ fn measured(values: &[f64], slowed: &[SlowPlace]) -> Vec<Point> {
     let (mut points, mut elapsed_ns) = (Vec::new(), 0);
     for _ in 0..1000 {
         match planner.next(&points, elapsed_ns) {
-            Step::Measure(trial) => {
+            SweepStep::Measure(trial) => {
                 let Load::Place(at) = trial.load else { panic!("{trial:?}") };
                 points.push(point(at, trial.repeat, points.len() as u32));
                 elapsed_ns += trial.duration_ns + trial.warmup_ns + 50_000_000;
             }
-            Step::Yardstick => elapsed_ns += 400_000_000,
-            Step::Serve { .. } => panic!("there is one server"),
-            Step::Done { reason } => {
+            SweepStep::Yardstick => elapsed_ns += 400_000_000,
+            SweepStep::Serve { .. } => panic!("there is one server"),
+            SweepStep::Done { reason } => {
                 assert!(reason.contains("all 5 repeats") || reason.contains("no value"), "{reason}");
                 return points;
             }

@@ -2,7 +2,7 @@
 //! that pause. The failing rate lies in its interval, no trial is repeated in vain, and the budget is kept.
 
 use crate::server::plan;
-use analyze::sweep::{Load, Planner, RateSearch, Step, Trial};
+use analyze::sweep::{Load, Planner, RateSearch, SweepStep, Trial};
 use analyze::zones;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -125,7 +125,7 @@ fn searched(law: &Law, plan: &SweepPlan, off: f64, seed: u64) -> (Vec<Point>, Ve
     let mut search = RateSearch::new(plan, Some(off * law.capacity()), seed);
     for _ in 0..1000 {
         match search.next(&points, elapsed_ns) {
-            Step::Measure(trial) => {
+            SweepStep::Measure(trial) => {
                 let Load::Rate(rate) = trial.load else { panic!("{trial:?}") };
                 let times = (trial.warmup_ns as f64 / 1e9, trial.duration_ns as f64 / 1e9);
                 let point = law.point(rate, times, &mut random);
@@ -133,9 +133,9 @@ fn searched(law: &Law, plan: &SweepPlan, off: f64, seed: u64) -> (Vec<Point>, Ve
                 asked.push(trial);
                 elapsed_ns += trial.warmup_ns + trial.duration_ns + (BETWEEN_S * 1e9) as u64;
             }
-            Step::Yardstick => elapsed_ns += 400_000_000,
-            Step::Done { .. } => return (points, asked, elapsed_ns),
-            Step::Serve { .. } => panic!("there is one server"),
+            SweepStep::Yardstick => elapsed_ns += 400_000_000,
+            SweepStep::Done { .. } => return (points, asked, elapsed_ns),
+            SweepStep::Serve { .. } => panic!("there is one server"),
         }
     }
     panic!("it does not end");

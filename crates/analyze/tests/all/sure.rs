@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server, plan};
-use analyze::sweep::{self, ConnectionSweep, Planner, RateSearch, Step};
+use analyze::sweep::{self, ConnectionSweep, Planner, RateSearch, SweepStep};
 use analyze::{verdict, zones};
 use record::scenario::{FindRun, SweepPlan};
 use record::{DoubtKind, Point, RunKind};
@@ -21,13 +21,13 @@ fn searched(server: &Server, plan: &SweepPlan, seed: u64) -> (Bench, Vec<String>
     let mut follow = |bench: &mut Bench, planner: &mut dyn Planner| {
         for _ in 0..20_000 {
             match planner.next(&bench.points, bench.elapsed_ns) {
-                Step::Measure(trial) => bench.measure(trial),
-                Step::Yardstick => {
+                SweepStep::Measure(trial) => bench.measure(trial),
+                SweepStep::Yardstick => {
                     said.extend(planner.known().map(String::from));
                     bench.yardstick(0);
                 }
-                Step::Done { .. } => return,
-                Step::Serve { .. } => panic!("there is one server"),
+                SweepStep::Done { .. } => return,
+                SweepStep::Serve { .. } => panic!("there is one server"),
             }
         }
         panic!("it does not end");

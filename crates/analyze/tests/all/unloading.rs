@@ -4,7 +4,7 @@ use crate::fixture;
 use crate::server::{Bench, Server, disturb, plan};
 use analyze::sweep::{Load, Trial};
 use analyze::verdict::{self, Certainty, Verdict};
-use analyze::zones::{self, Findings, Place};
+use analyze::zones::{self, Findings, PointPlace};
 use record::scenario::{FindRun, SweepPlan};
 use record::{DoubtKind, Figure, Origin, Point, RunKind, Sweep, names};
 
@@ -91,7 +91,7 @@ fn a_metastable_server_is_found_with_its_recovery_point_in_every_seed() {
             let (load, change) = found.widest().unwrap_or_else(|| panic!("seed {seed}: {found:#?}"));
             assert!((10.0..40.0).contains(&load) && change.ratio.value < 0.5, "seed {seed}: {load}, {change:?}");
             let recovery = &found.recovery_point;
-            assert_eq!(recovery.place, Place::Within, "seed {seed}: {recovery:?}");
+            assert_eq!(recovery.place, PointPlace::Within, "seed {seed}: {recovery:?}");
             let (low, high) = (recovery.low.unwrap(), recovery.high.unwrap());
             ensure(low <= 10.0 && 10.0 <= high, || format!("{recovery:?}"))
         });
@@ -113,7 +113,7 @@ fn healthy_servers_are_silent_in_every_seed() {
             // What slows with time is in truth slower on the way down; a server that does not is never accused.
             assert!(widest.is_none() || name == "slows with time", "{name}, seed {seed}: {:#?}", found.levels);
             let says_so = found.sentence().contains("lay on its loading curve");
-            let is_silent = widest.is_none() && found.recovery_point.place == Place::Beyond && says_so;
+            let is_silent = widest.is_none() && found.recovery_point.place == PointPlace::Beyond && says_so;
             ensure(is_silent, || found.sentence())
         });
     }
@@ -154,7 +154,7 @@ fn two_walks_say_that_they_are_too_few() {
     assert!(found.doubts.iter().any(|doubt| doubt.kind == DoubtKind::TooFewSamples), "{:?}", found.doubts);
     let (said, recovery) = (found.sentence(), &found.recovery_point);
     assert!(said.contains("too few repeats to tell that from chance") && !said.contains("loading curve"), "{said}");
-    assert_eq!((recovery.place, recovery.estimate), (Place::Unknown, None), "{recovery:?}");
+    assert_eq!((recovery.place, recovery.estimate), (PointPlace::Unknown, None), "{recovery:?}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_server_that_never_comes_back_is_called_so_in_every_seed() {
             let apart: Vec<f64> = found.levels.iter().filter(|level| level.is_apart).map(|level| level.load).collect();
             assert!(apart.starts_with(&[1.0, 2.0, 4.0]), "seed {seed}: {apart:?}");
             let recovery = &found.recovery_point;
-            assert_eq!((recovery.place, recovery.estimate), (Place::Below, None), "seed {seed}: {recovery:?}");
+            assert_eq!((recovery.place, recovery.estimate), (PointPlace::Below, None), "seed {seed}: {recovery:?}");
             assert_eq!(recovery.reason, "not reached: still down at the lowest load, 1 connection");
             if seed > 0 {
                 continue;
@@ -216,7 +216,7 @@ fn a_server_that_comes_down_in_a_later_repeat_is_found_too() {
         }
     }
     let found = zones::find(&bench.points, &walking(300).criteria).unloading.unwrap();
-    assert!(found.never_back && found.recovery_point.place == Place::Below, "{found:#?}");
+    assert!(found.never_back && found.recovery_point.place == PointPlace::Below, "{found:#?}");
 }
 
 #[test]

@@ -17,16 +17,16 @@ pub(crate) const STEPS: usize = 256;
 const TEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum FeedStep {
     Request(Box<Pending>),
     Close { client: u64, session: u64, at_ns: u64 },
 }
 
 #[derive(Debug)]
 pub(crate) struct Feed {
-    batches: Receiver<Vec<Step>>,
+    batches: Receiver<Vec<FeedStep>>,
     /// In reverse order: the next step is the last.
-    batch: Vec<Step>,
+    batch: Vec<FeedStep>,
     is_over: bool,
 }
 
@@ -46,8 +46,8 @@ impl Feed {
         loop {
             if let Some(step) = self.batch.last() {
                 return Next::Step(match step {
-                    Step::Request(request) => request.intended_ns,
-                    Step::Close { at_ns, .. } => *at_ns,
+                    FeedStep::Request(request) => request.intended_ns,
+                    FeedStep::Close { at_ns, .. } => *at_ns,
                 });
             }
             if self.is_over {
@@ -62,7 +62,7 @@ impl Feed {
     }
 
     /// The step that [`Feed::peek`] returned.
-    pub(crate) fn take(&mut self) -> Option<Step> {
+    pub(crate) fn take(&mut self) -> Option<FeedStep> {
         self.batch.pop()
     }
 }
@@ -70,7 +70,7 @@ impl Feed {
 /// The reader's end, and the thread's body: see [`Feeder::run`].
 pub(crate) struct Feeder<'a> {
     source: Box<dyn ReplaySource + 'a>,
-    batches: SyncSender<Vec<Step>>,
+    batches: SyncSender<Vec<FeedStep>>,
     writer: RequestWriter,
     plan: &'a LoadPlan,
 }
@@ -101,7 +101,7 @@ impl Feeder<'_> {
                     let class = request.body_bytes.map_or(0, |bytes| self.plan.workload.class_of_size(bytes));
                     let bytes = self.writer.write(&request);
                     text_bytes += bytes.len();
-                    batch.push(Step::Request(Box::new(Pending {
+                    batch.push(FeedStep::Request(Box::new(Pending {
                         client: request.client,
                         session: request.session,
                         intended_ns: request.intended_ns,
@@ -113,7 +113,9 @@ impl Feeder<'_> {
                         body_bytes: request.body_bytes,
                     })));
                 }
-                Ok(ReplayStep::Close { client, session, at_ns }) => batch.push(Step::Close { client, session, at_ns }),
+                Ok(ReplayStep::Close { client, session, at_ns }) => {
+                    batch.push(FeedStep::Close { client, session, at_ns })
+                }
                 Err(why) => {
                     failure = Some(why);
                     break;
@@ -131,7 +133,7 @@ impl Feeder<'_> {
     }
 
     /// False when the receiver is gone.
-    fn send(&self, batch: &mut Vec<Step>) -> bool {
+    fn send(&self, batch: &mut Vec<FeedStep>) -> bool {
         batch.reverse();
         self.batches.send(std::mem::replace(batch, Vec::with_capacity(STEPS))).is_ok()
     }

@@ -3,7 +3,7 @@
 
 use super::classes::SizeClasses;
 use super::pack::Pack;
-use super::pack_places::Place;
+use super::pack_places::PackPlace;
 use super::phases::PhaseSums;
 use super::probe_cost::ProbeCosts;
 use crate::bpf::types::watch::PhaseRow;
@@ -24,7 +24,7 @@ pub const PACK_SHARE: f64 = 0.5;
 #[derive(Debug)]
 pub struct ActivePack {
     name: String,
-    pub places: Vec<Place>,
+    pub places: Vec<PackPlace>,
     costs: ProbeCosts,
     by_functions: PhaseSums,
     by_events: PhaseSums,
@@ -36,7 +36,7 @@ pub struct ActivePack {
 
 impl ActivePack {
     /// Plans no window before the server's cost of a request is known.
-    pub fn new(pack: &Pack, places: Vec<Place>, costs: ProbeCosts, classes: usize) -> Self {
+    pub fn new(pack: &Pack, places: Vec<PackPlace>, costs: ProbeCosts, classes: usize) -> Self {
         ActivePack {
             name: pack.server.clone(),
             places,
@@ -78,7 +78,7 @@ impl ActivePack {
     /// The cost of probes per request. Call and return of a function share a trap; of several functions for one
     /// boundary the most expensive counts.
     pub fn request_ns(&self) -> f64 {
-        let mut functions: BTreeMap<(&Path, u64), Vec<&Place>> = BTreeMap::new();
+        let mut functions: BTreeMap<(&Path, u64), Vec<&PackPlace>> = BTreeMap::new();
         for place in &self.places {
             functions.entry((place.path.as_path(), place.offset)).or_default().push(place);
         }
@@ -93,7 +93,7 @@ impl ActivePack {
     }
 
     /// The cost of one call of a function, for those of its ends that are probed.
-    fn function_ns(&self, places: &[&Place]) -> f64 {
+    fn function_ns(&self, places: &[&PackPlace]) -> f64 {
         let at = |at_return: bool| places.iter().any(|place| place.at_return == at_return);
         self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))
     }
@@ -153,11 +153,11 @@ mod tests {
     use super::super::probe_cost::FunctionCosts;
     use super::*;
 
-    fn place(offset: u64, boundary: u64, at_return: bool, is_stepped: bool) -> Place {
-        Place { path: "/bin/true".into(), offset, boundary, at_return, is_stepped }
+    fn place(offset: u64, boundary: u64, at_return: bool, is_stepped: bool) -> PackPlace {
+        PackPlace { path: "/bin/true".into(), offset, boundary, at_return, is_stepped }
     }
 
-    fn pack_of(places: Vec<Place>) -> ActivePack {
+    fn pack_of(places: Vec<PackPlace>) -> ActivePack {
         let emulated = FunctionCosts { call_ns: 2_000.0, return_ns: 4_000.0, both_ns: 5_000.0 };
         let stepped = FunctionCosts { call_ns: 3_000.0, return_ns: 6_000.0, both_ns: 7_000.0 };
         let costs = ProbeCosts { emulated: Some(emulated), stepped: Some(stepped) };

@@ -3,7 +3,7 @@
 
 use record::PlainText;
 use record::units::{UnitError, parse_duration};
-use record::watch::system::{KINDS, Kind};
+use record::watch::system::{KINDS, SystemKind};
 use std::time::Duration;
 
 /// The interval of each kind that has no other.
@@ -43,7 +43,7 @@ impl Intervals {
     }
 
     /// Of one kind.
-    pub fn of(&self, kind: Kind) -> Duration {
+    pub fn of(&self, kind: SystemKind) -> Duration {
         self.0[kind as usize]
     }
 
@@ -60,7 +60,7 @@ impl Intervals {
                 continue;
             };
             let word = word.trim();
-            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.word() == word) else {
+            let Some(kind) = SystemKind::ALL.into_iter().find(|kind| kind.word() == word) else {
                 return Err(IntervalError::UnknownKind(PlainText::new(word, 40)));
             };
             if std::mem::replace(&mut is_given[kind as usize], true) {
@@ -78,9 +78,9 @@ pub struct Due([u64; KINDS]);
 
 impl Due {
     /// The kinds that are due at this moment; each is due again after its interval.
-    pub fn at(&mut self, now_ns: u64, intervals: &Intervals) -> Vec<Kind> {
+    pub fn at(&mut self, now_ns: u64, intervals: &Intervals) -> Vec<SystemKind> {
         let mut due = Vec::new();
-        for (kind, next_ns) in Kind::ALL.into_iter().zip(&mut self.0) {
+        for (kind, next_ns) in SystemKind::ALL.into_iter().zip(&mut self.0) {
             if now_ns >= *next_ns {
                 // A little early counts as due: otherwise a watch with this interval would skip every second reading.
                 *next_ns = now_ns + (intervals.of(kind).as_nanos() as u64) / 10 * 9;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn seconds(intervals: &Intervals) -> [f64; KINDS] {
-        Kind::ALL.map(|kind| intervals.of(kind).as_secs_f64())
+        SystemKind::ALL.map(|kind| intervals.of(kind).as_secs_f64())
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const MOST_BYTES: u64 = 512 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PackPlace {
     /// The file, by a path that this process can open.
     pub path: PathBuf,
     /// Offset of the function in it.
@@ -24,7 +24,7 @@ pub struct Place {
 }
 
 /// Finds the pack's functions in the first process of the server that it fits. The error is a sentence.
-pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<Place>, String> {
+pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<PackPlace>, String> {
     let mut names = Vec::new();
     for pid in pids {
         let pid = living_thread(*pid);
@@ -49,7 +49,7 @@ pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<Place>, String> {
     })
 }
 
-fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<Place>, String> {
+fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<PackPlace>, String> {
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for mark in &pack.marks {
@@ -66,7 +66,7 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<Place>, String> {
         match offset_of(&path, mark) {
             Ok((offset, is_stepped)) => {
                 let (boundary, at_return) = (mark.boundary as u64, mark.at_return);
-                found.push(Place { path, offset, boundary, at_return, is_stepped });
+                found.push(PackPlace { path, offset, boundary, at_return, is_stepped });
             }
             Err(why) => missing.push(format!("{file} {why} (line {})", mark.line)),
         }

@@ -7,7 +7,7 @@ use super::point_watch::PointReadings;
 use super::shares::Shares;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
-use record::watch::system::Kind;
+use record::watch::system::SystemKind;
 use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, WatchedProcess, names};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
         states(&mut seen.watched, readings);
     }
     let started = readings.end.system.started.zip(readings.begin.system.started);
-    let seconds = readings.end.system.seconds_since(&readings.begin.system, Kind::Cpu);
+    let seconds = readings.end.system.seconds_since(&readings.begin.system, SystemKind::Cpu);
     let (counts, seconds) = (started.filter(|_| seconds.is_some()), seconds.unwrap_or(1.0));
     seen.figures.rate(names::MACHINE_STARTED, counts, seconds, "/proc/stat cannot be read");
     seen

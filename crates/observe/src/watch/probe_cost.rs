@@ -8,7 +8,7 @@
 
 use super::calibration::rank;
 use super::error::WatchError;
-use super::pack_places::Place;
+use super::pack_places::PackPlace;
 use super::programs::Programs;
 use crate::cpu_clock;
 use record::lock;
@@ -83,7 +83,7 @@ use emulated as stepped;
 static MEASURING: Mutex<()> = Mutex::new(());
 
 /// Measures the kinds that these places need. Takes some ms for each.
-pub fn measure(programs: &Programs, places: &[Place]) -> Result<ProbeCosts, WatchError> {
+pub fn measure(programs: &Programs, places: &[PackPlace]) -> Result<ProbeCosts, WatchError> {
     let _alone = lock(&MEASURING);
     let of_kind = |kind: bool, function: Probed| {
         let is_needed = places.iter().any(|place| place.is_stepped == kind);

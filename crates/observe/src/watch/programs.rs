@@ -1,7 +1,7 @@
 use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
 use super::kernel::KernelHooks;
-use super::pack_places::Place;
+use super::pack_places::PackPlace;
 use super::timer_wheel::TimerWheel;
 use crate::bpf::members::Members;
 use crate::bpf::types::members::MemberCounts;
@@ -225,7 +225,7 @@ impl Programs {
     }
 
     /// Probes these functions until the window is closed, in every process that runs the file.
-    pub fn attach_boundaries(&mut self, places: &[Place]) -> Result<(), WatchError> {
+    pub fn attach_boundaries(&mut self, places: &[PackPlace]) -> Result<(), WatchError> {
         for place in places {
             let link = self.probe(-1, &place.path, place.offset, place.boundary, place.at_return);
             match link {

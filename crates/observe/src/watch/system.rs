@@ -7,7 +7,7 @@ use crate::group::clock_ticks_per_sec;
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{CpuTimes, parse_machine_stat};
 use record::time::monotonic_ns;
-use record::watch::system::{CpuModes, Kind, Memory, Paging, SystemTotals};
+use record::watch::system::{CpuModes, Memory, Paging, SystemKind, SystemTotals};
 
 /// Kinds of interrupts that are kept; the rest is summed as `other`.
 const MOST_KINDS: usize = 24;
@@ -44,18 +44,18 @@ impl SystemReader {
     /// Reads everything.
     pub fn read(&mut self) -> SystemTotals {
         let mut totals = SystemTotals::default();
-        self.read_into(&mut totals, &Kind::ALL);
+        self.read_into(&mut totals, &SystemKind::ALL);
         totals
     }
 
     /// Reads these kinds; the others in `totals` stay.
-    pub fn read_into(&mut self, totals: &mut SystemTotals, kinds: &[Kind]) {
+    pub fn read_into(&mut self, totals: &mut SystemTotals, kinds: &[SystemKind]) {
         for kind in kinds {
             totals.at_ns = monotonic_ns();
             totals.read_at_ns.insert(kind.word().into(), totals.at_ns);
             match kind {
-                Kind::Cpu => self.read_cpu(totals),
-                Kind::Interrupts => {
+                SystemKind::Cpu => self.read_cpu(totals),
+                SystemKind::Interrupts => {
                     let buffer = &mut self.buffer;
                     if let Some(text) = read(&self.interrupts, buffer) {
                         totals.interrupts_by_kind = parse_counts_by_kind(text, MOST_KINDS);
@@ -64,11 +64,11 @@ impl SystemReader {
                         totals.softirqs_by_kind = parse_counts_by_kind(text, MOST_KINDS);
                     }
                 }
-                Kind::Disk => totals.disk = read(&self.disks, &mut self.buffer).and_then(parse_disks),
-                Kind::Paging => totals.paging = read(&self.vmstat, &mut self.buffer).and_then(paging),
-                Kind::Memory => totals.memory = read(&self.memory, &mut self.buffer).and_then(memory),
+                SystemKind::Disk => totals.disk = read(&self.disks, &mut self.buffer).and_then(parse_disks),
+                SystemKind::Paging => totals.paging = read(&self.vmstat, &mut self.buffer).and_then(paging),
+                SystemKind::Memory => totals.memory = read(&self.memory, &mut self.buffer).and_then(memory),
                 // Belongs to processes, read elsewhere.
-                Kind::Server => {}
+                SystemKind::Server => {}
             }
         }
     }
@@ -157,12 +157,12 @@ mod tests {
         let first = reader.read();
         let mut second = first.clone();
         assert!(std::process::Command::new("true").status().unwrap().success());
-        reader.read_into(&mut second, &[Kind::Cpu]);
+        reader.read_into(&mut second, &[SystemKind::Cpu]);
         assert!(second.started > first.started, "{second:?}");
-        assert!(second.seconds_since(&first, Kind::Cpu) > Some(0.0));
-        assert_eq!((&second.paging, second.seconds_since(&first, Kind::Paging)), (&first.paging, None));
-        reader.read_into(&mut second, &[Kind::Paging]);
+        assert!(second.seconds_since(&first, SystemKind::Cpu) > Some(0.0));
+        assert_eq!((&second.paging, second.seconds_since(&first, SystemKind::Paging)), (&first.paging, None));
+        reader.read_into(&mut second, &[SystemKind::Paging]);
         assert!(second.paging.unwrap().faults > first.paging.unwrap().faults);
-        assert!(second.seconds_since(&first, Kind::Paging) > Some(0.0));
+        assert!(second.seconds_since(&first, SystemKind::Paging) > Some(0.0));
     }
 }

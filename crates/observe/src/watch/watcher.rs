@@ -21,7 +21,7 @@ use crate::sock_diag::STATES;
 use record::account::Account;
 use record::time::{monotonic_ns, unix_ms};
 use record::units::percent;
-use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
+use record::watch::system::{ControlGroupTotals, GroupIo, SystemKind, SystemTotals};
 use record::watch::{
     ChargedCpu, ConnectTotals, ConnectionTotals, Counter, Counts, CpuTotals, LimitTotals, Mode, Reading,
 };
@@ -179,7 +179,7 @@ impl Slow {
     fn read(&mut self, now_ns: u64, options: &WatchOptions, members: &[(u32, &Origin)]) {
         let due = self.due.at(now_ns, &options.system_intervals);
         self.reader.read_into(&mut self.system, &due);
-        if due.contains(&Kind::Server) {
+        if due.contains(&SystemKind::Server) {
             self.io = self.io_reader.read(members);
             self.control_group = options.control_group.as_deref().map(read_control_group);
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 crate::worded! {
     /// Counters that are read together.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Kind {
+    pub enum SystemKind {
         /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
         Cpu = "cpu",
         /// Interrupts and soft interrupts by kind. The most expensive kind to read: the kernel sums over CPUs.
@@ -25,7 +25,7 @@ crate::worded! {
 }
 
 /// Number of kinds.
-pub const KINDS: usize = Kind::ALL.len();
+pub const KINDS: usize = SystemKind::ALL.len();
 
 /// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -177,13 +177,13 @@ pub struct SystemTotals {
 
 impl SystemTotals {
     /// When this kind of counters was read.
-    pub fn read_ns(&self, kind: Kind) -> Option<u64> {
+    pub fn read_ns(&self, kind: SystemKind) -> Option<u64> {
         self.read_at_ns.get(kind.word()).copied()
     }
 
     /// Seconds between the times at which this kind was read in an earlier reading and in this one; `None` unless both
     /// have it.
-    pub fn seconds_since(&self, earlier: &SystemTotals, kind: Kind) -> Option<f64> {
+    pub fn seconds_since(&self, earlier: &SystemTotals, kind: SystemKind) -> Option<f64> {
         let span_ns = self.read_ns(kind)?.saturating_sub(earlier.read_ns(kind)?);
         (span_ns > 0).then_some(span_ns as f64 / 1e9)
     }

@@ -3,7 +3,7 @@
 use super::{Fleet, OnLoss};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::Source;
-use crate::protocol::{FromWorker, InputPiece, Lines, Place, ToWorker, VERSION, WireResult, line};
+use crate::protocol::{FromWorker, HostPlace, InputPiece, Lines, ToWorker, VERSION, WireResult, line};
 use load::{LoadEvents, LoadResult, Progress};
 use record::time::monotonic_ns;
 use record::workload::ReplayResult;
@@ -98,7 +98,7 @@ pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64
         version: VERSION.into(),
         host: "fake".into(),
         pid: 1,
-        place: Place::default(),
+        place: HostPlace::default(),
         capacity: None,
     });
     first.iter().for_each(|message| worker.send(message));

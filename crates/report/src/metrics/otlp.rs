@@ -1,7 +1,7 @@
 //! Metrics for OpenTelemetry: the body for `/v1/metrics` of a collector, in OTLP's JSON form (OTLP specification, "JSON
 //! Protobuf Encoding": lowerCamelCase names, 64-bit integers as strings).
 
-use super::{Family, Kind, Label, Metrics, Sample, Value};
+use super::{Family, Label, MetricKind, Metrics, Sample, Value};
 use serde_json::{Map, Value as Json, json};
 
 /// Type of the body.
@@ -25,10 +25,10 @@ pub fn request(metrics: &Metrics) -> Vec<u8> {
 fn one(metrics: &Metrics, family: &Family) -> Json {
     let points: Vec<Json> = family.samples.iter().map(|sample| point(metrics, sample)).collect();
     let (kind, data) = match family.kind {
-        Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
-        Kind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
-        Kind::Counter | Kind::UpDown => {
-            let is_monotonic = family.kind == Kind::Counter;
+        MetricKind::Gauge => ("gauge", json!({ "dataPoints": points })),
+        MetricKind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
+        MetricKind::Counter | MetricKind::UpDown => {
+            let is_monotonic = family.kind == MetricKind::Counter;
             let sum = json!({
                 "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": is_monotonic,
             });

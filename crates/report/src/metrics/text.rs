@@ -1,6 +1,6 @@
 //! Metrics as text in Prometheus' format 0.0.4 or OpenMetrics 1.0.0; the client chooses (`Accept`).
 
-use super::{Buckets, Family, Kind, Label, Metrics, Value};
+use super::{Buckets, Family, Label, MetricKind, Metrics, Value};
 use std::fmt::Write as _;
 
 /// A format that Prometheus reads.
@@ -52,11 +52,11 @@ struct Page<'a> {
 impl Page<'_> {
     fn family(&mut self, family: &Family) {
         let name = family.prometheus_name();
-        let total = if family.kind == Kind::Counter { "_total" } else { "" };
+        let total = if family.kind == MetricKind::Counter { "_total" } else { "" };
         let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::UpDown | Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::UpDown | MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         // In OpenMetrics a counter's family lacks the suffix of its samples.
         let (shown, help) = match self.format {

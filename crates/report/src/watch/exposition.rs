@@ -172,7 +172,7 @@ fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Kind;
+    use crate::metrics::MetricKind;
     use crate::metrics::text::{Format, page};
     use record::watch::{ChargedCpu, CpuTotals, Headroom, Rates, SizeClass};
 
@@ -228,7 +228,7 @@ mod tests {
         };
         let counters = |reading: &Reading| -> Vec<f64> {
             let metrics = frame(&Watching::default(), [reading; 2], metrics);
-            let counters = metrics.families.into_iter().filter(|family| family.kind == Kind::Counter);
+            let counters = metrics.families.into_iter().filter(|family| family.kind == MetricKind::Counter);
             let samples = counters.flat_map(|family| family.samples);
             samples.map(|sample| if let Value::Number(number) = sample.value { number } else { 0.0 }).collect()
         };

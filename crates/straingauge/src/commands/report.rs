@@ -85,17 +85,17 @@ pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
 }
 
 /// The comparison of two sides that were measured in turn: two servers, or one without and with a command beside it.
-pub struct Pair {
+pub struct ComparedRuns {
     compared: Result<Comparison, CompareError>,
     price: Option<Price>,
 }
 
-impl Pair {
+impl ComparedRuns {
     /// Compares side B with side A.
-    pub fn of(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Pair {
+    pub fn of(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> ComparedRuns {
         let compared = analyze::compare::interleaved(a, b, threshold_ratio);
         let price = compared.as_ref().ok().and_then(|found| analyze::compare::price(b, found.confidence_ratio));
-        Pair { compared, price }
+        ComparedRuns { compared, price }
     }
 
     /// The result as a whole, or why there is none.
@@ -107,7 +107,7 @@ impl Pair {
     pub fn output<'a>(&'a self, a: &'a RunDir, b: &'a RunDir) -> Output<'a> {
         let [a, b] = [a, b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
         let (comparison, price) = (self.compared.as_ref().ok(), self.price.as_ref());
-        Content::SideBySide(json::Pair { a, b, comparison, price }).into()
+        Content::SideBySide(json::SideBySide { a, b, comparison, price }).into()
     }
 
     /// As text.
@@ -151,7 +151,7 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 }
 
 fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
-    let pair = Pair::of(a, b, analyze::compare::THRESHOLD_RATIO);
+    let pair = ComparedRuns::of(a, b, analyze::compare::THRESHOLD_RATIO);
     print(args, || pair.output(a, b).value(), || pair.text(a, b))?;
     summary.write(|| pair.markdown(a, b, &[]), &[])?;
     reported(args, a, &report::page::html(a))

@@ -25,7 +25,7 @@ use record::profile::NOT_SAMPLED;
 use record::protocol::{Protocol, redis_error};
 use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
-use remote::{Fleet, Place, STATES_INTERVAL, Watcher};
+use remote::{Fleet, HostPlace, STATES_INTERVAL, Watcher};
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -113,7 +113,7 @@ impl Session {
         let starts_elsewhere = run.options.fleet.server_with.is_some();
         // A started server is in this process's network namespace, unless it is isolated.
         let mut distance = match (&server, &fleet) {
-            (Some(_), Some(fleet)) => Some(Distance::of(&Place::here(), &fleet.places())),
+            (Some(_), Some(fleet)) => Some(Distance::of(&HostPlace::here(), &fleet.places())),
             _ => None,
         };
         let mut watch = match &watcher {
@@ -121,7 +121,7 @@ impl Session {
                 progress.show("starting the watcher");
                 let starts_server = starts_elsewhere.then(|| run.options.server.timeout());
                 let watcher = Watcher::connect(command, starts_server, stop.flag())?;
-                let clients = fleet.as_ref().map_or_else(|| vec![Place::here()], Fleet::places);
+                let clients = fleet.as_ref().map_or_else(|| vec![HostPlace::here()], Fleet::places);
                 distance = Some(Distance::of(watcher.place(), &clients));
                 ServerWatch::elsewhere(watcher)
             }

@@ -17,7 +17,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, PathTally, SelfTest, WanError};
+use wan::{NamespacePair, PairPlan, PathTally, SelfTest, WanError};
 
 /// Runs the command.
 pub fn run(args: WanArgs) -> Result<ExitCode> {
@@ -31,7 +31,12 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     crate::leftovers::clean_up().iter().for_each(|line| say(&args, line));
     // Signals wait until they are taken, also in the threads made from now on.
     let signals = Signals::hold();
-    let pair = Pair::create(&PairPlan { name: "wan".into(), path, has_known_addresses: true, ..PairPlan::default() })?;
+    let pair = NamespacePair::create(&PairPlan {
+        name: "wan".into(),
+        path,
+        has_known_addresses: true,
+        ..PairPlan::default()
+    })?;
     for note in pair.notes() {
         say(&args, &format!("note: {note}"));
     }
@@ -91,7 +96,7 @@ fn say(args: &WanArgs, line: &str) {
     }
 }
 
-fn prepare(pair: &Pair, mark: &str, command: &mut Command) {
+fn prepare(pair: &NamespacePair, mark: &str, command: &mut Command) {
     command.env(record::leftovers::MARK, mark);
     command.env("STRAINGAUGE_SERVER", pair.server_addr_v4().to_string());
     command.env("STRAINGAUGE_SERVER_V6", pair.server_addr_v6().to_string());
@@ -126,7 +131,7 @@ impl AtOtherEnd<'_> {
 }
 
 /// Starts the server at the other end and waits until something listens there.
-fn start_server<'a>(pair: &Pair, line: &'a str, args: &WanArgs, signals: &Signals) -> Result<AtOtherEnd<'a>> {
+fn start_server<'a>(pair: &NamespacePair, line: &'a str, args: &WanArgs, signals: &Signals) -> Result<AtOtherEnd<'a>> {
     let timeout = args.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     let mut command = Command::new("sh");
     // Standard output is COMMAND's.

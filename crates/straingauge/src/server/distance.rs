@@ -2,7 +2,7 @@
 
 use super::ALWAYS;
 use anyhow::{Result, bail};
-use remote::Place;
+use remote::HostPlace;
 
 /// Where a server runs, as its nearest client sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Distance {
 
 impl Distance {
     /// That of a server from these clients.
-    pub fn of(server: &Place, clients: &[Place]) -> Distance {
+    pub fn of(server: &HostPlace, clients: &[HostPlace]) -> Distance {
         if server.machine.is_empty() || server.network.is_empty() {
             Distance::Unknown
         } else if clients.iter().all(|client| client.machine != server.machine) {
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn the_nearest_client_decides() {
-        let place = |machine: &str, network: &str| Place { machine: machine.into(), network: network.into() };
+        let place = |machine: &str, network: &str| HostPlace { machine: machine.into(), network: network.into() };
         let server = place("s", "s 1");
         let (far, beside, within) = (place("c", "c 1"), place("s", "s 2"), place("s", "s 1"));
-        let of = |clients: &[&Place]| Distance::of(&server, &clients.iter().copied().cloned().collect::<Vec<_>>());
+        let of = |clients: &[&HostPlace]| Distance::of(&server, &clients.iter().copied().cloned().collect::<Vec<_>>());
         assert_eq!(of(&[&far]), Distance::Machine);
         assert_eq!(of(&[&far, &beside]), Distance::Network);
         assert_eq!(of(&[&far, &within, &beside]), Distance::None);
-        assert_eq!(Distance::of(&Place::default(), &[far]), Distance::Unknown);
+        assert_eq!(Distance::of(&HostPlace::default(), &[far]), Distance::Unknown);
     }
 }

@@ -4,7 +4,7 @@
 //! The guardian is this program in a separate session, reading a pipe from straingauge: a byte means that the server
 //! was stopped, end of file that straingauge was killed. A command beside the server has one, too.
 
-use record::leftovers::{self, Found, Kind, MARK, Scene};
+use record::leftovers::{self, Found, LeftoverKind, MARK, Scene};
 use record::owner::{Life, Owner, start_ticks};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -21,7 +21,7 @@ pub const BESIDE: &str = "beside";
 pub const COMMAND_ON_PATH: &str = "command";
 
 /// The processes that commands start for their users.
-pub const LEFTOVERS: [Kind; 3] = [
+pub const LEFTOVERS: [LeftoverKind; 3] = [
     processes("server's process", "STRAINGAUGE_MARK=OWNER.server.NUMBER in its environment", |scene| {
         scene.processes("server's process", SERVER)
     }),
@@ -33,8 +33,8 @@ pub const LEFTOVERS: [Kind; 3] = [
     }),
 ];
 
-const fn processes(name: &'static str, named: &'static str, find: fn(&Scene) -> Found) -> Kind {
-    Kind { name, named, find, remove: leftovers::end_process }
+const fn processes(name: &'static str, named: &'static str, find: fn(&Scene) -> Found) -> LeftoverKind {
+    LeftoverKind { name, named, find, remove: leftovers::end_process }
 }
 
 /// The hidden command that runs this program as a guardian.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use workload::arrival::{RateSeries, SeriesPlan};
-use workload::replay::{self, Grouping, Plan, PlannedRequest, ReplayOptions, Shape, Step};
+use workload::replay::{self, Grouping, Plan, PlanStep, PlannedRequest, ReplayOptions, Shape};
 use workload::trace::{Counts, Format, TraceError, TraceReader};
 
 /// Bytes of a file that are sent to a worker at once.
@@ -326,11 +326,11 @@ impl ReplaySource for LogSteps<'_> {
             }
         };
         Some(Ok(match step {
-            Step::Close { client, connection, at_ns } => {
+            PlanStep::Close { client, connection, at_ns } => {
                 let session = self.sessions_before + connection;
                 ReplayStep::Close { client, session, at_ns: self.offset_ns.saturating_add(at_ns) }
             }
-            Step::Request(request) => {
+            PlanStep::Request(request) => {
                 if let Some(why) = self.waits_too_long(request.intended_ns) {
                     return Some(Err(why));
                 }

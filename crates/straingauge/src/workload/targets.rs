@@ -7,7 +7,7 @@ use crate::url::Target;
 use anyhow::{Context, Result};
 use record::Workload;
 use record::scenario::RequestTarget;
-use record::workload::{Kind, RequestClass};
+use record::workload::{DocumentKind, RequestClass};
 use std::path::Path;
 use workload::mix::{LogDocuments, Mix, SizeClasses};
 use workload::trace::{Format, TraceReader};
@@ -103,7 +103,7 @@ pub fn size_classes(options: &WorkloadOptions) -> Result<Option<SizeClasses>> {
 pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
     let class = |index| RequestClass {
         label: classes.label(index),
-        kind: Kind::Static,
+        kind: DocumentKind::Static,
         largest_bytes: classes.largest_bytes(index),
     };
     (0..classes.len()).map(class).collect()
@@ -164,11 +164,11 @@ fn add_dynamic(wanted: &mut Requests, path: &Path, share: f64, target: &Target) 
         *weight *= (1.0 - share) / sum;
     }
     if workload.classes.is_empty() {
-        workload.classes.push(RequestClass { label: "static".into(), kind: Kind::Static, largest_bytes: None });
+        workload.classes.push(RequestClass { label: "static".into(), kind: DocumentKind::Static, largest_bytes: None });
         workload.class_of = vec![0; targets.len()];
     }
     let class = workload.classes.len() as u8;
-    workload.classes.push(RequestClass { label: "dynamic".into(), kind: Kind::Dynamic, largest_bytes: None });
+    workload.classes.push(RequestClass { label: "dynamic".into(), kind: DocumentKind::Dynamic, largest_bytes: None });
     workload.weights.extend(scaled(weights(&list).unwrap_or_else(|| vec![1.0; list.len()]), share, path)?);
     workload.class_of.extend(std::iter::repeat_n(class, list.len()));
     targets.extend(list.into_iter().map(|listed| RequestTarget { path: listed.path }));

@@ -5,7 +5,7 @@ use super::{Leftover, left_over, plan, remove, root};
 use record::fault::VARIABLE;
 use record::{PathMechanism, PathPlan};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use wan::{Pair, PairPlan};
+use wan::{NamespacePair, PairPlan};
 
 /// The word for the path that the child makes, and the number of seconds that its server sleeps, by which it is known.
 const MAKES: &str = "STRAINGAUGE_TEST_MAKES_A_PAIR";
@@ -26,7 +26,7 @@ fn maker_of_a_pair() {
         },
         _ => PathPlan::default(),
     };
-    let made = Pair::create(&PairPlan { path, ..plan() }).and_then(|pair| {
+    let made = NamespacePair::create(&PairPlan { path, ..plan() }).and_then(|pair| {
         let mut server = Command::new("sh");
         server.args(["-c", &format!("setsid sleep {seconds} & exec sleep {seconds}")]).stdout(Stdio::null());
         pair.run_server(&mut server)?;

@@ -8,7 +8,7 @@ use super::plan;
 use boot::{DONE, Guest, INSIDE};
 use record::{PathMechanism, PathPlan};
 use std::time::Duration;
-use wan::{Pair, PairPlan};
+use wan::{NamespacePair, PairPlan};
 
 #[test]
 fn netem_keeps_the_same_promises_in_a_guest() {
@@ -56,7 +56,7 @@ fn the_path_by_netem_inside_the_guest() {
     say("netem small packets", small_packets_arrive(&limited(netem(20), 100_000_000), 5_000));
     say("netem full queue", a_full_queue_counts(netem(1)));
     say("netem full backlog", a_full_backlog_counts(netem(5)));
-    let seeded = Pair::create(&PairPlan { path: PathPlan { loss_ratio: 0.1, ..netem(1) }, ..plan() }).unwrap();
+    let seeded = NamespacePair::create(&PairPlan { path: PathPlan { loss_ratio: 0.1, ..netem(1) }, ..plan() }).unwrap();
     let is_seeded = !seeded.notes().iter().any(|note| note.contains("do not follow the seed"));
     seeded.remove().unwrap();
     if is_seeded {

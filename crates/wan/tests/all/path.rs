@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, WanError};
+use wan::{NamespacePair, PairPlan, WanError};
 
 pub fn line(delay_ms: u64) -> PathPlan {
     PathPlan { delay_ns: delay_ms * 1_000_000, mechanism: PathMechanism::TunDelayLine, ..PathPlan::default() }
@@ -20,12 +20,12 @@ pub fn limited(path: PathPlan, bandwidth_bits_per_sec: u64) -> PathPlan {
     }
 }
 
-pub fn pair_with(path: PathPlan) -> Pair {
-    Pair::create(&PairPlan { path, ..plan() }).unwrap()
+pub fn pair_with(path: PathPlan) -> NamespacePair {
+    NamespacePair::create(&PairPlan { path, ..plan() }).unwrap()
 }
 
 /// Milliseconds of each answer that the system's ping saw.
-fn pings(pair: &Pair, count: u32) -> Option<Vec<f64>> {
+fn pings(pair: &NamespacePair, count: u32) -> Option<Vec<f64>> {
     let mut command = Command::new("ping");
     command.args(["-n", "-i", "0.01", "-c", &count.to_string(), &pair.server_addr_v4().to_string()]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -72,7 +72,7 @@ fn a_ping_takes_twice_the_delay() {
 }
 
 /// Payload bytes per second of one TCP connection from server to client, after its first `skip`.
-pub fn bulk_bytes_per_sec(pair: &Pair, skip: Duration, window: Duration) -> f64 {
+pub fn bulk_bytes_per_sec(pair: &NamespacePair, skip: Duration, window: Duration) -> f64 {
     let listener =
         pair.server_namespace().run_inside(|| Ok(TcpListener::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
     let at = listener.local_addr().unwrap();
@@ -128,12 +128,12 @@ fn a_bulk_transfer_fills_a_limit_of_100_mbit_and_no_more() {
 }
 
 /// Of `count` datagrams sent slowly from client to server, how many arrived.
-pub fn datagrams_arriving(pair: &Pair, count: u32) -> u32 {
+pub fn datagrams_arriving(pair: &NamespacePair, count: u32) -> u32 {
     numbers_arriving(pair, count).len() as u32
 }
 
 /// The numbers of those that arrived.
-fn numbers_arriving(pair: &Pair, count: u32) -> Vec<u32> {
+fn numbers_arriving(pair: &NamespacePair, count: u32) -> Vec<u32> {
     let receiver =
         pair.server_namespace().run_inside(|| Ok(UdpSocket::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).unwrap();
@@ -405,7 +405,7 @@ fn the_path_works_for_both_address_families_and_is_steered() {
         return;
     }
     let plan = PairPlan { path: line(1), has_known_addresses: true, ..plan() };
-    let pair = Pair::create(&plan).unwrap();
+    let pair = NamespacePair::create(&plan).unwrap();
     assert_eq!(pair.server_addr_v4().to_string(), "198.18.0.1");
     super::talk_across(&pair, pair.server_addr_v4(), pair.client_addr_v4());
     super::talk_across(&pair, pair.server_addr_v6(), pair.client_addr_v6());
@@ -438,7 +438,7 @@ fn the_delay_of_a_path_can_be_changed() {
     assert!(meter.set_delay(u64::MAX).is_err());
     assert_eq!(meter.plan().delay_ns, 30_000_000, "a refused delay changes nothing");
     pair.remove().unwrap();
-    let bare = Pair::create(&plan()).unwrap();
+    let bare = NamespacePair::create(&plan()).unwrap();
     assert!(bare.path_meter().unwrap().set_delay(1).is_err());
     bare.remove().unwrap();
 }
@@ -453,7 +453,7 @@ fn netem_that_the_kernel_lacks_is_named() {
         return;
     }
     let path = PathPlan { mechanism: PathMechanism::Netem, ..line(1) };
-    let message = Pair::create(&PairPlan { path, ..plan() }).unwrap_err().to_string();
+    let message = NamespacePair::create(&PairPlan { path, ..plan() }).unwrap_err().to_string();
     assert!(message.contains("netem") && message.contains("TUN delay line"), "{message}");
     let chosen = pair_with(PathPlan { mechanism: PathMechanism::Other, ..line(1) });
     assert_eq!(chosen.path().mechanism, PathMechanism::TunDelayLine, "left to us, it is the delay line");
@@ -462,6 +462,6 @@ fn netem_that_the_kernel_lacks_is_named() {
 
 #[test]
 fn an_impossible_path_makes_nothing() {
-    let message = Pair::create(&PairPlan { path: line(365 * 86_400_000), ..plan() }).unwrap_err().to_string();
+    let message = NamespacePair::create(&PairPlan { path: line(365 * 86_400_000), ..plan() }).unwrap_err().to_string();
     assert!(message.contains("too long"), "{message}");
 }

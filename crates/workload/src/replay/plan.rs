@@ -4,7 +4,7 @@ use super::connections::{Connections, Ended};
 use super::order::{Held, Window};
 use super::origin::Origin;
 use super::spread::Spread;
-use super::{Pace, PlannedRequest, ReplayError, ReplayOptions, Step};
+use super::{Pace, PlanStep, PlannedRequest, ReplayError, ReplayOptions};
 use crate::stable_hash;
 use crate::trace::{Counts, TraceError, TraceReader};
 use std::collections::VecDeque;
@@ -47,7 +47,7 @@ pub struct Plan {
     /// The first request of the next group.
     after: Option<Held>,
     /// Steps decided but not yet taken: closes, and the request after them.
-    ready: VecDeque<Step>,
+    ready: VecDeque<PlanStep>,
     /// Log time of the plan's zero, for all shares.
     origin: Origin,
     last_ns: u64,
@@ -228,7 +228,7 @@ impl Plan {
         let offset_ns = if self.options.is_spread { self.spread.next_ns(held.resolution_ns) } else { 0 };
         self.last_ns = self.last_ns.max(self.paced(now_ns, offset_ns));
         self.requests += 1;
-        self.ready.push_back(Step::Request(PlannedRequest {
+        self.ready.push_back(PlanStep::Request(PlannedRequest {
             client: held.client,
             connection,
             position,
@@ -247,7 +247,7 @@ impl Plan {
     fn close(&mut self, ended: Ended) {
         let Ended { client, connection, due_ns } = ended;
         self.last_ns = self.last_ns.max(self.paced(due_ns, 0));
-        self.ready.push_back(Step::Close { client, connection, at_ns: self.last_ns });
+        self.ready.push_back(PlanStep::Close { client, connection, at_ns: self.last_ns });
     }
 
     /// Log time to nanoseconds since the plan's start.
@@ -262,7 +262,7 @@ impl Plan {
 }
 
 impl Iterator for Plan {
-    type Item = Result<Step, TraceError>;
+    type Item = Result<PlanStep, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

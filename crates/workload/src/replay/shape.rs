@@ -1,7 +1,7 @@
 //! The distribution of a log's requests over time, in outline: its mean rate, and how fast it must be replayed so that
 //! a window offers a given rate.
 
-use super::{Grouping, Pace, Plan, ReplayOptions, Step};
+use super::{Grouping, Pace, Plan, PlanStep, ReplayOptions};
 use crate::trace::{TraceError, TraceReader};
 
 /// Maximum times kept; a longer log keeps every second, fourth, ... one.
@@ -43,7 +43,7 @@ impl Shape {
                 shape.round_ns = plan.round_ns().max(1);
                 break;
             };
-            let Step::Request(request) = step? else { continue };
+            let PlanStep::Request(request) = step? else { continue };
             if shape.answered_target.is_none()
                 && request.method() == b"GET"
                 && matches!(request.status, None | Some(200))
@@ -116,7 +116,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::Step;
+    use crate::replay::PlanStep;
     use crate::trace::Format;
 
     /// Requests at these seconds of one day.
@@ -146,7 +146,7 @@ mod tests {
             let options = ReplayOptions { pace, seed: begin_ns, ..ReplayOptions::default() };
             let mut last_ns = begin_ns;
             for step in Plan::new(reader(text), options).unwrap() {
-                if let Step::Request(request) = step.unwrap() {
+                if let PlanStep::Request(request) = step.unwrap() {
                     last_ns = begin_ns + request.intended_ns;
                     sent += u64::from((from_ns..to_ns).contains(&last_ns));
                 }

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
-use workload::replay::{Grouping, Pace, Plan, PlannedRequest, ReplayError, ReplayOptions, SplitCounts, Step, split};
+use workload::replay::{
+    Grouping, Pace, Plan, PlanStep, PlannedRequest, ReplayError, ReplayOptions, SplitCounts, split,
+};
 use workload::trace::{Format, TraceError, TraceReader};
 
 fn plan(log: &Path, options: ReplayOptions) -> Plan {
@@ -17,8 +19,8 @@ fn plan(log: &Path, options: ReplayOptions) -> Plan {
 fn requests(log: &Path, options: ReplayOptions) -> Vec<PlannedRequest> {
     plan(log, options)
         .filter_map(|step| match step.unwrap() {
-            Step::Request(request) => Some(request),
-            Step::Close { .. } => None,
+            PlanStep::Request(request) => Some(request),
+            PlanStep::Close { .. } => None,
         })
         .collect()
 }
@@ -115,12 +117,12 @@ fn parts_of(text: &str, format: &Format, shares: &[Share]) -> (Vec<Vec<u8>>, Spl
     (bytes, counts.unwrap())
 }
 
-fn steps(source: Vec<u8>, format: &Format, options: ReplayOptions) -> Vec<Step> {
+fn steps(source: Vec<u8>, format: &Format, options: ReplayOptions) -> Vec<PlanStep> {
     let reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(source)), format).unwrap();
-    let without_line = |step: Result<Step, TraceError>| match step.unwrap() {
-        Step::Request(mut request) => {
+    let without_line = |step: Result<PlanStep, TraceError>| match step.unwrap() {
+        PlanStep::Request(mut request) => {
             request.line = 0;
-            Step::Request(request)
+            PlanStep::Request(request)
         }
         close => close,
     };
@@ -163,7 +165,7 @@ proptest! {
                 let share = Share::one(thread, threads).within(machine);
                 let options = ReplayOptions { share, seed, pace: Pace::Original { speed }, ..Default::default() };
                 let whole = steps(text.clone().into_bytes(), &format, options.clone());
-                sent += whole.iter().filter(|step| matches!(step, Step::Request(_))).count();
+                sent += whole.iter().filter(|step| matches!(step, PlanStep::Request(_))).count();
                 if bytes.is_empty() {
                     prop_assert_eq!(whole, Vec::new());
                     continue;
@@ -200,14 +202,14 @@ fn every_connection_is_closed_after_its_last_request_and_only_once() {
         let (mut closed, mut last_ns) = (0, 0);
         for step in plan.by_ref() {
             match step.unwrap() {
-                Step::Request(request) => {
+                PlanStep::Request(request) => {
                     assert!(request.intended_ns >= last_ns);
                     last_ns = request.intended_ns;
                     let position = open.entry(request.connection).or_insert(0);
                     assert_eq!(request.position, *position);
                     *position += 1;
                 }
-                Step::Close { connection, at_ns, .. } => {
+                PlanStep::Close { connection, at_ns, .. } => {
                     assert!(at_ns >= last_ns);
                     last_ns = at_ns;
                     assert!(open.remove(&connection).is_some(), "{connection} is not open");
@@ -230,7 +232,7 @@ fn the_host_of_an_absolute_target_is_left_out_unless_asked_for() {
     let line = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET http://example.com?a HTTP/1.1\" 200 5\n";
     for (has_host, expected) in [(false, "/?a"), (true, "http://example.com/?a")] {
         let options = ReplayOptions { has_host, ..Default::default() };
-        let Some(Step::Request(request)) = steps(line.into(), &Format::Common, options).into_iter().next() else {
+        let Some(PlanStep::Request(request)) = steps(line.into(), &Format::Common, options).into_iter().next() else {
             panic!("no request")
         };
         assert_eq!((request.method(), request.target()), (&b"GET"[..], expected.as_bytes()));
@@ -256,8 +258,8 @@ fn tight_limits_keep_every_request() {
     let mut lines: Vec<u64> = tight
         .by_ref()
         .filter_map(|step| match step.unwrap() {
-            Step::Request(request) => Some(request.line),
-            Step::Close { .. } => None,
+            PlanStep::Request(request) => Some(request.line),
+            PlanStep::Close { .. } => None,
         })
         .collect();
     lines.sort_unstable();

@@ -14,7 +14,7 @@ mod clients;
 use super::Source;
 use crate::connection::{Connection, State};
 use crate::framing::HeadCache;
-use crate::replay::{Comparison, Feed, Next, Pending, Step};
+use crate::replay::{Comparison, Feed, FeedStep, Next, Pending};
 use crate::request::Requests;
 use crate::worker::{Protocol, Report, Task, Transport, Worker};
 use clients::Due;
@@ -149,8 +149,8 @@ impl Source for Replay {
                     return;
                 }
                 Due::At(_) => {}
-                Due::Now(Step::Request(request)) => worker.enqueue(request, now),
-                Due::Now(Step::Close { client, session, .. }) => worker.end_session(client, session, now),
+                Due::Now(FeedStep::Request(request)) => worker.enqueue(request, now),
+                Due::Now(FeedStep::Close { client, session, .. }) => worker.end_session(client, session, now),
             }
             now = monotonic_ns();
         }
@@ -235,8 +235,8 @@ impl Source for Replay {
         while !self.is_over {
             match self.feed.peek() {
                 Next::Step(at_ns) if self.start_ns.saturating_add(at_ns) < end_ns => match self.feed.take() {
-                    Some(Step::Request(request)) => left.push(self.start_ns + request.intended_ns),
-                    Some(Step::Close { .. }) => {}
+                    Some(FeedStep::Request(request)) => left.push(self.start_ns + request.intended_ns),
+                    Some(FeedStep::Close { .. }) => {}
                     None => break,
                 },
                 Next::NotYet if monotonic_ns() < give_up_ns => {

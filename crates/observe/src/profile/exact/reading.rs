@@ -53,7 +53,7 @@ impl Whose {
 
 /// A place of time: the process that ran, the packet's side inside of a network softirq, and the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct ExactPlace {
     /// The process that ran.
     pub whose: Whose,
     /// In a network softirq: the end at which the packet was received.
@@ -62,8 +62,8 @@ pub struct Place {
     pub charged: Charged,
 }
 
-impl Place {
-    fn from_index(index: usize) -> Option<Place> {
+impl ExactPlace {
+    fn from_index(index: usize) -> Option<ExactPlace> {
         let packet = match index / LAYERS % PLACES {
             0 => None,
             1 => Some(Side::Nobody),
@@ -71,7 +71,7 @@ impl Place {
             _ => Some(Side::Peer),
         };
         let whose = *Whose::ALL.get(index / LAYERS / PLACES)?;
-        Some(Place { whose, packet, charged: Charged::from_number(index % LAYERS)? })
+        Some(ExactPlace { whose, packet, charged: Charged::from_number(index % LAYERS)? })
     }
 }
 
@@ -171,12 +171,12 @@ impl Reading {
     }
 
     /// The places with their counts.
-    pub fn places(&self) -> impl Iterator<Item = (Place, &Cell)> {
-        self.cells.iter().enumerate().filter_map(|(index, cell)| Some((Place::from_index(index)?, cell)))
+    pub fn places(&self) -> impl Iterator<Item = (ExactPlace, &Cell)> {
+        self.cells.iter().enumerate().filter_map(|(index, cell)| Some((ExactPlace::from_index(index)?, cell)))
     }
 
     /// Sum of the places that `wanted` accepts.
-    pub fn sum(&self, wanted: impl Fn(Place) -> bool) -> Cell {
+    pub fn sum(&self, wanted: impl Fn(ExactPlace) -> bool) -> Cell {
         let mut sum = Cell::default();
         self.places().filter(|(place, _)| wanted(*place)).for_each(|(_, cell)| sum.add(cell));
         sum
@@ -221,7 +221,10 @@ mod tests {
         let mut reading = Reading::empty();
         reading.add_cpu(&record(1_700, 3, 0, 2, (2, 1)), 1_000, 1_800);
         let (place, cell) = reading.places().find(|(_, cell)| cell.ns > 0).unwrap();
-        assert_eq!(place, Place { whose: Whose::Server, packet: Some(Side::Peer), charged: Charged::To(Layer::Tcp) });
+        assert_eq!(
+            place,
+            ExactPlace { whose: Whose::Server, packet: Some(Side::Peer), charged: Charged::To(Layer::Tcp) }
+        );
         assert_eq!(cell.ns, 100);
     }
 

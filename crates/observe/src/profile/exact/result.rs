@@ -1,6 +1,6 @@
 //! Converts bursts to an exact profile: time by layer, the cost of the hooks, and the checks.
 
-use super::reading::{Cell, Charged, Place, Reading, Whose};
+use super::reading::{Cell, Charged, ExactPlace, Reading, Whose};
 use crate::profile::error::ProfileError;
 use crate::profile::interval::ratio;
 use crate::profile::samples::Side;
@@ -27,7 +27,7 @@ pub struct Burst {
     pub packets: PacketCounts,
 }
 
-fn is_servers(place: Place) -> bool {
+fn is_servers(place: ExactPlace) -> bool {
     match (place.packet, place.whose) {
         (Some(Side::Server), _) | (None, Whose::Server) => true,
         (Some(_) | None, _) => false,
@@ -91,7 +91,7 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
             }
         })
         .collect();
-    let in_server = |wanted: &dyn Fn(Place) -> bool| {
+    let in_server = |wanted: &dyn Fn(ExactPlace) -> bool| {
         sum_of(&|burst| burst.counted.sum(|place| place.whose == Whose::Server && wanted(place)).ns)
     };
     let mut packets = PacketCounts::default();

@@ -1,7 +1,7 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Ended, Search};
-use crate::commands::report::{Pair, run_markdown, run_output, run_text, write_report};
+use crate::commands::report::{ComparedRuns, run_markdown, run_output, run_text, write_report};
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
 use analyze::limit::{Check, Limit};
@@ -38,7 +38,7 @@ impl Search<'_> {
         }
         let first = &runs[0];
         let compared = match (&self.plan.second, runs.as_slice()) {
-            (Some(second), [a, b]) => Some(Pair::of(a, b, second.threshold_ratio)),
+            (Some(second), [a, b]) => Some(ComparedRuns::of(a, b, second.threshold_ratio)),
             _ => None,
         };
         let names = if self.plan.beside().is_some() { ["without: ", "with: "] } else { ["A: ", "B: "] };
@@ -72,7 +72,7 @@ impl Search<'_> {
             ([a, b], Some(compared)) => compared.markdown(a, b, &checks),
             _ => run_markdown(first, &checks),
         };
-        let compared_checks = compared.as_ref().map(Pair::checks).unwrap_or_default();
+        let compared_checks = compared.as_ref().map(ComparedRuns::checks).unwrap_or_default();
         let mut cases = [&checks[..], &compared_checks[..]].concat();
         if why.is_none() && output.summary.junit.is_some() {
             // Markdown begins with it; JUnit has no other place.

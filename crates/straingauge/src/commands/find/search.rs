@@ -10,7 +10,7 @@ use crate::measure::label;
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
 use analyze::compare::BESIDE as SECOND_FOLDER;
-use analyze::sweep::{Load, Planner, Step, Trial, capacity};
+use analyze::sweep::{Load, Planner, SweepStep, Trial, capacity};
 use anyhow::{Context, Result, bail};
 use record::run::{RunRecord, RunWriter};
 use record::scenario::{FindRun, ProfileRun};
@@ -122,15 +122,15 @@ impl<'a> Search<'a> {
         loop {
             let elapsed_ns = self.elapsed_ns();
             let ended = match planner.next(self.points(), elapsed_ns) {
-                Step::Serve { server } => self.change(server)?,
-                Step::Measure(trial) => self.trial(trial)?,
-                Step::Yardstick => {
+                SweepStep::Serve { server } => self.change(server)?,
+                SweepStep::Measure(trial) => self.trial(trial)?,
+                SweepStep::Yardstick => {
                     if let Some(known) = planner.known() {
                         self.announce(&[format!("{}: {known}", planner.subject())])?;
                     }
                     self.yardstick()?
                 }
-                Step::Done { reason } => {
+                SweepStep::Done { reason } => {
                     self.session()?.progress.say(&format!("{}: {reason}", planner.subject()));
                     return Ok(Ended::Complete);
                 }

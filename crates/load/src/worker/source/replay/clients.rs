@@ -1,10 +1,10 @@
 //! Finds the next due step of the log, and assigns slots to clients.
 
 use super::{LOOK_AGAIN_NS, Replay};
-use crate::replay::{Next, Step};
+use crate::replay::{FeedStep, Next};
 
 pub(super) enum Due {
-    Now(Step),
+    Now(FeedStep),
     /// Nothing before this time; `u64::MAX` if an event must come first.
     At(u64),
 }
@@ -41,8 +41,8 @@ impl Replay {
     }
 
     /// Converts a request's time in the log to a time of the run.
-    fn dated(&mut self, mut step: Step, now: u64) -> Step {
-        if let Step::Request(request) = &mut step {
+    fn dated(&mut self, mut step: FeedStep, now: u64) -> FeedStep {
+        if let FeedStep::Request(request) = &mut step {
             request.intended_ns = if self.is_paced { self.start_ns + request.intended_ns } else { now };
             // A delay by a full queue is the server's lateness, not the generator's.
             let stalled_since_ns = self.stalled_since_ns.unwrap_or(now).min(now);
