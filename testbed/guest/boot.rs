@@ -24,7 +24,7 @@ pub const LONG: &str = "STRAINGAUGE_LONG";
 
 /// What is booted, and what runs in it.
 pub struct Guest {
-    /// The test that asks, for the reason why it did not run.
+    /// Name of the test, for its skip message.
     pub caller: &'static str,
     /// The test of this binary that is the guest's only work.
     pub inside: &'static str,

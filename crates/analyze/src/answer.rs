@@ -156,7 +156,7 @@ pub fn figures(findings: &Findings, answer: Option<&Answer>) -> Figures {
     figures
 }
 
-/// What was sent and answered in time at the highest rate that held.
+/// Requests sent and answered in time at the highest rate that held.
 fn held(open: &SweepFindings) -> Option<f64> {
     let level = level_at(open, open.failure_point.held?)?;
     let least = |rate: f64, spread: Option<Spread>| spread.map_or(rate, |spread| rate.min(spread.median));

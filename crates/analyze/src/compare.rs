@@ -182,7 +182,7 @@ impl Difference {
         self.ratio.excludes(1.0) && !self.is_invalid
     }
 
-    /// How much worse the logarithm of a ratio is.
+    /// Amount by which the logarithm of a ratio is worse.
     fn worse(&self, ratio: f64) -> f64 {
         if self.better == Better::Higher { -ratio.ln() } else { ratio.ln() }
     }

@@ -53,9 +53,9 @@ pub struct Row {
     pub url: String,
     /// The server's program, where it is known.
     pub server: Option<String>,
-    /// What may differ between runs of one scenario: version or executable of the server, kernel, straingauge.
+    /// Versions that may differ between runs of one scenario: of the server or its executable, kernel, straingauge.
     pub versions: Vec<(&'static str, String)>,
-    /// What was asked of the server: `GET /1k.bin`, `webstone`.
+    /// The request to the server: `GET /1k.bin`, `webstone`.
     pub request: String,
     /// Number of the scenario, equal for runs with equal scenarios; the newest run has scenario 1.
     pub scenario: usize,

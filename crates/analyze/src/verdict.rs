@@ -130,7 +130,7 @@ impl Verdict {
 /// The causes by the rules, without those that are a consequence of another.
 fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
     let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(evidence)?))).collect();
-    // What is only possible leaves alone what is certain.
+    // A possibility does not hide a cause.
     let hides = |id: &str, hidden: &judge::Finding| {
         let outranks = |finding: &judge::Finding| {
             [finding.certainty, hidden.certainty] != [Certainty::Possibility, Certainty::Cause]

@@ -36,7 +36,7 @@ pub struct WatchFindings {
     pub first_unreadable: Option<String>,
     /// Requests per second over all.
     pub requests_per_sec: Option<f64>,
-    /// How much more load the server can take.
+    /// Headroom: how much more load the server can take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Headroom>,
     /// CPU time against the rate.

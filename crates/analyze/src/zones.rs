@@ -192,7 +192,7 @@ pub struct Level {
     pub crowded: bool,
 }
 
-/// What of the server is used up at a load, with the used share.
+/// The full resource of the server at a load, with its used share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Full {
     /// Its limit of CPU time.
@@ -206,7 +206,7 @@ pub(crate) enum Full {
 }
 
 impl Level {
-    /// What is used by `limit` or more.
+    /// The resource used by `limit` or more.
     pub(crate) fn full(&self, limit: f64) -> Option<Full> {
         let share = |spread: Option<Spread>| spread.map(|spread| spread.median).filter(|share| *share >= limit);
         let cpus = share(self.cpus_busy_ratio);

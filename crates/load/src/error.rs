@@ -119,7 +119,7 @@ pub enum LoadError {
     Http2 {
         /// The server.
         address: SocketAddr,
-        /// What it is, and the remedy.
+        /// The problem and the remedy.
         why: &'static str,
     },
     /// The bytes are not HTTP/1.x.
@@ -137,7 +137,7 @@ pub enum LoadError {
     Foreign {
         /// The server.
         address: SocketAddr,
-        /// What it did, and the remedy.
+        /// The event and the remedy.
         why: String,
     },
     /// The body ended before its announced length.

@@ -35,7 +35,7 @@ pub struct PortRules {
     pub high: u16,
     /// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
     pub can_scan: bool,
-    /// How long a port that we closed first stays unusable.
+    /// Time for which a port that the client closed first stays unusable.
     pub time_wait_ns: u64,
     pub threads: u64,
 }

@@ -108,7 +108,7 @@ struct Exchange {
     sent: io::Result<()>,
 }
 
-/// What was read.
+/// The bytes that were read.
 enum Bytes {
     Some(usize),
     /// The connection was closed; a TLS peer may do that without notice.

@@ -123,7 +123,7 @@ pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_on))
 }
 
-/// How long ago the peer last acknowledged something, to a few milliseconds.
+/// Time since the peer's last acknowledgement, to a few milliseconds.
 pub(crate) fn acknowledged_ns_ago(fd: i32) -> Option<u64> {
     // SAFETY: all zeros are a valid tcp_info.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };

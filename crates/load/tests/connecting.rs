@@ -85,7 +85,7 @@ fn a_closed_port_and_a_full_backlog_are_outcomes_of_their_own() {
 }
 
 #[test]
-fn a_look_before_the_load_is_one_connection() {
+fn the_check_before_the_load_opens_one_connection() {
     let server = accepting();
     let answer = load::probe(&connecting(server.address), Duration::from_secs(5)).expect("it accepts");
     assert_eq!((answer.status, answer.error), (ANSWER, None));

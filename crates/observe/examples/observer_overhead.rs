@@ -34,7 +34,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Prints one CSV line a round and arm: CPU nanoseconds of the server per request, the lower quintile of the pieces.
+/// Prints one CSV line per round and variant: the lower quintile of the server's CPU nanoseconds per request.
 fn requests(port: u16, path: &str, connections: usize, rounds: usize, closes: bool) -> Outcome<()> {
     let mut watcher = Watcher::start(WatchOptions { mode: Mode::Zero, splits: false, ..WatchOptions::of_port(port) })?;
     if let Some(error) = watcher.why_no_programs() {

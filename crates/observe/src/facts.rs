@@ -72,12 +72,12 @@ pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
     Some(cgroup_mount()?.join(theirs.trim_start_matches('/')))
 }
 
-/// Where control groups (v2) are mounted.
+/// Mount point of control groups (v2).
 pub fn cgroup_mount() -> Option<PathBuf> {
     cgroup_mounts("cgroup2", |_| true)
 }
 
-/// Where control groups of the controller `cpu` (v1) are mounted.
+/// Mount point of control groups of the controller `cpu` (v1).
 pub fn cpu_cgroup_mount() -> Option<PathBuf> {
     cgroup_mounts("cgroup", |options| options.split(',').any(|option| option == "cpu"))
 }

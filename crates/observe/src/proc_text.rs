@@ -88,7 +88,7 @@ pub struct ThreadAccount {
     pub run_ns: u64,
     /// Time ready to run but waiting for a CPU, nanoseconds.
     pub wait_ns: u64,
-    /// How often it was switched in.
+    /// Number of times that the thread was switched in.
     pub switches: u64,
 }
 
@@ -289,7 +289,7 @@ pub enum WaitCall {
     Select {
         /// The highest descriptor + 1, whatever the sets hold.
         limit: u64,
-        /// Where the thread's memory has the sets (bits by descriptor); 0 is none.
+        /// Addresses of the sets in the thread's memory (bits by descriptor); 0 = none.
         sets: [u64; 3],
     },
     /// epoll or io_uring.

@@ -22,7 +22,7 @@ const REST_AFTER_READING: u32 = 400;
 /// samples.
 const LOOKS_PER_READING: u32 = 10;
 
-/// What the thread gathered since the window began.
+/// Readings of the thread since the window began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     /// Sockets by state, summed over the readings.
@@ -86,7 +86,7 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// What was gathered in the window that ends.
+    /// Readings of the window that ends.
     pub fn end_window(&self) -> Samples {
         let mut control = self.control();
         let samples = control.samples.clone();

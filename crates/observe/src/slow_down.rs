@@ -50,7 +50,7 @@ impl From<Refusal> for SlowDownError {
 /// Spins at a place since it was attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spun {
-    /// How often the place was reached.
+    /// Number of times that the place was reached.
     pub count: u64,
     /// The time of the spins, nanoseconds.
     pub ns: u64,

@@ -102,7 +102,7 @@ pub struct PortSockets {
     /// The sockets reduced to a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
     /// [`MAX_TIMERS`].
     pub timers: Vec<TimerSocket>,
-    /// How many of these are in FIN_WAIT_2.
+    /// Number of these in FIN_WAIT_2.
     pub timers_in_fin_wait_2: u64,
 }
 
@@ -341,7 +341,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
 pub enum Progress {
     /// More will come.
     More,
-    /// That was all.
+    /// The end of the list.
     Complete,
 }
 

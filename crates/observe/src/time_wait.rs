@@ -30,7 +30,7 @@ impl TimeWaitSockets {
         Ok(TimeWaitSockets { port, reader, socket })
     }
 
-    /// How many there are now.
+    /// Current number of sockets.
     pub fn count(&mut self) -> io::Result<u64> {
         Ok(self.reader.read(self.port, Scope::AllStates)?.by_state[usize::from(TIME_WAIT)])
     }

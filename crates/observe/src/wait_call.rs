@@ -77,7 +77,7 @@ impl Waits {
     }
 }
 
-/// How many descriptors a process's sets for select hold, however high their numbers.
+/// Number of descriptors in a process's select sets, whatever their numbers.
 fn selected(tid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
     let memory = fs::File::open(format!("/proc/{tid}/mem")).ok()?;
     let words = usize::try_from(limit.min(MAX_SELECTED)).ok()?.div_ceil(64);

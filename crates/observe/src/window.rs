@@ -81,7 +81,7 @@ pub struct Window {
     pub(crate) size: GroupSize,
     /// Pages of the members that no file and no shared memory backs.
     pub(crate) anonymous_pages: u64,
-    /// What the server's threads did, or why that is not known.
+    /// The account of the server's threads, or the reason why there is none.
     pub(crate) account: Result<Account, String>,
     pub(crate) members: Vec<u32>,
     /// Established connections of the group to other servers, where they could be read.
@@ -93,21 +93,21 @@ pub struct Window {
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_pid: u32,
     pub(crate) has_group: bool,
-    /// What ran beside the server on purpose, if anything did.
+    /// The command of `find --beside`, if it ran.
     pub(crate) beside: Option<Beside>,
     pub(crate) missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
     pub(crate) commands: BTreeMap<u32, (u32, PlainText)>,
 }
 
-/// What is handed to the run: figures by name ([`record::names`]), connection states, doubts.
+/// The result for the run: figures by name ([`record::names`]), connection states, doubts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     /// `server.*`, `machine.*`, `tcp.*`, `net.*`, `observer.*`.
     pub figures: Figures,
     /// Mean number of sockets of the port in each TCP state.
     pub connection_states: BTreeMap<String, Figure>,
-    /// What the server's threads did, where that was seen.
+    /// The account of the server's threads, if they were traced.
     pub account: Option<Account>,
     /// Reasons not to trust the figures.
     pub doubts: Vec<Doubt>,
@@ -292,7 +292,7 @@ impl Window {
         self.wait_figures(figures, why.as_deref());
     }
 
-    /// Where the server was seen waiting, unless it was not seen at all.
+    /// Sets the figures on the calls in which the server's threads waited.
     fn wait_figures(&self, figures: &mut Figures, why: Option<&str>) {
         let waits = &self.samples.waits;
         let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin, why_not: &str| {
@@ -326,7 +326,7 @@ impl Window {
         set(names::SERVER_OUTGOING, outgoing, 1, Origin::Counted, unreadable);
     }
 
-    /// Where receive processing lands: the CPU of the server's with the most softirq time, and the least busy one.
+    /// Receive processing: the server's CPU with the most softirq time, and the least busy one.
     fn softirq_figures(&self, figures: &mut Figures) {
         let is_servers = |cpu: &usize| self.server_cpus.is_empty() || self.server_cpus.contains(cpu);
         let cpus: Vec<CpuUse> = (self.end.machine.stat.cpus.iter().map(|(cpu, _)| *cpu))
@@ -397,7 +397,7 @@ impl Window {
         figures.found(names::SERVER_CPUS_TAKEN, taken, from, "the server's own CPU time was not measured");
     }
 
-    /// What the server used of its limit of CPU time.
+    /// Used part of the server's limit of CPU time.
     fn quota_figures(&self, figures: &mut Figures) {
         let quota = self.begin.quota.zip(self.end.quota);
         let accounted = quota.and_then(|(begin, end)| end.used_ns?.checked_sub(begin.used_ns?));
@@ -473,7 +473,7 @@ impl Window {
     fn connection_states(&self) -> BTreeMap<String, Figure> {
         let readings = self.samples.state_readings;
         let states = STATES.iter().zip(self.samples.state_sums);
-        // What the kernel does not name is shown only if it occurs.
+        // States without a name in the kernel are shown only if they occur.
         let shown = states.filter(|(name, sum)| **name != "unknown" || *sum > 0);
         shown
             .map(|(name, sum)| {

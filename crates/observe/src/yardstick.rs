@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_yardstick_has_a_speed_and_says_what_it_rests_on() {
+    fn a_yardstick_reports_its_speed_and_its_number_of_iterations() {
         let figure = yardstick(None, Duration::from_millis(5));
         assert!(figure.value.unwrap() > 1e5, "{figure:?}");
         assert_eq!(figure.origin, Some(Origin::Timed));

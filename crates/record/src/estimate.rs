@@ -13,7 +13,7 @@ pub struct Estimate {
     pub high: Option<f64>,
     /// Confidence of the interval as a share (0.95 = 95 %).
     pub confidence: f64,
-    /// What the value rests on: the repeats, pairs or points that counted.
+    /// Number of repeats, pairs or points that the value is based on.
     pub n: u64,
     /// Points that did not count, because other work disturbed them.
     #[serde(default, skip_serializing_if = "is_none")]

@@ -9,7 +9,7 @@ use crate::{Latency, Point, RunRecord, Sweep, unfinished};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-/// Where the child writes its run, and whether it names the run's folder.
+/// The folder in which the child writes its run, and whether it names the run's folder.
 const PLACE: &str = "STRAINGAUGE_TEST_PLACE";
 const POINTS: usize = 3;
 /// The exit code of a child whose run could not be written.

@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 4 << 20;
 /// The first word of HdrHistogram's V2 encoding, and of its compressed form.
 const PLAIN: u32 = 0x1c84_9313;
 const COMPRESSED: u32 = 0x1c84_9314;
-/// What precedes the counts.
+/// The header before the counts.
 const HEADER_BYTES: usize = 40;
 
 /// A histogram in JSON: HdrHistogram's V2 compressed encoding in base64.
@@ -124,7 +124,7 @@ impl Latency {
         self.histogram.is_empty()
     }
 
-    /// How many values were beyond the range; they are counted at its end.
+    /// Number of values beyond the range; they are counted at its end.
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
@@ -149,7 +149,7 @@ impl Latency {
         if self.is_empty() { None } else { Some(self.histogram.min()) }
     }
 
-    /// How many values are at most `nanos`.
+    /// Number of values of at most `nanos`.
     pub fn count_at_most(&self, nanos: u64) -> u64 {
         self.histogram
             .iter_recorded()

@@ -45,9 +45,9 @@ pub struct Leftover {
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// What is left.
+    /// The leftovers.
     pub left: Vec<Leftover>,
-    /// What could not be checked, and why; a sentence each.
+    /// One sentence for each thing that could not be checked, with the reason.
     pub not_seen: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Found {
     }
 }
 
-/// Where to search. Processes are read once for all kinds.
+/// The places to search. Processes are read once for all kinds.
 #[derive(Debug, Default)]
 pub struct Scene {
     /// Folders of runs, searched for files that were not finished.

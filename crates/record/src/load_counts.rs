@@ -44,7 +44,7 @@ pub struct LoadCounts {
     pub idle_timeouts: u64,
     /// Sampled responses of which the kernel did not say when they came in, or while its wall clock was set.
     pub arrivals_unknown: u64,
-    /// How long inside the window arrivals were dated; of each thread.
+    /// Time inside the window in which arrivals were dated, for each thread.
     pub dated_ns: u64,
     /// In how many bursts; of each thread.
     pub dated_times: u64,

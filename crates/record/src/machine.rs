@@ -145,7 +145,7 @@ fn l2_cache_bytes() -> Option<u64> {
     Some(size.strip_suffix('K')?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// How many CPUs are online, at least 1. Their numbers may have gaps: see [`online_cpu_numbers`].
+/// Number of CPUs online, at least 1. Their numbers may have gaps: see [`online_cpu_numbers`].
 pub fn online_cpus() -> usize {
     // SAFETY: sysconf takes no pointers.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };

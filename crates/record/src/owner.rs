@@ -19,7 +19,7 @@ pub struct Owner {
     pub place: u32,
 }
 
-/// What is known of an owner.
+/// State of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// It runs.

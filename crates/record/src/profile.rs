@@ -63,13 +63,13 @@ pub struct Profile {
     pub requests_are_counted: bool,
     /// Sampled against scheduled CPU time.
     pub cpu_check: CpuCheck,
-    /// How many of the kernel's samples the layer rule covers.
+    /// Share of the kernel's samples that the layer rule covers.
     pub coverage: Coverage,
     /// Events other than the CPU clock.
     pub events: Vec<EventRow>,
     /// Samples that were lost, by reason.
     pub losses: Losses,
-    /// What the server's threads did, on a CPU and off it; absent where that could not be seen.
+    /// Account of the server's threads; absent if they were not traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
     /// Reasons not to trust the profile.
@@ -248,7 +248,7 @@ pub struct EventRow {
     pub not_measured: Option<String>,
 }
 
-/// How many of the kernel's samples the rule covers.
+/// Share of the kernel's samples that the rule covers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Coverage {
     /// Samples in the kernel.

@@ -271,7 +271,7 @@ impl Protocol {
         }
     }
 
-    /// What a status stands for: the code itself in HTTP, else a word.
+    /// Meaning of a status: the code itself in HTTP, else a word.
     pub fn status_words(&self, status: u16) -> Cow<'static, str> {
         let error = |words: &[&'static str], dash: &str| {
             let word = words.get(usize::from(status.wrapping_sub(FIRST_ERROR)));
@@ -298,7 +298,7 @@ impl Protocol {
         word.unwrap_or_else(|| status.to_string().into())
     }
 
-    /// What is asked of the server, in words; `None` for HTTP, whose plan has method and targets. Untrusted text.
+    /// The requests as text; `None` for HTTP, whose plan has method and targets. Untrusted text.
     pub fn request_words(&self) -> Option<String> {
         let mix = |read: &str, write: &str, keyspace: &Keyspace| {
             let percent = (keyspace.read_ratio * 1000.0).round() / 10.0;

@@ -10,12 +10,12 @@ const MOST_ENTRIES: usize = 200_000;
 /// Run directories that are listed.
 const MOST_RUNS: usize = 2_000;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
     /// Folders with a `run.json`, whatever is in it.
     pub runs: Vec<PathBuf>,
-    /// What was not searched, and why.
+    /// Folders that were not searched, with the reason.
     pub left_out: Vec<(PathBuf, String)>,
 }
 

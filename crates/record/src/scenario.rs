@@ -26,7 +26,7 @@ pub enum Arrival {
     Trace,
 }
 
-/// What decides when the next request leaves.
+/// The rule for the time of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "loop", rename_all = "lowercase")]
 pub enum Pace {

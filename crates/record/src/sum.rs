@@ -11,7 +11,7 @@ pub trait Summand {
 
 /// Counts that grow.
 pub trait Growing {
-    /// What they grew by; 0 where one shrank.
+    /// Growth of the counts; 0 for a count that shrank.
     fn since(&self, earlier: &Self) -> Self;
 }
 
@@ -108,7 +108,7 @@ macro_rules! grows {
         $crate::adds_up!($type { $($field),+ });
 
         impl $type {
-            /// What was counted after `earlier`; 0 where a count shrank.
+            /// Growth of the counts since `earlier`; 0 for a count that shrank.
             pub fn since(&self, earlier: &$type) -> $type {
                 $type { $($field: $crate::sum::Growing::since(&self.$field, &earlier.$field)),+ }
             }

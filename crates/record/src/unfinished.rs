@@ -23,7 +23,7 @@ pub fn name_of(name: &str) -> String {
     format!(".{name}.{}{ENDING}", Owner::of_this_process())
 }
 
-/// Whose unfinished file has this name.
+/// The owner of an unfinished file of this name.
 pub fn owner_in(name: &OsStr) -> Option<Owner> {
     let (_, owner) = name.to_str()?.strip_prefix('.')?.strip_suffix(ENDING)?.rsplit_once('.')?;
     Owner::parse(owner)

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub const FILE: &str = "watch.jsonl";
 
 crate::worded! {
-    /// How much is traced.
+    /// The level of detail.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {

@@ -58,7 +58,7 @@ pub struct WatchedClass {
     pub half_widths: BTreeMap<String, f64>,
 }
 
-/// What the client counted of a load that a server's side saw.
+/// Counts of the client for a load that the server's side saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClientSide {
     /// Complete responses whose last byte came within the window.

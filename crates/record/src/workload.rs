@@ -98,7 +98,7 @@ pub struct TraceSource {
     pub file: String,
     /// Format of the log, by name or format string.
     pub format: String,
-    /// How many times faster than in the log; absent: as fast as the server answers.
+    /// Speed relative to the log's own times; absent: as fast as the server answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
     /// Requests of one client share a connection while the gap between them is at most this.

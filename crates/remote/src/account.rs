@@ -5,7 +5,7 @@ use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Point, Severity, names};
 
-/// What happens when a worker is lost.
+/// Reaction to the loss of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLoss {
     /// The others stop; what was measured is kept.

@@ -58,7 +58,7 @@ impl Limits {
         nodes.iter().map(limits).collect()
     }
 
-    /// How many connections fit, and which limit is reached first.
+    /// Number of connections that fit, and the limit that is reached first.
     fn least(&self) -> (u64, &'static str) {
         let all = [(self.ports, "ports"), (self.descriptors, "descriptors"), (self.memory, "memory")];
         all.into_iter().min_by_key(|(count, _)| *count).expect("there are three")

@@ -5,7 +5,7 @@ use observe::ObserveError;
 /// Why cold connections do not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoRoom {
-    /// What each machine has, in lines.
+    /// One line for each machine with its resources.
     pub table: Vec<String>,
     /// One sentence.
     pub why: String,

@@ -285,7 +285,7 @@ impl Fleet {
         link.place.clone()
     }
 
-    /// Where the workers run.
+    /// The machines of the workers.
     pub fn places(&self) -> Vec<HostPlace> {
         (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).map(|index| self.place_of(index)).collect()
     }

@@ -91,7 +91,7 @@ pub struct Link {
     pub cold_room: Option<ColdRoom>,
     /// Its cold connections by its last report.
     pub cold: ColdHeld,
-    /// How many cold connections it is to hold.
+    /// Number of cold connections that the worker must hold.
     pub cold_wanted: u64,
     /// Whether it reached that number once. Connections that the server closes are reopened, not by all workers at the
     /// same time.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct WireObservation {
     pub figures: Figures,
     pub connection_states: BTreeMap<String, Figure>,
-    /// What the server's threads did, if that was observed.
+    /// The account of the server's threads, if they were traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<record::account::Account>,
     pub doubts: Vec<Doubt>,

@@ -177,7 +177,7 @@ pub enum FromWorker {
     Ready {},
     /// A piece of a file is kept.
     InputKept {},
-    /// What there is for cold connections.
+    /// Resources for cold connections.
     ColdRoom(ColdRoom),
     /// The cold connections that are held.
     Cold(ColdHeld),
@@ -239,7 +239,7 @@ pub struct StartedState {
     pub output: Vec<u8>,
 }
 
-/// Where a worker runs, for comparison; empty if unknown.
+/// Machine and network stack of a worker, for comparison; empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostPlace {
@@ -250,7 +250,7 @@ pub struct HostPlace {
 }
 
 impl HostPlace {
-    /// Where this process runs.
+    /// Machine and network stack of this process.
     pub fn here() -> HostPlace {
         let boot = record::owner::boot_id();
         let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the helper may take to end its workers and leave the cluster.
+/// Longest time for the helper to end its workers and leave the cluster.
 const LEAVE: Duration = Duration::from_secs(20);
 /// Timeout for the helper to find later nodes and start a worker on each.
 const JOIN: Duration = Duration::from_secs(40);

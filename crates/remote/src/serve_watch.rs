@@ -20,7 +20,7 @@ const MOST_HZ: u32 = 5_000;
 /// Interval of the checks for a signal and for the end of the server.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What runs here for the driver: the server, if it was started here, and a command on the same machine.
+/// Processes that run here for the driver: the server, if started here, and the command of `find --beside`.
 pub trait Started {
     /// How the server ended unexpectedly, and the end of its output; `None` if it was not started here.
     fn server(&mut self) -> Option<(Option<String>, Vec<u8>)>;

@@ -25,7 +25,7 @@ pub enum Ended {
 /// Timeout for the driver's first message: fast workers wait for the slowest. The end of the input ends a worker at
 /// once.
 const FIRST_MESSAGE_NS: u64 = 600_000_000_000;
-/// How long the engine may take to stop.
+/// Longest time for the engine to stop.
 const STOPPING_NS: u64 = 3_000_000_000;
 
 /// State shared by the threads.

@@ -178,7 +178,7 @@ impl Watcher {
         self.answer(BESIDE_NS, "about the command beside the server", |link| link.beside.take())
     }
 
-    /// Where it and the server run.
+    /// Machine and network stack of the watcher and the server.
     pub fn place(&self) -> &HostPlace {
         &self.link.place
     }

@@ -49,7 +49,7 @@ pub struct LastLine(Receiver<()>);
 #[derive(Debug)]
 enum Shown {
     Line(String),
-    /// The end of a worker's lines: dropped after them.
+    /// Dropped after the worker's last line, to signal the end.
     Over(Sender<()>),
 }
 

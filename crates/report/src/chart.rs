@@ -202,7 +202,7 @@ pub struct Chart {
     pub unit: &'static str,
     /// How lines and layers were obtained.
     pub origin: &'static str,
-    /// What the intervals of lines are.
+    /// Meaning of the lines' intervals.
     pub interval_name: &'static str,
     /// The loads.
     pub loads: Vec<Load>,

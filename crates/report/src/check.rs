@@ -26,7 +26,7 @@ record::worded! {
 pub struct Case {
     /// `run`, `limits` or `comparison`.
     pub group: &'static str,
-    /// What is checked, equal in every run of a job: `find.peak_throughput_per_sec < 20.0k/s`, `throughput`.
+    /// Name of the check, equal in every run of a job: `find.peak_throughput_per_sec < 20.0k/s`, `throughput`.
     pub name: String,
     /// The result.
     pub result: CaseResult,

@@ -17,7 +17,7 @@ pub fn text(comparison: &Comparison) -> String {
     out + &list("doubts", &comparison.doubts)
 }
 
-/// What was left out: loads that only one run measured, and disturbed points.
+/// Left-out loads (measured by one run only), and disturbed points.
 pub(crate) fn left_out(comparison: &Comparison) -> Option<String> {
     let (were, are) = if comparison.unmatched == 1 { ("was", "is") } else { ("were", "are") };
     let loads = count(comparison.unmatched, "load");

@@ -1,4 +1,4 @@
-//! What a machine can measure, and what killed runs left on it, for a terminal.
+//! The machine's capabilities and the leftovers of killed runs, for a terminal.
 
 use record::leftovers::Leftover;
 use record::machine::{Capability, MachineFacts};

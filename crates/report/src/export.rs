@@ -53,7 +53,7 @@ pub struct Recording {
     windows: Vec<Window>,
     /// The threads' time, by point.
     accounts: Vec<Accounted>,
-    /// What could not be read.
+    /// Files that could not be read.
     pub doubts: Vec<Doubt>,
 }
 

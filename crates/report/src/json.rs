@@ -29,12 +29,12 @@ pub struct Output<'a> {
     /// The limits of `--fail-if` that were crossed, in words; of `find` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits_crossed: Option<Vec<String>>,
-    /// What it holds.
+    /// The content.
     #[serde(flatten)]
     pub content: Content<'a>,
 }
 
-/// What an output holds.
+/// The content of an output.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Content<'a> {
@@ -73,10 +73,10 @@ pub struct Run<'a> {
     pub answer: Option<Answer>,
     /// Zones, yield and failure points, and capacity of each sweep.
     pub findings: Findings,
-    /// Where requests and the server's threads spent their time, for each sweep whose threads were traced.
+    /// Accounts of requests and threads, for each sweep whose threads were traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub account: Vec<AccountOfSweep>,
-    /// What the server's side saw, for each sweep whose points were watched.
+    /// Requests from the server's side, for each sweep whose points were watched.
     pub server_side: Vec<ServerSide>,
     /// Causes that explain the findings, with evidence and remedy.
     pub verdict: Verdict,

@@ -141,7 +141,7 @@ fn doubts(all: &[Doubt]) -> String {
     items(shown.iter().map(item).chain(rest.map(|rest| escaped(&rest))))
 }
 
-/// Where the page is, and how to repeat the run.
+/// The path of the page, and the command that repeats the run.
 fn end(run: &RunDir) -> String {
     let page = run.path.join("report.html");
     format!(

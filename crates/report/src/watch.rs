@@ -22,7 +22,7 @@ pub struct Screen<'a> {
     pub now: &'a Reading,
     /// Since the reading before.
     pub rates: &'a Rates,
-    /// How much more load the server can take.
+    /// Headroom: how much more load the server can take.
     pub headroom: &'a Headroom,
     /// Reasons not to trust the figures.
     pub doubts: &'a [Doubt],

@@ -16,7 +16,7 @@ use std::process::Command;
 /// The user `nobody`, who owns no files here.
 const NOBODY: &str = "65534";
 
-/// The program where every user may run it: this repository may be in a folder that other users cannot enter.
+/// A copy of the program that every user may run: this repository may be in a folder that other users cannot enter.
 pub fn open_copy(folder: &Path) -> PathBuf {
     let (from, to) = (Path::new(env!("CARGO_BIN_EXE_straingauge")), folder.join("straingauge"));
     if std::fs::hard_link(from, &to).is_err() {

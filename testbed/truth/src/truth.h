@@ -42,11 +42,11 @@ struct law law_new(struct parameters of);
 /* From when on the next request in the queue can be taken up. */
 int64_t law_free_ns(const struct law *law);
 
-/* When the answer leaves to the next request in the queue, which arrived at `now_ns` while so many connections were
- * open. Arrivals do not go back in time. THREAD: as if its CPU time were time. */
+/* The time at which the answer to the next request in the queue leaves. The request arrived at `now_ns` with this many
+ * open connections. Arrivals do not go back in time. THREAD: its CPU time counts as time. */
 int64_t law_end_ns(struct law *law, int64_t now_ns, int64_t connections);
 
-/* How long a request is worked on with so many connections; the mean of EXPONENTIAL. */
+/* Service time of a request with this many connections; for EXPONENTIAL the mean. */
 double law_time_ns(const struct parameters *of, double connections);
 
 uint64_t random_next(uint64_t *state);

@@ -237,7 +237,7 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[Object]) -> Res
     }
 }
 
-/// The files of a server and its load, which the guest's own do not include.
+/// Files of the server and its load that the guest image lacks.
 pub fn files_of(base: &Image, workload: &Workload) -> Result<Option<Image>, SimulateError> {
     let Workload::Server(server) = workload else { return Ok(None) };
     let mut image = Image::new();

@@ -1,4 +1,4 @@
-//! What a slow-down of one place of the server did, and what a speed-up of it would do.
+//! The measured effect of slowing down one place of the server, and the estimated effect of speeding it up.
 //!
 //! The time that was added is measured by the programs that add it. Each delay is compared with none within repeats
 //! ([`crate::within`]). A slope is a least-squares line through none, its interval a bootstrap over

@@ -91,7 +91,7 @@ pub fn price_words(price: &Price, comparison: &Comparison) -> String {
     words
 }
 
-/// What was found of a figure: `CPU/request rises by 3.1 % (2.2 to 4.0)`.
+/// The result for a figure: `CPU/request rises by 3.1 % (2.2 to 4.0)`.
 fn change(figure: &Difference) -> String {
     let is_up = figure.ratio.value > 1.0;
     let is_plural = figure.figure == GOOD.0;

@@ -112,7 +112,7 @@ fn is_many(figure: &Difference) -> bool {
     figure.ratio.value > 2.0
 }
 
-/// What a figure does, without its interval: `answers 8.1 % less`.
+/// The change of a figure without its interval: `answers 8.1 % less`.
 pub(super) fn change_words(figure: &Difference) -> String {
     let ratio = figure.ratio.value;
     if is_many(figure) {
@@ -149,7 +149,7 @@ fn ends_words(figure: &Difference) -> Option<String> {
     Some(format!("{} to {}", percent(least), percent(most)))
 }
 
-/// What is known of a figure: `throughput -7.1 % to +2.3 %`.
+/// The interval of a figure: `throughput -7.1 % to +2.3 %`.
 fn range_words(figure: &Difference) -> Option<String> {
     let (low, high) = figure.ratio.interval()?;
     let signed = |ratio: f64| match ratio {

@@ -8,7 +8,7 @@ use record::scenario::SweepPlan;
 use record::units::{count, exact_percent, format_nanos};
 use record::{Sweep, units};
 
-/// How long a repeat takes, and the time that is left for all.
+/// Length of a repeat, and the time left for all repeats.
 pub(super) struct Times {
     pub repeat_ns: u64,
     pub left_ns: u64,

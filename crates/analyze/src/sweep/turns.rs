@@ -97,7 +97,7 @@ impl Turns {
             self.phase = Phase::Search(ladder(&self.plan).into_iter());
             return None;
         }
-        // Both servers have the same order; in the first round the first server's is that of the search.
+        // Both servers visit the loads in the same order; in the first round that is the first server's search order.
         if turn == 0 || round == 0 {
             self.order = self.loads.clone();
             self.order.shuffle(&mut self.random);

@@ -87,7 +87,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// What two readings of a running watch hold.
+    /// The difference of two readings of a running watch.
     pub(super) fn between(first: &Reading, last: &Reading, classes: &[SizeClass]) -> Recording {
         Recording {
             classes: classes.to_vec(),

@@ -50,7 +50,7 @@ fn means(cells: &[Cell], means: &mut [f64], sides: impl Fn(&Cell) -> (usize, usi
     }
 }
 
-/// Where a curve first crosses a threshold, from low to high load.
+/// The load at which a curve first crosses a threshold, from low to high load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Crossing {
     /// Already crossed at the lowest load.
@@ -222,7 +222,8 @@ impl BlockCurve {
         Some(cross(&(0..=steps).map(centre).collect::<Vec<_>>(), &rising, threshold))
     }
 
-    /// Where the value, made monotone, reaches `threshold` (in the value's unit), from load number `from` on.
+    /// The load at which the value, made monotone, reaches `threshold` (in the value's unit), from load number `from`
+    /// on.
     pub fn rises_to(&self, threshold: f64, from: usize) -> Crossing {
         let weighted: Vec<(f64, f64)> = self.levels[from..].iter().map(|level| (*level, 1.0)).collect();
         cross(&self.loads[from..], &isotonic(&weighted), threshold.max(f64::MIN_POSITIVE).ln())
@@ -313,7 +314,7 @@ pub(super) fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
     pools.into_iter().flat_map(|(value, _, count)| std::iter::repeat_n(value, count)).collect()
 }
 
-/// Where a non-decreasing sequence passes `threshold`, interpolated over the logarithm of the loads.
+/// The load at which a non-decreasing sequence passes `threshold`, interpolated over the logarithm of the loads.
 fn cross(loads: &[f64], rising: &[f64], threshold: f64) -> Crossing {
     match rising.partition_point(|value| *value < threshold) {
         0 => Crossing::Below,

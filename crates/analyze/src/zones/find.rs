@@ -442,7 +442,7 @@ fn peak(curve: &BlockCurve, groups: &[Group<'_>], levels: &[Level], criteria: &C
     .filter(|peak| peak.per_sec > 0.0)
 }
 
-/// How many times the value at one load that at another is: the median over the repeats that have both.
+/// Ratio of the values at two loads: the median over the repeats that have both.
 fn paired(groups: &[Group<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
     let at = |load: f64| groups.iter().find(|(known, _)| *known == load).map(|(_, points)| points);
     let (before, after) = (at(from)?, at(to)?);

@@ -336,7 +336,7 @@ fn recovery_point(
         let reason = "the way down did not leave the loading curve";
         return PointFinding { place: PointPlace::Beyond, ..PointFinding::none(criteria, repeats, reason) };
     };
-    // Where the server fails on both ways, they meet again.
+    // Both ways meet again at loads at which the server fails.
     let below: Vec<(f64, u32, bool)> = pairs.iter().copied().filter(|(load, ..)| *load <= highest).collect();
     let mut point = recovery(&below, repeats, criteria);
     point.reason = match (point.held, point.failed) {

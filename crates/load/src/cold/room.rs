@@ -1,4 +1,4 @@
-//! How many cold connections a machine can hold, before any is opened.
+//! The number of cold connections that a machine can hold, before any is opened.
 
 use crate::check;
 use crate::error::LoadError;

@@ -89,7 +89,7 @@ pub(super) fn find_end(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// Where to resume the search after `len` bytes without an end: an end may begin in the last two.
+/// Offset at which to resume the search after `len` bytes without an end: an end may begin in the last two.
 pub(super) fn resume_at(len: usize) -> usize {
     len.saturating_sub(2)
 }

@@ -48,7 +48,7 @@ impl Consumed {
     }
 }
 
-/// What the end of a connection means for the response.
+/// The effect of a connection's end on the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
     /// The end of the connection completes the body.
@@ -141,7 +141,7 @@ impl Framing {
         self.carry.as_ref().map_or(0, |carry| carry.bytes.capacity() + size_of::<Carry>())
     }
 
-    /// How many of the next bytes are certainly body and need not be inspected.
+    /// Number of the next bytes that are certainly body and need no inspection.
     #[inline]
     pub fn skippable(&self) -> u64 {
         match self.phase {

@@ -267,7 +267,7 @@ impl Resp {
         Ok(())
     }
 
-    /// A value ends, and with it perhaps the aggregates around it.
+    /// Ends a value, and each aggregate that it completes.
     fn value_ends(&mut self, status: u16) {
         self.note(status);
         self.step = Step::Type;

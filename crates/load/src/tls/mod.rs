@@ -272,7 +272,7 @@ mod tests {
         assert!(other(webpki::Error::CaUsedAsEndEntity).contains("self-signed"));
         let old = other(webpki::Error::UnsupportedCertVersion);
         assert!(old.contains("subjectAltName") && !old.contains("insecure"), "that would not help: {old}");
-        // What servers send if their only key is of P-521.
+        // Sent by servers whose only key is P-521.
         assert!(words(&Error::AlertReceived(AlertDescription::HandshakeFailure)).contains("not P-521"));
     }
 

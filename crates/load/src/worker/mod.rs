@@ -124,7 +124,7 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     connecting: u64,
     in_flight: u64,
     sweep: Sweep,
-    /// How long the server may take to close a connection after announcing it.
+    /// Longest time from the server's announcement until it closes the connection.
     linger_ns: u64,
     needs_no_delay: bool,
     polling_ns: u64,

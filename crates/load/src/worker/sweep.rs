@@ -14,7 +14,7 @@ use record::CloseFirst;
 const ROUND_NS: u64 = 20_000_000;
 /// Connections in one part of the walk, which takes about a microsecond.
 const STRETCH: usize = 512;
-/// How long a server may take to close a connection after announcing it.
+/// Longest time from a server's announcement until it closes the connection.
 pub(super) const LINGER_NS: u64 = 250_000_000;
 
 #[derive(Default)]

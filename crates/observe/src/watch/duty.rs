@@ -89,7 +89,7 @@ impl Duty {
         }
     }
 
-    /// What is due at `now_ns`, or else when to call again; in windows only.
+    /// The action that is due at `now_ns`, or else the time of the next call; in windows only.
     pub fn step(&mut self, now_ns: u64) -> Result<Act, Option<u64>> {
         if !self.is_in_windows {
             return Err(None);

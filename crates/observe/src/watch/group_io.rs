@@ -1,4 +1,4 @@
-//! What the server's processes read from disks and wrote to them, and the counters of a control group.
+//! Disk bytes of the server's processes, and the counters of a control group.
 
 use super::system_text::parse_named_numbers;
 use crate::group::ticks_since_boot;

@@ -82,7 +82,7 @@ impl KernelHooks {
         }
     }
 
-    /// What is seen by what, in a few words.
+    /// Which hooks see which events, in a few words.
     pub fn in_words(&self) -> String {
         let reads = match self.receive {
             ReceiveHook::Length => "reads by sock_recv_length",
@@ -142,7 +142,7 @@ impl KernelHooks {
         }
     }
 
-    /// How many programs see one write.
+    /// Number of programs that see one write.
     pub fn runs_per_send(&self) -> u32 {
         match self.send {
             SendHook::Return { is_probed: true, .. } => 2,

@@ -26,7 +26,7 @@ const MOST_FUNCTIONS: usize = 16;
 /// The longest name.
 const MOST_NAME: usize = 200;
 
-/// Where one phase ends.
+/// The end of one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Boundary {
     /// Parse ends.
@@ -55,7 +55,7 @@ pub struct Mark {
 /// A pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pack {
-    /// Where the pack comes from: a built-in name or a path.
+    /// Source of the pack: a built-in name or a path.
     pub origin: String,
     /// The server's name.
     pub server: String,
@@ -75,7 +75,7 @@ pub enum PackError {
         origin: String,
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
     /// A required line is missing.
@@ -83,7 +83,7 @@ pub enum PackError {
     Whole {
         /// The file.
         origin: String,
-        /// What is missing.
+        /// The missing part.
         what: String,
     },
     /// The file cannot be read.

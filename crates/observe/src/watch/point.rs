@@ -12,7 +12,7 @@ use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, WatchedProcess, names};
 use std::collections::BTreeMap;
 
-/// What a point keeps of a watch.
+/// The part of a watch that a point keeps.
 #[derive(Debug, Clone, Default)]
 pub struct PointSeen {
     /// Of all classes together, and of the machine.
@@ -159,7 +159,7 @@ fn user_share(begin: &Reading, end: &Reading) -> Option<f64> {
     Some(share.clamp(0.0, 1.0))
 }
 
-/// What is counted of a class, or of all of them.
+/// Counts of a class, or of all classes.
 fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user: Option<f64>) {
     let n = class.requests;
     let each = |total: f64| total / n as f64;

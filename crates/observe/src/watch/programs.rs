@@ -313,7 +313,7 @@ impl Programs {
         Ok(())
     }
 
-    /// How often programs ran since they were loaded, on all CPUs.
+    /// Number of runs of the programs since they were loaded, on all CPUs.
     pub fn runs(&self) -> RunRow {
         self.runs.iter().fold(RunRow::default(), |sum, row| RunRow {
             receives: sum.receives + row.receives,
@@ -428,7 +428,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-    /// How often a program ran, by the kernel's statistics.
+    /// Number of runs of a program, by the kernel's statistics.
     fn run_count(programs: &Programs, name: &str) -> u64 {
         let program = bpf::program(&programs.object, name).expect("it is loaded");
         let mut info: libbpf_sys::bpf_prog_info = Default::default();

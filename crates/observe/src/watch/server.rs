@@ -22,7 +22,7 @@ pub enum Roots {
     ControlGroup(PathBuf, Vec<u32>),
 }
 
-/// What can be read of the server without privilege.
+/// Readings of the server that need no privilege.
 #[derive(Debug)]
 pub struct ServerSide {
     port: u16,
@@ -50,7 +50,7 @@ pub struct ServerReading {
     pub processes: Vec<ProcessCpu>,
     /// Connections waiting to be accepted, at the listener whose queue is the fullest; `None` if nothing listens.
     pub accept_queue: Option<u64>,
-    /// That queue's limit.
+    /// Limit of the accept queue.
     pub accept_queue_limit: Option<u64>,
     /// Connections dropped because the accept queue was full since the watch began, in the whole namespace.
     pub listen_overflows: Option<u64>,
@@ -208,7 +208,7 @@ impl ServerSide {
         reading
     }
 
-    /// What bounds the server, after [`ServerSide::read`].
+    /// Limits of the server, after [`ServerSide::read`].
     pub fn limits(&mut self) -> LimitTotals {
         self.limits.read(&mut self.group)
     }

@@ -14,18 +14,18 @@ const AIM: f64 = 0.8;
 /// Sends per read, before a window has measured it.
 const SENDS: f64 = 2.0;
 
-/// What events cost, nanoseconds (calibrated).
+/// Calibrated cost of events, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct EventPrices {
     /// A read that counts, and the client's read of the response, if it is on this machine.
     pub receive_ns: f64,
-    /// What a window adds to each read.
+    /// Cost that a window adds to each read.
     pub window_receive_ns: f64,
     /// A send in a window.
     pub send_ns: f64,
     /// Sends per read, once windows have measured it.
     pub sends_per_receive: Option<f64>,
-    /// What the probes of a pack add to a request; `None` without one.
+    /// Cost that the probes of a pack add to a request; `None` without a pack.
     pub pack_request_ns: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ pub fn affordable(server_cpu_ns: f64, cpus: u64, budget: f64) -> u64 {
 /// The cost to each CPU of attaching and detaching the hooks of one window (the kernel patches its code while it runs).
 pub const WINDOW_COST_PER_CPU_NS: f64 = 150_000.0;
 
-/// How long requests of a window may take to end after it: the window's length, at most 50 ms.
+/// Longest time after a window for its requests to end: the window's length, at most 50 ms.
 pub fn drain_ns(length_ns: u64) -> u64 {
     length_ns.min(50_000_000)
 }

@@ -590,7 +590,7 @@ impl Tracer {
         }
     }
 
-    /// How often windows are held now, or why there are none.
+    /// Current rate of windows, or the reason why there are none.
     pub fn windows_note(&self) -> Option<String> {
         match (&self.trouble, self.mode) {
             (Some(why), _) => Some(format!("phases are not timed: {why}")),

@@ -174,7 +174,7 @@ fn is_beginning_of(head: &[u8], token: &[u8]) -> bool {
     common >= 3 && head[..common] == token[..common]
 }
 
-/// What follows the line that a proxy puts before the first request (HAProxy's send-proxy).
+/// The bytes after the line that a proxy puts before the first request (HAProxy's send-proxy).
 fn behind_proxy_line(head: &[u8]) -> &[u8] {
     if head.starts_with(b"PROXY ") {
         let end = head.iter().take(108).position(|byte| *byte == b'\n').map_or(0, |end| end + 1);

@@ -112,7 +112,7 @@ pub struct Watcher {
     why_no_programs: Option<WatchError>,
     /// Why the programs' ids are not those of /proc.
     why_no_ids: Option<ObserveError>,
-    /// Where the threads are accounted for; or why they cannot be.
+    /// The account of the threads, or the reason why there is none.
     accountant: Option<Result<Accountant, WatchError>>,
     /// Whether requests were counted at any time of this watch.
     has_counted: bool,
@@ -153,7 +153,7 @@ pub(super) struct Charged {
     pub work: Option<BTreeMap<Process, by_process::Work>>,
 }
 
-/// What is read at separate intervals.
+/// Readings with an interval of their own.
 #[derive(Debug)]
 struct Slow {
     due: Due,
@@ -600,7 +600,7 @@ fn cpu(server: &ServerReading) -> Option<CpuTotals> {
     let counters = &server.counters;
     let ticks = counters.user_ticks + counters.system_ticks;
     let page_bytes = rustix::param::page_size() as u64;
-    // What a server used is still known after it has ended.
+    // The use of a server stays known after its end.
     (server.size.processes > 0 || counters.cpu_ns > 0).then_some(CpuTotals {
         group_ns: counters.cpu_ns,
         user_ratio: (ticks >= 10).then(|| counters.user_ticks as f64 / ticks as f64),

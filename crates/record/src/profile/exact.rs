@@ -83,9 +83,9 @@ pub struct Machine {
     pub hooked: Vec<String>,
     /// Functions of the table without hooks, with the reason.
     pub unhooked: Vec<Unhooked>,
-    /// How long hooking them took.
+    /// Time that attaching all hooks took, nanoseconds.
     pub attach_ns: u64,
-    /// How long it took to remove all hooks.
+    /// Time that removing all hooks took, nanoseconds.
     pub detach_ns: u64,
     /// From before the programs were loaded until they were gone.
     pub duration_ns: u64,

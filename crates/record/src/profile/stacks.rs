@@ -74,7 +74,7 @@ pub struct Stack {
     /// The process by its place in [`Stacks::processes`], if it ran in one of the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
-    /// Where it ran.
+    /// The place where the samples ran.
     pub ran: Ran,
     /// The CPU's mode.
     pub mode: Mode,

@@ -34,7 +34,7 @@ impl Counts {
 }
 
 impl Serialize for Counts {
-    // Where one counter is measured, the others of its object are present, too: `null` means not measured.
+    // If one counter is measured, the others of its object are present, too: `null` means not measured.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_measured = |object| Counter::ALL.iter().any(|one| one.is_loss() == object && self.get(*one).is_some());
         let members = Counter::ALL.into_iter().filter(|counter| is_measured(counter.is_loss()));

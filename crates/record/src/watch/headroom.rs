@@ -1,4 +1,4 @@
-//! How much more load a watched server can take, as estimated from its traffic: the form that is printed and kept.
+//! Headroom, estimated from a watched server's traffic: the form that is printed and kept.
 //! `analyze::watch::headroom` makes it.
 
 use crate::PlainText;

@@ -1,4 +1,4 @@
-//! What bounds the server, and how much of it is taken: the input of the estimate of its headroom.
+//! Limits of the server and their use: the input of the estimate of its headroom.
 
 use crate::PlainText;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What happened between two readings, per second.
+//! Rates between two readings.
 
 use super::counters::Counter;
 use super::reading::{ClassTotals, Reading};

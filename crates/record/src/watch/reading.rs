@@ -473,7 +473,7 @@ impl Reading {
         self.cpu.map(|cpu| cpu.group_ns)
     }
 
-    /// What it was spent on.
+    /// CPU time by purpose.
     pub fn charged(&self) -> Option<ChargedCpu> {
         self.cpu?.charged
     }

@@ -17,7 +17,7 @@ pub struct Marker {
     pub interval: (Option<f64>, Option<f64>),
 }
 
-/// Where a label stands.
+/// Position of a label.
 pub(super) struct PlacedMarker {
     x: f64,
     anchor: &'static str,

@@ -122,7 +122,7 @@ pub(super) fn load_axis(sweep: Sweep) -> &'static str {
     if sweep == Sweep::Rate { "offered load, requests per second" } else { "connections" }
 }
 
-/// What a chart's title says of its horizontal axis.
+/// The name of the horizontal axis in a chart's title.
 pub(super) fn load_name(sweep: Sweep) -> &'static str {
     if sweep == Sweep::Rate { "offered rate" } else { "connections" }
 }

@@ -24,7 +24,7 @@ pub(super) struct Load {
     zone: &'static str,
     points: Vec<String>,
     tables: Vec<Table>,
-    /// What was not measured; may be empty.
+    /// Quantities that were not measured; may be empty.
     missing: String,
     doubts: Vec<doubt::Row>,
 }

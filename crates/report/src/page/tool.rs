@@ -19,7 +19,7 @@ pub struct Shown {
     pub figures: Vec<Figure>,
     /// The tables.
     pub tables: Vec<Titled>,
-    /// What was done with the points, in a word: `simulated`.
+    /// How the points were made, in a word: `simulated`.
     pub done: &'static str,
     /// How to read the page, in a few sentences.
     pub how_to_read: &'static str,

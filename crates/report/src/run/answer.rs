@@ -196,7 +196,7 @@ fn row(level: &Level, sweep: Sweep, mark: &str) -> Vec<String> {
     vec![load_cell(level.load, sweep), throughput, p50, p99, busy, level.zone.word().into(), mark.into()]
 }
 
-/// Where all tables are.
+/// The command that prints all tables.
 fn end(run: &RunDir, verdict: &Verdict) -> String {
     let graver = verdict.doubts.iter().filter(|doubt| doubt.severity > Severity::Note).count();
     let doubts = match (verdict.doubts.len(), graver) {

@@ -120,7 +120,7 @@ fn head(out: &mut String, frame: &Screen<'_>, keys: &str) {
     );
 }
 
-/// What a mode counts and times.
+/// The events that a mode counts and times.
 fn mode_words(mode: Mode, now: &Reading) -> String {
     let words = match mode {
         _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",
@@ -261,7 +261,7 @@ fn cost(out: &mut String, frame: &Screen<'_>) {
     );
 }
 
-/// What the server's CPU time was charged to.
+/// The server's CPU time by purpose.
 fn cpu(out: &mut String, frame: &Screen<'_>) {
     let Some(cpu) = frame.now.cpu.filter(|cpu| cpu.group_ns > 0) else { return };
     let Some(charged) = cpu.charged else { return };

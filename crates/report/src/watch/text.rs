@@ -23,7 +23,7 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     out
 }
 
-/// What was found, and why the rest was not.
+/// The findings, and the reasons for missing ones.
 pub(super) fn sentences(findings: &WatchFindings) -> Vec<String> {
     let mut sentences = analyze::watch::sentences(findings);
     sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));

@@ -378,7 +378,7 @@ fn quick_acknowledgements_answer_every_segment() {
     eprintln!("packets on the path for each data segment: {delayed:.2} with delayed, {quick:.2} with quick ACKs");
     // Beside other work some segments are merged before they are acknowledged.
     assert!((1.8..2.2).contains(&quick), "one ACK for each segment: {quick:.2}");
-    // The kernel acknowledges at once, too, what a reader that waited for its CPU takes late.
+    // The kernel also acknowledges at once if the reader was late because it waited for its CPU.
     assert!(delayed < quick - 0.02, "at times one ACK for two segments: {delayed:.2}");
 }
 

@@ -141,7 +141,7 @@ fn is_system_linker(path: &str) -> bool {
 
 fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target, Hindrance> {
     let mut all = imports_of(file);
-    // $ORIGIN of the program is the folder of its real file, that of a library the one where it was found.
+    // $ORIGIN is the folder of the program's real file; for a library, the folder in which it was found.
     let real = program.canonicalize().unwrap_or_else(|_| program.clone());
     let mut queue: VecDeque<(String, Folders)> = needed_by(file, &real, &[]).into();
     let mut seen = BTreeSet::new();

@@ -72,7 +72,7 @@ fn bits(is_store: impl Fn(AccessInfo) -> bool, size_shift: impl Fn(AccessInfo) -
     let size_at = (0..32).find(|bit| size_shift(each(*bit)) == 1)?;
     let size_mask = (0..32).map(|bit| size_shift(each(bit))).fold(0, |all, value| all | value);
     let bits = Bits { store, size_at, size_mask };
-    // Answers that are not just the bits in their places are not understood.
+    // A result with other bits set is refused.
     let is_so = |info: u32| is_store(info) == (info & store != 0) && size_shift(info) == info >> size_at & size_mask;
     let samples = (0..32).map(each).chain((0..4096).map(|n: u32| n.wrapping_mul(0x9E37_79B9))).chain([0, u32::MAX]);
     (store != 0 && size_mask <= 15 && samples.into_iter().all(is_so)).then_some(bits)

@@ -1,4 +1,4 @@
-//! What a server sends on a connection, frame by frame, and the rules that it may break.
+//! Frames that a server sends on a connection, and the rules that it may break.
 
 use super::super::frame::*;
 use super::super::settings::MAX_WINDOW_BYTES;

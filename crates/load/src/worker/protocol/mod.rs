@@ -55,10 +55,10 @@ pub(crate) trait Stream: Default {
         !self.is_keep_alive()
     }
 
-    /// What the connection's end means for the response.
+    /// The effect of the connection's end on the response.
     fn at_end(&self) -> AtEnd;
 
-    /// How many of the next bytes are certainly body and need not be inspected.
+    /// Number of the next bytes that are certainly body and need no inspection.
     fn skippable(&self) -> u64 {
         0
     }

@@ -64,7 +64,7 @@ pub(crate) trait Pace {
         None
     }
 
-    /// How many of `most` response bytes `slot` may read now; `None` while it pauses, with its timer set.
+    /// Number of response bytes, at most `most`, that `slot` may read now; `None` while it pauses, with its timer set.
     #[inline]
     fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
         Some(most)
@@ -199,7 +199,7 @@ impl Pace for Limited {
 }
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
-    /// How many of `most` bytes a connection may read now; `None` while it pauses.
+    /// Number of bytes, at most `most`, that a connection may read now; `None` while it pauses.
     #[inline]
     pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
         // Only responses have a pace.

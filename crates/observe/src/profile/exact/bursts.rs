@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub const BURSTS: u32 = 10;
 /// The programs need a moment to learn each thread's state before counting begins.
 const ACQUAINTANCE: Duration = Duration::from_millis(30);
-/// How long to wait for the first hook after the end of a burst.
+/// Longest wait for the first hook after the end of a burst.
 const SETTLE: Duration = Duration::from_millis(8);
 
 /// Maximum attempts at a burst if this program loses its CPU at an edge.
