@@ -86,7 +86,7 @@ pub struct MostAnswered {
 }
 
 /// The answer of a run with at least one sweep over connections or rate.
-pub fn of(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Answer> {
+pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Answer> {
     findings.sweeps().next()?;
     let open = findings.rate.as_ref();
     let held_per_sec = open.and_then(held);

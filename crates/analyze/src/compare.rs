@@ -464,7 +464,7 @@ fn plan(run: &RunDir) -> Option<Estimate> {
     if !run.points.iter().any(|point| point.sweep == Sweep::Rate) {
         return None;
     }
-    let plan = answer::of(run, &zones::of_run(run), &[])?.plan_per_sec?;
+    let plan = answer::derive(run, &zones::of_run(run), &[])?.plan_per_sec?;
     // With one repeat the interval is the spacing of the loads.
     Some(if plan.n > 1 { plan } else { Estimate { low: None, high: None, ..plan } })
 }

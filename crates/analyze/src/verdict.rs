@@ -194,7 +194,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
-    let answer = crate::answer::of(run, findings, &causes);
+    let answer = crate::answer::derive(run, findings, &causes);
     Verdict {
         headline: headline(run, findings, answer.as_ref()),
         answer,

@@ -6,7 +6,7 @@ use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::http2::{Ended, Session, error_name};
 use crate::replies::Reply;
 use crate::request::Requests;
-use crate::tls::{TlsSetting, words};
+use crate::tls::{TlsSetting, error_text};
 use crate::worker::protocol::{Memcached, OrderedProtocol, Redis, Tcp, grpc_status};
 use record::protocol::{ANSWER, Protocol};
 use record::{LoadPlan, PlainText, Share};
@@ -170,7 +170,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     let Some(setting) = TlsSetting::of(plan)? else {
         return Exchange::new(Box::new(stream), socket, to);
     };
-    let refused = |error: &rustls::Error| LoadError::Handshake { address, why: words(error) };
+    let refused = |error: &rustls::Error| LoadError::Handshake { address, why: error_text(error) };
     let mut session = setting.connection().map_err(|error| refused(&error))?;
     stream.set_read_timeout(Some(timeout)).map_err(network)?;
     stream.set_write_timeout(Some(timeout)).map_err(network)?;
@@ -202,7 +202,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
 /// Why reading failed. A TLS error is the server's reason; otherwise an error of sending came first.
 fn broken(address: SocketAddr, sent: io::Result<()>, error: io::Error) -> LoadError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => LoadError::Handshake { address, why: words(error) },
+        Some(error) => LoadError::Handshake { address, why: error_text(error) },
         None => LoadError::Network { address, cause: sent.err().unwrap_or(error) },
     }
 }

@@ -224,7 +224,7 @@ impl Window {
         if !self.backends.is_empty() {
             figures.measured(names::BACKEND_CPUS, self.backend_cpus(), 2, Origin::Timed);
         }
-        let mut doubts = doubts::of(self);
+        let mut doubts = doubts::window_doubts(self);
         doubts.extend(doubts::other_window(self, share));
         let account = self.account.as_ref().ok().cloned();
         Observation { figures, connection_states: self.connection_states(), account, doubts }

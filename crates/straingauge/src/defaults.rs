@@ -189,7 +189,7 @@ defaults! {
 }
 
 /// The value of each name in help, in lower case.
-pub fn words() -> Vec<(String, String)> {
+pub fn options() -> Vec<(String, String)> {
     let criteria = Criteria::default();
     let counts = |values: &[f64]| values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",");
     let more = [
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!((Bytes(64 << 10).as_typed(), Bytes(100).as_typed()), ("64KiB".into(), "100".into()));
         assert_eq!((&[1u64, 2][..]).as_typed(), "1,2");
         assert_eq!(workload::mix::SizeClasses::parse(CLASSES), Ok(Default::default()));
-        assert!(words().contains(&("p99_limit".into(), "100ms".into())));
+        assert!(options().contains(&("p99_limit".into(), "100ms".into())));
     }
 }

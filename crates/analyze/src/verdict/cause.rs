@@ -53,7 +53,7 @@ pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: boo
         );
         format!("To see what a cheaper {function} would give: `{}`.", again(evidence.run, &words))
     });
-    let because = hot_function::words(evidence).trim_start().to_string();
+    let because = hot_function::sentence(evidence).trim_start().to_string();
     (!because.is_empty()).then_some(Saturated { because, experiment })
 }
 
@@ -112,7 +112,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         return format!(
             "The server's busiest thread saturated first: it used {} of a CPU at {at}{rest}.{}",
             percent(thread),
-            hot_function::words(evidence)
+            hot_function::sentence(evidence)
         );
     }
     let points = evidence.quiet_at(Sweep::Connections, level.load);
@@ -133,12 +133,12 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
              rest. Repeat it when that has stopped, or give the server dedicated CPUs (`--server-cpus`).{}",
             percent(cpus),
             percent(own),
-            hot_function::words(evidence)
+            hot_function::sentence(evidence)
         );
     }
     if let Some(cpus) = cpus.filter(is_saturated) {
         let words = evidence.shares(&points).map_or_else(|| share_words(level), whose_words);
-        let function = hot_function::words(evidence);
+        let function = hot_function::sentence(evidence);
         return format!("The server's CPUs saturated first: {} busy at {at}{words}.{function}", percent(cpus));
     }
     if let Some(held) = super::one_at_a_time::held(evidence).filter(|held| held.is_proven) {

@@ -171,12 +171,13 @@ pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Finding> {
         |won: Won| format!(" Without that growth a CPU would serve at most {:.2} times the requests.", won.at_most);
     let helps = won.is_some_and(|won| layout::remedy(won, Some(memory), None, cache) != Some(Remedy::Neither));
     let pid = server_pid(evidence.run);
-    let (command, shows) = match helps {
-        true => (
+    let (command, shows) = if helps {
+        (
             "memwalk -p BUILD --report".to_string(),
             "on its source (BUILD has compile_commands.json) shows what each stage holds for a connection",
-        ),
-        false => (format!("perf top -p {pid}"), "under load shows its most expensive functions"),
+        )
+    } else {
+        (format!("perf top -p {pid}"), "under load shows its most expensive functions")
     };
     let cache = cache.map_or("size not known".into(), |bytes| format_bytes(bytes as f64));
     let mut finding = finding(

@@ -32,7 +32,7 @@ pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
     us.into_iter().map(|(function, us)| Share { function, share: us / all_us, samples }).collect()
 }
 
-/// The function of [`words`] if it is one of the server's program: a place of `--axis slow-down`.
+/// The function of [`sentence`] if it is one of the server's program: a place of `--axis slow-down`.
 pub(super) fn of_program(evidence: &Evidence<'_>) -> Option<String> {
     let points = evidence.strained();
     let most = hottest(&points)?;
@@ -52,7 +52,7 @@ fn hottest<'a>(points: &[&'a Point]) -> Option<Share<'a>> {
 
 /// A sentence on the function with most CPU time under strain, compared with the lowest load; empty if no function
 /// reaches the least share, or if no point was profiled.
-pub(super) fn words(evidence: &Evidence<'_>) -> String {
+pub(super) fn sentence(evidence: &Evidence<'_>) -> String {
     let before = shares(&evidence.lowest());
     let at_lowest = |function: &str| before.iter().find(|one| one.function == function).map(|one| one.share);
     hottest(&evidence.strained()).map_or(String::new(), |most| {

@@ -117,7 +117,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
 }
 
 /// A TLS error as the middle of a sentence, with the remedy and without the library's names.
-pub(crate) fn words(error: &rustls::Error) -> String {
+pub(crate) fn error_text(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
         Error::InvalidCertificate(bad) => {
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_certificate_is_said_with_its_remedy() {
-        let certificate = |bad| words(&Error::InvalidCertificate(bad));
+        let certificate = |bad| error_text(&Error::InvalidCertificate(bad));
         let name = || rustls::pki_types::ServerName::try_from("a.test").expect("a name");
         let of_names = |presented| CertificateError::NotValidForNameContext { expected: name(), presented };
         assert!(certificate(of_names(Vec::new())).contains("no subjectAltName"));
@@ -273,7 +273,7 @@ mod tests {
         let old = other(webpki::Error::UnsupportedCertVersion);
         assert!(old.contains("subjectAltName") && !old.contains("insecure"), "that would not help: {old}");
         // Sent by servers whose only key is P-521.
-        assert!(words(&Error::AlertReceived(AlertDescription::HandshakeFailure)).contains("not P-521"));
+        assert!(error_text(&Error::AlertReceived(AlertDescription::HandshakeFailure)).contains("not P-521"));
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
             Error::FailedToGetCurrentTime,
         ] {
             // Names of keys are known to users, too.
-            let words = words(&error).replace("Ed25519", "").replace("subjectAltName", "");
+            let words = error_text(&error).replace("Ed25519", "").replace("subjectAltName", "");
             let is_name =
                 |word: &str| word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);
             assert!(!words.split(|c: char| !c.is_alphanumeric()).any(is_name), "{words}");

@@ -119,7 +119,7 @@ mod tests {
         assert!(judged(true, "localhost", 80).is_ok());
         let refused = |is_given, name, years| judged(is_given, name, years).expect_err("it is refused");
         assert!(is_about_the_issuer(&refused(false, "localhost", 80)), "not given: an authority is no server");
-        let words = |error: &Error| crate::tls::words(error);
+        let words = |error: &Error| crate::tls::error_text(error);
         assert!(words(&refused(true, "example.test", 80)).contains("another name"));
         assert!(words(&refused(true, "localhost", 200)).contains("expired"));
         assert!(words(&refused(true, "localhost", 20)).contains("not valid yet"));

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
 
 /// The stacks of the server's work; `command_of` names a process.
-pub fn of(stacks: &[Stack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
+pub fn recorded(stacks: &[Stack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
     let measured: Vec<(u8, &EventRow)> = (1..).zip(events).filter(|(_, event)| event.not_measured.is_none()).collect();
     let mut recorded = Stacks::default();
     let mut functions: HashMap<&Frame, u32> = HashMap::new();
@@ -115,7 +115,8 @@ mod tests {
             stack(Owner::Server, own, 1, 100, &["of an event that is not there"]),
         ];
         let command_of = |pid: u32| if pid == own { "worker".into() } else { "server".into() };
-        let recorded = of(&stacks, &command_of, &[event("cycles", Some("no counter")), event("instructions", None)]);
+        let recorded =
+            recorded(&stacks, &command_of, &[event("cycles", Some("no counter")), event("instructions", None)]);
         assert_eq!(recorded.samples(), 8);
         assert_eq!(recorded.events, ["instructions"]);
         assert_eq!(recorded.functions.len(), 2, "each once: {:?}", recorded.functions);

@@ -205,7 +205,7 @@ impl Profiler {
             let living = self.table.get(pid).filter(|_| raw.living.contains(&pid));
             living.map_or_else(|| self.server.command.clone(), |origin| origin.command.clone())
         };
-        let recorded = super::stacks::of(&stacks, &command_of, &events);
+        let recorded = super::stacks::recorded(&stacks, &command_of, &events);
         let sampled_ns = samples.in_server() as f64 * period_ns as f64;
         let is_scaled = samples.in_server() >= LEAST_FOR_SCALE && scheduler_ns > 0.0;
         let sample_ns = if is_scaled { scheduler_ns / samples.in_server() as f64 } else { period_ns as f64 };

@@ -25,7 +25,7 @@ pub(crate) fn tolerance_ns(cpu_ns: u64) -> u64 {
 }
 
 /// All doubts of a window.
-pub(crate) fn of(window: &Window) -> Vec<Doubt> {
+pub(crate) fn window_doubts(window: &Window) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     doubts.extend(steal(window));
     doubts.extend(neighbours(window));
@@ -265,19 +265,19 @@ mod tests {
     }
 
     fn kinds(window: &Window) -> Vec<DoubtKind> {
-        of(window).into_iter().map(|doubt| doubt.kind).collect()
+        window_doubts(window).into_iter().map(|doubt| doubt.kind).collect()
     }
 
     #[test]
     fn sources_that_agree_raise_no_doubt() {
         let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
-        assert_eq!(of(&window(5 * SECOND_NS, busy)), []);
+        assert_eq!(window_doubts(&window(5 * SECOND_NS, busy)), []);
     }
 
     #[test]
     fn stolen_time_is_a_doubt_with_its_size() {
         let stolen = CpuTimes { user: 500, idle: 400, steal: 100, ..CpuTimes::default() };
-        let doubts = of(&window(5 * SECOND_NS, stolen));
+        let doubts = window_doubts(&window(5 * SECOND_NS, stolen));
         assert_eq!(doubts[0].kind, DoubtKind::Steal);
         assert!(doubts[0].what.contains("5 %") && doubts[0].what.contains("10 %"), "{:?}", doubts[0]);
     }
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn busy_time_that_nobody_owns_is_other_work() {
         let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
-        let doubts = of(&window(5 * SECOND_NS, busy));
+        let doubts = window_doubts(&window(5 * SECOND_NS, busy));
         assert_eq!(doubts[0].kind, DoubtKind::NoisyNeighbour);
         assert!(doubts[0].what.contains("0.30 CPUs"), "{:?}", doubts[0]);
     }
@@ -295,7 +295,8 @@ mod tests {
         let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
         let mut window = window(0, busy);
         window.members.clear();
-        let what = |window: &Window| of(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour);
+        let what =
+            |window: &Window| window_doubts(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour);
         let doubt = what(&window).unwrap();
         assert!(doubt.what.starts_with("the server (its processes are not visible)"), "{doubt:?}");
         assert!(!doubt.remedy.contains("stop"), "{doubt:?}");
@@ -343,13 +344,13 @@ mod tests {
     #[test]
     fn interrupts_are_not_other_work() {
         let busy = CpuTimes { user: 500, softirq: 300, idle: 200, ..CpuTimes::default() };
-        assert_eq!(of(&window(5 * SECOND_NS, busy)), []);
+        assert_eq!(window_doubts(&window(5 * SECOND_NS, busy)), []);
     }
 
     #[test]
     fn a_server_that_runs_elsewhere_than_said_is_a_disagreement() {
         let idle = CpuTimes { idle: 1000, ..CpuTimes::default() };
-        let doubts = of(&window(5 * SECOND_NS, idle));
+        let doubts = window_doubts(&window(5 * SECOND_NS, idle));
         assert_eq!(doubts.iter().map(|doubt| doubt.kind).collect::<Vec<_>>(), [DoubtKind::SourcesDisagree]);
         assert!(doubts[0].what.contains("it also runs on others"), "{:?}", doubts[0]);
     }
@@ -377,7 +378,7 @@ mod tests {
     #[test]
     fn a_kernel_that_loses_ticks_is_a_disagreement() {
         let lost = CpuTimes { user: 400, idle: 300, ..CpuTimes::default() };
-        let doubts = of(&window(7 * SECOND_NS, lost));
+        let doubts = window_doubts(&window(7 * SECOND_NS, lost));
         assert!(doubts.iter().any(|doubt| doubt.what.contains("the kernel accounted 85 %")), "{doubts:?}");
     }
 

@@ -96,7 +96,7 @@ fn a_comparison_shows_the_ratio_of_each_figure_with_its_interval() {
     let row = text.lines().find(|line| line.starts_with("| p99 ")).expect("a row");
     assert!(row.contains("worse") && row.contains(" to "), "{row}");
 
-    let answer = analyze::answer::of(&a, &analyze::zones::of_run(&a), &[]).expect("it has sweeps");
+    let answer = analyze::answer::derive(&a, &analyze::zones::of_run(&a), &[]).expect("it has sweeps");
     let plan = found.figure(record::names::FIND_PLAN).expect("both have an open loop");
     assert_eq!((Some(plan.a), plan.ratio.value), (answer.plan_per_sec.map(|plan| plan.value), 1.0));
 

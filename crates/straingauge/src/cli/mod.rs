@@ -154,7 +154,7 @@ fn default_words(command: &str) -> Vec<(String, String)> {
         words.push(("warmup".into(), "a fifth of the window".into()));
     }
     words.push(("out".into(), if command == "load" { "not kept" } else { "runs/TIME-NAME" }.into()));
-    words.extend(defaults::words());
+    words.extend(defaults::options());
     words
 }
 

@@ -172,7 +172,7 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
     let file = ScenarioFile::read(args.scenario.as_deref())?;
     let machine = file.machine.clone();
     let served = served::resolve(args, file)?;
-    let points = points::of(args, served.as_ref())?;
+    let points = points::plan(args, served.as_ref())?;
     if !(1..=MOST_SEEDS).contains(&args.seeds) {
         return Err(wrong_usage(format!("--seeds must lie between 1 and {MOST_SEEDS}")));
     }

@@ -20,7 +20,7 @@ const HELD_CONNECTIONS: u64 = 128;
 const SEGMENT_RATE: f64 = 8333.0;
 
 /// The points that the command line asks for; a scenario's settings are in `served`.
-pub fn of(args: &SimulateArgs, served: Option<&Served>) -> Result<Vec<PointPlan>> {
+pub fn plan(args: &SimulateArgs, served: Option<&Served>) -> Result<Vec<PointPlan>> {
     let connections = args.connections.or(served.and_then(|served| served.connections));
     let axis = match (args.axis, connections) {
         (Some(axis), _) => Some(axis),

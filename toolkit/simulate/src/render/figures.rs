@@ -53,7 +53,7 @@ const AXES: [Axis; 3] = [
 ];
 
 /// The figures for which points were simulated.
-pub fn of(simulation: &Simulation) -> Vec<Figure> {
+pub fn figures(simulation: &Simulation) -> Vec<Figure> {
     let mut figures = Vec::new();
     for axis in &AXES {
         let Some(group) = along(simulation, axis.value).into_iter().next() else { continue };

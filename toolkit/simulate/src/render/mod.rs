@@ -26,7 +26,7 @@ pub fn json(run: &RunDir, simulation: &Simulation) -> Value {
         "record": run.record,
         "simulation": simulation,
         "sentences": findings::sentences(simulation),
-        "tables": tables::of(simulation, FUNCTIONS),
+        "tables": tables::tables(simulation, FUNCTIONS),
     })
 }
 
@@ -36,8 +36,8 @@ pub fn page(run: &RunDir, simulation: &Simulation) -> String {
         headline: text::headline(simulation),
         sentences: findings::sentences(simulation),
         figures_title: "Against rate, connections and delay",
-        figures: figures::of(simulation),
-        tables: tables::of(simulation, FUNCTIONS),
+        figures: figures::figures(simulation),
+        tables: tables::tables(simulation, FUNCTIONS),
         done: "simulated",
         how_to_read: "Everything here is simulated: counts of a cache model over the accesses of a guest, exact for \
                       the model and repeatable. They say nothing of time and stand beside nothing measured. A real \

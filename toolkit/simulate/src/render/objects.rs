@@ -16,7 +16,7 @@ const MOST_LINES: usize = 64;
 const LEAST_MISSES: f64 = 0.05;
 
 /// The tables of the point with most misses.
-pub(super) fn of(simulation: &Simulation) -> Vec<Table> {
+pub(super) fn tables(simulation: &Simulation) -> Vec<Table> {
     let Some(point) = foremost(simulation) else { return Vec::new() };
     let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0) else { return Vec::new() };
     let mut structures: Vec<&Object> =

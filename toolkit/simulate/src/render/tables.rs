@@ -13,12 +13,12 @@ use report::text::table::Titled as Table;
 pub const FUNCTIONS: usize = 10;
 
 /// All tables. `functions`: how many functions are listed of each point.
-pub fn of(simulation: &Simulation, functions: usize) -> Vec<Table> {
+pub fn tables(simulation: &Simulation, functions: usize) -> Vec<Table> {
     let mut tables = vec![profiles(simulation), loads(simulation), counts(simulation)];
     tables.extend(sizes(simulation));
     tables.extend(boots(simulation));
     tables.extend(by_function(simulation, functions));
-    tables.extend(objects::of(simulation));
+    tables.extend(objects::tables(simulation));
     tables.extend(simulation.points.iter().filter_map(curve));
     tables.retain(|table| !table.rows.is_empty());
     tables

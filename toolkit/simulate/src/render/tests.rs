@@ -66,7 +66,7 @@ fn each_quantity_that_varies_has_its_points() {
     assert_eq!(values(&groups[0]), [4, 128, 512]);
     assert_eq!(along(&simulation, |point| point.delay_us)[0].len(), 2);
     assert_eq!(along(&simulation, |point| point.rate_per_sec)[0].len(), 2);
-    let numbers: Vec<String> = figures::of(&simulation).iter().map(|figure| figure.caption.clone()).collect();
+    let numbers: Vec<String> = figures::figures(&simulation).iter().map(|figure| figure.caption.clone()).collect();
     for wanted in ["Figure 4", "Figure 5", "Figure 6", "Figure 7", "section 6.2"] {
         assert!(numbers.iter().any(|caption| caption.contains(wanted)), "{wanted}");
     }
@@ -75,7 +75,7 @@ fn each_quantity_that_varies_has_its_points() {
 
 #[test]
 fn tables_are_per_packet_and_cycles_say_their_costs() {
-    let tables = tables::of(&simulation(), 10);
+    let tables = tables::tables(&simulation(), 10);
     let table = |title: &str| {
         let found = tables.iter().find(|table| table.title.contains(title));
         found.unwrap_or_else(|| panic!("no {title}"))
@@ -99,5 +99,5 @@ fn tables_are_per_packet_and_cycles_say_their_costs() {
 #[test]
 fn a_simulation_of_nothing_has_no_numbers() {
     let empty = Simulation::parse(b"{\"origin\": \"simulated\", \"points\": [{\"samples\": [{}]}]}").unwrap();
-    assert!(!text::run(&empty, 10).contains("NaN") && figures::of(&empty).is_empty());
+    assert!(!text::run(&empty, 10).contains("NaN") && figures::figures(&empty).is_empty());
 }

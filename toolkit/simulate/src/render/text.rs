@@ -22,7 +22,7 @@ pub fn run(simulation: &Simulation, functions: usize) -> String {
     for sentence in sentences(simulation) {
         out.push_str(&wrap(&sentence, "- ", "  "));
     }
-    for table in super::tables::of(simulation, functions) {
+    for table in super::tables::tables(simulation, functions) {
         out.push_str(&format!("\n{}", table.text(false)));
     }
     out

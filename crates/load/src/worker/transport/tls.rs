@@ -5,7 +5,7 @@ use crate::connection::{LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
-use crate::tls::{RAW_BYTES, Sessions, TlsSetting, words};
+use crate::tls::{RAW_BYTES, Sessions, TlsSetting, error_text};
 use crate::worker::{Protocol, Source, Worker};
 use std::io::{self, Read, Write};
 
@@ -136,7 +136,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
 
     /// Ends an unusable session: the attempt, or the request in flight, has failed.
     fn tls_failed(&mut self, slot: usize, now: u64, error: &rustls::Error) {
-        self.failed_by(slot, now, || words(error));
+        self.failed_by(slot, now, || error_text(error));
     }
 
     /// The server has closed the connection during the handshake, or reset it because of unread bytes of ours.

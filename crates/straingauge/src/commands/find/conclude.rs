@@ -117,7 +117,7 @@ fn judged<'a>(limits: &'a [Limit], runs: &'a [RunDir], names: [&'static str; 2])
     let names = if runs.len() == 1 { ["", ""] } else { names };
     let of_run = |(run, whose): (&'a RunDir, &'static str)| {
         let findings = zones::of_run(run);
-        let figures = answer::figures(&findings, answer::of(run, &findings, &[]).as_ref());
+        let figures = answer::figures(&findings, answer::derive(run, &findings, &[]).as_ref());
         limits.iter().map(move |limit| Judged { whose, limit, check: limit.check_run(run, &figures) })
     };
     runs.iter().zip(names).flat_map(of_run).collect()
