@@ -29,7 +29,7 @@ pub(crate) use doubts::ending;
 use evidence::Evidence;
 pub(crate) use evidence::strained_from;
 pub use growth::{UserGrowth, user_times};
-pub use layout::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy};
+pub use layout::{Remedy, SLAB_SHARE, Saved, USUAL_CACHE_BYTES, Won, remedy};
 pub use stage::Checked;
 
 use crate::answer::Answer;

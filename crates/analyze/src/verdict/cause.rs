@@ -1,8 +1,7 @@
 //! The resource that saturated first: a thread of the server, its CPUs, the client, or none that was watched.
 
 use super::command::{again, quoted, server_pid};
-use super::evidence::Evidence;
-use super::evidence::typical;
+use super::evidence::{CpuShares, Evidence, typical};
 use super::waits::at_a_time;
 use super::{Cause, Certainty, Saturated, hot_function, stage};
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
@@ -196,7 +195,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
 }
 
 /// Names the other work that filled the server's CPUs, if most of it was not the server's own.
-fn whose_words((own, backend): (f64, f64)) -> String {
+fn whose_words(CpuShares { own, backend }: CpuShares) -> String {
     let backend = if backend >= 0.01 { format!(", {} its backend's", percent(backend)) } else { String::new() };
     format!(" ({} was its own work{backend}, the rest the client's and interrupts)", percent(own))
 }

@@ -13,6 +13,14 @@ use std::cell::OnceCell;
 /// Least share of the server's own work at which full CPUs count as filled by the server.
 const OWN_WORK_RATIO: f64 = 0.7;
 
+/// Shares of the CPUs that a server may use.
+pub struct CpuShares {
+    /// The server's own work.
+    pub own: f64,
+    /// Its backend's work.
+    pub backend: f64,
+}
+
 /// A run in the rules' form.
 pub struct Evidence<'a> {
     /// The run.
@@ -179,10 +187,10 @@ impl<'a> Evidence<'a> {
     }
 
     /// Shares of full CPUs that the server and its backend took, where neither other work nor the server filled them.
-    pub fn shares(&self, points: &[&Point]) -> Option<(f64, f64)> {
+    pub fn shares(&self, points: &[&Point]) -> Option<CpuShares> {
         let own = self.own_typical(points).filter(|own| *own < OWN_WORK_RATIO)?;
         let backend: Vec<f64> = points.iter().map(|point| self.backend_share(point)).collect();
-        Some((own, median(&backend)?))
+        Some(CpuShares { own, backend: median(&backend)? })
     }
 
     /// CPU time of the backend's processes on this machine, as a share of the CPUs that the server may use.

@@ -5,7 +5,7 @@ use super::Certainty;
 use super::command::server_pid;
 use super::evidence::{Evidence, typical};
 use super::judge::{Finding, finding};
-use super::layout::{self, Remedy, Won};
+use super::layout::{self, Remedy, Saved, Won};
 use super::rules::*;
 use crate::disturbance::is_disturbed;
 use crate::growth;
@@ -66,10 +66,14 @@ pub struct UserGrowth<'a> {
     low: Vec<&'a Point>,
     /// The points at many connections.
     pub high: Vec<&'a Point>,
-    /// The cheapest load and the most expensive one, in connections.
-    pub loads: (f64, f64),
-    /// User time of a request at few and at many connections, in microseconds.
-    pub us: (f64, f64),
+    /// The cheapest load, in connections.
+    pub low_load: f64,
+    /// The most expensive load, in connections.
+    pub high_load: f64,
+    /// User time of a request at few connections, in microseconds.
+    pub low_us: f64,
+    /// User time of a request at many connections, in microseconds.
+    pub high_us: f64,
     /// Whether the user time at few connections is an upper bound.
     is_at_most: bool,
     /// Whether the user time at many connections is an upper bound.
@@ -83,21 +87,22 @@ pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGro
     let evidence = Evidence::new(run, findings);
     let closed = evidence.findings.connections.as_ref()?;
     let cpu = closed.cpu.as_ref()?;
-    let loads = (cpu.lowest_load, cpu.highest_load);
+    let (low_load, high_load) = (cpu.lowest_load, cpu.highest_load);
     // Few connections have few ticks, so all loads up to the cheapest one count.
-    let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= loads.0);
+    let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= low_load);
     let low: Vec<&Point> = up_to_cheapest.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
     // The most expensive load may have one point of 0.2 s, so loads that cost about as much count, too.
     let is_dear = |level: &&Level| {
         let cost = level.cpu_us_per_request.map(|cost| cost.median);
-        level.load > loads.0 && cost.is_some_and(|cost| cost >= ABOUT_AS_DEAR * cpu.highest_us)
+        level.load > low_load && cost.is_some_and(|cost| cost >= ABOUT_AS_DEAR * cpu.highest_us)
     };
     let dear = closed.levels.iter().filter(is_dear).map(|level| level.load);
     let high: Vec<&Point> = dear.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
     let (before, after) = (user_time(&low)?, user_time(&high)?);
     let at_least_us = after.us - before.us - 3.0 * before.error_us.hypot(after.error_us);
     let (is_at_most, is_high_at_most) = (before.is_at_most, after.is_at_most);
-    Some(UserGrowth { low, high, loads, us: (before.us, after.us), is_at_most, is_high_at_most, at_least_us })
+    let (low_us, high_us) = (before.us, after.us);
+    Some(UserGrowth { low, high, low_load, high_load, low_us, high_us, is_at_most, is_high_at_most, at_least_us })
 }
 
 /// A user time that grew with connections by more than chance, on CPUs that are full at the expensive load.
@@ -107,10 +112,10 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
         return None;
     }
     let times = user_times(evidence.run, evidence.findings)?;
-    let grown = times.us.1 - times.us.0;
+    let grown = times.high_us - times.low_us;
     let is_chance = times.at_least_us <= 0.0 || times.is_high_at_most;
-    let is_minor =
-        grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || times.us.1 < USER_GROWTH_RATIO * times.us.0;
+    let is_minor = grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us)
+        || times.high_us < USER_GROWTH_RATIO * times.low_us;
     // Starting processes as load grows costs user time.
     let processes = |points: &[&Point]| typical(points, names::SERVER_PROCESSES);
     let starts_some = processes(&times.low).zip(processes(&times.high)).is_some_and(|(low, high)| high > low);
@@ -124,10 +129,10 @@ impl UserGrowth<'_> {
             "A request's time in the server's own code grew from {}{:.1} us at up to {} to {:.1} us at {} (by {:.1} us \
              or more)",
             if self.is_at_most { "at most " } else { "" },
-            self.us.0,
-            load_words(self.loads.0, Sweep::Connections),
-            self.us.1,
-            load_words(self.loads.1, Sweep::Connections),
+            self.low_us,
+            load_words(self.low_load, Sweep::Connections),
+            self.high_us,
+            load_words(self.high_load, Sweep::Connections),
             self.at_least_us
         )
     }
@@ -135,9 +140,9 @@ impl UserGrowth<'_> {
     /// The gain of smaller state at the expensive load, within the errors of the growth.
     pub fn won(&self) -> Option<Won> {
         let cpu_us = typical(&self.high, names::SERVER_CPU)?;
-        let grown_us = self.us.1 - self.us.0;
-        let most_us = if self.is_at_most { self.us.1 } else { 2.0 * grown_us - self.at_least_us };
-        Won::of(cpu_us, self.us.1, (self.at_least_us, most_us))
+        let grown_us = self.high_us - self.low_us;
+        let most_us = if self.is_at_most { self.high_us } else { 2.0 * grown_us - self.at_least_us };
+        Won::from_times(cpu_us, self.high_us, Saved { least_us: self.at_least_us, most_us })
     }
 
     /// Memory that grew with the connections, compared with the earliest visit of the low load: later visits include
@@ -225,7 +230,7 @@ pub fn spin(evidence: &Evidence<'_>) -> Option<Finding> {
     let waited = typical(&grown.high, names::SERVER_RUN_QUEUE)?;
     let cpu = typical(&grown.high, names::SERVER_CPU)?;
     let threads = typical(&grown.high, names::SERVER_THREADS)?;
-    if threads < 2.0 || grown.us.1 < SPIN_RATIO * grown.us.0 || waited < SPIN_WAITED * cpu {
+    if threads < 2.0 || grown.high_us < SPIN_RATIO * grown.low_us || waited < SPIN_WAITED * cpu {
         return None;
     }
     let pid = server_pid(evidence.run);

@@ -20,17 +20,26 @@ pub struct Won {
     pub amdahl: f64,
 }
 
+/// User time of a request that smaller state can save, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Saved {
+    /// The least that can be saved.
+    pub least_us: f64,
+    /// The most that can be saved.
+    pub most_us: f64,
+}
+
 impl Won {
-    /// Computes the gains from the CPU and user time of a request, and the least and the most user time that can be
-    /// saved, all in microseconds. `None` for impossible times, and if all CPU time is user time, which has no bound.
-    pub fn of(cpu_us: f64, user_us: f64, gone_us: (f64, f64)) -> Option<Self> {
-        let are_times = [cpu_us, user_us, gone_us.0, gone_us.1].iter().all(|us| us.is_finite());
+    /// Computes the gains from the CPU and user time of a request, in microseconds. `None` for impossible times, and if
+    /// all CPU time is user time, which has no bound.
+    pub fn from_times(cpu_us: f64, user_us: f64, saved: Saved) -> Option<Self> {
+        let are_times = [cpu_us, user_us, saved.least_us, saved.most_us].iter().all(|us| us.is_finite());
         if !are_times || user_us < 0.0 || user_us >= cpu_us {
             return None;
         }
         let without = |us: f64| cpu_us / (cpu_us - us.clamp(0.0, user_us));
-        let at_most = without(gone_us.1);
-        Some(Won { at_least: without(gone_us.0).min(at_most), at_most, amdahl: without(user_us) })
+        let at_most = without(saved.most_us);
+        Some(Won { at_least: without(saved.least_us).min(at_most), at_most, amdahl: without(user_us) })
     }
 }
 

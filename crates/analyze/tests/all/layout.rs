@@ -1,24 +1,28 @@
 //! What a cache-aware layout could win: bounds that hold for all times.
 
-use analyze::verdict::{Remedy, Won, remedy};
+use analyze::verdict::{Remedy, Saved, Won, remedy};
 use proptest::prelude::*;
+
+fn saved(least_us: f64, most_us: f64) -> Saved {
+    Saved { least_us, most_us }
+}
 
 proptest! {
     #[test]
     fn a_bound_is_never_below_1_nor_above_amdahls(
         cpu in 0.01..1e6_f64, user in 0.0..1.0_f64, least in -1e6..1e6_f64, most in -1e6..1e6_f64,
     ) {
-        let won = Won::of(cpu, user * cpu, (least, most)).expect("times are possible");
+        let won = Won::from_times(cpu, user * cpu, saved(least, most)).expect("times are possible");
         prop_assert!(1.0 <= won.at_least && won.at_least <= won.at_most && won.at_most <= won.amdahl, "{won:?}");
     }
 }
 
 #[test]
 fn a_server_with_13_percent_user_time_wins_at_most_1_15_times() {
-    let won = Won::of(10.0, 1.3, (0.0, 1.3)).expect("a bound");
+    let won = Won::from_times(10.0, 1.3, saved(0.0, 1.3)).expect("a bound");
     assert!((won.amdahl - 1.149).abs() < 0.001 && won.at_most == won.amdahl && won.at_least == 1.0, "{won:?}");
-    assert_eq!(Won::of(10.0, 10.0, (0.0, 1.0)), None, "all is user time: no bound");
-    assert_eq!(Won::of(10.0, f64::NAN, (0.0, 1.0)), None);
+    assert_eq!(Won::from_times(10.0, 10.0, saved(0.0, 1.0)), None, "all is user time: no bound");
+    assert_eq!(Won::from_times(10.0, f64::NAN, saved(0.0, 1.0)), None);
 }
 
 #[test]

@@ -191,13 +191,13 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
         not_measured.push("The size of the second-level cache: 1 MiB is assumed.".into());
     }
     Ok(Check {
-        loads: (times.loads.0, held),
-        user_us: times.us,
+        loads: (times.low_load, held),
+        user_us: (times.low_us, times.high_us),
         user_ratio: 1.0 - 1.0 / won.amdahl,
         n: times.high.len(),
         won,
         remedy: found.filter(|_| is_found),
-        memory_per_connection: grown.map(|bytes| bytes / (held - times.loads.0).max(1.0)),
+        memory_per_connection: grown.map(|bytes| bytes / (held - times.low_load).max(1.0)),
         largest,
         cache_bytes,
         not_measured,
