@@ -168,7 +168,7 @@ static __attribute__((noinline)) void compute(void) {
     multiply();
 }
 
-/* PLANTED: what a slow-down experiment is to find. */
+/* PLANTED: the cost that a slow-down experiment must find. */
 static __attribute__((noinline)) void planted(void) {
     multiply();
     sink++;

@@ -606,7 +606,7 @@ fn what_is_no_http_2_is_named_in_one_sentence_and_is_an_outcome() {
             after_settings([&[0xff, 0xff, 0xff, HEADERS, 0, 0, 0, 0, 1], &[0; 100][..]].concat()),
         ),
         ("length that its kind", after_settings(frame(RST_STREAM, 0, 1, b"12345"))),
-        ("a stream that its kind", after_settings(frame(DATA, 0, 0, b"x"))),
+        ("a stream on which its type is not allowed", after_settings(frame(DATA, 0, 0, b"x"))),
         ("more padding", after_settings(frame(HEADERS, PADDED | END_HEADERS, 1, &[9, 0x88]))),
         ("interrupts", after_settings([frame(HEADERS, 0, 1, &[0x88]), frame(PING, 0, 0, b"12345678")].concat())),
         ("more than 64 KiB", after_settings([frame(HEADERS, 0, 1, &[0x88]), endless].concat())),

@@ -156,7 +156,7 @@ fn all_end(words: &str) {
 #[test]
 fn wan_ends_with_everything_when_it_is_told_to() {
     skip_unless!(is_root(), "network namespaces need root");
-    // The number makes the command line this test's own.
+    // The number distinguishes the command line from that of other tests.
     let server = "sleep 86411 & python3 -c 'import socket, time; s = socket.socket(); s.bind((\"\", 7)); s.listen(); \
                   time.sleep(86411)'";
     let mut running =

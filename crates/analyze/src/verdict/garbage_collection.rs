@@ -12,7 +12,7 @@ use record::units::grouped;
 
 pub(super) const RULE: Rule = Rule {
     id: "garbage-collection",
-    cause: "the collection of garbage takes much of the server's CPU time",
+    cause: "garbage collection takes much of the server's CPU time",
     evidence: "the account: CPU time of the threads that HotSpot names after its collectors (`GC Thread`, `G1 ...`, \
                `ZWorker`, `Shenandoah ...`), by load; else the functions of the collectors of Go, V8 and CPython, \
                sampled",
@@ -86,7 +86,7 @@ fn by_functions(evidence: &Evidence<'_>) -> Option<Finding> {
     let low = low.map_or(String::new(), |(share, _)| format!(", {} at the lowest load", percent(share)));
     finding(
         format!(
-            "The collection of garbage takes much of the server's CPU time: under strain {} of it was in the \
+            "Garbage collection takes much of the server's CPU time: under strain {} of it was in the \
              collector's functions (n = {} samples{low}).",
             percent(share),
             grouped(samples)
@@ -113,7 +113,7 @@ fn by_threads(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("jcmd {pid} GC.heap_info");
     finding(
         format!(
-            "The collection of garbage takes much of the server's CPU time: at {} its collector's threads used \
+            "Garbage collection takes much of the server's CPU time: at {} its collector's threads used \
              {collector:.2} of {all:.2} CPUs ({}), {} of them at {}.",
             load_words(high.load, sweep),
             percent(collector / all),

@@ -407,7 +407,7 @@ pub const RULES: [Rule; 35] = [
                     1.5 times, and a straight line by requests served explains 85 % of all costs",
         refuted_by: "the server is as slow right after a restart",
         remedy: "`perf top -p PID` names the function; limit the state that is kept for each request",
-        source: "comparison within a load: time, not load",
+        source: "comparison within a load excludes the load as the cause",
         is_limit: false,
         is_counted: false,
         hidden_by: &["client"],

@@ -77,8 +77,8 @@ proptest! {
     }
 }
 
-/// One thing at a time, `time` each: a bucket (its burst of one) and a thread, as `testbed/truth` has them. Each
-/// request of a trial is simulated, with Poisson arrivals; the law reads no clock.
+/// A server that serves one request at a time, for `time` each: the bucket (burst 1) and the thread of `testbed/truth`.
+/// Each request of a trial is simulated, with Poisson arrivals.
 struct Law {
     time: f64,
 }

@@ -1,4 +1,4 @@
-//! A queue before Poisson arrivals against the textbooks' formulas.
+//! Compares a simulated queue with Poisson arrivals with the textbooks' formulas.
 
 use analyze::predict::open;
 use proptest::prelude::*;

@@ -172,7 +172,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `headers` without `host`; their names in any case.
+    /// Header fields without `host`; names may have capitals.
     pub fn new(scheme: &str, authority: &str, headers: &[(String, String)]) -> Self {
         let mut writer = Writer { before: Vec::new(), after: Vec::new() };
         put_field(&mut writer.before, Form::Plain, b":scheme", scheme.as_bytes());

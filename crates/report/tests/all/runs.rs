@@ -165,7 +165,7 @@ fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
     person.waits_for("location.pathname.endsWith('/report.html')");
     assert_eq!(person.complaints(), Vec::<String>::new());
 
-    // A phone in the dark.
+    // The width of a phone, in dark mode.
     let mut person = Person::opens(&browser, &file, &Desk { width: 400, height: 800, is_dark: true, has_script: true });
     assert_eq!(person.sees("document.documentElement.scrollWidth"), 400, "nothing but the table scrolls sideways");
     assert_eq!(person.reads("getComputedStyle(document.body).backgroundColor"), "rgb(20, 23, 26)");

@@ -26,7 +26,7 @@ pub struct ProfileArgs {
     pub port: Option<String>,
     /// Measure for this long [default: {profile_duration}]
     ///
-    /// [default: of exact {exact_duration}; of a point of --axis {profile_point}]
+    /// With --accounting exact the default is {exact_duration}, for a point of --axis {profile_point}.
     #[arg(
         long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds,
         help_heading = "Measurement"

@@ -58,7 +58,7 @@ fn processes_with(words: &str) -> usize {
 /// Makes a pair whose step number `step` fails or is killed; returns how that ended.
 #[track_caller]
 fn fault(path: &str, how: &str, step: usize) -> ExitStatus {
-    // The number makes the command line this test's own.
+    // The number distinguishes the command line from that of other tests.
     let sleep = format!("sleep 71{}", std::process::id() * 1000 + step as u32);
     let mut child = child(&format!("{path} {}", &sleep[6..]), &format!("{how}:{step}"));
     let pid = child.id();

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsafe_or_ambiguous_is_mapped() {
+    fn unsafe_and_ambiguous_targets_are_mapped() {
         let long = format!("/{}", "x".repeat(201));
         let deep = "/ab".repeat(400);
         for target in [

@@ -20,7 +20,7 @@ const NOT_HTTP_2: Malformed =
     Malformed("the server does not speak HTTP/2: its connection does not begin with SETTINGS");
 const TOO_LONG_FRAME: Malformed = Malformed("a frame of HTTP/2 is longer than the 16384 bytes that we allow");
 const WRONG_LENGTH: Malformed = Malformed("a frame of HTTP/2 has a length that its kind does not have");
-const WRONG_STREAM: Malformed = Malformed("a frame of HTTP/2 is of a stream that its kind cannot be of");
+const WRONG_STREAM: Malformed = Malformed("an HTTP/2 frame is on a stream on which its type is not allowed");
 const WRONG_PADDING: Malformed = Malformed("a frame of HTTP/2 has more padding than payload");
 const WRONG_ORDER: Malformed = Malformed("the server interrupts a header by another frame of HTTP/2");
 const TOO_LONG_HEADER: Malformed = Malformed("a header of more than 64 KiB");

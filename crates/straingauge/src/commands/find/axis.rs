@@ -1,4 +1,4 @@
-//! What an axis needs in addition to the engine's load: one quantity is varied, everything else is held.
+//! Additions to the engine's load for an axis: one quantity is varied, everything else is held.
 
 use super::search::Ended;
 use crate::cli::{LoadOptions, PathOptions};

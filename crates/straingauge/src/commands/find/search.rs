@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most servers.
 const YARDSTICK_CONNECTIONS: u64 = 8;
-/// Its length: of a point, within these.
+/// Bounds of the yardstick's length, which otherwise is that of a point.
 const YARDSTICK_NS: RangeInclusive<u64> = 100_000_000..=300_000_000;
 /// Axes that change the server's work; the yardstick runs at their value 0, so that its work is always the same.
 fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
