@@ -75,7 +75,7 @@ pub struct GroupLevel {
 /// One process of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessLevel {
-    /// Process number.
+    /// Number of the process.
     pub pid: u32,
     /// Share of the threads' time in which they were not blocked without work; the largest of the load's points.
     pub busy_ratio: f64,

@@ -99,7 +99,7 @@ pub struct Cause {
     pub is_limit: bool,
     /// Certainty of the cause.
     pub certainty: Certainty,
-    /// The evidence.
+    /// The evidence for the cause.
     pub because: String,
     /// Change that removes the cause.
     pub remedy: String,

@@ -153,7 +153,7 @@ pub struct WaitStack {
 /// One process's part of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessUse {
-    /// Process number.
+    /// Number of the process.
     pub pid: u32,
     /// Time of the process's threads on a CPU, nanoseconds.
     pub running_ns: u64,

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 /// A process: its number, its start time, and the machine on which both are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Owner {
-    /// Process number.
+    /// Number of the process.
     pub pid: u32,
     /// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one
     /// with the same number.

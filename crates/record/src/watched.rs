@@ -31,7 +31,7 @@ pub struct Watched {
 /// Requests of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WatchedProcess {
-    /// Process number.
+    /// Number of the process.
     pub pid: u32,
     /// Requests that the process finished.
     pub requests: u64,

@@ -64,7 +64,7 @@ pub struct BusyThread {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Descriptors {
-    /// Process number.
+    /// Number of the process.
     pub pid: u32,
     /// Number of open descriptors.
     pub open: u64,

@@ -63,7 +63,7 @@ pub struct WatchArgs {
     pub no_file_hooks: bool,
     /// Size the tables for this many connections
     ///
-    /// [default: those at the start, at least 4,096]
+    /// [default: those at the start, and some thousands]
     #[arg(long, value_name = "COUNT", help_heading = "How closely")]
     pub table_size: Option<Count>,
     /// Also account for the time of the server's threads
