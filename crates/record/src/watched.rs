@@ -4,7 +4,7 @@
 //! Figures of all classes together stand among the point's own ([`crate::names`], `watch.`); here they stand by size
 //! class, under the same names.
 
-use crate::figure::{Figure, Figures};
+use crate::figure::Figures;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,9 +17,6 @@ pub struct Watched {
     /// By size class of the response, small to large. Empty where requests were not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<WatchedClass>,
-    /// Sockets of the port by TCP state, from transitions: means over the readings within the window.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub states: BTreeMap<String, Figure>,
     /// Requests by process, where several processes answered some; the most first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<WatchedProcess>,

@@ -113,7 +113,6 @@ pub fn read_control_group(folder: &Path) -> ControlGroupTotals {
     let single = |name: &str| std::str::from_utf8(&file(name)?).ok()?.trim().parse().ok();
     let mut totals = ControlGroupTotals {
         memory_bytes: single("memory.current"),
-        memory_limit_bytes: single("memory.max"),
         tasks: single("pids.current"),
         ..ControlGroupTotals::default()
     };
@@ -194,7 +193,7 @@ mod tests {
         put("io.stat", "8:0 rbytes=100 wbytes=7 rios=1\n259:0 rbytes=1 wbytes=2\n");
         let totals = read_control_group(folder.path());
         assert_eq!((totals.cpu_us, totals.user_us, totals.system_us), (Some(30), Some(10), Some(20)));
-        assert_eq!((totals.memory_bytes, totals.memory_limit_bytes, totals.tasks), (Some(4096), None, None));
+        assert_eq!((totals.memory_bytes, totals.tasks), (Some(4096), None));
         assert_eq!((totals.read_bytes, totals.written_bytes, totals.throttled), (Some(101), Some(9), Some(4)));
     }
 }

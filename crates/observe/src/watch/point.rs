@@ -5,8 +5,7 @@ mod phases;
 use super::classes::SizeClasses;
 use super::point_watch::PointReadings;
 use super::shares::Shares;
-use crate::sock_diag::STATES;
-use record::figure::{Figure, Figures, Origin};
+use record::figure::{Figures, Origin};
 use record::watch::system::SystemKind;
 use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, WatchedProcess, names};
@@ -71,7 +70,6 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
     }
     if why_not.is_none() {
         connections(&mut seen.figures, readings);
-        states(&mut seen.watched, readings);
     }
     let started = readings.end.system.started.zip(readings.begin.system.started);
     let seconds = readings.end.system.seconds_since(&readings.begin.system, SystemKind::Cpu);
@@ -287,16 +285,6 @@ fn connections(figures: &mut Figures, readings: &PointReadings) {
     each(names::WATCH_CONNECT, elapsed_ns as f64, connects);
     let with_cpu = end.connects_with_cpu.saturating_sub(begin.connects_with_cpu);
     each(names::WATCH_CONNECT_CPU, (end.connect_cpu_ns - begin.connect_cpu_ns) as f64, with_cpu);
-}
-
-fn states(watched: &mut Watched, readings: &PointReadings) {
-    let n = readings.samples;
-    for (name, sum) in STATES.iter().zip(readings.state_sums) {
-        if sum > 0 && n > 0 && *name != "unknown" {
-            let mean = Figure::new(sum as f64 / n as f64, "sockets", n, Origin::Counted);
-            watched.states.insert((*name).to_string(), mean);
-        }
-    }
 }
 
 fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, lost: u64) {

@@ -13,7 +13,6 @@ use super::watcher::{WatchOptions, Watcher};
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::sampler::keep_away_from;
-use crate::sock_diag::STATES;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use record::time::monotonic_ns;
@@ -73,8 +72,6 @@ pub struct PointReadings {
     pub in_flight_sum: u64,
     /// See `samples`.
     pub in_flight_max: u64,
-    /// Sockets by state, summed over these readings.
-    pub state_sums: [u64; STATES.len()],
     /// The requested mode.
     pub mode: Option<Mode>,
     /// An error during the load; a sentence.
@@ -415,7 +412,7 @@ impl Holder {
         }
     }
 
-    /// Samples requests in progress and connections by state, without listing processes and without a scan.
+    /// Samples requests in progress, without listing processes and without a scan.
     fn sample(&mut self) {
         if !self.watcher.options().mode.counts_requests() {
             return;
@@ -424,9 +421,6 @@ impl Holder {
         self.now.samples += 1;
         self.now.in_flight_sum += in_flight;
         self.now.in_flight_max = self.now.in_flight_max.max(in_flight);
-        for (sum, count) in self.now.state_sums.iter_mut().zip(self.watcher.states()) {
-            *sum += count;
-        }
     }
 
     fn close_window(&mut self) {

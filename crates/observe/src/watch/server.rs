@@ -1,6 +1,7 @@
 //! The unprivileged half of a watch: the server's processes, its listeners, scans of its sockets.
 
 use crate::error::ObserveError;
+use crate::facts;
 use crate::group::{Group, GroupCounters, GroupSize, ProcessCpu, ServerGroup};
 use crate::limits::LimitReader;
 use crate::listening::server_on_port;
@@ -8,7 +9,6 @@ use crate::network::{NetworkReader, NetworkReading};
 use crate::port_sockets::PortReader;
 use crate::processes::{Origin, Process, ProcessTable, living_thread};
 use crate::sock_diag::{Listener, PortSockets, Scope};
-use crate::{cpu_clock, facts};
 use record::watch::LimitTotals;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -213,10 +213,8 @@ impl ServerSide {
         self.limits.read(&mut self.group)
     }
 
-    pub fn scan(&mut self) -> std::io::Result<(PortSockets, u64)> {
-        let before = cpu_clock::of_this_thread();
-        let sockets = self.sockets.read(self.port, Scope::AllStates)?;
-        Ok((sockets, cpu_clock::of_this_thread() - before))
+    pub fn scan(&mut self) -> std::io::Result<PortSockets> {
+        self.sockets.read(self.port, Scope::AllStates)
     }
 
     pub fn pids(&self) -> Vec<u32> {

@@ -59,8 +59,6 @@ pub struct Scan<'a> {
     pub before: &'a Transitions,
     pub after: &'a Transitions,
     pub sockets: &'a PortSockets,
-    /// Its cost, nanoseconds of CPU time.
-    pub cost_ns: u64,
 }
 
 #[derive(Debug)]
@@ -136,7 +134,6 @@ impl StateModel {
         let outcome = &mut self.reconciliation;
         outcome.scans += 1;
         outcome.last_scan = seen.by_state.iter().sum();
-        outcome.last_cost_ns = scan.cost_ns;
         if !is_first {
             outcome.last_difference = difference;
             outcome.largest_difference = outcome.largest_difference.max(difference);
@@ -272,7 +269,7 @@ mod tests {
     }
 
     fn scan(model: &mut StateModel, at_ns: u64, before: &Transitions, after: &Transitions, sockets: &PortSockets) {
-        model.reconcile(&Scan { began_ns: at_ns, ended_ns: at_ns, before, after, sockets, cost_ns: 1 });
+        model.reconcile(&Scan { began_ns: at_ns, ended_ns: at_ns, before, after, sockets });
     }
 
     fn timers(count: usize, due_ns: u64) -> Vec<TimerSocket> {

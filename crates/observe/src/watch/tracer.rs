@@ -580,7 +580,6 @@ impl Tracer {
         AddedCost {
             added_ns,
             receive_event_ns: self.costs.receive_ns,
-            send_event_ns: self.costs.send_ns,
             away_event_ns: self.costs.away_ns,
             away_events,
             away_ns,

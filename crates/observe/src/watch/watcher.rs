@@ -205,7 +205,7 @@ impl Watcher {
         };
         let mut server = ServerSide::open(options.port, group, options.netns_pid)?;
         let own_cpu_at_start_ns = cpu_clock::of_process(std::process::id()).unwrap_or(0);
-        let seen = server.scan().map(|(sockets, _)| sockets.by_state.iter().sum()).unwrap_or(0);
+        let seen = server.scan().map(|sockets| sockets.by_state.iter().sum()).unwrap_or(0);
         let namespace = namespace_number(options.netns_pid).unwrap_or(0);
         let (mut tracer, why_no_programs) = match Tracer::start(&options, namespace, seen) {
             Ok(tracer) => (Some(tracer), None),
@@ -329,9 +329,9 @@ impl Watcher {
         }
         let (before, began_ns) = (self.counted().transitions, monotonic_ns());
         match self.server.scan() {
-            Ok((sockets, cost_ns)) => {
+            Ok(sockets) => {
                 let (ended_ns, after) = (monotonic_ns(), self.counted().transitions);
-                let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets, cost_ns };
+                let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets };
                 let clients = self.states.reconcile(&scan);
                 if let Some(tracer) = &mut self.tracer {
                     self.scan_error = tracer.update_waiting_clients(&clients).err().map(|error| error.to_string());

@@ -49,9 +49,6 @@ pub struct Rates {
     pub request_cpus: Option<f64>,
     /// CPU time of this process, in CPUs.
     pub own_cpus: f64,
-    /// Context switches of the server per second; absent where threads lived shorter than the time between readings.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub switches_per_sec: Option<f64>,
 }
 
 impl Rates {
@@ -82,7 +79,6 @@ impl Rates {
             server_cpus: server.map(|(before, after)| cpus(after.group_ns as i64, before.group_ns as i64)),
             request_cpus: charged.map(|(before, after)| cpus(after.requests_ns, before.requests_ns)),
             own_cpus: cpus(now.cost.own_cpu_ns as i64, earlier.cost.own_cpu_ns as i64),
-            switches_per_sec: server.and_then(|(before, after)| Some(per_sec(after.switches_since(&before)?, 0))),
         }
     }
 }
@@ -129,17 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn switches_have_a_rate_where_the_threads_that_were_seen_did_the_work() {
-        let cpu = |group_ns, accounted_ns, switches| {
-            let cpu = Some(super::super::CpuTotals { group_ns, accounted_ns, switches, ..Default::default() });
-            Reading { at_ns: group_ns, cpu, ..Reading::default() }
-        };
+    fn switches_are_known_where_the_threads_that_were_seen_did_the_work() {
         let second = 1_000_000_000;
-        let rate = |now: Reading| Rates::between(&cpu(0, None, 0), &now).switches_per_sec;
-        assert_eq!(rate(cpu(second, Some(second * 9 / 10), 70)), Some(70.0));
-        assert_eq!(rate(cpu(second, Some(second * 8 / 10), 70)), None, "threads came and went between the readings");
-        assert_eq!(rate(cpu(second / 20, Some(0), 7)), Some(140.0), "too little CPU time to tell");
-        assert_eq!(rate(cpu(second, None, 70)), Some(70.0), "an older recording does not say");
+        let since = |group_ns, accounted_ns, switches| {
+            let cpu = super::super::CpuTotals { group_ns, accounted_ns, switches, ..Default::default() };
+            cpu.switches_since(&Default::default())
+        };
+        assert_eq!(since(second, Some(second * 9 / 10), 70), Some(70));
+        assert_eq!(since(second, Some(second * 8 / 10), 70), None, "threads came and went between the readings");
+        assert_eq!(since(second / 20, Some(0), 7), Some(7), "too little CPU time to tell");
+        assert_eq!(since(second, None, 70), Some(70), "an older recording does not say");
     }
 
     #[test]

@@ -306,9 +306,6 @@ pub struct AddedCost {
     /// Cost of one event that counts a request.
     #[serde(default)]
     pub receive_event_ns: f64,
-    /// Cost of one send in a window.
-    #[serde(default)]
-    pub send_event_ns: f64,
     /// Cost of one event that a program rejects.
     #[serde(default)]
     pub away_event_ns: f64,
@@ -417,8 +414,6 @@ pub struct Reconciliation {
     pub largest_difference: u64,
     /// Number of sockets in the last scan.
     pub last_scan: u64,
-    /// Cost of the last scan, nanoseconds of straingauge's CPU time.
-    pub last_cost_ns: u64,
 }
 
 /// The contents of reads that began a request. Only examined reads are counted, not all reads.

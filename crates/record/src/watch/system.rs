@@ -129,8 +129,6 @@ pub struct ControlGroupTotals {
     pub throttled: Option<u64>,
     /// Current memory, page cache included, bytes.
     pub memory_bytes: Option<u64>,
-    /// Memory limit, bytes; absent without one.
-    pub memory_limit_bytes: Option<u64>,
     /// Major page faults of the control group.
     pub major_faults: Option<u64>,
     /// Bytes that the control group read from disks.
