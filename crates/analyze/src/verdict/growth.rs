@@ -353,6 +353,9 @@ fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>) ->
     line(&costs).is_some_and(|(slope, share)| slope > 0.0 && share >= UNQUIET_EXPLAINED)
 }
 
+/// Programs whose heap grows for long before it is collected.
+const COLLECTED_LATE: [&str; 5] = ["java", "node", "dotnet", "ruby", "beam"];
+
 /// Memory grows with each request and is not given back: a leak, or similar in a short run.
 pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
     let points: Vec<(f64, f64)> = evidence
@@ -371,8 +374,10 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
     let middle = (first.0 + last.0) / 2.0;
     let (first_half, second_half): (Vec<_>, Vec<_>) = points.iter().copied().partition(|(served, _)| *served <= middle);
     let (grown, served) = (last.1 - first.1, last.0 - first.0);
+    let program = crate::point::executable(&evidence.run.record);
+    let has_heap = COLLECTED_LATE.iter().any(|runtime| program.starts_with(runtime));
     if points.len() < LEAST_LEAK_POINTS
-        || grown < LEAK_BYTES
+        || grown < if has_heap { LEAK_BYTES_OF_A_HEAP } else { LEAK_BYTES }
         || last.1 < LEAK_RATIO * first.1
         || served < LEAST_REQUESTS
     {

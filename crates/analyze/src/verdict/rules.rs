@@ -91,6 +91,8 @@ pub const UNQUIET_EXPLAINED: f64 = 0.85;
 pub const LEAST_LOADS: usize = 3;
 /// Least growth of memory that is a leak, bytes.
 pub const LEAK_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
+/// Least growth in a runtime whose heap grows for long before it is collected, bytes.
+pub const LEAK_BYTES_OF_A_HEAP: f64 = 512.0 * 1024.0 * 1024.0;
 /// Least memory at the end over that at the begin.
 pub const LEAK_RATIO: f64 = 1.5;
 /// Least number of points.
@@ -540,7 +542,8 @@ pub const RULES: [Rule; 35] = [
         id: "leak",
         cause: "memory grows with each request",
         evidence: "`server.anonymous_memory_bytes` against the requests served",
-        threshold: "at least 16 MiB, 1.5 times and 64 bytes per request; a straight line explains 95 %; the second \
+        threshold: "at least 16 MiB (512 MiB of java, node, dotnet, ruby and Erlang, whose heaps are collected late), \
+                    1.5 times and 64 bytes per request; a straight line explains 95 %; the second \
                     half grows at 60 % of the first half's rate or more; at least 8 points; always a possibility",
         refuted_by: "the growth ends under a longer steady load (a cache that fills, a heap before a collection)",
         remedy: "`grep -E 'VmRSS|RssAnon' /proc/PID/status` under a longer steady load; heaptrack, valgrind \

@@ -771,6 +771,14 @@ fn memory_that_every_request_keeps_is_a_leak_and_memory_of_connections_is_none()
     assert_eq!(found(&verdict), ["leak"], "{:?}", verdict.sentences);
     assert!(verdict.causes[0].because.contains("256 B for each"), "{:?}", verdict.causes[0]);
     assert_eq!(verdict.causes[0].certainty, Certainty::Possibility, "a heap before it is collected looks the same");
+    let mut of_java = fixture::record();
+    of_java.server_facts.insert("executable".into(), "/usr/lib/jvm/bin/java".into());
+    let served = Cell::new(0u64);
+    let of_a_heap = judged(healthy(), of_java, |point| {
+        served.set(served.get() + point.outcomes.ok);
+        set(point, names::SERVER_MEMORY, 4e6 + 256.0 * served.get() as f64, 1);
+    });
+    assert!(of_a_heap.causes.is_empty(), "a heap that is not collected yet: {:?}", of_a_heap.causes);
     let served = Cell::new(0u64);
     let of_a_file = judged(healthy(), fixture::record(), |point| {
         served.set(served.get() + point.outcomes.ok);
