@@ -9,7 +9,7 @@
 use crate::zones::{SweepFindings, counted_at, reduced};
 use record::account::{Account, ThreadGroup, Wait, WaitKind};
 use record::text::plain;
-use record::{Point, RunDir, names};
+use record::{Pace, Point, RunDir, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -381,13 +381,22 @@ fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
     levels
 }
 
+/// Connections of the closed loop over requests under way by Little's law, from which on some got no answer at all.
+const MOST_ANSWERED: f64 = 1.5;
+
 /// The places of the requests.
 fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel]) -> Option<RequestLevel> {
     let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
     let (per_sec, response_us) = (figure(names::THROUGHPUT)?, figure(names::RESPONSE_MEAN)?);
-    let in_flight = per_sec * response_us / 1e6;
+    let (mut response_us, mut in_flight) = (response_us, per_sec * response_us / 1e6);
     if in_flight <= 0.0 {
         return None;
+    }
+    // The mean is of those that were answered. In the closed loop each connection has a request under way.
+    let is_closed = points.iter().all(|point| matches!(point.pace, Pace::Closed));
+    let connections = points.iter().map(|point| point.connections).min().filter(|_| is_closed).unwrap_or(0) as f64;
+    if connections > MOST_ANSWERED * in_flight {
+        (in_flight, response_us) = (connections, connections / per_sec * 1e6);
     }
     let mut places: Vec<(PlaceKind, String, f64)> = Vec::new();
     let unread = figure(names::SERVER_UNREAD).unwrap_or(0.0);

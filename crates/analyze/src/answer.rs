@@ -246,7 +246,9 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
     let possible = || limits().next().map(|cause| format!("possibly {}", cause.cause));
     let is_crowded = |sweep: &SweepFindings| {
         let from = crate::verdict::strained_from(sweep);
-        from.is_some_and(|from| sweep.levels.iter().any(|level| level.load >= from && level.crowded))
+        let limit = findings.criteria.saturation_ratio;
+        let is_full = |level: &Level| matches!(level.full(limit), Some(Full::CrowdedCpus(_)));
+        from.is_some_and(|from| sweep.levels.iter().any(|level| level.load >= from && is_full(level)))
     };
     let crowded = || findings.sweeps().any(is_crowded).then(|| "its CPUs were full, much of it with other work".into());
     saturated.or_else(possible).or_else(crowded)

@@ -2,7 +2,7 @@
 
 use super::command::{again, quoted, server_pid};
 use super::evidence::{CpuShares, Evidence, typical};
-use super::waits::at_a_time;
+use super::waits::{AtATime, at_a_time};
 use super::{Cause, Certainty, Saturated, hot_function, stage};
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
 use record::text::plain;
@@ -52,6 +52,10 @@ pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: boo
         );
         format!("To see what a cheaper {function} would give: `{}`.", again(evidence.run, &words))
     });
+    // Interrupts run in functions of the kernel that do nothing for the request.
+    if !hot_function::is_in_user_space(evidence) {
+        return None;
+    }
     let because = hot_function::sentence(evidence).trim_start().to_string();
     (!because.is_empty()).then_some(Saturated { because, experiment })
 }
@@ -180,7 +184,16 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
                 return format!("{seen}: it waits for something else, named below.");
             }
             let pid = server_pid(evidence.run);
-            let at_a_time = at_a_time(evidence).map(|words| format!("{words} ")).unwrap_or_default();
+            let is_said = causes.iter().any(|cause| cause.rule == "own-limit");
+            let words = |found: AtATime| {
+                format!(
+                    "It serves {}: a limit of so many would do that (connections to a database, a semaphore), or one \
+                     thing that each request needs for {}. ",
+                    found.words(),
+                    found.each()
+                )
+            };
+            let at_a_time = at_a_time(evidence).filter(|_| !is_said).map_or(String::new(), words);
             let next = if stage::is_kept(evidence) {
                 "The page and `--full` show what its threads were blocked in.".to_string()
             } else {

@@ -2,6 +2,7 @@
 
 use super::evidence::{Evidence, at_least};
 use crate::zones::percent;
+use record::layers::Layer;
 use record::text::plain;
 use record::units::grouped;
 use record::{Point, names};
@@ -41,6 +42,15 @@ pub(super) fn of_program(evidence: &Evidence<'_>) -> Option<String> {
     let is_own = costs().any(|cost| cost.module.as_deref() == Some(program));
     let is_symbol = most.function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     (is_own && is_symbol).then(|| most.function.to_string())
+}
+
+/// Whether the function of [`sentence`] is one of the server's program or of its libraries.
+pub(super) fn is_in_user_space(evidence: &Evidence<'_>) -> bool {
+    let points = evidence.strained();
+    hottest(&points).is_some_and(|most| {
+        let mut costs = points.iter().flat_map(|point| &point.functions);
+        costs.any(|cost| cost.function == most.function && matches!(cost.layer, Some(Layer::User) | None))
+    })
 }
 
 fn hottest<'a>(points: &[&'a Point]) -> Option<Share<'a>> {

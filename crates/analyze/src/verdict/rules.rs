@@ -137,7 +137,7 @@ pub const ONE_CPU_THREAD: f64 = 0.8;
 pub const ONE_CPU_OF: f64 = 1.5;
 
 /// All rules.
-pub const RULES: [Rule; 35] = [
+pub const RULES: [Rule; 36] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -291,6 +291,43 @@ pub const RULES: [Rule; 35] = [
         is_counted: false,
         hidden_by: &["client"],
         judge: |evidence| stage::found(evidence, "worker-pool"),
+    },
+    Rule {
+        id: "own-limit",
+        cause: "a limit inside the program lets only so many requests go on",
+        evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
+                   throughput times the time of one request alone",
+        threshold: "half of the requests under way were inside the server at the highest load, twice as many as go on \
+                    at a time by Little's law; no CPU saturated, no stage of the account full; always a possibility",
+        refuted_by: "throughput stays the same with a higher limit",
+        remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit of requests or of their rate",
+        source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
+        is_limit: true,
+        is_counted: false,
+        hidden_by: &[
+            "client",
+            "client-ports",
+            "delayed-ack",
+            "descriptors",
+            "server-errors",
+            "server-log",
+            "slow-file",
+            "paging",
+            "lock",
+            "one-at-a-time",
+            "worker-pool",
+            "backend",
+            "backend-pool",
+            "unequal-workers",
+            "neighbour",
+            "blocked-loop",
+            "slows-with-time",
+            "interrupts",
+            "bandwidth",
+            "cpu-quota",
+            "cpu-bursts",
+        ],
+        judge: stage::own_limit,
     },
     Rule {
         id: "delayed-ack",

@@ -19,6 +19,8 @@ const LEAST_ADDED: f64 = 1.0;
 const MOST_OF_IT: f64 = 0.4;
 /// Least growth of the number of threads that wait for a full lock.
 const LEAST_GROWN: f64 = 0.5;
+/// Threads that wait at one place for work, as it seems, beyond those at the low load, over the requests added.
+const SEMAPHORE_GROWTH: f64 = 0.6;
 /// Least number of waits for a full lock per request: a parked thread waits now and then, too.
 const LEAST_WAITS_PER_REQUEST: f64 = 0.01;
 /// Least growth of the time of a call with which the other server is the full one.
@@ -81,6 +83,8 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
                 }
                 _ => None,
             };
+            let is_idle = evidence.is_saturated(&evidence.strained()) == Some(false);
+            let found = found.or_else(|| reading.lock_of(WaitKind::Work).filter(|_| is_idle));
             (found, share >= QUEUE_GROWTH)
         }
     };
@@ -94,6 +98,39 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
 /// The finding of a rule, if it is the limit.
 pub(super) fn found(evidence: &Evidence<'_>, rule: &str) -> Option<Finding> {
     limit(evidence).filter(|limit| limit.rule == rule).map(|limit| limit.finding)
+}
+
+/// Requests wait inside the server while its threads have idle time, and nothing that they wait for was seen.
+pub(super) fn own_limit(evidence: &Evidence<'_>) -> Option<Finding> {
+    const LEAST_WAITING: f64 = 0.5;
+    const MOST_AT_BACKENDS: f64 = 0.5;
+    let from = evidence.strained_from()?;
+    let high = evidence.accounts().iter().rfind(|level| level.load >= from && level.requests.is_some())?;
+    let requests = high.requests.as_ref()?;
+    let is_inside = |kind| {
+        matches!(kind, PlaceKind::Unread | PlaceKind::Queue | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Lock)
+    };
+    let inside: f64 = requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum();
+    let at_backends: f64 = high.backends.iter().map(|backend| backend.busy).sum();
+    if inside < LEAST_WAITING * requests.in_flight || at_backends >= MOST_AT_BACKENDS || limit(evidence).is_some() {
+        return None;
+    }
+    let at_a_time = super::waits::at_a_time(evidence)?;
+    let because = format!(
+        "It works on {}, while {:.1} were inside it at {} and no CPU, thread, lock, file or other server was full.",
+        at_a_time.words(),
+        inside.min(requests.in_flight),
+        load_words(high.load, evidence.sweep()?.sweep),
+    );
+    let remedy = format!(
+        "To try: look in its configuration and code for what lets so many go on (a semaphore, a channel, a pool of \
+         connections, a limit of the rate), or for one thing that each request needs for {}; throughput grows with a \
+         higher limit if that is it.",
+        at_a_time.each()
+    );
+    let mut found = finding(because, remedy, &[])?;
+    found.certainty = Certainty::Possibility;
+    Some(found)
 }
 
 /// CPUs of the machine that the server may not use.
@@ -220,18 +257,27 @@ impl Reading<'_> {
     }
 
     fn lock(&self) -> Option<Limit> {
+        self.lock_of(WaitKind::Lock)
+    }
+
+    /// Threads that wait for work get more of it as load rises: where more of them wait at one place, for about as many
+    /// more requests, they wait for each other there.
+    fn lock_of(&self, kind: WaitKind) -> Option<Limit> {
         // A thread that is handed work by a futex without a known function waits equally long at every load.
-        let before = |place: &str| Self::threads_at(self.low, &[WaitKind::Lock], place);
+        let before = |place: &str| Self::threads_at(self.low, &[kind], place);
         let waits = self.high.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)));
-        let locks = waits.filter(|(_, wait)| wait.kind == WaitKind::Lock);
+        let locks = waits.filter(|(_, wait)| wait.kind == kind);
         let grown = |wait: &WaitLevel| wait.threads - before(&wait.place);
         let (group, wait) = locks.max_by(|a, b| grown(a.1).total_cmp(&grown(b.1)))?;
         let rate = self.high.requests.as_ref().map_or(0.0, |requests| requests.in_flight / requests.response_us * 1e6);
-        if grown(wait) < LEAST_GROWN || wait.times_per_sec < LEAST_WAITS_PER_REQUEST * rate {
+        let in_flight = |level: &AccountLevel| level.requests.as_ref().map_or(0.0, |requests| requests.in_flight);
+        let added = in_flight(self.high) - in_flight(self.low);
+        let least_grown = if kind == WaitKind::Lock { LEAST_GROWN } else { LEAST_GROWN.max(SEMAPHORE_GROWTH * added) };
+        if grown(wait) < least_grown || wait.times_per_sec < LEAST_WAITS_PER_REQUEST * rate {
             return None;
         }
         let before = before(&wait.place);
-        let since = self.since(|level| Self::threads_at(level, &[WaitKind::Lock], &wait.place) >= 1.0);
+        let since = self.since(|level| Self::threads_at(level, &[kind], &wait.place) >= 1.0);
         let which = named(&wait.place, &wait.function);
         let others = self.others(group, wait);
         let because = format!(

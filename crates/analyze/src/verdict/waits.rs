@@ -8,8 +8,35 @@ use crate::statistics::{median, range};
 use record::units::{format_nanos, format_si, grouped};
 use record::{Point, names};
 
+/// How many requests an idle server works on at a time, whatever the number of connections.
+pub struct AtATime {
+    /// Throughput times the time of one request alone.
+    pub count: f64,
+    throughput: f64,
+    alone_s: f64,
+}
+
+impl AtATime {
+    /// `about 4 requests at a time (768/s x 5.21 ms, the time of one alone, = 4.0)`.
+    pub fn words(&self) -> String {
+        let rounded = self.count.round().max(1.0);
+        format!(
+            "about {} at a time ({}/s x {}, the time of one alone, = {:.1})",
+            if rounded == 1.0 { "one request".into() } else { format!("{} requests", grouped(rounded)) },
+            format_si(self.throughput),
+            format_nanos(self.alone_s * 1e9),
+            self.count
+        )
+    }
+
+    /// Time of one thing that each request needs by itself, if that is the limit: `1.3 ms`.
+    pub fn each(&self) -> String {
+        format_nanos(1e9 / self.throughput)
+    }
+}
+
 /// Number of requests that an idle server serves at a time, whatever the number of connections.
-pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
+pub fn at_a_time(evidence: &Evidence<'_>) -> Option<AtATime> {
     let (points, lowest) = (evidence.strained(), evidence.lowest());
     let responses: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     if evidence.is_saturated(&points) != Some(false) || (responses as f64) < LEAST_REQUESTS {
@@ -28,18 +55,10 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
         rate.is_some_and(|rate| rate * alone_s > PIPELINED_REQUESTS * point.connections as f64)
     };
     let loads = points.iter().map(|point| point.connections as f64);
-    if at_once < 0.5 || loads.reduce(f64::min)? < 2.0 * at_once || lowest.iter().any(is_pipelined) {
+    if at_once < 0.5 || loads.reduce(f64::max)? < 2.0 * at_once || lowest.iter().any(is_pipelined) {
         return None;
     }
-    let count = at_once.round().max(1.0);
-    Some(format!(
-        "It serves about {} at a time ({}/s x {}, the time of one alone = {at_once:.1}): a limit of so many would do \
-         that (connections to a database, a semaphore), or one thing that each request needs for {}.",
-        if count == 1.0 { "one request".into() } else { format!("{} requests", grouped(count)) },
-        format_si(throughput),
-        format_nanos(alone_s * 1e9),
-        format_nanos(1e9 / throughput)
-    ))
+    Some(AtATime { count: at_once, throughput, alone_s })
 }
 
 /// A small write waits until the client acknowledges the write before it, 40 ms later at every load.

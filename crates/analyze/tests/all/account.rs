@@ -94,7 +94,36 @@ fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for
     let (found, because) = of(8.0);
     assert_eq!(found, ["worker-pool"], "{because}");
     assert!(because.contains("8 threads of app had no idle time at 128 connections"), "{because}");
-    assert_eq!(of(1000.0).0, [""; 0], "a pool with idle threads is no limit");
+    assert_eq!(of(1000.0).0, ["own-limit"], "a pool with idle threads is no limit, but something else is");
+}
+
+#[test]
+fn threads_that_wait_for_a_semaphore_are_told_from_those_that_wait_for_work() {
+    let of = |waiting: fn(f64) -> f64| {
+        rules(move |point, load, _| {
+            let asleep = load.min(4.0) - 0.1;
+            let waits = [(Sleep, "clock_nanosleep", "", asleep), (Work, "futex", "0x8", waiting(load))];
+            keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
+        })
+    };
+    let (found, because) = of(|load| (load - 4.0).max(0.0));
+    assert_eq!(found, ["lock"], "{because}");
+    assert!(because.contains("124.0 of the 128 threads of app waited for it"), "{because}");
+    assert_eq!(of(|load| (200.0 - load).max(0.0)).0, ["own-limit"], "a large pool has fewer idle threads under load");
+}
+
+#[test]
+fn a_limit_that_no_thread_shows_is_told_by_the_requests_that_go_on_at_a_time() {
+    let (found, because) = rules(|point, _, _| {
+        keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
+    });
+    assert_eq!(found, ["own-limit"], "{because}");
+    assert!(because.starts_with("It works on about 5 requests at a time"), "{because}");
+    let (full, _) = rules(|point, _, _| {
+        keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
+        set(point, names::SERVER_CPU_BUSY, 0.99, 10);
+    });
+    assert!(!full.contains(&"own-limit".to_string()), "{full:?}");
 }
 
 #[test]

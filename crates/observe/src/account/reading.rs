@@ -53,6 +53,7 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
         table,
         files: HashMap::new(),
         stacks: stacks(object, "wait_stacks", |stack: &StackRecord| frames(stack.count, &stack.frames))?,
+        go: HashSet::new(),
         samples: HashMap::new(),
     };
     for (sample, used) in &samples {
@@ -88,6 +89,8 @@ struct Naming<'s> {
     /// Paths of a process's open files, by device and inode; read once.
     files: HashMap<u32, HashMap<(u64, u64), String>>,
     stacks: HashMap<u64, Vec<u64>>,
+    /// Processes with Go's runtime.
+    go: HashSet<u32>,
     samples: HashMap<Key, Vec<(WaitSample, Use)>>,
 }
 
@@ -102,6 +105,10 @@ impl Naming<'_> {
         for (pid, hashes) in of_process {
             let stacks: Vec<&Vec<u64>> = hashes.iter().filter_map(|hash| self.stacks.get(hash)).collect();
             self.names.learn_user(pid, &stacks);
+            let has_runtime = |frame: &Frame| frame.function.starts_with("runtime.");
+            if stacks.iter().any(|stack| self.names.user_stack(pid, stack).iter().any(has_runtime)) {
+                self.go.insert(pid);
+            }
         }
     }
 
@@ -188,7 +195,12 @@ impl Naming<'_> {
                 (false, false) => {}
             }
         }
-        if work + locks > 0 { work > locks } else { place.object[1] == libc::FUTEX_WAIT_BITSET as u64 }
+        if work + locks > 0 {
+            work > locks
+        } else {
+            // Go's own locks are no futexes: its threads sleep in them without work.
+            self.go.contains(&place.tgid) || place.object[1] == libc::FUTEX_WAIT_BITSET as u64
+        }
     }
 
     /// The event that the thread waits for, the call and the object.
