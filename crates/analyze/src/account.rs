@@ -383,6 +383,8 @@ fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
 
 /// Connections of the closed loop over requests under way by Little's law, from which on some got no answer at all.
 const MOST_ANSWERED: f64 = 1.5;
+/// Requests under way by Little's law over the connections, from which on the mean time is of another window.
+const MOST_BEYOND: f64 = 1.2;
 
 /// The places of the requests.
 fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel]) -> Option<RequestLevel> {
@@ -392,10 +394,11 @@ fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel])
     if in_flight <= 0.0 {
         return None;
     }
-    // The mean is of those that were answered. In the closed loop each connection has a request under way.
+    // The mean is of those that were answered, also of some that began long before the window. In the closed loop each
+    // connection has a request under way.
     let is_closed = points.iter().all(|point| matches!(point.pace, Pace::Closed));
     let connections = points.iter().map(|point| point.connections).min().filter(|_| is_closed).unwrap_or(0) as f64;
-    if connections > MOST_ANSWERED * in_flight {
+    if connections > 0.0 && !(connections / MOST_ANSWERED..=connections * MOST_BEYOND).contains(&in_flight) {
         (in_flight, response_us) = (connections, connections / per_sec * 1e6);
     }
     let mut places: Vec<(PlaceKind, String, f64)> = Vec::new();

@@ -21,6 +21,8 @@ const MOST_OF_IT: f64 = 0.4;
 const LEAST_GROWN: f64 = 0.5;
 /// Threads that wait at one place for work, as it seems, beyond those at the low load, over the requests added.
 const SEMAPHORE_GROWTH: f64 = 0.6;
+/// Requests under way over the threads of a pool that is full, at least.
+const LEAST_PER_THREAD: f64 = 1.05;
 /// Least number of waits for a full lock per request: a parked thread waits now and then, too.
 const LEAST_WAITS_PER_REQUEST: f64 = 0.01;
 /// Least growth of the time of a call with which the other server is the full one.
@@ -561,6 +563,10 @@ impl Reading<'_> {
 
     fn pool(&self, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<Limit> {
         let in_flight = self.high.requests.as_ref()?.in_flight;
+        // Where each request has a thread, more threads are no remedy.
+        if in_flight < LEAST_PER_THREAD * group.threads {
+            return None;
+        }
         let since = self.since(|level| {
             let same = level.groups.iter().find(|one| one.name == group.name);
             same.is_some_and(|same| same.busy_ratio() >= self.full)
