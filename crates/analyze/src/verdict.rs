@@ -59,22 +59,12 @@ pub struct Verdict {
     pub why_no_cause: Option<String>,
     /// The function that fills a CPU of the server; absent with a cause, or if no function takes much.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub saturated: Option<Saturated>,
+    pub saturated: Option<String>,
     /// Stages of the server, its client and its backends that could be the limit, and how full each was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<Checked>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
     pub doubts: Vec<Doubt>,
-}
-
-/// The function that fills a CPU of a server without another cause.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Saturated {
-    /// The function, and its share of the server's CPU time.
-    pub because: String,
-    /// Experiment on that function; absent if the function is not one of the server's program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub experiment: Option<String>,
 }
 
 /// Certainty of a cause.
@@ -194,12 +184,16 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
     said.extend(findings.drift.as_ref().and_then(drift_sentence));
-    let answer = crate::answer::derive(run, findings, &causes);
+    let mut answer = crate::answer::derive(run, findings, &causes);
+    let full = cause::saturated(evidence, &causes, unquiet.is_none() && unseen.is_none());
+    if let (Some(answer), Some(experiment)) = (&mut answer, full.as_ref().and_then(|full| full.experiment.clone())) {
+        answer.settings.push(experiment);
+    }
     Verdict {
         headline: headline(run, findings, answer.as_ref()),
         answer,
         sentences: said,
-        saturated: cause::saturated(evidence, &causes, unquiet.is_none() && unseen.is_none()),
+        saturated: full.map(|full| full.because),
         why_no_cause: unquiet.or(unseen).filter(|_| causes.is_empty()),
         causes,
         checked: stage::checked(evidence),

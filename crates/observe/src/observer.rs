@@ -260,17 +260,13 @@ impl Observer {
         })
     }
 
-    /// Those of the given CPUs that its threads may run on; empty = all of the machine.
+    /// The CPUs that it was given, or else those that its threads may run on; empty = all.
     fn server_cpus(&self, busy_threads: &[u32], machine: &MachineStat) -> Vec<usize> {
-        let given = &self.target.server_cpus;
-        let allowed = match self.target.group {
-            Group::None => None,
-            _ => allowed_cpus(busy_threads),
-        };
-        let Some(mut allowed) = allowed else { return given.clone() };
-        allowed.retain(|cpu| given.is_empty() || given.contains(cpu));
-        let is_all = given.is_empty() && machine.cpus.iter().all(|(cpu, _)| allowed.contains(cpu));
-        if is_all { Vec::new() } else { allowed }
+        if !self.target.server_cpus.is_empty() || self.target.group == Group::None {
+            return self.target.server_cpus.clone();
+        }
+        let allowed = allowed_cpus(busy_threads).unwrap_or_default();
+        if machine.cpus.iter().all(|(cpu, _)| allowed.contains(cpu)) { Vec::new() } else { allowed }
     }
 
     fn read_own_side(&self, edge: &mut Edge, own_before_ns: u64) {

@@ -159,8 +159,8 @@ pub fn online_cpu_numbers() -> Vec<usize> {
     if cpus.is_empty() { (0..online_cpus()).collect() } else { cpus }
 }
 
-/// The numbers in a list as the kernel writes it: `0-3,8`.
-fn cpus_of_list(text: &str) -> Vec<usize> {
+/// The numbers in a list as the kernel writes it: `0-3,8`. What is not a number is left out.
+pub fn cpus_of_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -28,22 +28,6 @@ pub fn split(allowed: &[usize]) -> (Vec<usize>, Vec<usize>) {
     (client.to_vec(), server.to_vec())
 }
 
-/// A list as it is typed: `0,2-3`.
-pub fn format_list(cpus: &[usize]) -> String {
-    let mut parts: Vec<(usize, usize)> = Vec::new();
-    for cpu in cpus {
-        match parts.last_mut() {
-            Some((_, last)) if *last + 1 == *cpu => *last = *cpu,
-            _ => parts.push((*cpu, *cpu)),
-        }
-    }
-    let words: Vec<String> = parts
-        .iter()
-        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
-        .collect();
-    words.join(",")
-}
-
 /// Whether the server has CPUs, none of which the client uses.
 pub fn are_apart(client: &[usize], server: &[usize]) -> bool {
     !server.is_empty() && !server.iter().any(|cpu| client.contains(cpu))
@@ -56,7 +40,7 @@ mod tests {
     #[test]
     fn lists_are_read_and_written_alike() {
         for text in ["0", "0,2", "1-3,6"] {
-            assert_eq!(format_list(&parse_list(text).unwrap()), text);
+            assert_eq!(record::machine::cpu_list(&parse_list(text).unwrap()), text);
         }
         for text in ["", "a", "3-1", "-1", "0,,1", "99999"] {
             assert!(parse_list(text).is_err(), "{text}");

@@ -285,7 +285,7 @@ pub fn allowed(list: &str, option: &str) -> Result<Vec<usize>> {
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         Some(missing) => Err(wrong_usage(format!(
             "{option}: CPU {missing} is not among those this process may use ({})",
-            cpus::format_list(&allowed)
+            record::machine::cpu_list(&allowed)
         ))),
         None => Ok(cpus),
     }

@@ -3,7 +3,7 @@
 use super::command::{again, quoted, server_pid};
 use super::evidence::{CpuShares, Evidence, typical};
 use super::waits::{AtATime, at_a_time};
-use super::{Cause, Certainty, Saturated, hot_function, stage};
+use super::{Cause, Certainty, hot_function, stage};
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
 use record::text::plain;
 use record::units::grouped;
@@ -37,6 +37,14 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
         return Some(said);
     }
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
+}
+
+/// The function that fills a CPU of the server.
+pub(super) struct Saturated {
+    /// Its share of the CPU time.
+    pub because: String,
+    /// An experiment on it, if it is one of the server's program.
+    pub experiment: Option<String>,
 }
 
 /// The function that fills a CPU of the server, if there is no other cause.

@@ -449,7 +449,7 @@ pub const RULES: [Rule; 36] = [
         source: "comparison within a load excludes the load as the cause",
         is_limit: false,
         is_counted: false,
-        hidden_by: &["client"],
+        hidden_by: &["client", "cpu-quota", "cpu-bursts"],
         judge: growth::slows_with_time,
     },
     forks::RULE,

@@ -138,6 +138,7 @@ pub(super) fn own_limit(evidence: &Evidence<'_>) -> Option<Finding> {
 /// CPUs of the machine that the server may not use.
 pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
     const IDLE_CPUS: f64 = 0.25;
+    const MOST_USED: f64 = 0.85;
     let record = &evidence.run.record;
     let machine = record.machine.cpus as f64;
     let given = record.scenario.server().map_or(&[][..], |server| &server.cpus);
@@ -147,9 +148,15 @@ pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
         given => (given.len() as f64, given.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
     };
     let points = evidence.strained();
-    let cpus = typical(&points, names::SERVER_CPUS)?;
+    let allowed = record.server_facts.get("allowed_cpus").map(|list| record::machine::cpus_of_list(list));
+    let kept = allowed.map(|cpus| cpus.iter().filter(|cpu| given.contains(cpu)).count() as f64);
+    let (cpus, is_full) = match kept.filter(|kept| *kept > 0.0 && !given.is_empty()) {
+        // CPUs that were given are measured together.
+        Some(kept) => (kept, typical(&points, names::SERVER_CPUS_USED)? >= MOST_USED * kept),
+        None => (typical(&points, names::SERVER_CPUS)?, evidence.are_cpus_full(&points) == Some(true)),
+    };
     let idle = typical(&points, names::MACHINE_IDLE)? * machine - (machine - had);
-    if cpus >= had || idle < IDLE_CPUS || evidence.are_cpus_full(&points) != Some(true) {
+    if cpus >= had || idle < IDLE_CPUS || !is_full {
         return None;
     }
     let command = format!("taskset -apc {list} {}", server_pid(evidence.run));

@@ -70,15 +70,18 @@ fn the_function_that_fills_a_cpu_is_named_with_an_experiment_if_it_is_the_progra
             point.functions = vec![FunctionCost { function, module, layer: None, us_per_request, samples: 400 }];
         });
         assert!(verdict.causes.is_empty(), "{:?}", verdict.sentences);
-        verdict.saturated
+        (verdict.saturated, verdict.answer.expect("a sweep").settings.pop())
     };
-    let own = filled_by("nginx", 0.7).expect("it takes most of the CPU");
-    assert!(own.because.starts_with("Of its CPU time 70 % was in compute"), "{}", own.because);
-    let experiment = own.experiment.expect("a function of the program can be slowed down");
-    assert!(experiment.contains("--axis slow-down --places function=compute -c "), "{experiment}");
+    let is_experiment = |setting: &Option<String>| setting.as_ref().is_some_and(|one| one.contains("--axis slow-down"));
+    let (because, setting) = filled_by("nginx", 0.7);
+    assert!(because.is_some_and(|because| because.starts_with("Of its CPU time 70 % was in compute")));
+    assert!(is_experiment(&setting), "{setting:?}");
+    let experiment = setting.expect("just checked");
+    assert!(experiment.contains("--places function=compute -c "), "{experiment}");
     assert!(experiment.contains(" -- nginx -c nginx.conf"), "{experiment}");
-    assert_eq!(filled_by("libc.so.6", 0.7).expect("named as well").experiment, None);
-    assert_eq!(filled_by("nginx", 0.1), None, "no function takes much");
+    let (because, setting) = filled_by("libc.so.6", 0.7);
+    assert!(because.is_some() && !is_experiment(&setting), "not one of the program: {setting:?}");
+    assert_eq!(filled_by("nginx", 0.1).0, None, "no function takes much");
 }
 
 #[test]
@@ -88,8 +91,10 @@ fn a_server_that_may_run_on_fewer_cpus_than_it_was_given_is_told_from_one_that_w
         record.machine.cpus = 4;
         let RunKind::Find(find) = &mut record.scenario.kind else { panic!("a find") };
         find.base.server.as_mut().unwrap().cpus = given.to_vec();
+        record.server_facts.insert("allowed_cpus".into(), if cpus == 1.0 { "1" } else { "0-3" }.into());
         judged(healthy(), record, move |point| {
-            set(point, names::SERVER_CPUS, cpus, 1);
+            set(point, names::SERVER_CPUS, if given.is_empty() { cpus } else { given.len() as f64 }, 1);
+            set(point, names::SERVER_CPUS_USED, 0.97, 10);
             set(point, names::MACHINE_IDLE, 0.5, 10);
         })
     };

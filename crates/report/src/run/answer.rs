@@ -135,12 +135,9 @@ fn todo(verdict: &Verdict, answer: &Answer, most: usize) -> Vec<String> {
         };
         wrap(setting, first, "     ")
     });
-    let because = verdict.why_no_cause.iter().chain(verdict.saturated.iter().map(|one| &one.because));
+    let because = verdict.why_no_cause.iter().chain(&verdict.saturated);
     let unnamed = because.map(|why| cut(&wrap(why, "why  ", "     "), most));
-    let experiment = verdict.saturated.iter().filter_map(|one| one.experiment.as_ref());
-    let first = if answer.settings.is_empty() { "do   " } else { "     " };
-    let experiment = experiment.map(|command| wrap(command, first, "     "));
-    causes.chain(unnamed).chain(settings).chain(experiment).collect()
+    causes.chain(unnamed).chain(settings).collect()
 }
 
 /// Selected loads: the lowest, one half way, that of the plan, the highest that held, the lowest that failed.

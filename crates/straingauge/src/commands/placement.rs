@@ -103,7 +103,7 @@ pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool)
             return None;
         }
         (
-            format!("client and server share CPU {}", cpus::format_list(&shared)),
+            format!("client and server share CPU {}", record::machine::cpu_list(&shared)),
             "give them different CPUs with --cpus and --server-cpus, or use another machine for the client",
         )
     };

@@ -358,7 +358,7 @@ fn start_server(
         IfPermitted::Always => Isolation::Demanded(ALWAYS),
         IfPermitted::Auto => Isolation::IfPossible,
     };
-    progress.show(&format!("starting {} on CPU {}", run.command()[0], cpus::format_list(server_cpus)));
+    progress.show(&format!("starting {} on CPU {}", run.command()[0], record::machine::cpu_list(server_cpus)));
     let mut server_plan = ServerPlan {
         argv: run.command(),
         port: run.target.port,
@@ -386,8 +386,8 @@ fn start_server(
         "{} accepts on {}, server on CPU {}, client on CPU {}, {}",
         run.command()[0],
         server.address,
-        cpus::format_list(server_cpus),
-        cpus::format_list(client_cpus),
+        record::machine::cpu_list(server_cpus),
+        record::machine::cpu_list(client_cpus),
         server.path
     ));
     if let Some(tested) = &server.path_test {
