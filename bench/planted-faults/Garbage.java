@@ -4,7 +4,7 @@ import java.net.InetSocketAddress;
 import java.util.concurrent.Executors;
 
 class Garbage {
-    static final Object[] kept = new Object[24];
+    static final Object[] kept = new Object[320];
 
     public static void main(String[] words) throws Exception {
         HttpServer server = HttpServer.create(new InetSocketAddress("0.0.0.0", Integer.parseInt(words[0])), 4096);

@@ -35,8 +35,8 @@ const LEAST_CPUS: f64 = 0.05;
 /// Least lower end of a sampled share.
 const LEAST_SAMPLED: f64 = 0.15;
 
-/// Beginnings of the names that HotSpot gives to its collectors' threads.
-const THREADS: [&str; 6] = ["GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah", "ParGC Thread"];
+/// Beginnings of the names that HotSpot gives to its collectors' threads; the serial collector runs in the VM's thread.
+const THREADS: [&str; 7] = ["VM Thread", "GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah", "ParGC Thread"];
 
 /// Parts of the names of the collectors' functions, in lower case.
 const FUNCTIONS: [&str; 16] = [

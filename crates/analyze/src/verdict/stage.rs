@@ -23,6 +23,9 @@ const LEAST_GROWN: f64 = 0.5;
 const SEMAPHORE_GROWTH: f64 = 0.6;
 /// Requests under way over the threads of a pool that is full, at least.
 const LEAST_PER_THREAD: f64 = 1.05;
+/// CPUs that the server's threads run on over those that it may use, from which on these are its limit; interrupts take
+/// the rest.
+const MOSTLY_RUNNING: f64 = 0.8;
 /// Least number of waits for a full lock per request: a parked thread waits now and then, too.
 const LEAST_WAITS_PER_REQUEST: f64 = 0.01;
 /// Least growth of the time of a call with which the other server is the full one.
@@ -61,6 +64,9 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
     let all = evidence.accounts();
     let strained = || all.iter().rev().filter(|level| level.load >= from);
     let high = strained().find(|level| level.requests.is_some()).or(strained().next())?;
+    if runs_on_all_cpus(evidence, high) {
+        return None;
+    }
     let before = all.iter().rev().find(|level| level.load < from && level.requests.is_some());
     let low = before.or(all.iter().find(|level| level.requests.is_some())).or(all.first())?;
     let reading = Reading {
@@ -95,6 +101,15 @@ fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
         found.finding.certainty = Certainty::Possibility;
     }
     Some(found)
+}
+
+/// Whether the server's own threads fill its CPUs: then these are the limit, and threads wait for each other because
+/// none of them gets a CPU.
+fn runs_on_all_cpus(evidence: &Evidence<'_>, level: &AccountLevel) -> bool {
+    let points = evidence.strained();
+    let running: f64 = level.groups.iter().map(|group| group.running).sum();
+    let cpus = typical(&points, names::SERVER_CPUS).unwrap_or(f64::INFINITY);
+    evidence.are_cpus_full(&points) == Some(true) && running >= MOSTLY_RUNNING * cpus
 }
 
 /// The finding of a rule, if it is the limit.

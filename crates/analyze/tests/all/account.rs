@@ -113,6 +113,20 @@ fn threads_that_wait_for_a_semaphore_are_told_from_those_that_wait_for_work() {
 }
 
 #[test]
+fn threads_that_wait_for_each_other_while_all_cpus_run_the_server_are_no_full_lock() {
+    let of = |running: f64| {
+        let verdict = judged(healthy(), fixture::record(), |point| {
+            let waiting = (point.connections as f64 - 8.0).max(0.0);
+            keep(point, vec![group("app", running, 0.0, &[(Lock, "futex", "0x7f00", waiting)])], Vec::new());
+            set(point, names::SERVER_CPUS, 1.0, 1);
+        });
+        found(&verdict).contains(&"lock")
+    };
+    assert!(!of(0.97), "the CPU is full");
+    assert!(of(0.3), "the lock is");
+}
+
+#[test]
 fn a_limit_that_no_thread_shows_is_told_by_the_requests_that_go_on_at_a_time() {
     let (found, because) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
