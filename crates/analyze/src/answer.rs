@@ -69,7 +69,8 @@ pub struct Answer {
     pub sure: Sure,
     /// The most important reason that lowers `sure`; empty if `sure` is high.
     pub sure_why: String,
-    /// Settings for a configuration that keep the load below the plan, and an experiment on the function that fills a CPU.
+    /// Settings for a configuration that keep the load below the plan, and an experiment on the function that fills a
+    /// CPU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
 }
