@@ -10,6 +10,7 @@
  *   pipe-log    writes a line for each request to a process that reads 1,000 lines a second
  *   lock        a thread for each connection; 300 us of every request inside one lock, 1 ms outside of it, both asleep
  *   spin        the same with 300 us inside a lock that is waited for without sleeping, and nothing outside of it
+ *   semaphore   a thread for each connection; four at a time, by a semaphore, are asleep for 2 ms in a request
  *   pool-1, pool-8, pool-32
  *               a fixed number of threads; each takes one request at a time from a queue and is asleep for 5 ms in it
  *   leak        keeps 4 KiB of every request
@@ -37,6 +38,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -71,6 +73,7 @@ enum fault {
     PIPE_LOG,
     LOCK,
     SPIN,
+    SEMAPHORE,
     POOL_1,
     POOL_8,
     POOL_32,
@@ -110,6 +113,7 @@ static int asked = -1; /* LOOKUP: the socket to the process that answers */
 static long pause_us;  /* UNEQUAL: of this process, in each request */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_spinlock_t spinlock;
+static sem_t four; /* SEMAPHORE */
 static volatile uint32_t sink;
 
 static _Noreturn void die(const char *what) {
@@ -331,6 +335,12 @@ static void work(struct connection *connection) {
         pthread_spin_lock(&spinlock);
         sleep_us(300);
         pthread_spin_unlock(&spinlock);
+        break;
+    case SEMAPHORE:
+        while (sem_wait(&four))
+            ;
+        sleep_us(2000);
+        sem_post(&four);
         break;
     case POOL_1:
     case POOL_8:
@@ -607,6 +617,7 @@ static const struct {
     [PIPE_LOG] = {"pipe-log", run_epoll, 0},
     [LOCK] = {"lock", run_threads, 0},
     [SPIN] = {"spin", run_threads, 0},
+    [SEMAPHORE] = {"semaphore", run_threads, 0},
     [POOL_1] = {"pool-1", run_epoll, 1},
     [POOL_8] = {"pool-8", run_epoll, 8},
     [POOL_32] = {"pool-32", run_epoll, 32},
@@ -669,6 +680,8 @@ int main(int count, char **words) {
         start_answerer();
     if (fault == UNEQUAL)
         start_unequal();
+    if (fault == SEMAPHORE && sem_init(&four, 0, 4))
+        die("semaphore");
     if (fault == SPIN && pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE))
         die("spin lock");
     answer_bytes = (size_t)snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BODY);

@@ -121,6 +121,10 @@ pub(super) fn found(evidence: &Evidence<'_>, rule: &str) -> Option<Finding> {
 pub(super) fn own_limit(evidence: &Evidence<'_>) -> Option<Finding> {
     const LEAST_WAITING: f64 = 0.5;
     const MOST_AT_BACKENDS: f64 = 0.5;
+    // Other work delays requests as well.
+    if evidence.unquiet().is_some() {
+        return None;
+    }
     let from = evidence.strained_from()?;
     let high = evidence.accounts().iter().rfind(|level| level.load >= from && level.requests.is_some())?;
     let requests = high.requests.as_ref()?;
