@@ -544,8 +544,8 @@ pub const RULES: [Rule; 36] = [
         evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
                    throughput times the time of one request alone",
         threshold: "half of the requests under way were inside the server at the highest load, twice as many as go on \
-                    at a time by Little's law; no CPU saturated, no stage of the account full, a quiet machine; always a \
-                    possibility",
+                    at a time by Little's law; no CPU saturated, no stage of the account full, a quiet machine; \
+                    always a possibility",
         refuted_by: "throughput stays the same with a higher limit",
         remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit of requests or of their rate",
         source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
