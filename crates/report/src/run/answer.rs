@@ -29,8 +29,11 @@ pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer:
         let head = wrap(&verdict.headline, "", "") + "\n" + &rows(answer, findings, of_a_row);
         (head, todo(verdict, answer, of_a_cause))
     });
-    let fits =
-        |(head, todo): &&(String, Vec<String>)| todo.first().is_none_or(|first| first.lines().count() < room(head));
+    // The function that fills a CPU and what to do are two paragraphs, a cause and its remedy are one.
+    let first = 1 + usize::from(verdict.saturated.is_some());
+    let fits = |(head, todo): &&(String, Vec<String>)| {
+        todo.iter().take(first).map(|paragraph| paragraph.lines().count() + 1).sum::<usize>() <= room(head)
+    };
     let (mut out, todo) = parts.iter().find(fits).unwrap_or(&parts[LINES.len() - 1]).clone();
     let todo: Vec<String> = back.into_iter().chain(todo).chain(checked).collect();
     for paragraph in todo.iter().filter(|paragraph| !paragraph.is_empty()) {
