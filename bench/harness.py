@@ -30,6 +30,12 @@ os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 # ---- Options and results
 
+def stalling(port):
+    """The program of a Node server that keeps its event loop busy for 60 ms in one request of 200."""
+    return f"""let n = 0; require('http').createServer((q, s) => {{ if (++n % 200 == 0) {{ const until = Date.now() + 60;
+while (Date.now() < until); }} s.end('x'.repeat(1024)); }}).listen({port}, '0.0.0.0')"""
+
+
 def out_folder(name):
     """In bench/runs; for a benchmark of a tool, in the tool's bench/runs."""
     place = os.path.relpath(os.path.dirname(os.path.abspath(sys.argv[0])), ROOT).split(os.sep)

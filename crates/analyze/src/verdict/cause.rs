@@ -6,7 +6,6 @@ use super::waits::{AtATime, at_a_time};
 use super::{Cause, Certainty, hot_function, stage};
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
 use record::text::plain;
-use record::units::grouped;
 use record::{Sweep, names};
 
 /// Whether a cause explains the wait of an idle server.
@@ -51,21 +50,17 @@ pub(super) struct Saturated {
 pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: bool) -> Option<Saturated> {
     let closed = evidence.findings.connections.as_ref().filter(|_| is_clear && causes.is_empty())?;
     let level = closed.beyond_yield().filter(|level| level.full(evidence.criteria().saturation_ratio).is_some())?;
-    let experiment = hot_function::of_program(evidence).map(|function| {
+    let hot_function::OwnFunction { function, can_be_slowed } = hot_function::own(evidence)?;
+    let experiment = can_be_slowed.then(|| {
         let words = format!(
-            "find {} --axis slow-down --places {} -c {}",
+            "find {} --axis slow-down --places {} -c {:.0}",
             quoted(&evidence.run.record.scenario.url()),
             quoted(&format!("function={function}")),
-            grouped(level.load).replace(',', "")
+            level.load
         );
         format!("To see what a cheaper {function} would give: `{}`.", again(evidence.run, &words))
     });
-    // Interrupts run in functions of the kernel that do nothing for the request.
-    if !hot_function::is_in_user_space(evidence) {
-        return None;
-    }
-    let because = hot_function::sentence(evidence).trim_start().to_string();
-    (!because.is_empty()).then_some(Saturated { because, experiment })
+    Some(Saturated { because: hot_function::sentence(evidence).trim_start().to_string(), experiment })
 }
 
 /// Reports that the waits of an idle server's threads were not traced, and why.

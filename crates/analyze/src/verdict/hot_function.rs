@@ -33,24 +33,25 @@ pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
     us.into_iter().map(|(function, us)| Share { function, share: us / all_us, samples }).collect()
 }
 
-/// The function of [`sentence`] if it is one of the server's program: a place of `--axis slow-down`.
-pub(super) fn of_program(evidence: &Evidence<'_>) -> Option<String> {
-    let points = evidence.strained();
-    let most = hottest(&points)?;
-    let program = crate::point::executable(&evidence.run.record);
-    let costs = || points.iter().flat_map(|point| &point.functions).filter(|cost| cost.function == most.function);
-    let is_own = costs().any(|cost| cost.module.as_deref() == Some(program));
-    let is_symbol = most.function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    (is_own && is_symbol).then(|| most.function.to_string())
+/// The function of [`sentence`] if it is one of the server's program or of its libraries: interrupts run in functions of
+/// the kernel that do nothing for the request.
+pub(super) struct OwnFunction {
+    pub(super) function: String,
+    /// Whether it is a place of `--axis slow-down`: a symbol of the server's program.
+    pub(super) can_be_slowed: bool,
 }
 
-/// Whether the function of [`sentence`] is one of the server's program or of its libraries.
-pub(super) fn is_in_user_space(evidence: &Evidence<'_>) -> bool {
+pub(super) fn own(evidence: &Evidence<'_>) -> Option<OwnFunction> {
     let points = evidence.strained();
-    hottest(&points).is_some_and(|most| {
-        let mut costs = points.iter().flat_map(|point| &point.functions);
-        costs.any(|cost| cost.function == most.function && matches!(cost.layer, Some(Layer::User) | None))
-    })
+    let function = hottest(&points)?.function;
+    let costs = || points.iter().flat_map(|point| &point.functions).filter(|cost| cost.function == function);
+    if !costs().any(|cost| matches!(cost.layer, Some(Layer::User) | None)) {
+        return None;
+    }
+    let program = crate::point::executable(&evidence.run.record);
+    let is_symbol = function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let can_be_slowed = is_symbol && costs().any(|cost| cost.module.as_deref() == Some(program));
+    Some(OwnFunction { function: function.to_string(), can_be_slowed })
 }
 
 fn hottest<'a>(points: &[&'a Point]) -> Option<Share<'a>> {

@@ -164,7 +164,7 @@ pub(super) fn affinity(evidence: &Evidence<'_>) -> Option<Finding> {
     // The CPUs that the server was not given are the client's.
     let (had, list) = match given {
         [] => (machine, format!("0-{}", machine - 1.0)),
-        given => (given.len() as f64, given.iter().map(usize::to_string).collect::<Vec<_>>().join(",")),
+        given => (given.len() as f64, record::machine::cpu_list(given)),
     };
     let points = evidence.strained();
     let allowed = record.server_facts.get("allowed_cpus").map(|list| record::machine::cpus_of_list(list));
