@@ -1,6 +1,7 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
 use super::server_log::{self, Said};
+use super::stage::{self, Limit};
 use crate::account::{AccountLevel, levels};
 use crate::disturbance::{self, counted};
 use crate::point::{allowed_cpus, is_crowded, own_limit};
@@ -31,17 +32,24 @@ pub struct Evidence<'a> {
     accounts: OnceCell<Vec<AccountLevel>>,
     /// Lines that the server printed about limits; read on first use. `None` if its output was not kept.
     log: OnceCell<Option<Vec<Said>>>,
+    /// The limit that the account shows, which several rules read; found on first use.
+    limit: OnceCell<Option<Limit>>,
 }
 
 impl<'a> Evidence<'a> {
     /// A run with its findings.
     pub fn new(run: &'a RunDir, findings: &'a Findings) -> Self {
-        Evidence { run, findings, accounts: OnceCell::new(), log: OnceCell::new() }
+        Evidence { run, findings, accounts: OnceCell::new(), log: OnceCell::new(), limit: OnceCell::new() }
     }
 
     /// The account of each load of the sweep in which causes are searched; those without one are left out.
     pub fn accounts(&self) -> &[AccountLevel] {
         self.accounts.get_or_init(|| self.sweep().map_or(Vec::new(), |sweep| levels(self.run, sweep)))
+    }
+
+    /// The limit that the account shows.
+    pub(super) fn limit(&self) -> Option<&Limit> {
+        self.limit.get_or_init(|| stage::limit(self)).as_ref()
     }
 
     /// The accounts of the lowest load and of the highest under strain.

@@ -33,8 +33,8 @@ pub(super) fn shares<'a>(points: &[&'a Point]) -> Vec<Share<'a>> {
     us.into_iter().map(|(function, us)| Share { function, share: us / all_us, samples }).collect()
 }
 
-/// The function of [`sentence`] if it is one of the server's program or of its libraries: interrupts run in functions of
-/// the kernel that do nothing for the request.
+/// The function of [`sentence`] if it is one of the server's program or of its libraries: interrupts run in functions
+/// of the kernel that do nothing for the request.
 pub(super) struct OwnFunction {
     pub(super) function: String,
     /// Whether it is a place of `--axis slow-down`: a symbol of the server's program.

@@ -11,6 +11,7 @@ use record::units::grouped;
 use record::{Point, Sweep, names};
 
 /// The finding of a rule.
+#[derive(Clone)]
 pub struct Finding {
     /// The cause with its evidence, one or two sentences.
     pub because: String,

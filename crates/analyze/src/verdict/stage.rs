@@ -36,7 +36,7 @@ const SLOWER: f64 = 2.0;
 const OTHERS_BUSY: f64 = 0.7;
 
 /// The limit of the server.
-struct Limit {
+pub(super) struct Limit {
     rule: &'static str,
     finding: Finding,
 }
@@ -58,7 +58,7 @@ pub(super) fn is_kept(evidence: &Evidence<'_>) -> bool {
 
 /// The limit by the account of the loads under strain; `None` if the server's CPUs or the client are the limit,
 /// without a limit, or if the account does not show it.
-fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
+pub(super) fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from()?;
     let all = evidence.accounts();
@@ -114,7 +114,7 @@ fn runs_on_all_cpus(evidence: &Evidence<'_>, level: &AccountLevel) -> bool {
 
 /// The finding of a rule, if it is the limit.
 pub(super) fn found(evidence: &Evidence<'_>, rule: &str) -> Option<Finding> {
-    limit(evidence).filter(|limit| limit.rule == rule).map(|limit| limit.finding)
+    evidence.limit().filter(|limit| limit.rule == rule).map(|limit| limit.finding.clone())
 }
 
 /// Requests wait inside the server while its threads have idle time, and nothing that they wait for was seen.
@@ -133,7 +133,7 @@ pub(super) fn own_limit(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     let inside: f64 = requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum();
     let at_backends: f64 = high.backends.iter().map(|backend| backend.busy).sum();
-    if inside < LEAST_WAITING * requests.in_flight || at_backends >= MOST_AT_BACKENDS || limit(evidence).is_some() {
+    if inside < LEAST_WAITING * requests.in_flight || at_backends >= MOST_AT_BACKENDS || evidence.limit().is_some() {
         return None;
     }
     let at_a_time = super::waits::at_a_time(evidence)?;
