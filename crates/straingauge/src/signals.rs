@@ -4,12 +4,14 @@ use crate::failure;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Last words at a second signal; null without a run. Never freed.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 static KEPT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// `timeout` sends its signal to the process and then to its group: what arrives this soon is not a second signal.
+const SAME_SIGNAL_NS: u64 = 200_000_000;
 const NOTHING_KEPT: &str = "straingauge: ended at once by the second signal; nothing of it is kept\n";
 
 /// Notes that something was kept in a run directory, for the words of a second signal.
@@ -41,9 +43,13 @@ impl Stop {
     pub fn on_signals() -> Result<Self> {
         let (stop, signals) = (Stop::default(), Arc::new(AtomicU32::new(0)));
         for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
-            let signals = signals.clone();
+            let (signals, first_ns) = (signals.clone(), AtomicU64::new(u64::MAX));
             let end = move || {
-                if signals.fetch_add(1, Ordering::SeqCst) == 0 {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+                let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+                let first_ns = first_ns.fetch_min(now_ns, Ordering::SeqCst);
+                let same = now_ns.checked_sub(first_ns).is_some_and(|gap_ns| gap_ns < SAME_SIGNAL_NS);
+                if same || signals.fetch_add(1, Ordering::SeqCst) == 0 {
                     return;
                 }
                 let words = LAST_WORDS.load(Ordering::Acquire);
@@ -55,7 +61,7 @@ impl Stop {
                     libc::_exit(i32::from(failure::INTERRUPTED));
                 }
             };
-            // SAFETY: `end` uses atomics, and makes two calls that may be made by a signal's handler.
+            // SAFETY: `end` uses atomics, and makes three calls that may be made by a signal's handler.
             unsafe { signal_hook::low_level::register(signal, end) }
                 .and_then(|_| signal_hook::flag::register(signal, stop.0.clone()))
                 .context("cannot handle Ctrl-C")?;
@@ -90,6 +96,15 @@ pub fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_to_the_process_and_its_group_counts_once() {
+        let stop = Stop::on_signals().expect("handlers can be installed");
+        for _ in 0..2 {
+            signal_hook::low_level::raise(SIGTERM).expect("a signal to ourselves");
+        }
+        assert!(stop.is_set());
+    }
 
     #[test]
     fn a_signal_that_was_ignored_stays_ignored() {

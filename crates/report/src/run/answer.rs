@@ -13,33 +13,51 @@ use record::{Estimate, RunDir, Severity, Sweep};
 
 /// Most lines of the first screen.
 pub const MOST_LINES: usize = 25;
-const MOST_LOADS: usize = 5;
-/// Most lines of a row of the answer, and of a cause or remedy: the first pair with which the first cause fits.
-const LINES: [(usize, usize); 4] = [(2, 4), (1, 4), (1, 3), (1, 2)];
+/// From the most room to the least: the first with which the first cause and its remedy fit is taken. A remedy is cut
+/// last: the end of a command is part of it.
+const ROOM: [Room; 7] = [
+    Room { row: 2, cause: 4, remedy: 6, loads: 5 },
+    Room { row: 1, cause: 4, remedy: 6, loads: 5 },
+    Room { row: 1, cause: 3, remedy: 6, loads: 5 },
+    Room { row: 1, cause: 2, remedy: 6, loads: 5 },
+    Room { row: 1, cause: 2, remedy: 6, loads: 4 },
+    Room { row: 1, cause: 2, remedy: 6, loads: 3 },
+    Room { row: 1, cause: 2, remedy: 2, loads: 5 },
+];
 const LABEL: usize = 13;
+
+/// The most lines of a row of the answer, of a cause and of a remedy, and the most rows of the table of loads.
+struct Room {
+    row: usize,
+    cause: usize,
+    remedy: usize,
+    loads: usize,
+}
 
 pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer: &Answer) -> String {
     let end = end(run, verdict);
-    let table = loads(findings).map_or(String::new(), |table| format!("\n{}", table.lines()));
-    let room = |out: &str| MOST_LINES.saturating_sub([out, &table, &end].map(|part| part.lines().count()).iter().sum());
     let back = findings.unloading.as_ref().map(|unloading| wrap(&unloading.sentence(), "", ""));
     let checked = cut(&wrap(&super::account::checked(verdict), "     ", "     "), 2);
     let checked = Some(checked).filter(|_| !verdict.causes.is_empty());
-    let parts = LINES.map(|(of_a_row, of_a_cause)| {
-        let head = wrap(&verdict.headline, "", "") + "\n" + &rows(answer, findings, of_a_row);
-        (head, todo(verdict, answer, of_a_cause))
+    let left = |parts: &[&str]| MOST_LINES.saturating_sub(parts.iter().map(|part| part.lines().count()).sum());
+    let mut parts = ROOM.iter().map(|room| {
+        let head = wrap(&verdict.headline, "", "") + "\n" + &rows(answer, findings, room.row);
+        let table = loads(findings, room.loads).map_or(String::new(), |table| format!("\n{}", table.lines()));
+        (head, todo(verdict, answer, room), table)
     });
     // The function that fills a CPU and what to do are two paragraphs, a cause and its remedy are one.
     let first = 1 + usize::from(verdict.saturated.is_some());
-    let fits = |(head, todo): &&(String, Vec<String>)| {
-        todo.iter().take(first).map(|paragraph| paragraph.lines().count() + 1).sum::<usize>() <= room(head)
+    let fits = |(head, todo, table): &(String, Vec<String>, String)| {
+        let lines: usize = todo.iter().take(first).map(|paragraph| paragraph.lines().count() + 1).sum();
+        lines <= left(&[head, table, &end])
     };
-    let (mut out, todo) = parts.iter().find(fits).unwrap_or(&parts[LINES.len() - 1]).clone();
+    let least = parts.next_back();
+    let (mut out, todo, table) = parts.find(fits).or(least).unwrap_or_default();
     let todo: Vec<String> = back.into_iter().chain(todo).chain(checked).collect();
     for paragraph in todo.iter().filter(|paragraph| !paragraph.is_empty()) {
         let gap = if out.ends_with("\n\n") || paragraph.starts_with("  ") { "" } else { "\n" };
         let lines = paragraph.lines().count() + gap.len();
-        if lines > room(&out) {
+        if lines > left(&[&out, &table, &end]) {
             break;
         }
         out.push_str(gap);
@@ -122,10 +140,10 @@ fn cost(sweep: &SweepFindings) -> Option<(String, String)> {
 }
 
 /// The causes with their remedies, then the settings.
-fn todo(verdict: &Verdict, answer: &Answer, most: usize) -> Vec<String> {
+fn todo(verdict: &Verdict, answer: &Answer, room: &Room) -> Vec<String> {
     let cause = |cause: &Cause| {
-        let because = cut(&wrap(&cause.because, "why  ", "     "), most);
-        because + &cut(&wrap(&cause.remedy, "do   ", "     "), most)
+        let because = cut(&wrap(&cause.because, "why  ", "     "), room.cause);
+        because + &cut(&wrap(&cause.remedy, "do   ", "     "), room.remedy)
     };
     let causes = verdict.causes.iter().map(cause);
     let settings = answer.settings.iter().enumerate().map(|(at, setting)| {
@@ -139,12 +157,13 @@ fn todo(verdict: &Verdict, answer: &Answer, most: usize) -> Vec<String> {
         wrap(setting, first, "     ")
     });
     let because = verdict.why_no_cause.iter().chain(&verdict.saturated);
-    let unnamed = because.map(|why| cut(&wrap(why, "why  ", "     "), most));
+    let unnamed = because.map(|why| cut(&wrap(why, "why  ", "     "), room.cause));
     causes.chain(unnamed).chain(settings).collect()
 }
 
-/// Selected loads: the lowest, one half way, that of the plan, the highest that held, the lowest that failed.
-fn loads(findings: &Findings) -> Option<Table> {
+/// Selected loads, of which the last are left out first: that of the plan, the highest that held, the lowest that
+/// failed, the lowest, the highest, one half way.
+fn loads(findings: &Findings, most: usize) -> Option<Table> {
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref())?;
     let found = &sweep.failure_point;
     let at_most = |load: f64| sweep.levels.iter().rposition(|level| level.load <= load * (1.0 + 1e-9));
@@ -161,7 +180,7 @@ fn loads(findings: &Findings) -> Option<Table> {
             true
         }
     });
-    wanted.truncate(MOST_LOADS);
+    wanted.truncate(most);
     wanted.sort_unstable();
     let mut table = Table::new(
         &[
