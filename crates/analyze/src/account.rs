@@ -9,6 +9,7 @@
 use crate::zones::{SweepFindings, counted_at, reduced};
 use record::account::{Account, ThreadGroup, Wait, WaitKind};
 use record::text::plain;
+use record::units::count;
 use record::{Pace, Point, RunDir, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -458,7 +459,31 @@ fn place_kind(kind: WaitKind) -> Option<PlaceKind> {
     }
 }
 
+impl AccountLevel {
+    /// Mean number of requests under way; 0 if the client's side is not known.
+    pub fn in_flight(&self) -> f64 {
+        self.requests.as_ref().map_or(0.0, |requests| requests.in_flight)
+    }
+
+    /// All waits, with the threads that wait.
+    pub fn waits(&self) -> impl Iterator<Item = (&GroupLevel, &WaitLevel)> {
+        self.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)))
+    }
+
+    /// Mean number of threads in waits of these kinds at a place.
+    pub fn blocked_at(&self, kinds: &[WaitKind], place: &str) -> f64 {
+        let threads = self.waits().filter(|(_, wait)| kinds.contains(&wait.kind) && wait.place == place);
+        // A sum of no numbers is -0.0.
+        threads.fold(0.0, |sum, (_, wait)| sum + wait.threads)
+    }
+}
+
 impl GroupLevel {
+    /// `1 thread of nginx`, `8 threads of java: worker`.
+    pub fn words(&self) -> String {
+        format!("{} of {}", count(self.threads.round().max(1.0) as usize, "thread"), self.name)
+    }
+
     /// Mean number of threads that were runnable without a CPU.
     pub fn ready(&self) -> f64 {
         self.ready_own + self.ready_others + self.ready_stopped + self.ready_moved

@@ -5,7 +5,7 @@
 //! number is absent and the reason says why.
 
 use crate::disturbance::DISTURBED_RATIO;
-use crate::point::executable;
+use crate::programs;
 use crate::verdict::{Cause, Certainty};
 use crate::zones::{
     Findings, Full, Level, Peak, PointFinding, PointPlace, Spread, SweepFindings, Zone, doubts, estimate_words,
@@ -226,7 +226,7 @@ fn peak(findings: &Findings) -> Option<MostAnswered> {
 }
 
 fn program(run: &RunDir) -> String {
-    match executable(&run.record) {
+    match programs::executable(&run.record) {
         "" => "the server".into(),
         name => plain(name, 40),
     }
@@ -370,28 +370,11 @@ fn millicores(cpus: f64) -> String {
     format!("{}m", (cpus * 1e3).ceil())
 }
 
-/// How a program is told to use another CPU, for those whose one thread is full.
-const WORKERS: [(&str, &str); 10] = [
-    ("nginx", "worker_processes 2;"),
-    ("haproxy", "nbthread 2"),
-    ("envoy", "--concurrency 2"),
-    ("node", "two processes (the module cluster, or pm2 start -i 2)"),
-    ("gunicorn", "--workers 2"),
-    ("uvicorn", "--workers 2"),
-    ("python3", "two processes (gunicorn or uvicorn --workers 2)"),
-    ("memcached", "-t 2"),
-    ("redis-server", "a second instance, with the keys divided between them"),
-    ("lighttpd", "server.max-worker = 2"),
-];
-
 fn more_workers(run: &RunDir, answer: &Answer) -> Option<String> {
     answer.full.as_ref().filter(|full| full.starts_with("one thread of "))?;
-    let name = program(run);
-    let known = WORKERS.iter().find(|(known, _)| name.starts_with(known));
+    let (name, setting) = programs::another_cpu(&run.record)?;
     let predicted = plain(&run.path.display().to_string(), 200);
-    known.map(|(name, setting)| {
-        format!("another CPU for {name}: {setting} (what it would give: straingauge predict {predicted} --cores 2)")
-    })
+    Some(format!("another CPU for {name}: {setting} (what it would give: straingauge predict {predicted} --cores 2)"))
 }
 
 fn sentence(findings: &Findings, answer: &Answer) -> String {

@@ -16,6 +16,7 @@ pub mod limit;
 mod point;
 pub mod predict;
 pub mod profile;
+mod programs;
 mod shown;
 pub mod statistics;
 pub mod sweep;

@@ -1,6 +1,6 @@
 //! The state of the server and of its client in one point.
 
-use record::{Criteria, DoubtKind, Figure, Outcomes, Point, RunDir, RunRecord, names};
+use record::{Criteria, DoubtKind, Figure, Outcomes, Point, RunDir, names};
 
 /// If other work took more than this share of the busy time of the server's CPUs, it filled them, not the server.
 const TAKEN_RATIO: f64 = 0.3;
@@ -48,19 +48,6 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 /// Share of the server's CPUs that other work took. Older runs do not record it.
 fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
-}
-
-/// The name of the file that the server's process runs; empty where it is not known.
-pub(crate) fn executable(record: &RunRecord) -> &str {
-    record.server_facts.get("executable").and_then(|path| path.rsplit('/').next()).unwrap_or_default()
-}
-
-/// Whether the server's program, by its name, is an interpreter that runs one thread of a process at a time.
-/// Free-threaded Python ends in `t`.
-pub(crate) fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {
-    const INTERPRETERS: [&str; 3] = ["python", "pypy", "ruby"];
-    let name = executable(record);
-    INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter)) && !name.ends_with('t')
 }
 
 /// CPUs that the server may use; if the point does not record them, those that it was given, or all of this machine's.

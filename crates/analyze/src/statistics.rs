@@ -156,6 +156,18 @@ pub fn interval_of(draws: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval { low: quantile(draws, tail)?, high: quantile(draws, 1.0 - tail)?, confidence })
 }
 
+/// Least squares: slope, and the share of the scatter that the line explains.
+pub(crate) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = points.len() as f64;
+    if n < 3.0 {
+        return None;
+    }
+    let (x, y) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let sum = |of: fn(f64, f64) -> f64| points.iter().map(|p| of(p.0 - x, p.1 - y)).sum::<f64>();
+    let (xx, xy, yy) = (sum(|a, _| a * a), sum(|a, b| a * b), sum(|_, b| b * b));
+    (xx > 0.0 && yy > 0.0).then(|| (xy / xx, xy * xy / (xx * yy)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,36 +1,25 @@
 //! Puts the findings into plain words, always with the doubts.
 
-mod background;
 mod cause;
+mod checked;
 mod command;
-mod cpu_bursts;
 mod doubts;
-mod dropped_packets;
 mod evidence;
 mod facts;
-mod forks;
-mod garbage_collection;
-mod growth;
 mod hot_function;
-mod judge;
 mod layout;
-mod loss;
-mod one_at_a_time;
-mod paging;
 pub mod rules;
-mod server_errors;
-mod server_log;
 mod stage;
 mod sure;
-mod tls_handshakes;
-mod waits;
+mod user_time;
 
+pub use checked::Checked;
 pub(crate) use doubts::ending;
 use evidence::Evidence;
 pub(crate) use evidence::strained_from;
-pub use growth::{UserGrowth, user_times};
 pub use layout::{Remedy, SLAB_SHARE, Saved, USUAL_CACHE_BYTES, Won, remedy};
-pub use stage::Checked;
+use rules::{Finding, server_log};
+pub use user_time::{UserGrowth, user_times};
 
 use crate::answer::Answer;
 use crate::growth::Growth;
@@ -121,10 +110,9 @@ impl Verdict {
 fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
     let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(evidence)?))).collect();
     // A possibility does not hide a cause.
-    let hides = |id: &str, hidden: &judge::Finding| {
-        let outranks = |finding: &judge::Finding| {
-            [finding.certainty, hidden.certainty] != [Certainty::Possibility, Certainty::Cause]
-        };
+    let hides = |id: &str, hidden: &Finding| {
+        let outranks =
+            |finding: &Finding| [finding.certainty, hidden.certainty] != [Certainty::Possibility, Certainty::Cause];
         holding.iter().any(|(rule, finding)| rule.id == id && outranks(finding))
     };
     let free = holding.iter().filter(|(rule, finding)| !rule.hidden_by.iter().any(|id| hides(id, finding)));
@@ -143,7 +131,7 @@ fn causes(evidence: &Evidence<'_>) -> Vec<Cause> {
         .collect();
     // A line that bears another cause out is quoted with it.
     if causes.iter().any(|cause| !server_log::quote(evidence, &cause.rule).is_empty()) {
-        causes.retain(|cause| cause.rule != server_log::RULE.id);
+        causes.retain(|cause| cause.rule != "server-log");
     }
     causes.sort_by_key(|cause| cause.certainty == Certainty::Possibility);
     causes
@@ -196,7 +184,7 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
         saturated: full.map(|full| full.because),
         why_no_cause: unquiet.or(unseen).filter(|_| causes.is_empty()),
         causes,
-        checked: stage::checked(evidence),
+        checked: checked::stages(evidence),
         doubts: doubts::collect(run, findings),
     }
 }

@@ -289,7 +289,7 @@ fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
     /// A process that uses more runs threads side by side.
     const ONE_CPU: f64 = 1.15;
     let value = |point: &Point, name: &str| point.value(name).filter(|value| *value > 0.0);
-    let is_held = points.iter().any(|(run, _)| crate::point::runs_one_thread_at_a_time(&run.record))
+    let is_held = points.iter().any(|(run, _)| crate::programs::runs_one_thread_at_a_time(&run.record))
         && !points
             .iter()
             .any(|(_, point)| point.value(names::SERVER_BUSIEST_PROCESS).is_some_and(|cpus| cpus > ONE_CPU));

@@ -2,7 +2,8 @@
 
 use super::command::{again, quoted, server_pid};
 use super::evidence::{CpuShares, Evidence, typical};
-use super::waits::{AtATime, at_a_time};
+use super::rules::one_at_a_time;
+use super::rules::own_limit::{AtATime, at_a_time};
 use super::{Cause, Certainty, hot_function, stage};
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
 use record::text::plain;
@@ -147,7 +148,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         let function = hot_function::sentence(evidence);
         return format!("The server's CPUs saturated first: {} busy at {at}{words}.{function}", percent(cpus));
     }
-    if let Some(held) = super::one_at_a_time::held(evidence).filter(|held| held.is_proven) {
+    if let Some(held) = one_at_a_time::held(evidence).filter(|held| held.is_proven) {
         return format!("The server's busiest process saturated first: it {}.", held.words());
     }
     if causes.iter().any(|cause| cause.rule == "interrupts")

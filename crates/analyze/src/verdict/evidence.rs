@@ -1,6 +1,7 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
-use super::server_log::{self, Said};
+use super::rules::server_log::{self, Said};
+use super::rules::{Finding, one_at_a_time};
 use super::stage::{self, Limit};
 use crate::account::{AccountLevel, levels};
 use crate::disturbance::{self, counted};
@@ -52,6 +53,11 @@ impl<'a> Evidence<'a> {
         self.limit.get_or_init(|| stage::limit(self)).as_ref()
     }
 
+    /// The finding of a rule, if the account shows that it is the limit.
+    pub(super) fn limit_by(&self, rule: &str) -> Option<Finding> {
+        self.limit().filter(|limit| limit.rule == rule).map(|limit| limit.finding.clone())
+    }
+
     /// The accounts of the lowest load and of the highest under strain.
     pub fn account_under_strain(&self) -> Option<(&AccountLevel, &AccountLevel)> {
         let from = self.strained_from()?;
@@ -61,6 +67,12 @@ impl<'a> Evidence<'a> {
     /// Lines that the server printed about limits, one of each kind; `None` if its output was not kept.
     pub(super) fn log(&self) -> Option<&[Said]> {
         self.log.get_or_init(|| self.run.server_log().map(|log| server_log::said(&log))).as_deref()
+    }
+
+    /// Answers of the whole run until a point began.
+    pub fn served_before(&self, index: u32) -> f64 {
+        let earlier = self.run.points.iter().filter(|point| point.index < index);
+        earlier.map(|point| point.outcomes.completed() as f64).sum()
     }
 
     /// The criteria of the run.
@@ -158,7 +170,7 @@ impl<'a> Evidence<'a> {
     /// most of its CPUs, in most of the points; `None` if none was measured. CPUs that are full of other work are not
     /// the server's limit: on a quiet machine the limit would be another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
-        if super::one_at_a_time::held(self).is_some_and(|held| held.is_proven) {
+        if one_at_a_time::held(self).is_some_and(|held| held.is_proven) {
             return Some(true);
         }
         let limit = self.criteria().saturation_ratio;

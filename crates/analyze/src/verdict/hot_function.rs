@@ -48,7 +48,7 @@ pub(super) fn own(evidence: &Evidence<'_>) -> Option<OwnFunction> {
     if !costs().any(|cost| matches!(cost.layer, Some(Layer::User) | None)) {
         return None;
     }
-    let program = crate::point::executable(&evidence.run.record);
+    let program = crate::programs::executable(&evidence.run.record);
     let is_symbol = function.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let can_be_slowed = is_symbol && costs().any(|cost| cost.module.as_deref() == Some(program));
     Some(OwnFunction { function: function.to_string(), can_be_slowed })

@@ -1,11 +1,6 @@
 //! Segments are lost between the server and its clients.
 
-use super::evidence::{Evidence, typical};
-use super::judge::{Finding, finding};
-use super::rules::{LEAST_ERRORS, Rule};
-use crate::zones::percent;
-use record::units::format_si;
-use record::{Point, names};
+use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "loss",
@@ -40,11 +35,10 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         counted.is_some_and(|count| count >= LEAST_ERRORS) && lost(point).is_some_and(|share| share >= least)
     };
     let (at, points) = evidence.first_level(is_lost)?;
-    let share = crate::statistics::median(&points.iter().filter_map(|point| lost(point)).collect::<Vec<_>>())?;
+    let share = median(&points.iter().filter_map(|point| lost(point)).collect::<Vec<_>>())?;
     let rate = typical(&points, names::TCP_RETRANSMITS)?;
     let before: Vec<f64> = evidence.lowest().iter().filter_map(|point| lost(point)).collect();
-    let before = crate::statistics::median(&before)
-        .map_or(String::new(), |share| format!(", {} at the lowest load", percent(share)));
+    let before = median(&before).map_or(String::new(), |share| format!(", {} at the lowest load", percent(share)));
     let command = "ss -ti state established".to_string();
     finding(
         format!(

@@ -1,15 +1,6 @@
 //! Threads that wait for memory: pages that were given back and are read again, reclaim, a mapping in use.
 
-use super::Certainty;
-use super::command::server_pid;
-use super::evidence::{Evidence, typical};
-use super::judge::{Finding, finding};
-use super::rules::Rule;
-use crate::account::{AccountLevel, GroupLevel};
-use crate::zones::{load_words, percent};
-use record::account::WaitKind;
-use record::names;
-use record::units::{format_nanos, format_si};
+use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "paging",
@@ -63,7 +54,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         "few pages were read from a disk, so it may be reclaim, or a mapping that another thread changes".into()
     };
     let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
-    let found = finding(
+    finding(
         format!(
             "The server waits for memory: at {} {threads:.2} threads of {} were blocked for it at any time, {} of \
              their time at work (the longest wait {}), {} at {}; {read}.",
@@ -79,6 +70,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
              `memory.high` and `memory.max` there are its limits, `memory.events` says how often they were reached."
         ),
         &[command],
-    )?;
-    Some(Finding { certainty: if is_read { Certainty::Cause } else { Certainty::Possibility }, ..found })
+    )?
+    .proven_if(is_read)
 }

@@ -1,11 +1,7 @@
 //! Lines of well-known kinds that the server printed about a limit.
 
-use super::Certainty;
-use super::evidence::Evidence;
-use super::judge::{Finding, finding};
-use super::rules::{LEAST_ERRORS, Rule};
+use super::*;
 use record::PlainText;
-use record::units::grouped;
 
 pub(super) const RULE: Rule = Rule {
     id: "server-log",
@@ -110,7 +106,7 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// The lines of one kind.
-pub(super) struct Said {
+pub struct Said {
     kind: &'static Kind,
     times: usize,
     last: PlainText,
@@ -123,7 +119,7 @@ impl Said {
 }
 
 /// The kinds of lines at the end of a log, in the order of [`KINDS`].
-pub(super) fn said(log: &[u8]) -> Vec<Said> {
+pub fn said(log: &[u8]) -> Vec<Said> {
     let log = &log[log.len().saturating_sub(READ_BYTES)..];
     let lines: Vec<(&[u8], String)> =
         log.split(|byte| *byte == b'\n').map(|line| (line, String::from_utf8_lossy(line).to_lowercase())).collect();
@@ -137,7 +133,7 @@ pub(super) fn said(log: &[u8]) -> Vec<Said> {
 }
 
 /// A sentence with a line of the log that supports a rule; empty without one. Every line explains errors.
-pub(super) fn quote(evidence: &Evidence<'_>, rule: &str) -> String {
+pub fn quote(evidence: &Evidence<'_>, rule: &str) -> String {
     let mut said = evidence.log().into_iter().flatten();
     let said = said.find(|said| said.kind.rule == rule || rule == "server-errors");
     said.map_or(String::new(), |said| format!(" The server printed {}.", said.words()))
@@ -149,9 +145,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let failing = evidence
         .first_level(|point| point.outcomes.failed_ratio() > limit && point.outcomes.failed() >= LEAST_ERRORS)
         .map(|(at, _)| format!(" Requests fail from {at} on."));
-    let certainty = if failing.is_some() { Certainty::Cause } else { Certainty::Possibility };
+    let is_proven = failing.is_some();
     let because =
         format!("The server printed that it {}: {}.{}", said.kind.means, said.words(), failing.unwrap_or_default());
-    let found = finding(because, format!("To try: {}.", said.kind.advice), &[])?;
-    Some(Finding { certainty, ..found })
+    finding(because, format!("To try: {}.", said.kind.advice), &[])?.proven_if(is_proven)
 }

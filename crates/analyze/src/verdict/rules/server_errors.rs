@@ -1,12 +1,6 @@
 //! The server answers with errors from a load on; the cause is named by their status.
 
-use super::command::{again, quoted};
-use super::evidence::Evidence;
-use super::judge::{Finding, finding};
-use super::rules::{LEAST_ERRORS, Rule};
-use crate::zones::percent;
-use record::Point;
-use record::units::grouped;
+use super::*;
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {

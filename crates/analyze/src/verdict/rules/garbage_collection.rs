@@ -1,14 +1,7 @@
 //! CPU time of a collector's threads.
 
-use super::command::server_pid;
-use super::evidence::{Evidence, at_least};
-use super::hot_function::{Share, shares};
-use super::judge::{Finding, finding};
-use super::rules::Rule;
-use crate::account::{AccountLevel, GroupLevel};
-use crate::zones::{load_words, percent};
-use record::Point;
-use record::units::grouped;
+use super::*;
+use crate::verdict::hot_function::{Share, shares};
 
 pub(super) const RULE: Rule = Rule {
     id: "garbage-collection",

@@ -1,19 +1,50 @@
 //! A process whose threads run one at a time: an interpreter's lock, or a lock that is held during all work. The
 //! process uses one CPU at every load, no thread is full, and other CPUs are idle.
 
-use super::Certainty;
-use super::command::server_pid;
-use super::evidence::{Evidence, typical};
-use super::judge::{Finding, finding};
-use super::rules::*;
-use crate::point::{allowed_cpus, runs_one_thread_at_a_time};
-use crate::statistics::{median, range};
-use crate::zones::{load_words, percent, polling};
-use record::account::WaitKind;
-use record::{Point, Sweep, names};
+use super::*;
+use crate::point::allowed_cpus;
+use crate::programs::runs_one_thread_at_a_time;
+use crate::zones::polling;
+
+pub(super) const RULE: Rule = Rule {
+    id: "one-at-a-time",
+    cause: "the process runs one thread at a time (an interpreter's lock)",
+    evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, the program's name; the \
+               account, if kept",
+    threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, whose highest load is at least 1.5 times \
+                the lowest; no thread used more than 80 % of it; at least 1.5 CPUs to use, not full of the run's \
+                own work; by the account, its threads waited for another thread (a lock, a condition) for at \
+                least a quarter of their time. A possibility unless the program is Python or Ruby, or they \
+                waited for at least half of it, a quarter more than at low loads",
+    refuted_by: "throughput stays the same with twice as many processes",
+    remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch \
+             -ex 'thread apply all backtrace'` under load shows the lock",
+    source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: what only one may do at a time \
+             is the limit",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["client", "cpu-quota"],
+    judge,
+};
+
+/// Least share of the threads' time in which they waited for another thread, with which the cause is proven.
+const LOCK_RATIO: f64 = 0.5;
+/// Least such share with which the cause is possible, and least growth of it with load with which it is proven.
+const LOCK_GROWTH: f64 = 0.25;
+/// CPUs of a process whose threads run one at a time: slightly less while the lock changes hands, slightly more while
+/// the kernel works for one of them.
+const ONE_CPU: std::ops::RangeInclusive<f64> = 0.9..=1.05;
+/// Least share of the points under strain in which the process uses [`ONE_CPU`].
+const ONE_CPU_POINTS: f64 = 0.8;
+/// Least ratio of the highest of these loads to the lowest.
+const ONE_CPU_LOADS: f64 = 1.5;
+/// Largest share of the process's CPU time in its busiest thread.
+const ONE_CPU_THREAD: f64 = 0.8;
+/// Least number of CPUs that the server may use.
+const ONE_CPU_OF: f64 = 1.5;
 
 /// Measurements that show a process held to one CPU.
-pub(super) struct Held {
+pub struct Held {
     /// CPUs that the busiest process used at the loads under strain: the least and the most.
     process_cpus: (f64, f64),
     /// The lowest and the highest of these loads.
@@ -27,12 +58,12 @@ pub(super) struct Held {
     /// The server's own share of its CPUs.
     own_share: f64,
     /// Whether no other limit holds the process to one CPU.
-    pub(super) is_proven: bool,
+    pub is_proven: bool,
 }
 
 impl Held {
     /// Describes the CPU time that the process used, and at which loads.
-    pub(super) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let (least, most) = (format!("{:.2}", self.process_cpus.0), format!("{:.2}", self.process_cpus.1));
         let [low, high] = [self.loads.0, self.loads.1].map(|load| load_words(load, self.sweep));
         format!(
@@ -55,7 +86,7 @@ fn waited(points: &[&Point]) -> Option<(f64, u64)> {
 }
 
 /// `None` if no process is held to one CPU, or if that is not known.
-pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
+pub fn held(evidence: &Evidence<'_>) -> Option<Held> {
     let (points, sweep) = (evidence.strained(), evidence.sweep()?.sweep);
     let load = |point: &Point| point.offered_per_sec().unwrap_or(point.connections as f64);
     let is_held = |point: &&&Point| {
@@ -97,16 +128,15 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
     })
 }
 
-/// The rule.
-pub fn one_at_a_time(evidence: &Evidence<'_>) -> Option<Finding> {
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let held = held(evidence)?;
     let waited = held.waited.map(|(share, times, before)| {
         let before = before.map(|before| format!(", {} at low loads", percent(before))).unwrap_or_default();
-        let times = record::units::grouped(times as f64);
+        let times = grouped(times as f64);
         format!("; its threads waited for another one for {} of their time (n = {times}){before}", percent(share))
     });
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
-    let mut found = finding(
+    finding(
         format!(
             "The server runs one thread at a time: its busiest process {}{}. An interpreter's lock does that \
              (CPython's GIL, Ruby's GVL), or one lock that a thread holds whenever it works.",
@@ -119,9 +149,6 @@ pub fn one_at_a_time(evidence: &Evidence<'_>) -> Option<Finding> {
              something else. `{command}` under load shows the lock (`take_gil` is CPython's)."
         ),
         &[command],
-    )?;
-    if !held.is_proven {
-        found.certainty = Certainty::Possibility;
-    }
-    Some(found)
+    )?
+    .proven_if(held.is_proven)
 }

@@ -1,11 +1,6 @@
 //! Packets that the kernel dropped before the server could see them.
 
-use super::evidence::Evidence;
-use super::judge::{Finding, finding};
-use super::rules::{LOST_PER_SEC, Rule};
-use crate::statistics::median;
-use record::units::format_si;
-use record::{Point, names};
+use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "dropped-packets",

@@ -1,16 +1,7 @@
 //! Processes or threads that are started for each request.
 
-use super::command::server_pid;
-use super::evidence::Evidence;
-use super::growth::line;
-use super::judge::{Finding, finding};
-use super::rules::{LEAST_REQUESTS, Rule};
-use crate::account::AccountLevel;
-use crate::statistics::range;
-use crate::zones::percent;
+use super::*;
 use record::account::ENDED;
-use record::units::{format_si, grouped};
-use record::{Point, Sweep, names};
 
 pub(super) const RULE: Rule = Rule {
     id: "forks",

@@ -1,12 +1,6 @@
 //! A limit of CPU time that stops the server although its average use is far below the limit.
 
-use super::command::server_pid;
-use super::evidence::{Evidence, at_least, pooled, typical};
-use super::judge::{Finding, finding};
-use super::rules::Rule;
-use crate::zones::{load_words, percent};
-use record::units::grouped;
-use record::{Sweep, names};
+use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-bursts",

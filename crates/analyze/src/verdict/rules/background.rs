@@ -1,14 +1,6 @@
 //! CPU time of threads whose work does not depend on the requests.
 
-use super::command::server_pid;
-use super::evidence::{Evidence, typical};
-use super::judge::{Finding, finding};
-use super::rules::Rule;
-use crate::account::{AccountLevel, GroupLevel};
-use crate::statistics::range;
-use crate::zones::{load_words, percent};
-use record::names;
-use record::units::format_si;
+use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "background",

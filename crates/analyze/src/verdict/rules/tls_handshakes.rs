@@ -1,12 +1,6 @@
 //! TLS handshakes are a part of every request's cost.
 
-use super::command::quoted;
-use super::evidence::{Evidence, typical};
-use super::judge::{Finding, finding};
-use super::rules::Rule;
-use crate::zones::percent;
-use record::names;
-use record::units::{format_nanos, format_si};
+use super::*;
 
 pub(super) const RULE: Rule = Rule {
     id: "tls-handshakes",

@@ -1,0 +1,73 @@
+//! Another server that is full, or slow.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "backend",
+    cause: "the server waits for its backend",
+    evidence: "the account: calls under way on connections that the server opened, and the time of a call, by load",
+    threshold: "most of the requests that load added (at least 1) waited for such calls, or for threads without \
+                idle time (criterion `saturation_ratio`) that waited for them more than for anything else; the \
+                backend is full if a call takes at least twice as long as at the lowest load; a possibility \
+                below 40 % of the added requests",
+    refuted_by: "the backend alone answers more requests",
+    remedy: "`straingauge find http://BACKEND/` measures the backend alone; `ss -xlp` shows the queue of a Unix \
+             socket",
+    source: "utilisation law: an idle resource is not the bottleneck",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["client", "server-errors"],
+    judge: |evidence| evidence.limit_by("backend"),
+};
+
+/// Least growth of the time of a call with which the other server is the full one.
+const CALL_GROWTH: f64 = 2.0;
+
+/// The other server with the most calls under way, and the same at the lowest load.
+pub fn busiest_backend<'a>(reading: &Reading<'a>) -> Option<(&'a BackendLevel, Option<&'a BackendLevel>)> {
+    let high = reading.high.backends.first()?;
+    let first = reading.all.iter().find(|level| level.requests.is_some())?;
+    Some((high, first.backends.iter().find(|one| one.address == high.address)))
+}
+
+/// Whether a call takes much longer than at the lowest load.
+pub fn is_slower(high: &BackendLevel, low: Option<&BackendLevel>) -> bool {
+    low.is_some_and(|low| low.call_us > 0.0 && high.call_us >= CALL_GROWTH * low.call_us)
+}
+
+pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+    let (high, low) = busiest_backend(reading)?;
+    let at = reading.at_high();
+    let before = low.map_or(String::new(), |low| format!(", {} at the lowest load", format_nanos(low.call_us * 1e3)));
+    let facts = format!(
+        "at {at} {:.1} of {} to {} had a call under way at any time; a call took {}{before}, {} calls/s",
+        high.busy,
+        count(high.connections.round() as usize, "connection"),
+        high.address,
+        format_nanos(high.call_us * 1e3),
+        format_si(high.calls_per_sec)
+    );
+    let (because, advice) = if is_slower(high, low) {
+        (
+            format!("The backend {} is full: {facts}. Its answers take longer the more it is asked.", high.address),
+            "then more of it, or fewer and cheaper requests to it",
+        )
+    } else {
+        (
+            format!("The server waits for its backend {}: {facts}.", high.address),
+            "then a quicker answer, fewer requests to it, or an answer that is kept",
+        )
+    };
+    let kind = high.address.split_once(':').map_or("", |(kind, _)| kind);
+    let (command, alone) = match kind {
+        "unix" => ("ss -xlp".into(), "shows how many connections wait for it (Recv-Q)"),
+        "udp" => ("ss -uanp".into(), "shows who answers there, and its queue (Recv-Q)"),
+        _ => (format!("straingauge find http://{}/", high.address), "measures it alone"),
+    };
+    let advice = if kind == "udp" && high.address.ends_with(":53") {
+        "it is a name server: look names up once, or keep the answers (nscd, systemd-resolved, dnsmasq)"
+    } else {
+        advice
+    };
+    Limit::of(RULE.id, because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
+}

@@ -1,0 +1,69 @@
+//! An event loop sometimes works for long between two waits; requests that arrive meanwhile wait for all of it.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "blocked-loop",
+    cause: "an event loop is blocked by long work",
+    evidence: "the account: CPU time between two waits of the thread that waits for events",
+    threshold: "10 ms at the two lowest loads, and 20 times the mean at the lowest; one thread per process",
+    refuted_by: "without one kind of request the longest work is as short as the others",
+    remedy: "a worker thread or process for the long work; `straingauge profile :PORT` names its functions",
+    source: "Node.js documentation, \"Don't Block the Event Loop\"; Welsh, Culler and Brewer, \"SEDA\" (SOSP 2001)",
+    is_limit: false,
+    is_counted: false,
+    hidden_by: &["client"],
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    const LEAST_MS: f64 = 10.0;
+    const TIMES: f64 = 20.0;
+    const LOADS: usize = 2;
+    // Threads of Node's engine compile and collect garbage; one of them waits for timers.
+    const OF_A_HELPER: f64 = 0.1;
+    let waits_for_events = |group: &&GroupLevel| {
+        let events = group.waits.iter().filter(|wait| wait.kind == WaitKind::Events);
+        events.map(|wait| wait.times_per_sec).sum::<f64>() > 0.0
+    };
+    // Other threads of the program that wait for events, and work, serve requests that arrive meanwhile.
+    let program = |group: &GroupLevel| group.name.split([':', '(']).next().map(|name| name.trim_end().to_string());
+    let has_others = |group: &GroupLevel| {
+        let all = || evidence.accounts().iter().flat_map(|level| &level.groups);
+        let is_other = |other: &&GroupLevel| other.name != group.name && program(other) == program(group);
+        let own: f64 = all().filter(|one| one.name == group.name).map(|one| one.running).sum();
+        let others: f64 = all().filter(waits_for_events).filter(is_other).map(|one| one.running).sum();
+        others > OF_A_HELPER * own
+    };
+    let is_alone =
+        |group: &&GroupLevel| group.threads < 1.5 * group.processes.len().max(1) as f64 && !has_others(group);
+    let longest = |level: &AccountLevel| {
+        let loops = level.groups.iter().filter(waits_for_events).filter(is_alone);
+        let group = loops.into_iter().find(|group| group.longest_work_ms >= LEAST_MS)?;
+        Some((group.name.clone(), group.work_ms, group.longest_work_ms))
+    };
+    // With few connections the thread waits after each request; a full loop always works without a pause.
+    let lowest: Vec<_> = evidence.accounts().iter().take(LOADS).map(longest).collect::<Option<_>>()?;
+    let (name, mean_ms, first_ms) = lowest.first()?;
+    if lowest.len() < LOADS || *first_ms < TIMES * mean_ms {
+        return None;
+    }
+    let (least, most) = range(&lowest.iter().map(|(.., longest)| *longest).collect::<Vec<_>>())?;
+    let port =
+        evidence.run.record.scenario.load().and_then(|load| load.addresses.first()).map(|address| address.port());
+    let command = format!("straingauge profile :{}", port.map_or("PORT".into(), |port| port.to_string()));
+    finding(
+        format!(
+            "One thread of {name} serves all connections, and at the lowest loads it worked for {} to {} without a \
+             pause at least once, where it usually works for {}: every request that came meanwhile waited for that.",
+            format_nanos(least * 1e6),
+            format_nanos(most * 1e6),
+            format_nanos(mean_ms * 1e6),
+        ),
+        format!(
+            "To try: move that work to a thread or process of its own, or divide it into pieces; `{command}` under \
+             load names its functions."
+        ),
+        std::slice::from_ref(&command),
+    )
+}

@@ -1,0 +1,35 @@
+//! The client had no CPU left, but the server had.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "client",
+    cause: "the client was the bottleneck",
+    evidence: "`client.cpu_utilisation_ratio` and the client's doubts, compared with the server's busiest thread \
+               and CPUs",
+    threshold: "the client is saturated (criterion `saturation_ratio`), the server is not, and there is no yield \
+                point below",
+    refuted_by: "with a second client machine the server answers no more requests",
+    remedy: "`--client 'ssh HOST straingauge load --worker'`, `--cpus`, `--threads`",
+    source: "Banga and Druschel (1997): a client must be able to overload the server",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["client-ports"],
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let sweep = evidence.sweep().filter(|sweep| sweep.yield_point.estimate.is_none())?;
+    let level = sweep.levels.iter().find(|level| level.client_limited)?;
+    let whose = if level.crowded { ", much of it with other work" } else { "" };
+    let server = level
+        .cpus_busy_ratio
+        .map_or(String::new(), |busy| format!("; the server's CPUs were {} busy{whose}", percent(busy.median)));
+    let url = quoted(&evidence.run.record.scenario.url());
+    let command = again(evidence.run, &format!("find --client 'ssh HOST straingauge load --worker' {url}"));
+    finding(
+        format!("The client was the bottleneck from {} on{server}.", load_words(level.load, sweep.sweep)),
+        format!("To try: more clients, `{command}`, or more CPUs for this one (`--cpus`, `--threads`)."),
+        &[command],
+    )
+}

@@ -1,0 +1,92 @@
+//! A small write waits until the client acknowledges the write before it, 40 ms later at every load.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "delayed-ack",
+    cause: "the end of an answer waits for a delayed acknowledgement",
+    evidence: "`client.response_p50_us` less `client.first_byte_p50_us`, `client.connect_p50_us`, \
+               `client.body_bytes`",
+    threshold: "38 to 48 ms and a round trip (the time to connect) between first and last byte in every point of \
+                at least two loads below the yield point (at least 10 requests in each, 30 in all; answers of at \
+                most 64 KiB, or 13,140 bytes if connecting takes more than 5 ms): Linux delays an \
+                acknowledgement by 40 ms",
+    refuted_by: "`strace` shows one write for each answer, or the wait is in the server",
+    remedy: "TCP_NODELAY on its connections, or head and body in one write; `strace -f -e \
+             trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
+    source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of \
+             the one before, which may be delayed",
+    is_limit: false,
+    is_counted: true,
+    hidden_by: &["client"],
+    judge,
+};
+
+/// Time from the first byte of an answer to its last, less a round trip, that shows a delayed acknowledgement: 40 ms,
+/// and ticks of the clock.
+const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
+/// Largest answer. Longer ones may take this long to arrive.
+const MOST_ANSWER_BYTES: f64 = 65536.0;
+/// Longest time to connect without a long path, on which an answer larger than one window takes more round trips.
+const FAR_CONNECT_US: f64 = 5e3;
+/// Largest answer over a long path: 9 segments of 1,460 bytes; the first window of 10 (RFC 6928) has the head, too.
+const MOST_ANSWER_FAR_BYTES: f64 = 13_140.0;
+/// Least number of requests of a point for its median.
+const LEAST_ANSWERS: u64 = 10;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let sweep = evidence.sweep()?;
+    let from = evidence.strained_from().unwrap_or(f64::INFINITY);
+    let loads = sweep.levels.iter().map(|level| level.load).filter(|load| *load < from);
+    let points: Vec<&Point> = loads
+        .flat_map(|load| evidence.quiet_at(sweep.sweep, load))
+        .filter(|point| point.outcomes.completed() >= LEAST_ANSWERS)
+        .collect();
+    let gap_us = |point: &&Point| Some(point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?);
+    // The acknowledgement and the rest of the answer take one round trip, as connecting does.
+    let round_trip_us = |point: &Point| point.value(names::CONNECT_P50).unwrap_or(0.0);
+    let gaps: Vec<f64> = points.iter().map(gap_us).collect::<Option<_>>()?;
+    let round_trips: Vec<f64> = points.iter().map(|point| round_trip_us(point)).collect();
+    let (least, most) = range(&gaps)?;
+    let (shortest, longest) = range(&gaps.iter().zip(&round_trips).map(|(gap, trip)| gap - trip).collect::<Vec<_>>())?;
+    let requests: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    let is_long = |point: &&Point| {
+        let answer = point.value(names::BODY_BYTES).map(|bytes| bytes / point.outcomes.completed() as f64);
+        if round_trip_us(point) > FAR_CONNECT_US {
+            answer.is_none_or(|bytes| bytes > MOST_ANSWER_FAR_BYTES)
+        } else {
+            answer.is_some_and(|bytes| bytes > MOST_ANSWER_BYTES)
+        }
+    };
+    let is_one_load = points.iter().all(|point| point.connections == points[0].connections);
+    if is_one_load
+        || points.iter().any(is_long)
+        || (requests as f64) < LEAST_REQUESTS
+        || !(DELAYED_ACK_US.contains(&shortest) && DELAYED_ACK_US.contains(&longest))
+    {
+        return None;
+    }
+    let command = format!("strace -f -e trace=write,writev,sendto,sendmsg -p {}", server_pid(evidence.run));
+    let round_trip_us = median(&round_trips)?;
+    let far = if round_trip_us > FAR_CONNECT_US {
+        format!(" and a round trip ({} to connect)", format_nanos(round_trip_us * 1e3))
+    } else {
+        String::new()
+    };
+    finding(
+        format!(
+            "The end of each answer waits for a delayed acknowledgement: the last byte came {} to {} after the first \
+             at every load below the yield point (medians, n = {}). The server sends an answer in two small pieces, \
+             and Nagle's algorithm holds the second back until the client's kernel has acknowledged the first, which \
+             it does after 40 ms{far}.",
+            format_nanos(least * 1e3),
+            format_nanos(most * 1e3),
+            grouped(requests as f64)
+        ),
+        format!(
+            "To try: TCP_NODELAY on its connections, or head and body in one write (a buffered writer); `{command}` \
+             shows the writes of an answer."
+        ),
+        &[command],
+    )
+}

@@ -1,0 +1,48 @@
+//! accept() fails because the process has no free descriptor.
+
+use super::*;
+use crate::verdict::command::more_descriptors;
+
+pub(super) const RULE: Rule = Rule {
+    id: "descriptors",
+    cause: "the server's descriptor limit",
+    evidence: "`server.descriptors_used_ratio`; connections that waited to be accepted (`tcp.accept_queue_max`), \
+               got no answer, or were refused or closed",
+    threshold: "97 % of the limit in use in most points of a load and of the loads above it, with such connections",
+    refuted_by: "`/proc/PID/limits` is far above the number of open descriptors",
+    remedy: "`sh -c 'ulimit -n 65536; exec SERVER'`; `LimitNOFILE=` in a systemd unit",
+    source: "accept(2), EMFILE",
+    is_limit: true,
+    is_counted: true,
+    hidden_by: &[],
+    judge,
+};
+
+/// Least share of the descriptor limit in use.
+const DESCRIPTORS_RATIO: f64 = 0.97;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let criteria = *evidence.criteria();
+    let is_full = |point: &Point| point.value(names::SERVER_DESCRIPTORS).is_some_and(|used| used >= DESCRIPTORS_RATIO);
+    let waits = |point: &Point| point.value(names::ACCEPT_QUEUE_MAX).is_some_and(|queue| queue >= 1.0);
+    // Without readings of the accept queue: the client sees connections that are not accepted, or closed at once.
+    let lost = |point: &Point| {
+        let seen = &point.outcomes;
+        let lost = [seen.connect_timed_out, seen.connections_silent, seen.closed_early, seen.reset, seen.refused];
+        lost.iter().any(|count| *count > 0) && crate::zones::fails(point, &criteria)
+    };
+    let (at, points) = evidence.first_level(|point| is_full(point) && (waits(point) || lost(point)))?;
+    let used = points.iter().filter_map(|point| point.figures.get(names::SERVER_DESCRIPTORS)?.n).max()?;
+    let share = typical(&points, names::SERVER_DESCRIPTORS)?;
+    let (remedy, commands) = more_descriptors(evidence.run);
+    finding(
+        format!(
+            "A process of the server had {} descriptors open at {at}, {} of its limit: it cannot accept more \
+             connections.",
+            grouped(used as f64),
+            percent(share)
+        ),
+        remedy,
+        &commands,
+    )
+}

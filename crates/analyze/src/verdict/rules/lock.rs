@@ -1,0 +1,79 @@
+//! Threads that wait for each other: requests queue for a lock that is always held.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "lock",
+    cause: "threads wait for each other (a lock, a semaphore, a pool)",
+    evidence: "the account: requests whose threads were blocked by a lock (futex, flock, semaphore) that another \
+               thread released, by load",
+    threshold: "most of the requests that load added (at least 1) waited so, or waited for threads without idle \
+                time (criterion `saturation_ratio`) that waited so more than for anything else; at least half a \
+                thread more than before the strain, and a wait for every 100 requests; a possibility below 40 % \
+                of the added requests",
+    refuted_by: "the stacks on the page show threads that wait for work, not for a holder",
+    remedy: "a shorter time under the lock, or several locks; the page has the stacks of the threads that waited \
+             and of those that released it",
+    source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["client"],
+    judge: |evidence| evidence.limit_by("lock"),
+};
+
+/// Least growth of the number of threads that wait for a full lock.
+const LEAST_GROWN: f64 = 0.5;
+/// Threads that wait at one place for work, as it seems, beyond those at the low load, over the requests added.
+const SEMAPHORE_GROWTH: f64 = 0.6;
+/// Least number of waits for a full lock per request: a parked thread waits now and then, too.
+const LEAST_WAITS_PER_REQUEST: f64 = 0.01;
+
+/// Kinds of waits that one thread ends for another. The functions on the stacks tell a lock from work that is handed
+/// out, in each window anew; by load they are compared together.
+const BY_ANOTHER: [WaitKind; 2] = [WaitKind::Lock, WaitKind::Work];
+
+/// Threads that wait for work get more of it as load rises: where more of them wait at one place, for about as many
+/// more requests, they wait for each other there.
+pub fn full(reading: &Reading<'_>, kind: WaitKind) -> Option<Limit> {
+    let before = |place: &str| reading.low.blocked_at(&BY_ANOTHER, place);
+    let locks = reading.high.waits().filter(|(_, wait)| wait.kind == kind);
+    let grown = |wait: &WaitLevel| wait.threads - before(&wait.place);
+    let (group, wait) = locks.max_by(|a, b| grown(a.1).total_cmp(&grown(b.1)))?;
+    let rate = reading.high.requests.as_ref().map_or(0.0, |requests| requests.in_flight / requests.response_us * 1e6);
+    let added = reading.high.in_flight() - reading.low.in_flight();
+    let least_grown = if kind == WaitKind::Lock { LEAST_GROWN } else { LEAST_GROWN.max(SEMAPHORE_GROWTH * added) };
+    if grown(wait) < least_grown || wait.times_per_sec < LEAST_WAITS_PER_REQUEST * rate {
+        return None;
+    }
+    let before = before(&wait.place);
+    let since = reading.since(|level| level.blocked_at(&BY_ANOTHER, &wait.place) >= 1.0);
+    let which = if wait.function.is_empty() { "" } else { ", in " };
+    let others = others(group, wait);
+    let because = format!(
+        "A lock is full from {since} on: at {} {:.1} of the {:.0} threads of {} waited for it at any time \
+         ({}{which}{}; {} waits/s, the longest {}), {before:.1} at {}.{others}",
+        reading.at_high(),
+        wait.threads,
+        group.threads,
+        group.name,
+        wait.place,
+        wait.function,
+        format_si(wait.times_per_sec),
+        format_nanos(wait.longest_ms * 1e6),
+        reading.at_low(),
+    );
+    let remedy = "To try: hold it for less (no sleep, file or call to another server inside it), or divide it; the \
+                  page has the stacks of those that waited and of those that released it.";
+    Limit::of(RULE.id, because, remedy.into(), &[])
+}
+
+/// States of the threads that did not wait: the holder is among them.
+fn others(group: &GroupLevel, wait: &WaitLevel) -> String {
+    let rest = group.waits.iter().filter(|one| one.place != wait.place && !one.kind.is_idle());
+    let held = rest.max_by(|a, b| a.threads.total_cmp(&b.threads)).filter(|one| one.threads >= 0.3);
+    let word = |one: &WaitLevel| format!("{:.1} were in {}", one.threads, one.place);
+    match (held, group.running) {
+        (Some(held), running) if held.threads > running => format!(" Meanwhile {}: look there first.", word(held)),
+        (_, running) => format!(" Meanwhile {running:.1} ran."),
+    }
+}

@@ -1,0 +1,35 @@
+//! Threads were runnable while other work had the CPU.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "neighbour",
+    cause: "other work has the server's CPUs",
+    evidence: "the account: time in which threads of the server were runnable while other work ran on their CPU",
+    threshold: "threads without idle time that waited so for at least 40 % of it, and longer than they ran or \
+                were blocked",
+    refuted_by: "throughput stays the same with the server alone on the machine",
+    remedy: "stop the other work; CPUs for the server alone; `cpu.weight` of its control group",
+    source: "the kernel's documentation of cgroup v2, `cpu.weight`",
+    is_limit: true,
+    is_counted: true,
+    hidden_by: &["client", "cpu-quota"],
+    judge: |evidence| evidence.limit_by("neighbour"),
+};
+
+pub fn full(reading: &Reading<'_>, group: &GroupLevel, work: f64) -> Option<Limit> {
+    let because = format!(
+        "Other work has the server's CPUs: at {} {} had no idle time: {} of it ready to run while something else \
+         had the CPU, {} running.",
+        reading.at_high(),
+        group.words(),
+        percent(group.ready_others / work),
+        percent(group.running / work),
+    );
+    let command = format!("cat /proc/{}/cgroup", reading.pid);
+    let remedy = format!(
+        "To try: stop that work (the doubts name the busiest), CPUs of its own for the server, or more weight for \
+         its control group (`{command}` names it; `cpu.weight`, `CPUWeight=` of systemd)."
+    );
+    Limit::of(RULE.id, because, remedy, &[command])
+}

@@ -1,0 +1,111 @@
+//! Requests wait inside the server while its threads have idle time, and nothing that they wait for was seen.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "own-limit",
+    cause: "a limit inside the program lets only so many requests go on",
+    evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
+               throughput times the time of one request alone",
+    threshold: "half of the requests under way were inside the server at the highest load, twice as many as go on \
+                at a time by Little's law; no CPU saturated, no other rule that explains a limit holds, a quiet \
+                machine; always a possibility",
+    refuted_by: "throughput stays the same with a higher limit",
+    remedy: "a higher limit: a semaphore, a channel, a pool of connections, a limit of requests or of their rate",
+    source: "Little's law; Lazowska and others, \"Quantitative System Performance\" (1984), section 5.2",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["blocked-loop", "cpu-bursts", "delayed-ack", "slows-with-time"],
+    judge,
+};
+
+/// Requests in flight on a connection (Little's law) from which on several are sent at a time.
+const PIPELINED_REQUESTS: f64 = 1.5;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    const LEAST_WAITING: f64 = 0.5;
+    const MOST_AT_BACKENDS: f64 = 0.5;
+    // Other work delays requests as well.
+    if evidence.unquiet().is_some() {
+        return None;
+    }
+    let from = evidence.strained_from()?;
+    let high = evidence.accounts().iter().rfind(|level| level.load >= from && level.requests.is_some())?;
+    let requests = high.requests.as_ref()?;
+    let is_inside = |kind| {
+        matches!(kind, PlaceKind::Unread | PlaceKind::Queue | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Lock)
+    };
+    let inside: f64 = requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum();
+    let at_backends: f64 = high.backends.iter().map(|backend| backend.busy).sum();
+    let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && (rule.judge)(evidence).is_some();
+    if inside < LEAST_WAITING * requests.in_flight || at_backends >= MOST_AT_BACKENDS || RULES.iter().any(is_other) {
+        return None;
+    }
+    let at_a_time = at_a_time(evidence)?;
+    let because = format!(
+        "It works on {}, while {:.1} were inside it at {} and no CPU, thread, lock, file or other server was full.",
+        at_a_time.words(),
+        inside.min(requests.in_flight),
+        load_words(high.load, evidence.sweep()?.sweep),
+    );
+    let remedy = format!(
+        "To try: look in its configuration and code for what lets so many go on (a semaphore, a channel, a pool of \
+         connections, a limit of the rate), or for one thing that each request needs for {}; throughput grows with a \
+         higher limit if that is it.",
+        at_a_time.each()
+    );
+    finding(because, remedy, &[])?.proven_if(false)
+}
+
+/// How many requests an idle server works on at a time, whatever the number of connections.
+pub struct AtATime {
+    /// Throughput times the time of one request alone.
+    pub count: f64,
+    throughput: f64,
+    alone_s: f64,
+}
+
+impl AtATime {
+    /// `about 4 requests at a time (768/s x 5.21 ms, the time of one alone, = 4.0)`.
+    pub fn words(&self) -> String {
+        let rounded = self.count.round().max(1.0);
+        format!(
+            "about {} at a time ({}/s x {}, the time of one alone, = {:.1})",
+            if rounded == 1.0 { "one request".into() } else { format!("{} requests", grouped(rounded)) },
+            format_si(self.throughput),
+            format_nanos(self.alone_s * 1e9),
+            self.count
+        )
+    }
+
+    /// Time of one thing that each request needs by itself, if that is the limit: `1.3 ms`.
+    pub fn each(&self) -> String {
+        format_nanos(1e9 / self.throughput)
+    }
+}
+
+/// Number of requests that an idle server serves at a time, whatever the number of connections.
+pub fn at_a_time(evidence: &Evidence<'_>) -> Option<AtATime> {
+    let (points, lowest) = (evidence.strained(), evidence.lowest());
+    let responses: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    if evidence.is_saturated(&points) != Some(false) || (responses as f64) < LEAST_REQUESTS {
+        return None;
+    }
+    // Little's law needs means; the median is the fallback. A disturbance makes a single request longer.
+    let mean_us = |point: &&Point| point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50));
+    let alone = lowest.iter().filter_map(mean_us).filter(|us| us.is_finite());
+    let alone_s = alone.reduce(f64::min).filter(|us| *us > 0.0)? * 1e-6;
+    let throughput = typical(&points, names::THROUGHPUT)?;
+    let at_once = throughput * alone_s;
+    // Requests of one connection that wait for each other at the lowest load, too, do not show the time of a single
+    // one.
+    let is_pipelined = |point: &&Point| {
+        let rate = point.value(names::THROUGHPUT);
+        rate.is_some_and(|rate| rate * alone_s > PIPELINED_REQUESTS * point.connections as f64)
+    };
+    let loads = points.iter().map(|point| point.connections as f64);
+    if at_once < 0.5 || loads.reduce(f64::max)? < 2.0 * at_once || lowest.iter().any(is_pipelined) {
+        return None;
+    }
+    Some(AtATime { count: at_once, throughput, alone_s })
+}

@@ -1,0 +1,59 @@
+//! The server waits for a file, or for the reader of a pipe.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "slow-file",
+    cause: "the server waits for a file or a slow log",
+    evidence: "the account: requests whose threads were blocked in writing, reading or syncing a file, or in \
+               writing to a full pipe, by load",
+    threshold: "most of the requests that load added (at least 1) were there, or waited for threads without idle \
+                time (criterion `saturation_ratio`) that were there more than anywhere else; a possibility below \
+                40 % of the added requests",
+    refuted_by: "throughput stays the same with the log on /dev/shm",
+    remedy: "`findmnt -T FILE`; by call: buffered writes, or another device or reader; one sync for several \
+             requests; more memory for the file cache, or more threads that read",
+    source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["client"],
+    judge: |evidence| evidence.limit_by("slow-file"),
+};
+
+pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+    let waits = reading.high.waits().filter(|(_, wait)| matches!(wait.kind, WaitKind::File | WaitKind::Pipe));
+    let (group, wait) = waits.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))?;
+    full_of(reading, group, wait)
+}
+
+pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<Limit> {
+    let before = reading.low.blocked_at(&[wait.kind], &wait.place);
+    let what = if wait.kind == WaitKind::Pipe { "the reader of a pipe" } else { "a file" };
+    let call = wait.place.split(' ').next().unwrap_or("");
+    let advice = match call {
+        _ if wait.kind == WaitKind::Pipe => "a reader that keeps up, or write it buffered",
+        call if call.contains("sync") => "one sync for several requests, or a faster device",
+        call if call.contains("read") => {
+            "more memory for the cache of files, a faster device, or more threads that read"
+        }
+        _ => "write it buffered (nginx `access_log FILE combined buffer=64k flush=1s`), or to another device",
+    };
+    let path = wait.place.split_once(' ').map_or("", |(_, path)| path);
+    let commands = if path.starts_with('/') { vec![format!("findmnt -T {}", quoted(path))] } else { Vec::new() };
+    let device =
+        commands.first().map_or(String::new(), |command| format!("; `{command}` says on which device it lies"));
+    let because = format!(
+        "The server waits for {what}: at {} {:.2} of {} were blocked in {} at any time ({} waits/s, {} each, the \
+         longest {}), {before:.2} at {}; {:.2} ran.",
+        reading.at_high(),
+        wait.threads,
+        group.words(),
+        wait.place,
+        format_si(wait.times_per_sec),
+        format_nanos(wait.each_ns()),
+        format_nanos(wait.longest_ms * 1e6),
+        reading.at_low(),
+        group.running,
+    );
+    Limit::of(RULE.id, because, format!("To try: {advice}{device}."), &commands)
+}

@@ -1,0 +1,125 @@
+//! The cost of a request grows with the number of requests served before, at every load.
+
+use super::*;
+use crate::disturbance::is_disturbed;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    id: "slows-with-time",
+    cause: "the server slows down with each request served",
+    evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, in undisturbed points; \
+               the yardstick",
+    threshold: "1.25 times in the median of at least three loads, 1.1 times at each of them, the median response \
+                time 1.1 times, less the machine's own change (yardstick); if other work disturbed the points, \
+                1.5 times, and a straight line by requests served explains 85 % of all costs",
+    refuted_by: "the server is as slow right after a restart",
+    remedy: "`perf top -p PID` names the function; limit the state that is kept for each request",
+    source: "comparison within a load excludes the load as the cause",
+    is_limit: false,
+    is_counted: false,
+    hidden_by: &["client", "cpu-quota", "cpu-bursts"],
+    judge,
+};
+
+/// Least CPU time of a request at the last visit of a load over that at the first.
+const TIME_GROWTH_RATIO: f64 = 1.25;
+/// Least growth with time if other work disturbed the points.
+const UNQUIET_TIME_GROWTH: f64 = 1.5;
+/// Least share of the cost that a line by requests served explains, if other work disturbed the points.
+const UNQUIET_EXPLAINED: f64 = 0.85;
+/// Least number of loads that were visited twice.
+const LEAST_LOADS: usize = 3;
+
+/// A point with the compared figure.
+type Visit<'a> = (&'a Point, f64);
+
+/// A figure at the first and the last visit of each load, for loads that were visited twice.
+fn visits<'a>(
+    evidence: &Evidence<'a>,
+    with_disturbed: bool,
+    value: impl Fn(&Point) -> Option<f64>,
+) -> Vec<(Visit<'a>, Visit<'a>)> {
+    let Some(sweep) = evidence.sweep() else { return Vec::new() };
+    let mut by_load: BTreeMap<u64, Vec<(&Point, f64)>> = BTreeMap::new();
+    let points = evidence.run.points.iter().filter(|point| point.sweep == sweep.sweep);
+    for point in points.filter(|point| with_disturbed || !is_disturbed(point)) {
+        let load = point.offered_per_sec().unwrap_or(point.connections as f64);
+        if let Some(value) = value(point).filter(|value| value.is_finite() && *value > 0.0) {
+            by_load.entry(load.to_bits()).or_default().push((point, value));
+        }
+    }
+    let ends = by_load.into_values().filter_map(|mut visits| {
+        visits.sort_by_key(|(point, _)| point.index);
+        (visits.len() > 1).then(|| (visits[0], visits[visits.len() - 1]))
+    });
+    ends.collect()
+}
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    // Without softirq time, which includes other work on the server's CPUs.
+    let cost =
+        |point: &Point| point.value(names::SERVER_CPU).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
+    // Other work changes with time, too. Without quiet points only a cost that rose with each request counts: other
+    // work makes steps.
+    let quiet = visits(evidence, false, cost);
+    let is_unquiet = quiet.len() < LEAST_LOADS;
+    let visits = if is_unquiet { visits(evidence, true, cost) } else { quiet };
+    if visits.len() < LEAST_LOADS {
+        return None;
+    }
+    let ratios: Vec<f64> = visits.iter().map(|((_, first), (_, last))| last / first).collect();
+    let speeds: Vec<f64> = evidence
+        .run
+        .points
+        .iter()
+        .filter(|point| point.sweep == Sweep::Yardstick)
+        .filter_map(|point| point.value(names::YARDSTICK_CPU))
+        .collect();
+    let machine = match (speeds.first(), speeds.last()) {
+        (Some(first), Some(last)) if *last > 0.0 => (first / last).max(1.0),
+        _ => 1.0,
+    };
+    let rose = median(&ratios)? / machine;
+    if is_unquiet && !is_straight(evidence, cost) {
+        return None;
+    }
+    let least = if is_unquiet { UNQUIET_TIME_GROWTH } else { TIME_GROWTH_RATIO };
+    if rose < least || ratios.iter().any(|ratio| ratio / machine < 1.1) {
+        return None;
+    }
+    // The CPU cost of a server that mostly sleeps depends on what the CPU did before; its response times do not grow.
+    let waits: Vec<f64> = self::visits(evidence, is_unquiet, |point| point.value(names::RESPONSE_P50))
+        .iter()
+        .map(|((_, first), (_, last))| last / first)
+        .collect();
+    if median(&waits)? / machine < 1.1 {
+        return None;
+    }
+    let ((first, low), (last, high)) = *visits.iter().max_by_key(|((first, _), (last, _))| last.index - first.index)?;
+    let served = evidence.served_before(last.index) - evidence.served_before(first.index);
+    let pid = server_pid(evidence.run);
+    let command = format!("perf top -p {pid}");
+    finding(
+        format!(
+            "The server slows down with what it has served, not with load: at each of {} loads a request cost more CPU \
+             at the last visit than at the first; at {} {low:.1} us, and {high:.1} us after {} more requests ({} more \
+             in the middle of all loads).",
+            visits.len(),
+            load_words(first.offered_per_sec().unwrap_or(first.connections as f64), first.sweep),
+            format_si(served),
+            percent(rose - 1.0)
+        ),
+        format!(
+            "To try: `{command}` under load names the function that grows (a list that is searched, a log or cache \
+             that is kept whole); bound what is kept for each request."
+        ),
+        &[command],
+    )
+}
+
+/// Whether a straight line by the requests served before explains most of the cost of a request, at all loads together.
+fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>) -> bool {
+    let points = evidence.run.points.iter().filter(|point| point.sweep != Sweep::Yardstick);
+    let costs: Vec<_> = points.filter_map(|point| Some((evidence.served_before(point.index), cost(point)?))).collect();
+    line(&costs).is_some_and(|(slope, share)| slope > 0.0 && share >= UNQUIET_EXPLAINED)
+}

@@ -1,0 +1,51 @@
+//! User time grows with the number of runnable threads: they poll a lock instead of sleeping.
+
+use super::*;
+use crate::verdict::user_time::user_growth;
+
+pub(super) const RULE: Rule = Rule {
+    id: "spin",
+    cause: "threads spin for a lock",
+    evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`, \
+               `server.processes`",
+    threshold: "as `memory-bound`, with twice the user time, and a wait for a CPU as long as the CPU time; \
+                always a possibility",
+    refuted_by: "`perf top` shows the time in functions that do work",
+    remedy: "`perf top -p PID` names the function; a lock that sleeps",
+    source: "Gunther (2007): coherency and contention",
+    is_limit: false,
+    is_counted: false,
+    hidden_by: &["client", "scalable-select", "slows-with-time", "leak"],
+    judge,
+};
+
+/// Least user time at the expensive load over that at the cheap one, with which threads spin.
+const SPIN_RATIO: f64 = 2.0;
+/// Least wait for a CPU over the CPU time of a request.
+const SPIN_WAITED: f64 = 1.0;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let grown = user_growth(evidence)?;
+    let waited = typical(&grown.high, names::SERVER_RUN_QUEUE)?;
+    let cpu = typical(&grown.high, names::SERVER_CPU)?;
+    let threads = typical(&grown.high, names::SERVER_THREADS)?;
+    if threads < 2.0 || grown.high_us < SPIN_RATIO * grown.low_us || waited < SPIN_WAITED * cpu {
+        return None;
+    }
+    let pid = server_pid(evidence.run);
+    let command = format!("perf top -p {pid}");
+    finding(
+        format!(
+            "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without \
+             making progress.",
+            grown.words(),
+            format_si(waited)
+        ),
+        format!(
+            "To decide: `{command}` (or `--profile always`) names the function that they spin in; a lock that sleeps \
+             (pthread_mutex) gives the CPU to its holder."
+        ),
+        &[command],
+    )?
+    .proven_if(false)
+}

@@ -1,0 +1,55 @@
+//! A fixed pool of threads or processes without idle time.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "worker-pool",
+    cause: "a fixed pool of workers is busy",
+    evidence: "the account: idle time of the threads of one name, and their blocked time; requests under way",
+    threshold: "most of the requests that load added (at least 1) were queued in the server or asleep; threads \
+                of one name had no idle time (criterion `saturation_ratio`), ran for less than 40 % of it, and \
+                were mostly blocked in something other than a lock, a file or another server; a possibility \
+                below 40 % of the added requests",
+    refuted_by: "throughput stays the same with more workers",
+    remedy: "more workers in its configuration, or shorter waits; `grep -H . /proc/PID/task/*/comm` names its \
+             threads",
+    source: "Little's law",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["client"],
+    judge: |evidence| evidence.limit_by("worker-pool"),
+};
+
+/// Requests under way over the threads of a pool that is full, at least.
+const LEAST_PER_THREAD: f64 = 1.05;
+
+pub fn full(reading: &Reading<'_>, group: &GroupLevel, most: &WaitLevel, work: f64) -> Option<Limit> {
+    let in_flight = reading.high.requests.as_ref()?.in_flight;
+    // Where each request has a thread, more threads are no remedy.
+    if in_flight < LEAST_PER_THREAD * group.threads {
+        return None;
+    }
+    let since = reading.since(|level| {
+        let same = level.groups.iter().find(|one| one.name == group.name);
+        same.is_some_and(|same| same.busy_ratio() >= reading.full)
+    });
+    let because = format!(
+        "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} \
+         requests were under way. Of that time {} was in {}{}, {} ready without a CPU, {} running.",
+        group.words(),
+        reading.at_high(),
+        in_flight,
+        percent(most.threads / work),
+        most.place,
+        if most.function.is_empty() { String::new() } else { format!(" ({})", most.function) },
+        percent(group.ready() / work),
+        percent(group.running / work),
+    );
+    let command = format!("grep -H . /proc/{}/task/*/comm", reading.pid);
+    let remedy = format!(
+        "To try: more workers (threads, processes) in its configuration, or shorter waits in {}; the page has the \
+         stacks. `{command}` names its threads.",
+        most.place
+    );
+    Limit::of(RULE.id, because, remedy, &[command])
+}
