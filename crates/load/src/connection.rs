@@ -9,6 +9,7 @@ pub(crate) struct UnderWay {
     pub(crate) first_byte_ns: u64,
     pub(crate) part_ns: u64,
     pub(crate) target: u32,
+    pub(crate) received_bytes: u32,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub(crate) struct Connection<F> {
     pub(crate) written: u32,
     pub(crate) requests: u32,
     pub(crate) target: u32,
+    /// Bytes of the response so far; `u32::MAX` means that or more.
+    pub(crate) received_bytes: u32,
     source: u16,
     port: u16,
     /// Distinguishes events of this socket from those of an earlier one in the slot.
@@ -92,8 +95,8 @@ impl<F: Default> Connection<F> {
 impl<F> Connection<F> {
     #[inline]
     pub(crate) fn under_way(&self) -> UnderWay {
-        let Connection { intended_ns, since_ns, first_byte_ns, part_ns, target, .. } = *self;
-        UnderWay { intended_ns, since_ns, first_byte_ns, part_ns, target }
+        let Connection { intended_ns, since_ns, first_byte_ns, part_ns, target, received_bytes, .. } = *self;
+        UnderWay { intended_ns, since_ns, first_byte_ns, part_ns, target, received_bytes }
     }
 
     /// Describes another request.
@@ -105,6 +108,7 @@ impl<F> Connection<F> {
             first_byte_ns: self.first_byte_ns,
             part_ns: self.part_ns,
             target: self.target,
+            received_bytes: self.received_bytes,
         } = request;
     }
 

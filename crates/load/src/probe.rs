@@ -220,7 +220,7 @@ fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadErro
 
 fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError> {
     let To { plan, address, .. } = *to;
-    let requests = Requests::new(plan);
+    let requests = Requests::new(&LoadPlan { traceparent: false, ..plan.clone() });
     exchange.send(requests.targets[0].bytes(plan.requests_per_connection == 1));
     let mut framing = Framing::new();
     let mut heads = HeadCache::new(requests.is_head, 1);

@@ -10,6 +10,9 @@ use rand_distr::weighted::WeightedAliasIndex;
 use record::{CloseFirst, LoadPlan, Share};
 use std::sync::Arc;
 
+/// The field of a trace id in a prebuilt request, before an id is written into it.
+pub(crate) const TRACE_LINE: &str = "traceparent: 00-00000000000000000000000000000000-0000000000000000-01\r\n";
+
 #[derive(Debug)]
 pub(crate) struct Requests {
     /// For each target: the request on a persistent connection, and the last one of a connection.
@@ -107,10 +110,7 @@ impl Choice {
 }
 
 fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
-    let mut text = format!("{} {} HTTP/1.1\r\nHost: {}\r\n", plan.method, path, plan.host);
-    for (name, value) in &plan.headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
-    }
+    let mut text = format!("{} {} HTTP/1.1\r\n{}", plan.method, path, fields(plan));
     if !plan.body.is_empty() || matches!(plan.method.as_str(), "POST" | "PUT" | "PATCH") {
         text.push_str(&format!("Content-Length: {}\r\n", plan.body.len()));
     }
@@ -124,6 +124,18 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
         bytes.extend_from_slice(&plan.body);
     }
     bytes
+}
+
+/// The lines of the header fields that all requests of a plan have.
+pub(crate) fn fields(plan: &LoadPlan) -> String {
+    let mut fields = format!("Host: {}\r\n", plan.host);
+    if plan.traceparent {
+        fields.push_str(TRACE_LINE);
+    }
+    for (name, value) in &plan.headers {
+        fields.push_str(&format!("{name}: {value}\r\n"));
+    }
+    fields
 }
 
 /// The requests of a plan, as HTTP/2 has them, with its body.

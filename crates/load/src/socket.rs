@@ -203,6 +203,21 @@ pub(crate) fn connect(fd: i32, address: &RawAddress) -> Result<bool, Errno> {
     }
 }
 
+/// The port of a socket's own end; `None` before it has one.
+pub(crate) fn local_port(fd: i32) -> Option<u16> {
+    // SAFETY: all-zero bytes are a valid sockaddr_storage.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: both pointers are to live values of this frame, and the kernel writes at most `len` bytes.
+    if unsafe { libc::getsockname(fd, std::ptr::from_mut(&mut storage).cast(), &mut len) } < 0 {
+        return None;
+    }
+    // SAFETY: sockaddr_in and sockaddr_in6 have the port at the same place, and sockaddr_storage is at least as large
+    // and as aligned as both.
+    let port = u16::from_be(unsafe { (*std::ptr::from_ref(&storage).cast::<libc::sockaddr_in>()).sin_port });
+    (port > 0).then_some(port)
+}
+
 /// The pending error of a socket, cleared by reading it.
 pub(crate) fn take_error(fd: i32) -> Option<Errno> {
     let mut error: libc::c_int = 0;

@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    fn kind(self) -> &'static str {
+    pub(crate) fn kind(self) -> &'static str {
         match self {
             Failure::Refused => "refused",
             Failure::Reset => "reset",

@@ -17,4 +17,5 @@ mod reap;
 mod replay;
 mod secure;
 mod servers;
+mod slowest;
 mod stall;

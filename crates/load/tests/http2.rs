@@ -41,7 +41,7 @@ fn setting(name: u16, value: u32) -> Vec<u8> {
 }
 
 /// A response of status 200 without a body.
-fn ok(stream: u32) -> Vec<u8> {
+pub fn ok(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &[0x88])
 }
 
@@ -88,11 +88,16 @@ impl Peer {
 
     /// The stream of the next request.
     pub fn request(&mut self) -> Option<u32> {
+        self.header().map(|(stream, _)| stream)
+    }
+
+    /// The stream and the header block of the next request.
+    pub fn header(&mut self) -> Option<(u32, Vec<u8>)> {
         loop {
             let frame = self.frame()?;
             if frame.kind == HEADERS {
                 assert!(frame.flags & END_STREAM != 0 && frame.stream % 2 == 1, "{}", frame.flags);
-                return Some(frame.stream);
+                return Some((frame.stream, frame.payload));
             }
         }
     }

@@ -158,16 +158,27 @@ fn sessions_are_connections_and_clients_keep_their_order() {
 #[test]
 fn late_requests_leave_and_none_is_dropped() {
     // The server takes 20 ms; one client wants a request each millisecond.
-    let server = serve(|mut stream| {
-        while read_request(&mut stream).is_some() {
+    let ids = Arc::new(Mutex::new(Vec::new()));
+    let noted = ids.clone();
+    let server = serve(move |mut stream| {
+        while let Some(request) = read_request(&mut stream) {
+            let text = String::from_utf8_lossy(&request).into_owned();
+            let id = text.split("\r\ntraceparent: 00-").nth(1).and_then(|rest| rest.get(..32));
+            noted.lock().unwrap().push(id.expect("a trace id").to_string());
             std::thread::sleep(std::time::Duration::from_millis(20));
             if stream.write_all(SMALL).is_err() {
                 return;
             }
         }
     });
-    let result = replay(&replaying(server.address, true), (0..20).map(|n| (0, 0, n)).collect());
+    let plan = LoadPlan { traceparent: true, ..replaying(server.address, true) };
+    let result = replay(&plan, (0..20).map(|n| (0, 0, n)).collect());
     assert_eq!(result.counts.outcomes.ok, 20);
+    let slowest = Vec::from(result.counts.slowest);
+    let of_slowest: Vec<String> = slowest.iter().filter_map(|request| Some(request.trace_id?.to_string())).collect();
+    // The last request waited the longest.
+    assert_eq!(of_slowest, ids.lock().unwrap().iter().rev().cloned().collect::<Vec<_>>());
+    assert!(slowest[0].wait_ns > 300 * MS, "{:?}", slowest[0]);
     assert_eq!(result.counts.outcomes.connects, 1);
     // The last one was meant to leave after 19 ms, and waited for 19 answers of 20 ms.
     assert!(result.counts.times.response.max_ns().unwrap() > 300 * MS, "{:?}", result.counts.times.response.max_ns());

@@ -19,7 +19,7 @@ const PEM: &[u8] = include_bytes!("../src/tls/self_signed.pem");
 type Secure = StreamOwned<ServerConnection, TcpStream>;
 
 /// Serves each connection with `handle`, which reads and writes above TLS. `wants_certificate`: of the client.
-fn serve_secure(wants_certificate: bool, handle: impl Fn(Secure) + Send + Sync + 'static) -> Server {
+pub fn serve_secure(wants_certificate: bool, handle: impl Fn(Secure) + Send + Sync + 'static) -> Server {
     let provider = Arc::new(ring::default_provider());
     let certificate = CertificateDer::from_pem_slice(PEM).expect("a certificate");
     let mut roots = RootCertStore::empty();
@@ -40,7 +40,7 @@ fn serve_secure(wants_certificate: bool, handle: impl Fn(Secure) + Send + Sync +
     })
 }
 
-fn secured(plan: LoadPlan) -> LoadPlan {
+pub fn secured(plan: LoadPlan) -> LoadPlan {
     let tls = TlsPlan {
         server_name: "localhost".into(),
         ca_file: None,

@@ -2,7 +2,7 @@
 
 use crate::adds_up;
 use crate::histogram::{Encoded, LogError};
-use crate::{Latency, Outcomes};
+use crate::{Latency, Outcomes, Slowest};
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -51,6 +51,9 @@ pub struct LoadCounts {
     /// Complete responses by status code.
     #[serde(with = "pairs")]
     pub status_counts: BTreeMap<u16, u64>,
+    /// Slowest requests of the window that were sent, or whose connection could not be opened.
+    #[serde(default)]
+    pub slowest: Slowest,
 }
 
 adds_up!(LoadCounts {
@@ -70,6 +73,7 @@ adds_up!(LoadCounts {
     dated_ns,
     dated_times,
     status_counts,
+    slowest,
 });
 
 /// Times of requests and connections. See the four instants at the top of this crate.
@@ -178,6 +182,7 @@ mod pairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slowest::tests::request;
     use proptest::prelude::*;
 
     /// Counts that are all drawn from `number`.
@@ -205,6 +210,7 @@ mod tests {
             dated_ns: number(),
             dated_times: number(),
             status_counts: [(200 + (number() % 3) as u16, number()), (404, number())].into(),
+            slowest: (0..number() % 4).map(|_| request(number(), 1)).collect::<Vec<_>>().into(),
         }
     }
 

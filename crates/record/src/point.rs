@@ -7,6 +7,7 @@ use crate::doubt::Doubt;
 use crate::figure::{Figure, Figures};
 use crate::outcome::Outcomes;
 use crate::scenario::{Pace, other_rate_ratio};
+use crate::slowest::SlowRequest;
 use crate::watched::Watched;
 use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,10 @@ pub struct Point {
     /// Complete responses by status, without 2xx and 3xx.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_statuses: BTreeMap<u16, u64>,
+    /// Slowest requests of the window that were sent, or whose connection could not be opened; at most 20, the slowest
+    /// first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slowest: Vec<SlowRequest>,
     /// Every figure of the point, by name.
     pub figures: Figures,
     /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's
@@ -128,6 +133,7 @@ impl Point {
             duration_ns: 0,
             outcomes: Outcomes::default(),
             error_statuses: BTreeMap::new(),
+            slowest: Vec::new(),
             figures: Figures::default(),
             connection_states: BTreeMap::new(),
             workload: WorkloadResult::default(),

@@ -72,6 +72,9 @@ pub struct LoadPlan {
     pub targets: Vec<RequestTarget>,
     /// Extra header fields, without Host, Content-Length and Connection, which the engine writes.
     pub headers: Vec<(String, String)>,
+    /// Whether each request carries a random trace id, in the header field `traceparent`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub traceparent: bool,
     /// Request body; empty for none. Not stored with the run (it may be large): the repeat command names it.
     #[serde(skip)]
     pub body: Vec<u8>,
@@ -126,6 +129,7 @@ impl LoadPlan {
             method: "GET".into(),
             targets: vec![RequestTarget { path: "/".into() }],
             headers: Vec::new(),
+            traceparent: false,
             body: Vec::new(),
             pace: Pace::Closed,
             connections: 1,

@@ -15,8 +15,9 @@ pub struct Sum {
 
 impl Sum {
     /// Adds a worker's result, and a further doubt about it.
-    pub fn add(&mut self, name: &str, result: LoadResult, more: Option<Doubt>) {
+    pub fn add(&mut self, name: &str, mut result: LoadResult, more: Option<Doubt>) {
         self.count += 1;
+        result.counts.slowest.sent_by(name);
         self.doubts.extend(result.doubts.iter().cloned().chain(more).map(|doubt| (name.to_string(), doubt)));
         self.series.add(&result.series_csv);
         match &mut self.all {

@@ -7,6 +7,7 @@ pub(crate) mod axis;
 pub(crate) mod layers;
 mod point;
 pub(crate) mod slow_down;
+pub(crate) mod slowest;
 mod summary;
 pub(crate) mod watched;
 mod workload;
@@ -79,6 +80,7 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
         out.push('\n');
         out.push_str(&slowed);
     }
+    out.push_str(&slowest::text(slowest::of_run(run, findings)));
     out.push_str(&watched::run(run));
     let (shown, rest) = gravest(&verdict.doubts);
     out.push_str(&doubt::text(&shown));

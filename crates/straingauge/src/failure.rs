@@ -67,7 +67,7 @@ const HABITS: [(&[&str], &str); 14] = [
 /// Options that exist in scenario files only: the command, the file's section, the options.
 pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 7] = [
     ("find", "load", &["--connect-rate", "--connect-timeout", "--precise"]),
-    ("find", "workload", &["--trace-format", "--dynamic-share", "--session-gap", "--logged-host"]),
+    ("find", "workload", &["--trace-format", "--dynamic-urls", "--dynamic-share", "--session-gap", "--logged-host"]),
     ("find", "clients", &["--close-first", "--demanded-bandwidth"]),
     ("find", "fleet", &["--on-worker-loss"]),
     ("find", "path", &["--path-by", "--quickack"]),

@@ -37,6 +37,7 @@ pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResul
         duration_ns: result.window_ns,
         outcomes: result.counts.outcomes,
         error_statuses: statuses.map(|(status, count)| (*status, *count)).collect(),
+        slowest: result.counts.slowest.clone().into(),
         figures,
         doubts: result.doubts.clone(),
         ..Point::of(sweep, repeat, asked.0, asked.1)

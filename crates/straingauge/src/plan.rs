@@ -20,7 +20,7 @@ use anyhow::Result;
 use record::path::PathError;
 use record::scenario::SweepPlan;
 use record::shell;
-use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, WhatIf};
+use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, TraceId, WhatIf};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -237,6 +237,9 @@ pub fn load_plan(
         return Err(wrong_usage(format!("--method '{}' is not an HTTP method", method.escape_debug())));
     }
     let mut headers: Vec<(String, String)> = options.header.iter().map(|field| header(field)).collect::<Result<_>>()?;
+    if options.traceparent && headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TraceId::FIELD)) {
+        return Err(wrong_usage("--traceparent and --header both write the field traceparent: leave one of them out"));
+    }
     let host = match headers.iter().position(|(name, _)| name.eq_ignore_ascii_case("host")) {
         Some(at) => headers.remove(at).1,
         None => target.host_field.clone(),
@@ -248,6 +251,7 @@ pub fn load_plan(
         method: if is_http { method } else { String::new() },
         targets: if is_http { targets } else { Vec::new() },
         headers,
+        traceparent: options.traceparent,
         body,
         pace,
         connections,

@@ -56,6 +56,7 @@ mod schemas;
 mod server;
 mod server_elsewhere;
 mod slow_down;
+mod slowest;
 mod ssh_workers;
 mod stall;
 mod text_from_outside;

@@ -183,6 +183,8 @@ fn wrong_usage_is_said_before_anything_is_sent() {
         (&["--no-such-flag"], &["--no-such-flag", "--help"]),
         (&["--header", "no colon here"], &["--header", "Name: value"]),
         (&["--header", "Content-Length: 5"], &["engine"]),
+        (&["--traceparent", "--header", "Traceparent: x"], &["--traceparent", "--header"]),
+        (&["--traceparent", "--requests-per-connection", "0"], &["--traceparent", "sends none"]),
         (&["--cpus", "99999"], &["99999"]),
         (&["--fail-if", "p99 is bad"], &["--fail-if"]),
         (&["--arrival", "bursty", "--rate", "10"], &["bursty", "poisson"]),

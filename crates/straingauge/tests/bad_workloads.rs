@@ -65,7 +65,7 @@ fn options_that_contradict_each_other_are_refused_by_name() {
         (vec!["--set", "workload.trace-format=w3c"], vec!["trace-format", "--trace"]),
         (vec!["--rate-series", &series, "--speed", "max"], vec!["--speed max"]),
         (vec!["--rate-series", &series, "--arrival", "constant"], vec!["--arrival"]),
-        (vec!["--set", "workload.dynamic-share=30%"], vec!["--dynamic-urls"]),
+        (vec!["--set", "workload.dynamic-share=30%"], vec!["workload.dynamic-urls"]),
         (vec!["--classes", "1KiB"], vec!["--mix or --trace"]),
         (vec!["--mix", "webstone", "--classes", "2KiB,1KiB"], vec!["--classes", "ascending"]),
         (vec!["--mix", "webstone", "--classes", "big"], vec!["--classes", "big"]),

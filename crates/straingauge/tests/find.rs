@@ -24,6 +24,7 @@ fn assert_is_a_whole_run(path: &Path, said: &Said) {
     for (index, point) in measured.iter().enumerate() {
         assert_eq!(point["index"].as_u64(), Some(index as u64));
         let outcomes = &point["outcomes"];
+        assert!((1..=20).contains(&point["slowest"].as_array().map_or(0, Vec::len)), "{point:#}");
         let of = |name: &str| outcomes[name].as_u64().unwrap_or_else(|| panic!("{name} is counted"));
         let is_beside = |name: &str| ["sent", "carried_in"].contains(&name) || name.starts_with("connect");
         let is_end = |name: &str| !is_beside(name) || name == "connect_timed_out";
@@ -37,6 +38,7 @@ fn assert_is_a_whole_run(path: &Path, said: &Said) {
     }
     let page = std::fs::read_to_string(path.join("report.html")).expect("report.html is there");
     assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"), "the page is whole");
+    assert!(page.contains("<h2>Slowest requests</h2>"), "the slowest requests are listed");
     for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
         assert!(!page.contains(outside), "the page fetches something: {outside}");
     }

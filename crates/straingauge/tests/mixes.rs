@@ -120,8 +120,8 @@ fn a_dynamic_share_is_told_by_kind_and_weights_are_kept() {
     let options = [
         "--urls",
         &statics,
-        "--dynamic-urls",
-        &dynamics,
+        "--set",
+        &format!("workload.dynamic-urls={dynamics}"),
         "--set",
         "workload.dynamic-share=30%",
         "--rate",

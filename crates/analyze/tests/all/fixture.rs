@@ -53,6 +53,7 @@ pub fn record() -> RunRecord {
         method: "GET".into(),
         targets: vec![RequestTarget { path: "/1k.bin".into() }],
         headers: vec![("Accept".into(), "*/*".into())],
+        traceparent: false,
         body: Vec::new(),
         pace: Pace::Closed,
         connections: 1,

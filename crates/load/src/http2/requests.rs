@@ -2,6 +2,7 @@
 //! dynamic table with its first request; later requests refer to them.
 
 use super::hpack::{ENTRY_BYTES, Form, TABLE_BYTES, put_field, put_integer, put_kept};
+use record::TraceId;
 use std::sync::Arc;
 
 /// The shared fields in one form: those before the path, and those after it.
@@ -21,6 +22,8 @@ pub struct Requests {
     /// Table size needed by the references.
     table_bytes: u32,
     paths: Vec<Box<[u8]>>,
+    /// The trace context as a literal field; empty without one.
+    trace: Vec<u8>,
     pub(super) body: Arc<[u8]>,
     pub(super) is_head: bool,
 }
@@ -59,13 +62,6 @@ impl Coding {
         }
         *self = Coding::Unused;
     }
-
-    /// Appends a block without references.
-    #[inline]
-    pub(super) fn put_block(&mut self, block: &[u8], out: &mut Vec<u8>) {
-        self.confirm(out);
-        out.extend_from_slice(block);
-    }
 }
 
 impl Default for Coding {
@@ -92,6 +88,7 @@ impl Requests {
             later: Shared::default(),
             table_bytes: 0,
             paths: Vec::new(),
+            trace: Vec::new(),
             body,
             is_head: method == "HEAD",
         };
@@ -160,6 +157,30 @@ impl Requests {
             out.extend_from_slice(path);
         }
         out.extend_from_slice(&shared.after);
+        out.extend_from_slice(&self.trace);
+    }
+
+    /// Appends a block without references.
+    #[inline]
+    pub(super) fn put_block(&self, block: &[u8], coding: &mut Coding, out: &mut Vec<u8>) {
+        coding.confirm(out);
+        out.extend_from_slice(block);
+        out.extend_from_slice(&self.trace);
+    }
+
+    /// Gives the next requests this trace id.
+    pub fn trace(&mut self, id: TraceId) {
+        if self.trace.is_empty() {
+            // A literal without indexing, with a new name; neither string is compressed.
+            self.trace.extend([0, TraceId::FIELD.len() as u8]);
+            self.trace.extend(TraceId::FIELD.as_bytes());
+            self.trace.push(TraceId::PARENT_BYTES as u8);
+            self.trace.extend([0; TraceId::PARENT_BYTES]);
+        }
+        let from = self.trace.len() - TraceId::PARENT_BYTES;
+        if let Ok(value) = (&mut self.trace[from..]).try_into() {
+            id.write_parent(value);
+        }
     }
 }
 
@@ -218,7 +239,8 @@ mod tests {
         ) {
             let headers = [("X-Long".to_string(), "y".repeat(long)), ("Accept".to_string(), "a".to_string())];
             let paths = ["/a", "/b", "/c"];
-            let requests = Requests::new("GET", "http", "example", &headers, paths.into_iter(), &b""[..]);
+            let mut requests = Requests::new("GET", "http", "example", &headers, paths.into_iter(), &b""[..]);
+            requests.trace(TraceId::of(5));
             let writer = Writer::new("http", "example", &headers);
             let (mut coding, mut theirs) = (Coding::default(), httlib_hpack::Decoder::default());
             for (is_written, target, limit) in steps {
@@ -227,7 +249,8 @@ mod tests {
                 }
                 let mut block = Vec::new();
                 if is_written {
-                    coding.put_block(&writer.block(b"GET", paths[target].as_bytes(), false), &mut block);
+                    let written = writer.block(b"GET", paths[target].as_bytes(), false);
+                    requests.put_block(&written, &mut coding, &mut block);
                 } else {
                     requests.put(target, &mut coding, &mut block);
                 }
@@ -241,6 +264,7 @@ mod tests {
                     (b":path", paths[target].as_bytes()),
                     (b"x-long", headers[0].1.as_bytes()),
                     (b"accept", b"a"),
+                    (b"traceparent", b"00-00000000000000010000000000000005-0000000000000005-01"),
                 ]);
                 prop_assert!(read[..4].iter().all(|(name, _)| name[0] == b':'), "pseudo-fields come first");
                 read.sort();

@@ -149,9 +149,9 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Puts a request without a body whose block was [written](super::Writer) before.
-    pub fn put_block(&mut self, block: &[u8], is_head: bool, request: R) {
-        self.put_header(request, is_head, 0, |coding, out| coding.put_block(block, out));
+    /// Puts a request without a body whose block was [written](super::Writer) before. `requests` has its trace id.
+    pub fn put_block(&mut self, requests: &Requests, block: &[u8], is_head: bool, request: R) {
+        self.put_header(request, is_head, 0, |coding, out| requests.put_block(block, coding, out));
     }
 
     /// Begins a stream with the header that `put` appends.

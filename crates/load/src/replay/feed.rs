@@ -5,7 +5,7 @@
 //! reader that is ahead waits; an engine thread that is ahead retries after a moment.
 
 use super::Pending;
-use crate::request::http_2_writer;
+use crate::request::{fields, http_2_writer};
 use crate::supply::{ReplayRequest, ReplaySource, ReplayStep};
 use record::LoadPlan;
 use record::workload::ReplayResult;
@@ -155,13 +155,10 @@ impl RequestWriter {
         if plan.protocol.is_over_http_2() {
             return RequestWriter::Http2(http_2_writer(plan));
         }
-        let mut fields = format!(" HTTP/1.1\r\nHost: {}\r\n", plan.host);
-        for (name, value) in &plan.headers {
-            fields.push_str(&format!("{name}: {value}\r\n"));
-        }
+        let fields = fields(plan);
         RequestWriter::Http1 {
-            rest: format!("{fields}\r\n").into_bytes(),
-            rest_with_length: format!("{fields}Content-Length: 0\r\n\r\n").into_bytes(),
+            rest: format!(" HTTP/1.1\r\n{fields}\r\n").into_bytes(),
+            rest_with_length: format!(" HTTP/1.1\r\n{fields}Content-Length: 0\r\n\r\n").into_bytes(),
         }
     }
 

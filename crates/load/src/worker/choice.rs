@@ -1,6 +1,8 @@
 //! Chooses source, transport and protocol, once for each thread.
 
-use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, OrderedProtocol, Protocol as Spoken, Redis, Tcp};
+use super::protocol::{
+    Connect, Http1, Http2, InOrder, Memcached, OrderedProtocol, Protocol as Spoken, Redis, Tcp, Traces,
+};
 use super::source::{Closed, Open, Replay, Source};
 use super::transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport};
 use super::{Report, Task, Worker};
@@ -82,9 +84,11 @@ fn run_http(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
 
 fn run_http_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     if task.plan.protocol.is_over_http_2() {
-        return run_paced(Http2::new(task.plan, task.requests.body.clone()), source, task, poller);
+        let protocol = Http2::new(task.plan, task.requests.body.clone(), task.connections)?;
+        return run_paced(protocol, source, task, poller);
     }
-    run_paced(Http1::new(source.heads(task.requests)), source, task, poller)
+    let traces = Traces::new(task.plan, task.connections)?;
+    run_paced(Http1::new(source.heads(task.requests), traces), source, task, poller)
 }
 
 fn run_paced<S: Source, A: Spoken>(protocol: A, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {

@@ -1,9 +1,12 @@
 //! Opens connections: all at the start, and again after an end or a failure.
 
 use super::protocol::Stream;
+use super::slowest::{End, Opening};
 use super::transport::Pace;
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, LINGERED, QUEUED, State, WATCHES_WRITABLE};
+use crate::connection::{
+    ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, LINGERED, QUEUED, State, UnderWay, WATCHES_WRITABLE,
+};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortChoice};
 use crate::socket::{self, Errno};
@@ -173,6 +176,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Continues when requests may be sent.
     pub(super) fn opened(&mut self, slot: usize, now: u64) {
+        self.openings[slot] = Opening::new(self.connections[slot].since_ns, now);
         self.connections[slot].state = State::Idle;
         self.connecting -= 1;
         self.established += 1;
@@ -185,6 +189,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let connection = &mut self.connections[slot];
         let intended_ns = S::carried_by(connection, has_begun);
         connection.set(CARRIES_REQUEST, false);
+        self.openings[slot] = Opening::new(connection.since_ns, now);
+        if let Some(intended_ns) = intended_ns {
+            let request = UnderWay { intended_ns, ..UnderWay::default() };
+            self.request_ended(slot, request, now, End::NotSent(failure.kind()));
+        }
+        let connection = &mut self.connections[slot];
         if matches!(connection.state, State::Connecting | State::Handshaking | State::Opening) {
             self.connecting -= 1;
             self.drop_socket(slot, now, false);

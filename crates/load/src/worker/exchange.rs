@@ -5,9 +5,10 @@
 //! connection.
 
 use super::protocol::Stream;
+use super::slowest::End;
 use super::transport::{Arrival, Pace};
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, WATCHES_WRITABLE};
+use crate::connection::{HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, UnderWay, WATCHES_WRITABLE};
 use crate::framing::{AtEnd, Consumed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
@@ -63,6 +64,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.intended_ns = intended_ns;
         connection.first_byte_ns = 0;
         connection.part_ns = 0;
+        connection.received_bytes = 0;
         connection.state = State::Busy;
         self.in_flight += 1;
         self.tally.issued(intended_ns);
@@ -137,13 +139,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts the described request of a connection as failed in its class.
-    #[inline]
-    pub(super) fn failed_of_class(&mut self, slot: usize, intended_ns: u64, now: u64) {
-        let place = self.place(slot);
+    /// Counts a request without a response; the connection is at its place.
+    pub(super) fn count_failure(&mut self, slot: usize, request: UnderWay, now: u64, failure: Failure) {
+        let (intended_ns, place) = (request.intended_ns, self.place(slot));
+        self.asked(slot, intended_ns, now);
+        self.request_ended(slot, request, now, End::Failed(failure.kind()));
+        self.tally.failed(intended_ns, now, failure);
         if let Some(classes) = &mut self.classes {
             classes.failed(place, self.tally.belongs(intended_ns, now));
         }
+        self.in_flight -= 1;
     }
 
     /// Body bytes came that end this many parts; `None`: they are one part.
@@ -206,8 +211,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize, is_response: bool) {
         let connection = &mut self.connections[slot];
-        if is_response && now >= self.tally.begin_ns {
-            connection.flags |= HEARD;
+        if is_response {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            connection.received_bytes = connection.received_bytes.saturating_add(bytes);
+            if now >= self.tally.begin_ns {
+                connection.flags |= HEARD;
+            }
         }
         self.tally.received(connection.intended_ns, now, bytes, body);
     }
@@ -268,6 +277,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         self.in_flight -= 1;
         connection.failures = 0;
+        let response_ns = now.saturating_sub(connection.intended_ns);
+        if response_ns > self.tally.counts.slowest.least_ns() {
+            let described = connection.under_way();
+            self.request_ended(slot, described, now, End::Answered(status));
+        }
     }
 
     /// Handles the server's close of its half, after all data before it was read.
@@ -330,14 +344,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Ends the requests in flight without a response, and their connection.
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         self.describe_any(slot);
-        let intended_ns = self.connections[slot].intended_ns;
-        self.asked(slot, intended_ns, now);
+        let described = self.connections[slot].under_way();
         if failure == Failure::TimedOut {
-            self.tally.gave_up(self.connections[slot].since_ns);
+            self.tally.gave_up(described.since_ns);
         }
-        self.tally.failed(intended_ns, now, failure);
-        self.failed_of_class(slot, intended_ns, now);
-        self.in_flight -= 1;
+        self.count_failure(slot, described, now, failure);
         if A::IS_PIPELINED {
             self.fail_the_others(slot, now, failure);
         }

@@ -50,7 +50,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let target = self.protocol.put(&mut self.source, self.task.requests, slot, &mut connection.stream);
         connection.requests = connection.requests.wrapping_add(1);
         connection.set(LAST_REQUEST, limit != 0 && u64::from(connection.requests) >= limit);
-        let request = UnderWay { intended_ns, since_ns: now, first_byte_ns: 0, part_ns: 0, target };
+        let request = UnderWay { intended_ns, since_ns: now, first_byte_ns: 0, part_ns: 0, target, received_bytes: 0 };
         if A::IS_MULTIPLEXED || connection.state == State::Busy {
             connection.stream.push(request);
         }
@@ -223,14 +223,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     }
 
     fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
-        let UnderWay { intended_ns, since_ns, .. } = self.connections[slot].under_way();
-        self.asked(slot, intended_ns, now);
+        let described = self.connections[slot].under_way();
         if failure == Failure::TimedOut {
-            self.tally.gave_up(since_ns);
+            self.tally.gave_up(described.since_ns);
         }
-        self.tally.failed(intended_ns, now, failure);
-        self.failed_of_class(slot, intended_ns, now);
-        self.in_flight -= 1;
+        self.count_failure(slot, described, now, failure);
         let connection = &mut self.connections[slot];
         connection.failures = connection.failures.saturating_add(1);
     }
@@ -268,10 +265,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Fails the requests that are not described, for the same reason.
     pub(super) fn fail_the_others(&mut self, slot: usize, now: u64, failure: Failure) {
         while let Some(other) = self.connections[slot].stream.next() {
-            self.asked(slot, other.intended_ns, now);
-            self.tally.failed(other.intended_ns, now, failure);
-            self.failed_of_class(slot, other.intended_ns, now);
-            self.in_flight -= 1;
+            self.count_failure(slot, other, now, failure);
         }
     }
 

@@ -9,6 +9,7 @@
 //! - [`protocol`]: the bytes of a request, and where its response ends;
 //! - [`in_flight`]: several requests in flight on a connection;
 //! - [`connect`]: opens and reopens connections;
+//! - [`slowest`]: the slowest requests, with the phases of their time;
 //! - [`sweep`]: timeouts, and the end of the run;
 //! - [`waiting`]: waits for events, but not past the next intended send.
 //!
@@ -26,6 +27,7 @@ mod connect;
 mod exchange;
 mod in_flight;
 pub(crate) mod protocol;
+mod slowest;
 mod source;
 mod sweep;
 mod transport;
@@ -46,9 +48,10 @@ use crate::socket::{Errno, RawAddress};
 use crate::supply::Supply;
 use crate::tally::Tally;
 use crate::tls::{TlsSetting, TlsTally};
-use protocol::Protocol;
+use protocol::{Protocol, Traces};
 use record::time::monotonic_ns;
 use record::{LoadPlan, Share};
+use slowest::Opening;
 use source::Source;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -110,6 +113,7 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     phase: Phase,
     poller: Poller,
     connections: Vec<Connection<A::Stream>>,
+    openings: Box<[Opening]>,
     /// Slots to reopen; the loop opens them, not the code that closed them, to avoid recursion.
     to_open: VecDeque<u32>,
     /// Slots whose socket had more bytes than one turn reads.
@@ -148,6 +152,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         Worker {
             phase: Phase::Opening,
             poller,
+            openings: vec![Opening::default(); task.connections].into(),
             to_open: VecDeque::new(),
             unread: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
@@ -243,6 +248,8 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             begin: begin.unwrap_or_default(),
             end: end.or(begin).unwrap_or_default(),
             connection_memory_bytes: self.connections.capacity() * size_of::<Connection<A::Stream>>()
+                + size_of_val(&*self.openings)
+                + self.protocol.traces().map_or(0, Traces::memory_bytes)
                 + self.sweep.carry_bytes_max,
             fixed_memory_bytes: BUFFER_BYTES
                 + self.tally.series.memory_bytes()

@@ -5,6 +5,7 @@
 //! ns per connection and round at any request rate.
 
 use super::protocol::Stream;
+use super::slowest::End;
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{ASKED, HEARD, LINGERED, State, UnderWay};
 use crate::tally::Failure;
@@ -84,7 +85,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             match connection.state {
                 State::Busy => {
                     let mut described = Some(connection.under_way());
-                    while let Some(UnderWay { intended_ns, since_ns, .. }) = described {
+                    while let Some(request) = described {
+                        let UnderWay { intended_ns, since_ns, .. } = request;
+                        self.request_ended(slot, request, now, End::Failed("unfinished"));
                         self.asked(slot, intended_ns, now);
                         self.tally.gave_up(since_ns);
                         self.tally.unfinished(intended_ns, now, true);

@@ -1,5 +1,6 @@
 //! The tables of one point, the output of `straingauge load --full`.
 
+use super::slowest;
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::{self, TOO_FEW, not_measured, wrap};
@@ -27,6 +28,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
         out.push_str(&times);
     }
     out.push_str(&super::workload::workload(&point.workload));
+    out.push_str(&slowest::text(slowest::of_points(&[point], "of the window")));
     let server = server(point);
     if !server.is_empty() {
         out.push('\n');

@@ -17,10 +17,10 @@ pub struct DriveArgs {
     /// The command line wins. Sections: load, workload, protocol, clients, fleet, path, find, server, watching; keys
     /// are the long options. find also answers the questions in section predict. Some keys have no option: give them in
     /// the file or with --set. Section load: connect-timeout, connect-rate, precise, source-address; workload:
-    /// trace-format, dynamic-share, session-gap, logged-host; clients: close-first, demanded-bandwidth; fleet:
-    /// on-worker-loss; path: path-by, quickack; watching:
-    /// response-classes; find: min-connections, error-limit, goodput-limit, settle,
-    /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share. docs/load.md describes them.
+    /// trace-format, dynamic-urls, dynamic-share, session-gap, logged-host; clients: close-first, demanded-bandwidth;
+    /// fleet: on-worker-loss; path: path-by, quickack; watching: response-classes; find: min-connections,
+    /// error-limit, goodput-limit, settle, elastic-gain, saturation, efficiency-loss, bracket, conforming-share.
+    /// docs/load.md describes them.
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
     /// Set one key of a scenario file, as find.settle=5s

@@ -104,6 +104,12 @@ pub struct LoadOptions {
     /// Repeatable.
     #[arg(long = "header", short = 'H', value_name = "FIELD")]
     pub header: Vec<String>,
+    /// Give each request a random trace id
+    ///
+    /// In the header field 'traceparent' (W3C Trace Context). The slowest requests are printed with their ids, to be
+    /// looked up in a tracing system.
+    #[arg(long)]
+    pub traceparent: bool,
     /// Body of the requests; @FILE reads it from a file
     #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,
@@ -126,7 +132,7 @@ pub struct LoadOptions {
     pub precise: bool,
 }
 overlay!(LoadOptions; connections, rate, arrival, duration, warmup, threads, cold, requests_per_connection, timeout,
-    connect_timeout, connect_rate, method, body, urls, cpus, seed, header, source_address, precise);
+    connect_timeout, connect_rate, method, body, urls, cpus, seed, header, traceparent, source_address, precise);
 
 /// The words for arrival processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]

@@ -25,10 +25,8 @@ pub struct WorkloadOptions {
     // In scenario files alone, as all that is skipped here: the share of the requests that goes to the dynamic URLs.
     #[arg(skip)]
     pub dynamic_share: Option<Share>,
-    /// Dynamic paths or URLs to request, from a file
-    ///
-    /// One a line, with an optional weight after each. {dynamic_share} of the requests go there.
-    #[arg(long, value_name = "FILE")]
+    // Dynamic paths or URLs to request, from a file: one a line, with an optional weight after each.
+    #[arg(skip)]
     pub dynamic_urls: Option<PathBuf>,
     /// An access log, plain or gzip: replay it
     ///

@@ -126,11 +126,12 @@ fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Re
     let typed = [
         (load.method.is_some(), "--method"),
         (!load.header.is_empty(), "--header"),
+        (load.traceparent, "--traceparent"),
         (load.body.is_some(), "--body"),
         (load.urls.is_some(), "--urls"),
         (workload.mix.is_some(), "--mix"),
         (workload.classes.is_some(), "--classes"),
-        (workload.dynamic_urls.is_some(), "--dynamic-urls"),
+        (workload.dynamic_urls.is_some(), "dynamic-urls of [workload]"),
         (workload.trace.is_some(), "--trace"),
         (workload.trace_format.is_some(), "trace-format of [workload]"),
         (clients.read_rate.is_some(), "--read-rate"),

@@ -129,7 +129,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     }
     let typed = [
         (load.urls.is_some(), "--urls"),
-        (options.dynamic_urls.is_some(), "--dynamic-urls"),
+        (options.dynamic_urls.is_some(), "dynamic-urls of [workload]"),
         (options.rate_series.is_some(), "--rate-series"),
         (load.arrival.is_some(), "--arrival"),
         (load.requests_per_connection.is_some(), "--requests-per-connection"),

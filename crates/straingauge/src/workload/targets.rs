@@ -115,7 +115,7 @@ pub struct Requests {
     pub workload: Workload,
 }
 
-/// The targets of the URL, of `--urls`, of `--mix`, and of `--dynamic-urls`.
+/// The targets of the URL, of `--urls`, of `--mix`, and of `workload.dynamic-urls`.
 pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<Requests> {
     let mut wanted = match (&options.mix, urls) {
         (Some(_), Some(_)) => {
@@ -142,7 +142,7 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
         (None, None) => {}
         (None, Some(_)) => {
             return Err(wrong_usage(
-                "dynamic-share of [workload] needs the URLs that get it: give --dynamic-urls FILE",
+                "dynamic-share of [workload] needs the URLs that get it: give --set workload.dynamic-urls=FILE",
             ));
         }
         (Some(path), share) => {
@@ -154,7 +154,7 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
 
 /// Gives a share of the requests to the URLs of a list.
 fn add_dynamic(wanted: &mut Requests, path: &Path, share: f64, target: &Target) -> Result<()> {
-    let list = url_list(path, target, "--dynamic-urls")?;
+    let list = url_list(path, target, "dynamic-urls of [workload]")?;
     let Requests { targets, workload } = wanted;
     if workload.weights.is_empty() {
         workload.weights = vec![1.0 / targets.len() as f64; targets.len()];

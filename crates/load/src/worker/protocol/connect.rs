@@ -46,7 +46,13 @@ impl Protocol for Connect {
         0
     }
 
-    fn bytes<'b, S: Source>(_: &'b S, _: &'b Requests, _: usize, _: &'b Connection<Nothing>) -> &'b [u8] {
+    fn bytes<'b, S: Source>(
+        &'b mut self,
+        _source: &'b S,
+        _requests: &'b Requests,
+        _slot: usize,
+        _connection: &'b Connection<Nothing>,
+    ) -> &'b [u8] {
         &[]
     }
 

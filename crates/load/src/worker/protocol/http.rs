@@ -1,7 +1,7 @@
 //! HTTP/1.1, one request at a time on a connection. [`crate::request`] makes the bytes of requests, and
 //! [`crate::framing`] finds the end of a response.
 
-use super::{Protocol, Stream};
+use super::{Protocol, Stream, Traces};
 use crate::connection::Connection;
 use crate::framing::{AtEnd, Consumed, Framing, HeadCache, Malformed};
 use crate::request::Requests;
@@ -10,11 +10,12 @@ use crate::worker::Source;
 
 pub(crate) struct Http1 {
     heads: HeadCache,
+    traces: Option<Traces>,
 }
 
 impl Http1 {
-    pub(crate) fn new(heads: HeadCache) -> Self {
-        Http1 { heads }
+    pub(crate) fn new(heads: HeadCache, traces: Option<Traces>) -> Self {
+        Http1 { heads, traces }
     }
 }
 
@@ -71,20 +72,29 @@ impl Protocol for Http1 {
 
     const IS_HTTP_1: bool = true;
 
-    /// The source has the bytes.
+    /// The source has the bytes, apart from a trace id.
     #[inline]
     fn put<S: Source>(&mut self, source: &mut S, requests: &Requests, slot: usize, _stream: &mut Framing) -> u32 {
+        if let Some(traces) = &mut self.traces {
+            let id = traces.draw();
+            traces.keep(slot, id);
+        }
         source.target(requests, slot) as u32
     }
 
     #[inline]
     fn bytes<'b, S: Source>(
+        &'b mut self,
         source: &'b S,
         requests: &'b Requests,
         slot: usize,
         connection: &'b Connection<Framing>,
     ) -> &'b [u8] {
-        source.bytes(requests, slot, connection)
+        let bytes = source.bytes(requests, slot, connection);
+        match &mut self.traces {
+            None => bytes,
+            Some(traces) => traces.patched(bytes, slot, connection.written as usize),
+        }
     }
 
     fn longest<S: Source>(&self, source: &S, requests: &Requests) -> usize {
@@ -94,6 +104,10 @@ impl Protocol for Http1 {
     #[inline]
     fn feed(&mut self, stream: &mut Framing, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         stream.feed(&mut self.heads, target as usize, bytes)
+    }
+
+    fn traces(&self) -> Option<&Traces> {
+        self.traces.as_ref()
     }
 
     fn failure(malformed: Malformed) -> Failure {

@@ -1,11 +1,12 @@
 //! HTTP/2. [`crate::http2`] knows its bytes; here a connection's streams become requests of the load.
 
-use super::{Protocol, Stream};
+use super::{Protocol, Stream, Traces};
 use crate::connection::Connection;
 use crate::connection::UnderWay;
 use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::http2::{Ended, Requests, Session, places};
 use crate::request::http_2;
+use crate::socket::Errno;
 use crate::tally::Failure;
 use crate::worker::Source;
 use record::LoadPlan;
@@ -18,6 +19,7 @@ pub(crate) struct Http2 {
     places: usize,
     is_grpc: bool,
     counts_parts: bool,
+    traces: Option<Traces>,
 }
 
 /// The status of a complete response to a gRPC call.
@@ -30,16 +32,18 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 
 impl Http2 {
     /// `body`: the plan's, shared by all threads.
-    pub(crate) fn new(plan: &LoadPlan, body: Arc<[u8]>) -> Self {
+    pub(crate) fn new(plan: &LoadPlan, body: Arc<[u8]>, connections: usize) -> Result<Self, Errno> {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
         let depth = plan.protocol.pipeline();
-        Http2 {
+        let traces = Traces::new(plan, connections * places(depth))?;
+        Ok(Http2 {
             requests: http_2(plan, body),
             depth: depth as usize,
             places: places(depth),
             is_grpc,
             counts_parts: plan.clients.times_parts,
-        }
+            traces,
+        })
     }
 }
 
@@ -242,16 +246,24 @@ impl Protocol for Http2 {
         stream: &mut Streams,
     ) -> u32 {
         let target = source.target(requests, slot);
+        let id = self.traces.as_mut().map(Traces::draw);
+        if let Some(id) = id {
+            self.requests.trace(id);
+        }
         match source.block(slot) {
             None => stream.session.put(&self.requests, target, UnderWay::default()),
             // For a log, HEAD is target 1.
-            Some(block) => stream.session.put_block(block, target == 1, UnderWay::default()),
+            Some(block) => stream.session.put_block(&self.requests, block, target == 1, UnderWay::default()),
+        }
+        if let (Some(traces), Some(id)) = (&mut self.traces, id) {
+            traces.keep(slot * self.places + stream.session.newest(), id);
         }
         target as u32
     }
 
     #[inline]
     fn bytes<'b, S: Source>(
+        &'b mut self,
         _source: &'b S,
         _requests: &'b crate::request::Requests,
         _slot: usize,
@@ -268,6 +280,10 @@ impl Protocol for Http2 {
     #[inline]
     fn feed(&mut self, stream: &mut Streams, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         stream.session.feed(bytes)
+    }
+
+    fn traces(&self) -> Option<&Traces> {
+        self.traces.as_ref()
     }
 
     fn failure(malformed: Malformed) -> Failure {

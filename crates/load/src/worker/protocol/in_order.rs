@@ -136,6 +136,7 @@ impl<K: OrderedProtocol> Protocol for InOrder<K> {
 
     #[inline]
     fn bytes<'b, S: Source>(
+        &'b mut self,
         _source: &'b S,
         _requests: &'b Requests,
         _slot: usize,

@@ -20,6 +20,7 @@ mod in_order;
 mod memcached;
 mod redis;
 mod tcp;
+mod traces;
 
 pub(crate) use connect::Connect;
 pub(crate) use http::Http1;
@@ -28,6 +29,7 @@ pub(crate) use in_order::{InOrder, OrderedProtocol};
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
 pub(crate) use tcp::Tcp;
+pub(crate) use traces::Traces;
 
 use super::Source;
 use crate::connection::Connection;
@@ -178,11 +180,17 @@ pub(crate) trait Protocol: Sized {
 
     /// The bytes put last on a connection, not all of which were handed to the transport.
     fn bytes<'b, S: Source>(
+        &'b mut self,
         source: &'b S,
         requests: &'b Requests,
         slot: usize,
         connection: &'b Connection<Self::Stream>,
     ) -> &'b [u8];
+
+    /// The trace ids of requests; `None` without any.
+    fn traces(&self) -> Option<&Traces> {
+        None
+    }
 
     /// The length of the longest possible request, as far as it matters for Nagle's algorithm.
     fn longest<S: Source>(&self, source: &S, requests: &Requests) -> usize;

@@ -49,7 +49,7 @@ impl<P: Pace> Transport for Plain<P> {
         }
         loop {
             let connection = &worker.connections[slot];
-            let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
+            let bytes = worker.protocol.bytes(&worker.source, worker.task.requests, slot, connection);
             worker.system_calls += 1;
             match socket::send(connection.fd, bytes) {
                 Ok(sent) if sent == bytes.len() => {
@@ -69,7 +69,7 @@ impl<P: Pace> Transport for Plain<P> {
     fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         loop {
             let connection = &worker.connections[slot];
-            let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
+            let bytes = worker.protocol.bytes(&worker.source, worker.task.requests, slot, connection);
             let rest = &bytes[connection.written as usize..];
             worker.system_calls += 1;
             match socket::send(connection.fd, rest) {

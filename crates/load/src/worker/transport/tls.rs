@@ -172,7 +172,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             if !A::IS_PIPELINED && connection.state != State::Busy {
                 break Ok(true);
             }
-            let bytes = A::bytes(&self.source, self.task.requests, slot, connection);
+            let bytes = self.protocol.bytes(&self.source, self.task.requests, slot, connection);
             let rest = &bytes[connection.written as usize..];
             let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { return };
             let Ok(taken) = session.writer().write(rest) else { return self.lost(slot, now, Failure::Tls) };

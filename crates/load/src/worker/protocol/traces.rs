@@ -1,0 +1,93 @@
+//! Trace ids: a fresh random one for each request, in the header field `traceparent` (W3C, Trace Context).
+
+use crate::socket::Errno;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use record::{LoadPlan, TraceId};
+use std::io::Read;
+
+/// What precedes the value in a prebuilt request. No other field has this name.
+const BEFORE: &[u8] = b"\r\ntraceparent: ";
+
+/// The trace ids of one thread.
+pub(crate) struct Traces {
+    rng: ChaCha8Rng,
+    /// Of the request at each place of each connection.
+    ids: Box<[TraceId]>,
+    /// A prebuilt request with its own id.
+    out: Vec<u8>,
+}
+
+impl Traces {
+    /// `None` for a plan without trace ids. They do not depend on the plan's seed: two runs never have the same.
+    pub(crate) fn new(plan: &LoadPlan, places: usize) -> Result<Option<Self>, Errno> {
+        if !plan.traceparent {
+            return Ok(None);
+        }
+        let mut seed = [0; 32];
+        std::fs::File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut seed))
+            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        let ids = vec![TraceId::of(0); places].into();
+        Ok(Some(Traces { rng: ChaCha8Rng::from_seed(seed), ids, out: Vec::new() }))
+    }
+
+    #[inline]
+    pub(crate) fn draw(&mut self) -> TraceId {
+        TraceId::of(self.rng.random())
+    }
+
+    /// Keeps the id of the request at this place.
+    #[inline]
+    pub(crate) fn keep(&mut self, place: usize, id: TraceId) {
+        self.ids[place] = id;
+    }
+
+    pub(crate) fn id(&self, place: usize) -> TraceId {
+        self.ids[place]
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.ids)
+    }
+
+    /// The bytes of a prebuilt request with the id of this place. `sent` of them were sent before.
+    pub(crate) fn patched<'b>(&'b mut self, bytes: &'b [u8], place: usize, sent: usize) -> &'b [u8] {
+        let Some(before) = memchr::memmem::find(bytes, BEFORE) else { return bytes };
+        let from = before + BEFORE.len();
+        let to = from + TraceId::PARENT_BYTES;
+        if sent >= to {
+            return bytes;
+        }
+        self.out.clear();
+        self.out.extend_from_slice(bytes);
+        if let Ok(value) = (&mut self.out[from..to]).try_into() {
+            self.ids[place].write_parent(value);
+        }
+        &self.out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::TRACE_LINE;
+
+    #[test]
+    fn a_request_that_is_sent_in_parts_keeps_its_id() {
+        let plan = LoadPlan { traceparent: true, ..LoadPlan::simple(([127, 0, 0, 1], 80).into()) };
+        let mut traces = Traces::new(&plan, 2).ok().flatten().unwrap();
+        for place in 0..2 {
+            let id = traces.draw();
+            traces.keep(place, id);
+        }
+        let bytes = format!("POST / HTTP/1.1\r\nHost: a\r\n{TRACE_LINE}Content-Length: 3\r\n\r\nabc");
+        let first = traces.patched(bytes.as_bytes(), 0, 0).to_vec();
+        let other = traces.patched(bytes.as_bytes(), 1, 0).to_vec();
+        assert_eq!(traces.patched(bytes.as_bytes(), 0, 30), first);
+        assert_ne!(first, other);
+        let text = String::from_utf8(first).unwrap();
+        assert!(text.contains(&format!("\r\ntraceparent: 00-{}-", traces.id(0))), "{text}");
+        assert_eq!(traces.patched(bytes.as_bytes(), 0, bytes.len()), bytes.as_bytes());
+    }
+}

@@ -1,0 +1,144 @@
+//! The slowest requests of a load.
+
+use crate::page::tables::Table;
+use crate::text::wrap;
+use analyze::zones::{Findings, SweepFindings, Zone, counted_at, load_words};
+use record::text::plain;
+use record::units::{format_bytes, format_nanos};
+use record::{Point, RunDir, SLOWEST, SlowRequest, Sweep};
+
+const COLUMNS: [&str; 13] = [
+    "point",
+    "at",
+    "response",
+    "waiting",
+    "connect",
+    "first byte",
+    "last byte",
+    "conn",
+    "port",
+    "bytes",
+    "status",
+    "trace id",
+    "client",
+];
+
+/// The slowest requests of points at the same load; `None` if none was kept.
+pub(super) fn of_points(points: &[&Point], load: &str) -> Option<Table> {
+    let mut slowest: Vec<(&SlowRequest, u32)> =
+        points.iter().flat_map(|point| point.slowest.iter().map(|request| (request, point.index))).collect();
+    slowest.sort_by(|one, other| other.cmp(one));
+    slowest.truncate(SLOWEST);
+    let rows: Vec<[String; 13]> = slowest.iter().map(|(request, point)| row(request, *point)).collect();
+    let is_shown = |column: &usize| match column {
+        0 => points.len() > 1,
+        _ => rows.iter().any(|row| !row[*column].is_empty()),
+    };
+    let shown: Vec<usize> = (0..COLUMNS.len()).filter(is_shown).collect();
+    let cells = |row: &[String; 13]| shown.iter().map(|column| row[*column].clone()).collect();
+    let note = format!(
+        "Slowest requests {load}: when they were due (closed loop: sent), since the window began; response time, and \
+         its phases: waiting to be sent, connecting, to the first byte, to the last byte."
+    );
+    let columns = shown.iter().map(|column| (COLUMNS[*column], ""));
+    (!rows.is_empty()).then(|| Table::new("", columns, rows.iter().map(cells).collect(), note))
+}
+
+/// The slowest requests at the highest load that the server held; without a sweep, those of the last point.
+pub(crate) fn of_run(run: &RunDir, findings: &Findings) -> Option<Table> {
+    let held = |sweep: &SweepFindings| {
+        let level = sweep.levels.iter().rfind(|level| matches!(level.zone, Zone::Elastic | Zone::Plastic))?;
+        Some((sweep.sweep, level.load))
+    };
+    match findings.rate.iter().chain(&findings.connections).find_map(held) {
+        Some((sweep, load)) => {
+            let points: Vec<&Point> =
+                run.points.iter().filter(|point| point.sweep == sweep && point.load() == load).collect();
+            of_points(&counted_at(&points), &format!("at {}", load_words(load, sweep)))
+        }
+        None => {
+            let is_load = |point: &&Point| point.sweep != Sweep::Yardstick && !point.slowest.is_empty();
+            let last = run.points.iter().rfind(is_load)?;
+            of_points(&[last], &format!("of point {:03}", last.index))
+        }
+    }
+}
+
+/// A table of these for a terminal, after an empty line.
+pub(super) fn text(table: Option<Table>) -> String {
+    table.map_or(String::new(), |table| format!("\n{}{}", wrap(&table.note, "  ", "  "), table.lines(0)))
+}
+
+fn row(request: &SlowRequest, point: u32) -> [String; 13] {
+    let time = |nanos: u64| if nanos == 0 { String::new() } else { format_nanos(nanos as f64) };
+    let ended = request.failure.as_ref().map(|why| plain(why, 30));
+    [
+        format!("{point:03}"),
+        format!("{:.3} s", request.at_ns as f64 / 1e9),
+        time(request.response_ns),
+        time(request.wait_ns),
+        time(request.connect_ns),
+        time(request.first_byte_ns),
+        time(request.last_byte_ns),
+        request.connection.to_string(),
+        request.local_port.map_or(String::new(), |port| port.to_string()),
+        format_bytes(f64::from(request.received_bytes)),
+        request.status.map(|status| status.to_string()).or(ended).unwrap_or_default(),
+        request.trace_id.map_or(String::new(), |id| id.to_string()),
+        request.client.as_deref().map_or(String::new(), |client| plain(client, 40)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Pace, TraceId};
+
+    fn request(response_ns: u64) -> SlowRequest {
+        SlowRequest {
+            response_ns,
+            at_ns: 1_234_000_000,
+            wait_ns: 0,
+            connect_ns: 0,
+            first_byte_ns: response_ns,
+            last_byte_ns: 0,
+            connection: 3,
+            local_port: Some(40_001),
+            received_bytes: 2048,
+            status: Some(503),
+            failure: None,
+            trace_id: None,
+            client: None,
+        }
+    }
+
+    fn point(index: u32, slowest: Vec<SlowRequest>) -> Point {
+        Point { index, slowest, ..Point::of(Sweep::Single, 0, 1, Pace::Closed) }
+    }
+
+    #[test]
+    fn phases_without_time_have_no_column() {
+        let text = text(of_points(&[&point(0, vec![request(7_000_000)])], "of point 000"));
+        let lines: Vec<Vec<&str>> = text.lines().rev().take(2).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0].join(" "), "1.234 s 7.00 ms 7.00 ms 3 40001 2.00 KiB 503");
+        assert_eq!(lines[1].join(" "), "at response first byte conn port bytes status");
+        assert!(super::text(of_points(&[&point(0, Vec::new())], "")).is_empty());
+    }
+
+    #[test]
+    fn the_slowest_of_all_repeats_are_listed_with_their_points() {
+        let times = |from: u64| (from..from + 20).map(|ms| request(ms * 1_000_000)).collect();
+        let traced = SlowRequest {
+            status: None,
+            failure: Some("timed out\u{1b}".into()),
+            trace_id: Some(TraceId::of(7 << 64 | 8)),
+            ..request(90_000_000)
+        };
+        let (first, other) = (point(4, times(20)), point(5, times(30)));
+        let table = of_points(&[&first, &other, &point(6, vec![traced])], "at 10 connections").unwrap();
+        assert_eq!((table.rows.len(), table.rows[0][0].as_str(), table.rows[1][0].as_str()), (20, "006", "005"));
+        let text = text(Some(table));
+        assert!(text.contains("timed out") && !text.contains('\u{1b}'), "{text}");
+        assert!(text.contains("00000000000000070000000000000008") && text.contains(" 004 "), "{text}");
+    }
+}
