@@ -206,7 +206,7 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     let counted = counted_at(points);
     let accounts: Vec<&Account> = counted.iter().filter_map(|point| point.account.as_ref()).collect();
     let mut level = of_accounts(load, &accounts, &request_rates(&counted))?;
-    level.requests = requests(&counted, &level.groups, &level.backends);
+    level.requests = requests(&counted, &level);
     Some(level)
 }
 
@@ -361,7 +361,8 @@ fn stack(waits: &[&Wait]) -> String {
 
 fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
     let mut all: BTreeMap<&str, Vec<&record::account::BackendUse>> = BTreeMap::new();
-    for backend in accounts.iter().flat_map(|account| &account.backends) {
+    // A call to another process of the server waits for what that process does, which has its own places.
+    for backend in accounts.iter().flat_map(|account| &account.backends).filter(|backend| !backend.is_own) {
         all.entry(&backend.address).or_default().push(backend);
     }
     let mut levels: Vec<BackendLevel> = all
@@ -388,7 +389,8 @@ const MOST_ANSWERED: f64 = 1.5;
 const MOST_BEYOND: f64 = 1.2;
 
 /// The places of the requests.
-fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel]) -> Option<RequestLevel> {
+fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
+    let (groups, backends) = (&level.groups, &level.backends);
     let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
     let (per_sec, response_us) = (figure(names::THROUGHPUT)?, figure(names::RESPONSE_MEAN)?);
     let (mut response_us, mut in_flight) = (response_us, per_sec * response_us / 1e6);
@@ -408,11 +410,13 @@ fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel])
     places.push((PlaceKind::Running, String::new(), sum(|group| group.running)));
     places.push((PlaceKind::Ready, String::new(), sum(GroupLevel::ready)));
     let mut blocked: BTreeMap<(PlaceKind, String), f64> = BTreeMap::new();
+    let has_calls =
+        points.iter().filter_map(|point| point.account.as_ref()).any(|account| !account.backends.is_empty());
     for wait in groups.iter().flat_map(|group| &group.waits) {
         let is_background = wait.kind == WaitKind::Sleep && wait.times_per_sec < LEAST_SLEEPS * per_sec;
         let Some(kind) = place_kind(wait.kind).filter(|_| !is_background) else { continue };
         // Connections are timed as a whole, whichever thread waits for them.
-        if kind == PlaceKind::Backend && !backends.is_empty() {
+        if kind == PlaceKind::Backend && has_calls {
             continue;
         }
         let name = if wait.threads >= LEAST_THREADS { wait.place.clone() } else { String::new() };

@@ -168,6 +168,9 @@ pub struct ProcessUse {
 pub struct BackendUse {
     /// Address of the other server. Untrusted text.
     pub address: PlainText,
+    /// Whether a process of the measured server listens there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_own: bool,
     /// Connections on which the server sent something.
     pub connections: u64,
     /// Time of the calls, from the first byte sent to the first byte received after it, summed over the connections,

@@ -154,7 +154,12 @@ impl Reading<'_> {
             awake.map(|wait| wait.threads).sum::<f64>() >= 0.1 * group.threads
                 || same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
         };
-        let group = self.high.groups.iter().filter(is_full).find(serves)?;
+        // Threads that wait for another process of the server are full only because that process is.
+        let waits_for_own = |group: &&GroupLevel| {
+            let most = group.waits.iter().max_by(|a, b| a.threads.total_cmp(&b.threads));
+            self.high.backends.is_empty() && most.is_some_and(|wait| wait.kind == WaitKind::Backend)
+        };
+        let group = self.high.groups.iter().filter(is_full).filter(serves).find(|group| !waits_for_own(group))?;
         let (work, ready) = (group.threads - group.idle, group.ready());
         let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());
         let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));

@@ -254,6 +254,7 @@ fn a_name_server_that_is_waited_for_is_no_server_to_be_measured() {
         let busy = load.min(8.0) - 0.1;
         let asked = BackendUse {
             address: "udp:10.0.0.2:53".into(),
+            is_own: false,
             connections: 8,
             busy_ns: (busy * 1e9) as u64,
             calls: rate as u64,

@@ -9,7 +9,9 @@ use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::types::account::{Gate, Sums};
 use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal};
+use crate::listening::holders_of;
 use crate::namespace::needs_hosts_process_ids;
+use crate::outgoing::name_of;
 use crate::port_sockets::PortReader;
 use crate::processes::{Process, ProcessTable};
 use crate::profile::symbols::KernelSymbols;
@@ -18,11 +20,15 @@ use crate::watch::kernel_has_send_events;
 use calls::arguments;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ProgramInput};
 use record::account::Account;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Numbers of system calls in the programs' table (`SYSCALLS_KNOWN`).
 const KNOWN_CALLS: usize = 512;
+/// Most addresses of other servers about which it is kept whether they are the server's own.
+const MOST_ADDRESSES: usize = 64;
 /// Budget of the programs as a share of the time of each CPU.
 const BUDGET: f64 = 0.008;
 /// Budget of the programs on each CPU in a first window of unknown length.
@@ -47,6 +53,8 @@ pub struct Accountant {
     members: Members,
     symbols: KernelSymbols,
     sockets: Option<PortReader>,
+    /// Whether a process of the server listens at an address that it calls.
+    is_own: BTreeMap<String, bool>,
     port: u16,
     /// Budget of the next window on each CPU.
     budget_ns: u64,
@@ -111,6 +119,7 @@ impl Accountant {
             members: Members::default(),
             symbols,
             sockets: None,
+            is_own: BTreeMap::new(),
             port,
             budget_ns: FIRST_BUDGET_NS,
             why_no_backends,
@@ -211,9 +220,35 @@ impl Accountant {
         if self.looks_for_calls {
             self.has_backends = !account.backends.is_empty();
         }
+        for backend in &mut account.backends {
+            let known = self.is_own.get(backend.address.as_str()).copied();
+            backend.is_own = known.unwrap_or_else(|| self.listens_at(&backend.address, processes));
+            if self.is_own.len() < MOST_ADDRESSES {
+                self.is_own.insert(backend.address.to_string(), backend.is_own);
+            }
+        }
         account.lost += self.members.lost(&self.object)?;
         account.why_no_backends.clone_from(&self.why_no_backends);
         Ok(account)
+    }
+
+    /// Whether one of the processes listens at the address. Sockets that cannot be read are those of others.
+    fn listens_at(&mut self, address: &str, processes: &[Process]) -> bool {
+        let Some(sockets) = &mut self.sockets else { return false };
+        let mut listeners = HashSet::new();
+        let read = match (address.strip_prefix("unix:"), address.parse::<SocketAddr>()) {
+            (Some(path), _) => sockets.read_unix(|socket| {
+                let is_there = socket.is_listener && name_of(socket.name) == path;
+                listeners.extend(is_there.then_some(socket.inode));
+            }),
+            (None, Ok(at)) => sockets.read_elsewhere(self.port, Scope::ListenersElsewhere, |one| {
+                let is_here = at.ip().is_loopback() || one.local.ip() == at.ip();
+                listeners.extend((is_here && one.local.port() == at.port()).then_some(one.inode));
+            }),
+            (None, Err(_)) => Ok(()),
+        };
+        let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+        read.is_ok() && !holders_of(&listeners, &pids).is_empty()
     }
 }
 
@@ -327,9 +362,10 @@ mod tests {
                 stream.read_exact(&mut [0; 4]).unwrap();
             }
         });
-        let seen: Vec<_> = account.backends.iter().map(|one| (one.address.to_string(), one.calls)).collect();
-        assert!(seen.contains(&(backend.local_addr().unwrap().to_string(), 1)), "{account:?}");
+        let seen: Vec<_> =
+            account.backends.iter().map(|one| (one.address.to_string(), one.calls, one.is_own)).collect();
+        assert!(seen.contains(&(backend.local_addr().unwrap().to_string(), 1, true)), "{account:?}");
         let client = client.local_addr().unwrap().to_string();
-        assert!(!seen.iter().any(|(address, _)| *address == client), "{account:?}");
+        assert!(!seen.iter().any(|(address, ..)| *address == client), "{account:?}");
     }
 }

@@ -404,6 +404,7 @@ fn backends(connections: &[(u64, Outgoing)], gate: &Gate) -> Vec<BackendUse> {
         let Some(name) = backend_name(one).filter(|_| one.calls > 0 || open_ns > 0) else { continue };
         let entry = backends.entry(name.clone()).or_insert_with(|| BackendUse {
             address: PlainText::new(&name, 200),
+            is_own: false,
             connections: 0,
             busy_ns: 0,
             calls: 0,
