@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// A thread that sleeps less often than for this share of the requests serves none of them.
 const LEAST_SLEEPS: f64 = 0.02;
+/// Sleeps per request from which on threads that mostly sleep do so in requests.
+const LEAST_SLEEPS_AT_WORK: f64 = 0.05;
 /// Waits of fewer threads than this are summed up by kind.
 const LEAST_THREADS: f64 = 0.01;
 
@@ -469,6 +471,16 @@ impl AccountLevel {
         self.requests.as_ref().map_or(0.0, |requests| requests.in_flight)
     }
 
+    /// Requests answered per second; 0 if the client's side is not known.
+    pub fn per_sec(&self) -> f64 {
+        self.requests.as_ref().map_or(0.0, |requests| requests.in_flight / requests.response_us * 1e6)
+    }
+
+    /// The threads of a name.
+    pub fn group(&self, name: &str) -> Option<&GroupLevel> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
     /// All waits, with the threads that wait.
     pub fn waits(&self) -> impl Iterator<Item = (&GroupLevel, &WaitLevel)> {
         self.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)))
@@ -482,10 +494,31 @@ impl AccountLevel {
     }
 }
 
+/// Whether threads serve requests. Those that sleep and never wait for work, at any load, or that sleep much less often
+/// than requests come, work by a timer.
+pub fn serves(all: &[AccountLevel], at: &AccountLevel, group: &GroupLevel) -> bool {
+    let same = all.iter().flat_map(|level| &level.groups).filter(|one| one.name == group.name);
+    let awake = group.waits.iter().filter(|wait| wait.kind != WaitKind::Sleep);
+    let sleeps = group.waits.iter().filter(|wait| wait.kind == WaitKind::Sleep);
+    let is_often = sleeps.map(|wait| wait.times_per_sec).sum::<f64>() >= LEAST_SLEEPS_AT_WORK * at.per_sec();
+    awake.map(|wait| wait.threads).sum::<f64>() >= 0.1 * group.threads
+        || (is_often || !group.is_asleep()) && same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
+}
+
 impl GroupLevel {
     /// `1 thread of nginx`, `8 threads of java: worker`.
     pub fn words(&self) -> String {
         format!("{} of {}", count(self.threads.round().max(1.0) as usize, "thread"), self.name)
+    }
+
+    /// Mean number of threads in waits of a kind.
+    pub fn blocked(&self, kind: WaitKind) -> f64 {
+        self.waits.iter().filter(|wait| wait.kind == kind).map(|wait| wait.threads).sum()
+    }
+
+    /// Whether the threads are asleep for most of the time.
+    pub fn is_asleep(&self) -> bool {
+        self.blocked(WaitKind::Sleep) >= 0.5 * self.threads
     }
 
     /// Mean number of threads that were runnable without a CPU.

@@ -53,6 +53,9 @@ impl WaitKind {
 /// The program of a group of processes that ended within the window.
 pub const ENDED: &str = "ended processes";
 
+/// The object of a send that waits for the receiver's window, and not for the path.
+pub const CLOSED_WINDOW: &str = "to a client that does not read";
+
 /// The account of one window: the state of each of the server's threads at each time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Account {

@@ -33,6 +33,7 @@ mod scalable_select;
 mod server_errors;
 pub(super) mod server_log;
 pub(super) mod slow_file;
+pub(super) mod slow_readers;
 mod slows_with_time;
 mod spin;
 mod stays_down;
@@ -119,7 +120,7 @@ const LOST_PER_SEC: f64 = 1.0;
 pub(super) const GROWTH_RATIO: f64 = 1.25;
 
 /// All rules.
-pub const RULES: [Rule; 36] = [
+pub const RULES: [Rule; 37] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -133,6 +134,7 @@ pub const RULES: [Rule; 36] = [
     lock::RULE,
     one_at_a_time::RULE,
     worker_pool::RULE,
+    slow_readers::RULE,
     delayed_ack::RULE,
     backend::RULE,
     backend_pool::RULE,

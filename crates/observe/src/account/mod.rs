@@ -264,7 +264,7 @@ impl Drop for Accountant {
 mod tests {
     use super::*;
     use crate::group::ServerGroup;
-    use record::account::{ThreadGroup, WaitKind};
+    use record::account::{CLOSED_WINDOW, ThreadGroup, WaitKind};
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
@@ -291,6 +291,15 @@ mod tests {
         accountant.end(&group.processes(), &table).unwrap()
     }
 
+    /// Waits 300 ms for a condition that no thread signals.
+    fn times_out() {
+        let (lock, signalled) = (std::sync::Mutex::new(()), std::sync::Condvar::new());
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < Duration::from_millis(300) {
+            drop(signalled.wait_timeout(lock.lock().unwrap(), Duration::from_millis(310)).unwrap());
+        }
+    }
+
     #[test]
     fn every_nanosecond_of_every_thread_is_somewhere_once() {
         let Some(mut accountant) = started("every_nanosecond_of_every_thread_is_somewhere_once") else { return };
@@ -302,6 +311,7 @@ mod tests {
                     let name = |name: &str| std::thread::Builder::new().name(name.to_string());
                     name("waits").spawn_scoped(scope, || drop(lock.lock())).unwrap();
                     name("naps").spawn_scoped(scope, || std::thread::sleep(Duration::from_millis(300))).unwrap();
+                    name("times out").spawn_scoped(scope, times_out).unwrap();
                     std::thread::sleep(Duration::from_millis(200));
                     drop(held);
                 });
@@ -319,6 +329,7 @@ mod tests {
             let at_futex = of("waits", WaitKind::Lock) + of("waits", WaitKind::Work);
             assert!((150_000_000..account.window_ns).contains(&at_futex), "{account:?}");
             assert!((300_000_000..account.window_ns).contains(&of("naps", WaitKind::Sleep)), "{account:?}");
+            assert!((300_000_000..account.window_ns).contains(&of("times out", WaitKind::Sleep)), "{account:?}");
             assert_eq!(account.lost, 0);
         }
     }
@@ -339,6 +350,26 @@ mod tests {
         let _ = waits.join().unwrap();
         let account = accountant.end(&group.processes(), &table).unwrap();
         assert!(account.open_ratio().abs() < 0.001, "{}: {account:?}", account.open_ratio());
+    }
+
+    #[test]
+    fn a_send_to_a_client_that_does_not_read_is_named_so() {
+        let Some(mut accountant) = started("a_send_to_a_client_that_does_not_read_is_named_so") else { return };
+        const BYTES: usize = 16 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        let account = account_of(&mut accountant, || {
+            std::thread::scope(|scope| {
+                let sends = std::thread::Builder::new().name("sends".into());
+                sends.spawn_scoped(scope, || accepted.write_all(&vec![0; BYTES]).unwrap()).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
+                client.read_exact(&mut vec![0; BYTES]).unwrap();
+            });
+        });
+        let waits = account.groups.iter().filter(|group| *group.name == *"sends").flat_map(|group| &group.waits);
+        let closed = waits.filter(|wait| wait.kind == WaitKind::Send && *wait.object == *CLOSED_WINDOW);
+        assert!(closed.map(|wait| wait.ns).sum::<u64>() > 150_000_000, "{account:?}");
     }
 
     #[test]
