@@ -33,6 +33,7 @@ pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<Checked> {
     add("its descriptors".into(), figure(names::SERVER_DESCRIPTORS));
     let queue = figure(names::ACCEPT_QUEUE_MAX).zip(figure(names::ACCEPT_QUEUE_LIMIT));
     add("its accept queue".into(), queue.map(|(longest, limit)| longest / limit));
+    add("the table of tracked connections".into(), figure(names::NET_CONNTRACK_USED));
     add("the network link".into(), figure(names::NET_LINK_USED));
     add("the client's CPUs".into(), figure(names::CLIENT_UTILISATION));
     let accounts = evidence.accounts();
