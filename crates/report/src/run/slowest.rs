@@ -44,11 +44,12 @@ pub(super) fn of_points(points: &[&Point], load: &str) -> Option<Table> {
     (!rows.is_empty()).then(|| Table::new("", columns, rows.iter().map(cells).collect(), note))
 }
 
-/// The slowest requests at the highest load that the server held; without a sweep, those of the last point.
+/// The slowest requests at the highest load that the server held, or at the lowest load if it held none; of a single
+/// load, its own.
 pub(crate) fn of_run(run: &RunDir, findings: &Findings) -> Option<Table> {
     let held = |sweep: &SweepFindings| {
-        let level = sweep.levels.iter().rfind(|level| matches!(level.zone, Zone::Elastic | Zone::Plastic))?;
-        Some((sweep.sweep, level.load))
+        let highest = sweep.levels.iter().rfind(|level| matches!(level.zone, Zone::Elastic | Zone::Plastic));
+        Some((sweep.sweep, highest.or(sweep.levels.first())?.load))
     };
     match findings.rate.iter().chain(&findings.connections).find_map(held) {
         Some((sweep, load)) => {
@@ -57,9 +58,8 @@ pub(crate) fn of_run(run: &RunDir, findings: &Findings) -> Option<Table> {
             of_points(&counted_at(&points), &format!("at {}", load_words(load, sweep)))
         }
         None => {
-            let is_load = |point: &&Point| point.sweep != Sweep::Yardstick && !point.slowest.is_empty();
-            let last = run.points.iter().rfind(is_load)?;
-            of_points(&[last], &format!("of point {:03}", last.index))
+            let single = run.points.iter().find(|point| point.sweep == Sweep::Single)?;
+            of_points(&[single], "of the window")
         }
     }
 }
