@@ -4,6 +4,7 @@
 //! axis is the median of the repeats' own ratios ([`crate::within`]), its interval a bootstrap over repeats. Levels
 //! carry medians over repeats with intervals of the same kind.
 
+pub mod cpus;
 pub mod layers;
 pub mod slow_down;
 mod words;
@@ -112,6 +113,9 @@ pub struct AxisFindings {
     /// Axis of conforming connections only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conforming: Option<Conforming>,
+    /// Scaling over CPUs; absent on other axes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<cpus::Scaling>,
     /// Repeats of the axis.
     pub repeats: u64,
     /// Reasons not to trust the axis.
@@ -188,6 +192,7 @@ fn of_axis(
         p50_change: change(&groups, named(names::RESPONSE_P50), criteria),
         layers: layers::find(&groups, criteria),
         conforming: (axis == Axis::Conforming).then(|| conforming(&levels, demanded_ratio)),
+        scaling: (axis == Axis::Cpus).then(|| cpus::find(&groups, criteria)),
         doubts,
         levels,
         repeats: repeats.len() as u64,

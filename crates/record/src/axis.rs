@@ -23,6 +23,8 @@ crate::worded! {
         Delay = "delay",
         /// Time that a spin adds at one place of the server's work, nanoseconds (`SlowPlace`).
         SlowDown = "slow-down",
+        /// CPUs of the server, which is started anew for each number.
+        Cpus = "cpus",
         /// An axis that this version does not know.
         #[serde(other)]
         Other = "other",
@@ -37,6 +39,7 @@ impl Axis {
             Axis::InFlight => "requests",
             Axis::TimeWait => "sockets",
             Axis::Delay | Axis::SlowDown => "ns",
+            Axis::Cpus => "CPUs",
             Axis::Other => "1",
             _ => "connections",
         }
@@ -53,6 +56,7 @@ impl Axis {
             Axis::TimeWait => "TIME_WAIT sockets of the server",
             Axis::Delay => "one-way delay",
             Axis::SlowDown => "time added at a place",
+            Axis::Cpus => "CPUs of the server",
             Axis::Other => "value",
         }
     }
@@ -140,6 +144,7 @@ mod tests {
             Axis::TimeWait,
             Axis::Delay,
             Axis::SlowDown,
+            Axis::Cpus,
         ] {
             assert_eq!(serde_json::to_value(axis).unwrap(), axis.word());
         }

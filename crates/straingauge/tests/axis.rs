@@ -1,6 +1,6 @@
 //! `find --axis` on real servers: the values asked for are there when a point is measured, and told everywhere.
 
-use crate::rig::{free_port, member, needs_server, open_dir, points, run, run_record, straingauge};
+use crate::rig::{free_port, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge};
 use crate::server::{Kind, Server, serve_words};
 use serde_json::Value;
 
@@ -112,6 +112,38 @@ fn connections_that_conform_are_counted_and_searched() {
 }
 
 #[test]
+fn a_server_is_started_anew_on_each_number_of_cpus() {
+    needs_server!(Kind::Nginx);
+    let allowed = record::machine::allowed_cpus();
+    skip_unless!(allowed.len() >= 2, "needs two CPUs");
+    let dir = open_dir();
+    let (state, out, said) = (dir.path().join("state"), dir.path().join("run"), dir.path().join("started"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/128.bin");
+    let cpus = record::machine::cpu_list(&allowed[..2]);
+    let start = format!("echo {{cpus}} >> {}; exec \"$@\"", said.display());
+    let mut command = straingauge(["find", &url, "--axis", "cpus", "--server-cpus", &cpus, "--isolate", "never"]);
+    command.args(["--profile", "never", "--out"]).arg(&out).args(SMALL).args(["--", "sh", "-c", &start, "sh"]);
+    let text = run(command.args(serve_words(Kind::Nginx, port, &state, "127.0.0.1"))).exits_with(0).flat();
+    let started = std::fs::read_to_string(&said).expect("the server was started");
+    assert!(started.lines().any(|line| line == "1") && started.lines().any(|line| line == "2"), "{started}");
+    let measured = points(&out);
+    for point in measured.iter().filter(|point| point["sweep"] == "axis") {
+        assert_eq!(figure(point, "server.cpus"), point["axis"]["value"].as_f64(), "{point:#}");
+    }
+    let mut found = values(&measured, "cpus");
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    assert_eq!(found, [1.0, 2.0]);
+    let server = &run_record(&out)["scenario"]["server"];
+    assert!(server["argv"][2].as_str().is_some_and(|word| word.contains("{cpus}")), "{server:#}");
+    assert_eq!(server["cpus"].as_array().map(Vec::len), Some(2), "{server:#}");
+    for words in ["contention", "do not tell contention from coherency", "with 1 CPU ", "with 2 CPUs "] {
+        assert!(text.contains(words), "'{words}' is not in {text}");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_on_an_axis_is_refused_before_anything_runs() {
     for (arguments, words) in [
         (&["--axis", "cold", "--sweep", "rate"][..], &["--sweep"][..]),
@@ -121,6 +153,9 @@ fn what_makes_no_sense_on_an_axis_is_refused_before_anything_runs() {
         (&["--axis-values", "1"], &["--axis"]),
         (&["--axis", "rate", "--axis-values", "0x"], &["--axis-values", "3x"]),
         (&["--axis", "conforming", "--read-rate", "10k"], &["--asked-bandwidth"]),
+        (&["--axis", "cpus"], &["-- SERVER", "{cpus}"]),
+        (&["--axis", "cpus", "--server-cpus", "0", "--", "true"], &["CPU 0", "--server-cpus"]),
+        (&["--axis", "cpus", "--axis-values", "1,9999", "--", "true"], &["no 9999 CPUs"]),
     ] {
         let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/", server.local_addr().expect("it is bound"));

@@ -23,6 +23,7 @@ pub fn value_words(value: f64, axis: Axis) -> String {
         Axis::Connections | Axis::Conforming => one("connection"),
         Axis::SlowDown if value == 0.0 => "nothing added".into(),
         Axis::SlowDown => format!("{} added", format_nanos(value)),
+        Axis::Cpus => one("CPU"),
         Axis::Other => format_si(value),
     }
 }
@@ -134,6 +135,7 @@ pub fn headline(findings: &AxisFindings) -> Option<String> {
         Axis::Conforming => conforming(findings),
         Axis::Rate => overload(findings),
         Axis::SlowDown => effect_sentence(findings),
+        Axis::Cpus => throughput(findings),
         _ => findings
             .cpu_change
             .as_ref()
@@ -235,7 +237,8 @@ pub fn sentences(findings: &AxisFindings) -> Vec<String> {
     }
     let ends = ends(findings);
     let mut said = layers(findings);
-    let is_cost = !matches!(findings.axis, Axis::Rate | Axis::Conforming);
+    said.extend(findings.scaling.iter().flat_map(super::cpus::sentences));
+    let is_cost = !matches!(findings.axis, Axis::Rate | Axis::Conforming | Axis::Cpus);
     if is_cost {
         if findings.cpu_change.is_some() {
             said.extend(throughput(findings));

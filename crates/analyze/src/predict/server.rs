@@ -423,6 +423,9 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         usl: None,
     };
     if form == Form::Usl {
+        if loads.len() <= form.parameters() {
+            return None;
+        }
         let points: Vec<(f64, f64)> = levels.iter().map(|level| (level.load, level.throughput_per_sec)).collect();
         let law = usl::fit(&points)?;
         return Some(Server { usl: Some((law.alpha, law.beta, law.gamma)), ..server });

@@ -18,22 +18,28 @@ impl Usl {
     pub fn throughput(&self, load: f64) -> f64 {
         self.gamma * load / (1.0 + self.alpha * (load - 1.0) + self.beta * load * (load - 1.0))
     }
+
+    /// The load with the highest throughput; infinite without coherency.
+    pub fn peak(&self) -> f64 {
+        ((1.0 - self.alpha) / self.beta).sqrt()
+    }
 }
 
-/// Fits (load, throughput) by least squares, as the R package `usl` does. `None` with fewer than four different loads,
-/// or without a fit.
+/// Fits (load, throughput) by least squares, as the R package `usl` does. Two different loads are fitted without
+/// coherency. `None` with fewer, or without a fit.
 pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
     let mut loads: Vec<f64> = points.iter().map(|(load, _)| *load).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    let highest = *loads.get(3).and(loads.last())?;
+    let highest = *loads.get(1).and(loads.last())?;
     let slope = points.iter().map(|(load, rate)| rate / load).fold(0.0, f64::max);
     let scales = [1.0, 0.01, 1.0 / (highest * highest)];
     let mut best: Option<(Usl, f64)> = None;
-    // A parameter at its bound of zero stays there.
-    for (holds_alpha, holds_beta) in [(false, false), (false, true), (true, false), (true, true)] {
+    // A parameter at a bound stays there.
+    let held = [None, Some(0.0), Some(1.0)].into_iter().flat_map(|alpha| [(alpha, false), (alpha, true)]);
+    for (held_alpha, holds_beta) in held.filter(|(_, holds_beta)| *holds_beta || loads.len() > 2) {
         let law = |p: &[f64]| Usl {
-            alpha: if holds_alpha { 0.0 } else { p[1] },
+            alpha: held_alpha.unwrap_or_else(|| p[1]),
             beta: if holds_beta { 0.0 } else { p[p.len() - 1] },
             gamma: p[0] * slope,
         };
@@ -43,7 +49,7 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
             points.iter().map(off).collect::<Vec<f64>>()
         };
         let (mut start, mut scale) = (vec![1.0], vec![scales[0]]);
-        if !holds_alpha {
+        if held_alpha.is_none() {
             start.push(0.01);
             scale.push(scales[1]);
         }

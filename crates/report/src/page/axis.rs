@@ -31,6 +31,7 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
             Axis::Conforming => "Axis: conforming connections",
             Axis::TimeWait => "Axis: TIME_WAIT sockets",
             Axis::Delay => "Axis: delay",
+            Axis::Cpus => "Axis: CPUs of the server",
             Axis::SlowDown | Axis::Other => "Axis",
         },
         note: unbroken(&format!(

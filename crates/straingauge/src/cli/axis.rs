@@ -24,6 +24,8 @@ pub enum AxisWord {
     Delay,
     /// Time added at places of the server's work (--places), to see what would help most
     SlowDown,
+    /// CPUs of the server that straingauge starts, anew for each number
+    Cpus,
 }
 
 impl From<AxisWord> for record::Axis {
@@ -44,6 +46,7 @@ pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::TimeWait,
     AxisWord::Delay,
     AxisWord::SlowDown,
+    AxisWord::Cpus,
 ]);
 /// Axes of `profile`.
 pub const OF_THE_STACK: Words<AxisWord> = Words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::Delay]);

@@ -42,14 +42,15 @@ pub struct FindOptions {
     pub sweep: Option<SweepWord>,
     /// Vary one thing: cold, delay, rate, ...
     ///
-    /// Instead of the sweeps over connections and rate.
+    /// Instead of the sweeps over connections and rate. With cpus, {cpus} in the server's command becomes the number of
+    /// CPUs.
     #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 0,750,2k
     ///
     /// Of rate also the highest as a multiple of the capacity. [default: in-flight: {axis_in_flight}; cold:
     /// {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay}; slow-down: {axis_slow_down} of a request's CPU
-    /// time; connections: doubled; rate: {overload}x; conforming: searched]
+    /// time; connections, cpus: doubled; rate: {overload}x; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
     /// Places to slow down, with --axis slow-down [default: {places}]

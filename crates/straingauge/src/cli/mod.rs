@@ -470,7 +470,7 @@ mod tests {
         for (command, option) in options(&filled()) {
             for text in texts(&option) {
                 // Places in a template are typed as they stand.
-                let typed = ["{number}", "{key}", "{value}"];
+                let typed = ["{number}", "{key}", "{value}", "{cpus}"];
                 let text = typed.iter().fold(text, |text, place| text.replace(place, ""));
                 let is_open = text.contains('{');
                 assert!(!is_open, "{command} --{}: {text}", option.get_long().unwrap_or_default());

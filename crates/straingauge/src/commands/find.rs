@@ -75,7 +75,16 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let are_connections_typed = options.open_connections.is_some();
     Ok((
         drive,
-        SearchPlan { sweep, which, purpose, second, are_connections_typed, live: args.live, is_full: args.full },
+        SearchPlan {
+            sweep,
+            which,
+            purpose,
+            second,
+            cpus: None,
+            are_connections_typed,
+            live: args.live,
+            is_full: args.full,
+        },
         limits,
     ))
 }
@@ -123,6 +132,8 @@ pub(super) struct SearchPlan {
     pub purpose: Purpose,
     /// Second subject, measured in turn with the server.
     pub second: Option<Second>,
+    /// CPUs of client and server, where these are varied.
+    pub cpus: Option<axis::CpuSet>,
     /// Whether the connections of the open loop were typed.
     pub are_connections_typed: bool,
     /// Where the report is shown meanwhile.
@@ -151,7 +162,10 @@ pub(super) enum Purpose {
 }
 
 /// Measures all points into a run directory and prints the verdict.
-pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
+pub(super) fn search(mut drive: RunOptions, mut plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
+    if let Some(axis) = plan.sweep.axis.as_mut().filter(|axis| axis.axis == Axis::Cpus) {
+        plan.cpus = Some(axis::cpu_set(&drive, axis)?);
+    }
     if let Some(axis) = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Delay) {
         axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
     }
@@ -196,6 +210,11 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
                 Ended::Complete => {}
                 early => return Ok(early),
             }
+        }
+        if axis.axis == Axis::Cpus
+            && let Some(early) = search.warm_up()?
+        {
+            return Ok(early);
         }
         let mut planner = AxisSweep::new(axis, sweep, capacity(search.points()), seed);
         search.highest_value = planner.most();

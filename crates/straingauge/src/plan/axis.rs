@@ -26,6 +26,9 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
     if options.sweep.is_some() {
         return Err(wrong_usage("--axis replaces the sweeps: leave --sweep out"));
     }
+    if axis == Axis::Cpus && load.rate.is_some() {
+        return Err(wrong_usage("--axis cpus measures the capacity, with a closed loop: leave --rate out"));
+    }
     let held = match axis {
         Axis::Connections => [(load.connections.is_some(), "--connections"); 2],
         Axis::Conforming => [(load.connections.is_some(), "--connections"), (load.rate.is_some(), "--rate")],
@@ -214,6 +217,7 @@ mod tests {
             (options(AxisWord::Rate, "-1x"), &none, "multiple"),
             (options(AxisWord::Cold, "2x"), &none, "--axis-values"),
             (options(AxisWord::SlowDown, "1ms"), &none, "100us"),
+            (options(AxisWord::Cpus, "0,1"), &none, "nothing"),
             (options(AxisWord::SlowDown, "0"), &none, "nothing would be added"),
             (FindOptions { places: Some("send".into()), ..options(AxisWord::Cold, "1") }, &none, "slow-down only"),
             (

@@ -20,7 +20,6 @@ pub(super) const RULE: Rule = Rule {
         "client",
         "descriptors",
         "slow-file",
-        "slow-readers",
         "scalable-select",
         "lock",
         "one-at-a-time",

@@ -1,19 +1,73 @@
 //! Additions to the engine's load for an axis: one quantity is varied, everything else is held.
 
 use super::search::Ended;
-use crate::cli::{LoadOptions, PathOptions};
+use crate::cli::{LoadOptions, Options, PathOptions};
+use crate::commands::placement;
 use crate::commands::session::Session;
 use crate::defaults::OVERLOAD_CONNECT_TIMEOUT;
 use crate::failure::wrong_usage;
+use crate::plan::RunOptions;
 use crate::plan::axis::refuse_what_is_varied;
 use crate::quantity::Time;
 use analyze::axis::value_words;
 use anyhow::Result;
+use record::machine::cpu_list;
 use record::protocol::Protocol;
 use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
 
 /// The longest delay of an axis of delays without given values.
 const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Stands for the number of CPUs in the server's command.
+const CPUS: &str = "{cpus}";
+/// Connections that keep a CPU of most servers busy.
+const CONNECTIONS_PER_CPU: u64 = 16;
+
+/// CPUs of client and server on an axis of CPUs.
+pub struct CpuSet {
+    client: Vec<usize>,
+    /// All of the server's; it gets the first ones.
+    pub server: Vec<usize>,
+}
+
+impl CpuSet {
+    /// Gives the server so many of its CPUs, and writes their number into its command.
+    pub fn give(&self, options: &mut Options, count: usize) {
+        if !self.client.is_empty() {
+            options.load.cpus = Some(cpu_list(&self.client));
+        }
+        options.server.server_cpus = Some(cpu_list(&self.server[..count]));
+        options.server.command.iter_mut().for_each(|word| *word = word.replace(CPUS, &count.to_string()));
+    }
+}
+
+/// The CPUs for an axis of CPUs. Sets its values where none were given: doubled, and all.
+pub(super) fn cpu_set(drive: &RunOptions, axis: &mut AxisPlan) -> Result<CpuSet> {
+    if drive.command().is_empty() {
+        return Err(wrong_usage(
+            "--axis cpus starts the server on this machine, anew for each number of CPUs: add -- SERVER ..., with \
+             {cpus} where it takes the number of its workers",
+        ));
+    }
+    let (client, server) = placement::cpus(drive)?;
+    let (most, list) = (server.len(), cpu_list(&server));
+    if axis.values.is_empty() {
+        let doubled = std::iter::successors(Some(1), |count| Some(count * 2)).take_while(|count| *count < most);
+        axis.values = doubled.chain([most]).map(|count| count as f64).collect();
+    }
+    if let Some(count) = axis.values.iter().find(|count| **count > most as f64) {
+        return Err(wrong_usage(format!(
+            "--axis-values: the server has no {count} CPUs, but CPU {list}: give it more with --server-cpus"
+        )));
+    }
+    if axis.values.len() < 2 {
+        return Err(wrong_usage(format!(
+            "--axis cpus compares at least two numbers of CPUs, and the server has CPU {list}: give it more with \
+             --server-cpus, as 0-3, or name two with --axis-values"
+        )));
+    }
+    Ok(CpuSet { client, server })
+}
 
 /// Requests a path that can be delayed. It is created and tested with the longest delay.
 pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Result<()> {
@@ -49,6 +103,10 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, r
         }
         Axis::InFlight if plan.protocol.pipeline() > 1 => {
             return Err(wrong_usage("--axis in-flight varies what --in-flight would hold: leave it out"));
+        }
+        Axis::Cpus if typed.connections.is_none() => {
+            let most = axis.values.iter().copied().fold(1.0, f64::max) as u64;
+            plan.connections = plan.connections.max(CONNECTIONS_PER_CPU * most);
         }
         _ => {}
     }

@@ -68,6 +68,8 @@ pub(super) struct Search<'a> {
     /// The metrics of all points, for other programs.
     metrics: Option<Loads>,
     beside: Option<Beside>,
+    /// CPUs that the server was started on, where these are varied.
+    on_cpus: Option<usize>,
     /// The highest value of the axis, as far as it is known.
     pub highest_value: f64,
     /// Connections of the open loop, once they are known; the same for both sides.
@@ -95,6 +97,7 @@ impl<'a> Search<'a> {
             now: 0,
             session: None,
             beside: None,
+            on_cpus: fewest_cpus(plan),
             highest_value: 0.0,
             open_connections: None,
             most_served: None,
@@ -250,6 +253,9 @@ impl<'a> Search<'a> {
         let (drive, plan) = (self.drive, self.plan);
         let mut run = drive.clone();
         run.options.server.command = command.to_vec();
+        if let (Some(cpus), Some(count)) = (&plan.cpus, self.on_cpus) {
+            cpus.give(&mut run.options, count);
+        }
         let mut session = Session::open(&run, LoadKind::Sweep)?;
         session.runner.metrics = self.metrics.clone();
         let connections = most_connections(plan, &session.plan);
@@ -280,7 +286,11 @@ impl<'a> Search<'a> {
     }
 
     fn scenario(&self, session: &Session, side: usize) -> Scenario {
-        let base = session.loaded(self.drive);
+        let mut base = session.loaded(self.drive);
+        if let (Some(cpus), Some(server)) = (&self.plan.cpus, &mut base.server) {
+            server.argv.clone_from(&self.drive.options.server.command);
+            server.cpus.clone_from(&cpus.server);
+        }
         let sweep = self.plan.sweep.clone();
         let kind = match self.plan.purpose {
             Purpose::Zones(_) => {
@@ -309,7 +319,28 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Starts the server anew on so many CPUs, unless it runs on them.
+    fn serve_on(&mut self, cpus: usize) -> Result<Option<Ended>> {
+        if self.on_cpus.replace(cpus) == Some(cpus) {
+            return Ok(None);
+        }
+        let ended = self.change(self.now)?;
+        let doubts = self.session.as_ref().map(|session| session.doubts.clone()).unwrap_or_default();
+        let known = &mut self.record_mut().doubts;
+        for doubt in doubts {
+            if known.iter().all(|known| known.what != doubt.what) {
+                known.push(doubt);
+            }
+        }
+        Ok(ended)
+    }
+
     fn trial(&mut self, trial: Trial) -> Result<Option<Ended>> {
+        if let Load::Place(AxisPlace { axis: Axis::Cpus, value, .. }) = trial.load
+            && let Some(ended) = self.serve_on(value as usize)?
+        {
+            return Ok(Some(ended));
+        }
         let arrival = self.plan.sweep.arrival;
         let open = match trial.load {
             Load::Rate(_) | Load::Place(AxisPlace { axis: Axis::Rate, .. }) => self.open_connections(trial.load)?,
@@ -414,6 +445,11 @@ impl<'a> Search<'a> {
         let earlier = self.points().iter().filter(|point| point.sweep == Sweep::Yardstick).count() as u32;
         let rest = rest(self.plan.sweep.axis.as_ref());
         let duration_ns = self.plan.sweep.point_duration_ns.clamp(*YARDSTICK_NS.start(), *YARDSTICK_NS.end());
+        if let Some(cpus) = fewest_cpus(self.plan)
+            && let Some(ended) = self.serve_on(cpus)?
+        {
+            return Ok(Some(ended));
+        }
         let session = self.session()?;
         if let Some(rest) = rest {
             session.runner.hold(&session.plan, rest, 0.0, &mut session.progress)?;
@@ -506,6 +542,12 @@ impl<'a> Search<'a> {
         }
         Ok(session.runner.lost_client().map(Ended::Lost))
     }
+}
+
+/// The smallest number of CPUs on an axis of CPUs: the yardstick always runs with it.
+fn fewest_cpus(plan: &SearchPlan) -> Option<usize> {
+    let axis = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Cpus)?;
+    axis.values.first().map(|count| *count as usize)
 }
 
 /// Seed of a trial's arrival times. It fits a double, which JSON readers keep exactly.

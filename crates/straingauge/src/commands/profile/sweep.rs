@@ -45,6 +45,7 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
         which: SweepWord::Both,
         purpose: Purpose::Profile { frequency_hz },
         second: None,
+        cpus: None,
         are_connections_typed: typed.connections.is_some(),
         live: None,
         is_full: true,

@@ -1,0 +1,201 @@
+//! Scaling over CPUs: the Universal Scalability Law of each repeat, and what is full at each number of CPUs.
+
+use super::{estimate, value_words};
+use crate::account::{AccountLevel, WaitLevel, level};
+use crate::disturbance::counted;
+use crate::point::{client_is_saturated, good_per_sec};
+use crate::predict::usl::{self, Usl};
+use crate::statistics::median;
+use crate::within::{Visit, visits};
+use record::units::percent;
+use record::{Axis, Criteria, Estimate, Point, names};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Fewer numbers of CPUs do not tell coherency from contention.
+const LEAST_FOR_COHERENCY: usize = 3;
+/// Fewer threads that wait at a place do not explain idle CPUs.
+const LEAST_WAITING: f64 = 0.5;
+/// A peak beyond this multiple of the measured CPUs is a guess.
+const REACH: f64 = 16.0;
+
+/// How throughput scales over CPUs, by the Universal Scalability Law.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Scaling {
+    /// Contention: share of the work that only one CPU can do at a time. Absent without two numbers of CPUs.
+    pub contention_ratio: Option<Estimate>,
+    /// Coherency: cost of each pair of CPUs that must agree, as a share of a request's work. Absent without three
+    /// numbers of CPUs.
+    pub coherency_ratio: Option<Estimate>,
+    /// Number of CPUs with the highest throughput that the law predicts. Absent if it is more than 16 times the largest
+    /// measured number, or if a repeat shows no coherency.
+    pub peak_cpus: Option<Estimate>,
+    /// What limits throughput at each number of CPUs.
+    pub limits: Vec<CpuLimit>,
+}
+
+/// What limits throughput at one number of CPUs.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct CpuLimit {
+    /// Number of CPUs.
+    pub cpus: f64,
+    /// The limit in words.
+    pub limit: String,
+}
+
+/// Fits the law within each repeat, because the machine's speed drifts between repeats.
+pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Scaling {
+    let rates: Vec<_> = groups.iter().map(|(cpus, points)| (*cpus, visits(points, good_per_sec))).collect();
+    let repeats = rates.first().map(|(_, visits)| visits.keys().copied().collect::<Vec<u32>>()).unwrap_or_default();
+    let laws: Vec<Usl> = repeats
+        .iter()
+        .filter_map(|repeat| {
+            let rate = |(cpus, visits): &(f64, BTreeMap<u32, Visit>)| Some((*cpus, visits.get(repeat)?.value));
+            usl::fit(&rates.iter().map(rate).collect::<Option<Vec<_>>>()?)
+        })
+        .collect();
+    let over = |read: fn(&Usl) -> f64| estimate(&laws.iter().map(read).collect::<Vec<f64>>(), criteria);
+    let tells_coherency = groups.len() >= LEAST_FOR_COHERENCY;
+    let reach = REACH * groups.last().map_or(0.0, |(cpus, _)| *cpus);
+    let has_peak = tells_coherency && laws.iter().all(|law| law.beta > 0.0);
+    Scaling {
+        contention_ratio: over(|law| law.alpha),
+        coherency_ratio: over(|law| law.beta).filter(|_| tells_coherency),
+        peak_cpus: over(Usl::peak).filter(|peak| has_peak && peak.value <= reach),
+        limits: groups
+            .iter()
+            .map(|(cpus, points)| CpuLimit { cpus: *cpus, limit: limit(*cpus, points, criteria) })
+            .collect(),
+    }
+}
+
+/// What limits throughput at these points, in words.
+fn limit(cpus: f64, points: &[&Point], criteria: &Criteria) -> String {
+    let typical = |name| median(&counted(points).iter().filter_map(|point| point.value(name)).collect::<Vec<f64>>());
+    if 2 * points.iter().filter(|point| client_is_saturated(point, criteria)).count() > points.len() {
+        return "the client was saturated, not the server".into();
+    }
+    let Some(busy) = typical(names::SERVER_CPU_BUSY) else { return "the server's CPUs were not watched".into() };
+    let its = if cpus == 1.0 { "its CPU is" } else { "its CPUs are" };
+    if busy >= criteria.saturation_ratio {
+        return format!("{its} full ({} busy)", percent(busy));
+    }
+    let thread = typical(names::SERVER_BUSIEST_THREAD).filter(|share| *share >= criteria.saturation_ratio);
+    let account = level(cpus, points);
+    let waits = account.as_ref().and_then(longest_wait);
+    let why = match (thread, waits) {
+        (Some(_), _) => "one thread is full: more threads or workers would use the other CPUs".into(),
+        (None, Some(wait)) => {
+            format!("{:.1} threads wait for {} ({})", wait.threads, wait.kind.word(), wait.place)
+        }
+        (None, None) => "what the server waits for was not seen".into(),
+    };
+    format!("{its} only {} busy; {why}", percent(busy))
+}
+
+/// The place where the most threads wait with a request.
+fn longest_wait(account: &AccountLevel) -> Option<&WaitLevel> {
+    let waits = account.groups.iter().flat_map(|group| &group.waits);
+    waits
+        .filter(|wait| !wait.kind.is_idle() && wait.threads >= LEAST_WAITING)
+        .max_by(|one, other| one.threads.total_cmp(&other.threads))
+}
+
+/// The law and the limits, in sentences.
+pub(super) fn sentences(scaling: &Scaling) -> Vec<String> {
+    let mut said = Vec::new();
+    if let Some(contention) = &scaling.contention_ratio {
+        let share = |estimate: &Estimate| {
+            let interval = estimate.interval().map(|(low, high)| format!(" ({} to {})", percent(low), percent(high)));
+            format!("{}{}", percent(estimate.value), interval.unwrap_or_default())
+        };
+        let law = format!("By the Universal Scalability Law {} of the work is contention", share(contention));
+        said.push(match (&scaling.coherency_ratio, &scaling.peak_cpus) {
+            (None, _) => format!(
+                "{law}. Two numbers of CPUs do not tell contention from coherency, so no peak is predicted: give three \
+                 or more."
+            ),
+            (Some(coherency), Some(peak)) => {
+                let interval = peak.interval().map(|(low, high)| format!(" ({low:.0} to {high:.0})"));
+                format!(
+                    "{law}, and each pair of CPUs costs {} (coherency): throughput peaks at {}{}.",
+                    share(coherency),
+                    value_words(peak.value.round(), Axis::Cpus),
+                    interval.unwrap_or_default()
+                )
+            }
+            (Some(coherency), None) => format!(
+                "{law}, and each pair of CPUs costs {} (coherency), too little for a peak to be predicted.",
+                share(coherency)
+            ),
+        });
+    }
+    let at = |at: &CpuLimit| format!("with {} {}", value_words(at.cpus, Axis::Cpus), at.limit);
+    said.push(format!("What limits it: {}.", scaling.limits.iter().map(at).collect::<Vec<_>>().join("; ")));
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::axis::{of_points, sentences as of_axis};
+    use record::figure::Origin;
+    use record::{AxisPlace, Pace, Sweep};
+
+    /// Points of three repeats whose machines differ in speed, with these shares of busy CPUs.
+    fn points(law: Usl, steps: &[(f64, f64)]) -> Vec<Point> {
+        let mut points = Vec::new();
+        for repeat in 1..=3 {
+            for (cpus, busy) in steps {
+                let mut point = Point::of(Sweep::Axis, repeat, 64, Pace::Closed);
+                point.index = points.len() as u32;
+                point.axis = Some(AxisPlace { axis: Axis::Cpus, value: *cpus, slowed: None });
+                let rate = law.throughput(*cpus) * (1.0 + 0.1 * f64::from(repeat));
+                for name in [names::THROUGHPUT, names::GOODPUT] {
+                    point.figures.measured(name, rate, 1000, Origin::Counted);
+                }
+                point.figures.measured(names::SERVER_CPU_BUSY, *busy, 1000, Origin::Counted);
+                points.push(point);
+            }
+        }
+        points
+    }
+
+    fn scaling(points: &[Point]) -> (Scaling, String) {
+        let found = of_points(points, &Criteria::default(), 1.0);
+        let said = of_axis(&found[0]).join(" ");
+        (found[0].scaling.clone().expect("it is the axis of CPUs"), said)
+    }
+
+    #[test]
+    fn the_law_is_found_again_whatever_the_machines_speed() {
+        let law = Usl { alpha: 0.05, beta: 0.002, gamma: 1000.0 };
+        for steps in [&[(1.0, 0.99), (2.0, 0.99), (4.0, 0.99), (8.0, 0.5)][..], &[(1.0, 1.0), (4.0, 1.0), (8.0, 0.5)]] {
+            let (found, said) = scaling(&points(law, steps));
+            let near = |estimate: Option<Estimate>, value: f64| {
+                let found = estimate.expect("it can be told").value;
+                assert!((found / value - 1.0).abs() < 0.05, "{found} instead of {value}");
+            };
+            near(found.contention_ratio, law.alpha);
+            near(found.coherency_ratio, law.beta);
+            near(found.peak_cpus, (0.95f64 / 0.002).sqrt());
+            for words in ["peaks at 22 CPUs", "with 1 CPU its CPU is full", "with 8 CPUs its CPUs are only 50 % busy"] {
+                assert!(said.contains(words), "{words} is not in {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_numbers_of_cpus_tell_no_coherency() {
+        let law = Usl { alpha: 0.1, beta: 0.0, gamma: 1000.0 };
+        let (found, said) = scaling(&points(law, &[(1.0, 1.0), (2.0, 1.0)]));
+        assert!((found.contention_ratio.expect("it can be told").value - 0.1).abs() < 0.005);
+        assert_eq!((found.coherency_ratio, found.peak_cpus), (None, None));
+        let slower = Usl { alpha: 0.0, beta: 1.0, gamma: 1000.0 };
+        let (worse, _) = scaling(&points(slower, &[(1.0, 1.0), (2.0, 1.0)]));
+        assert_eq!(worse.contention_ratio.map(|all| all.value), Some(1.0), "throughput fell");
+        assert!(said.contains("do not tell contention from coherency"), "{said}");
+        let (found, said) = scaling(&points(law, &[(1.0, 1.0), (2.0, 1.0), (4.0, 1.0)]));
+        assert!(found.peak_cpus.is_none() && said.contains("too little for a peak"), "{said}");
+    }
+}
