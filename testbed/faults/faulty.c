@@ -27,6 +27,7 @@
  *   planted     the same, and planted(), which takes as long as one of them
  *   descriptors lowers its own limit of open descriptors to 64
  *   two-writes  sends the head and the body of an answer apart, and leaves Nagle's algorithm on
+ *   reclaim     touches 1 MiB of memory for a request, which the kernel may take back afterwards
  *   filter      attaches a socket filter that dissects each packet 4,000 times, in softirq
  *
  * Answers any GET with 200 and 128 bytes, and keeps connections alive. One file, so that the faults can be read. */
@@ -91,6 +92,7 @@ enum fault {
     PLANTED,
     DESCRIPTORS,
     TWO_WRITES,
+    RECLAIM,
     FILTER
 };
 struct connection {
@@ -255,6 +257,23 @@ static void read_pages(void) {
         sink = (uint32_t)file_pages[((size_t)random() << 12) % file_bytes];
 }
 
+/* RECLAIM: one of 64 pieces of memory is written and given up. The kernel takes it back when it needs room. */
+static void use_and_give_up(void) {
+    enum { PIECE = 1 << 20, PIECES = 64 };
+    static char *pieces;
+    static size_t next;
+    if (!pieces) {
+        pieces = mmap(NULL, (size_t)PIECE * PIECES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        /* Whole large pages would be given back at once. */
+        if (pieces == MAP_FAILED || madvise(pieces, (size_t)PIECE * PIECES, MADV_NOHUGEPAGE))
+            die("memory");
+    }
+    char *piece = pieces + PIECE * (next++ % PIECES);
+    for (size_t at = 0; at < PIECE; at += 4096)
+        piece[at] = 1;
+    madvise(piece, PIECE, MADV_FREE);
+}
+
 /* Starts a process that ends with the server; whether this is that process. */
 static int is_helper(void) {
     pid_t server = getpid(), child = fork();
@@ -367,6 +386,9 @@ static void work(struct connection *connection) {
         break;
     case UNEQUAL:
         sleep_us(pause_us);
+        break;
+    case RECLAIM:
+        use_and_give_up();
         break;
     default:
         break;
@@ -635,6 +657,7 @@ static const struct {
     [PLANTED] = {"planted", run_epoll, 0},
     [DESCRIPTORS] = {"descriptors", run_epoll, 0},
     [TWO_WRITES] = {"two-writes", run_epoll, 0},
+    [RECLAIM] = {"reclaim", run_epoll, 0},
     [FILTER] = {"filter", run_epoll, 0},
 };
 

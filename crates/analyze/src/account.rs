@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// A thread that sleeps less often than for this share of the requests serves none of them.
 const LEAST_SLEEPS: f64 = 0.02;
+/// Sleeps per request from which on threads that mostly sleep do so in requests.
+const LEAST_SLEEPS_AT_WORK: f64 = 0.05;
 /// Waits of fewer threads than this are summed up by kind.
 const LEAST_THREADS: f64 = 0.01;
 
@@ -206,7 +208,7 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     let counted = counted_at(points);
     let accounts: Vec<&Account> = counted.iter().filter_map(|point| point.account.as_ref()).collect();
     let mut level = of_accounts(load, &accounts, &request_rates(&counted))?;
-    level.requests = requests(&counted, &level.groups, &level.backends);
+    level.requests = requests(&counted, &level);
     Some(level)
 }
 
@@ -361,7 +363,8 @@ fn stack(waits: &[&Wait]) -> String {
 
 fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
     let mut all: BTreeMap<&str, Vec<&record::account::BackendUse>> = BTreeMap::new();
-    for backend in accounts.iter().flat_map(|account| &account.backends) {
+    // A call to another process of the server waits for what that process does, which has its own places.
+    for backend in accounts.iter().flat_map(|account| &account.backends).filter(|backend| !backend.is_own) {
         all.entry(&backend.address).or_default().push(backend);
     }
     let mut levels: Vec<BackendLevel> = all
@@ -388,7 +391,8 @@ const MOST_ANSWERED: f64 = 1.5;
 const MOST_BEYOND: f64 = 1.2;
 
 /// The places of the requests.
-fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel]) -> Option<RequestLevel> {
+fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
+    let (groups, backends) = (&level.groups, &level.backends);
     let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
     let (per_sec, response_us) = (figure(names::THROUGHPUT)?, figure(names::RESPONSE_MEAN)?);
     let (mut response_us, mut in_flight) = (response_us, per_sec * response_us / 1e6);
@@ -408,11 +412,13 @@ fn requests(points: &[&Point], groups: &[GroupLevel], backends: &[BackendLevel])
     places.push((PlaceKind::Running, String::new(), sum(|group| group.running)));
     places.push((PlaceKind::Ready, String::new(), sum(GroupLevel::ready)));
     let mut blocked: BTreeMap<(PlaceKind, String), f64> = BTreeMap::new();
+    let has_calls =
+        points.iter().filter_map(|point| point.account.as_ref()).any(|account| !account.backends.is_empty());
     for wait in groups.iter().flat_map(|group| &group.waits) {
         let is_background = wait.kind == WaitKind::Sleep && wait.times_per_sec < LEAST_SLEEPS * per_sec;
         let Some(kind) = place_kind(wait.kind).filter(|_| !is_background) else { continue };
         // Connections are timed as a whole, whichever thread waits for them.
-        if kind == PlaceKind::Backend && !backends.is_empty() {
+        if kind == PlaceKind::Backend && has_calls {
             continue;
         }
         let name = if wait.threads >= LEAST_THREADS { wait.place.clone() } else { String::new() };
@@ -465,6 +471,16 @@ impl AccountLevel {
         self.requests.as_ref().map_or(0.0, |requests| requests.in_flight)
     }
 
+    /// Requests answered per second; 0 if the client's side is not known.
+    pub fn per_sec(&self) -> f64 {
+        self.requests.as_ref().map_or(0.0, |requests| requests.in_flight / requests.response_us * 1e6)
+    }
+
+    /// The threads of a name.
+    pub fn group(&self, name: &str) -> Option<&GroupLevel> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
     /// All waits, with the threads that wait.
     pub fn waits(&self) -> impl Iterator<Item = (&GroupLevel, &WaitLevel)> {
         self.groups.iter().flat_map(|group| group.waits.iter().map(move |wait| (group, wait)))
@@ -478,10 +494,31 @@ impl AccountLevel {
     }
 }
 
+/// Whether threads serve requests. Those that sleep and never wait for work, at any load, or that sleep much less often
+/// than requests come, work by a timer.
+pub fn serves(all: &[AccountLevel], at: &AccountLevel, group: &GroupLevel) -> bool {
+    let same = all.iter().flat_map(|level| &level.groups).filter(|one| one.name == group.name);
+    let awake = group.waits.iter().filter(|wait| wait.kind != WaitKind::Sleep);
+    let sleeps = group.waits.iter().filter(|wait| wait.kind == WaitKind::Sleep);
+    let is_often = sleeps.map(|wait| wait.times_per_sec).sum::<f64>() >= LEAST_SLEEPS_AT_WORK * at.per_sec();
+    awake.map(|wait| wait.threads).sum::<f64>() >= 0.1 * group.threads
+        || (is_often || !group.is_asleep()) && same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
+}
+
 impl GroupLevel {
     /// `1 thread of nginx`, `8 threads of java: worker`.
     pub fn words(&self) -> String {
         format!("{} of {}", count(self.threads.round().max(1.0) as usize, "thread"), self.name)
+    }
+
+    /// Mean number of threads in waits of a kind.
+    pub fn blocked(&self, kind: WaitKind) -> f64 {
+        self.waits.iter().filter(|wait| wait.kind == kind).map(|wait| wait.threads).sum()
+    }
+
+    /// Whether the threads are asleep for most of the time.
+    pub fn is_asleep(&self) -> bool {
+        self.blocked(WaitKind::Sleep) >= 0.5 * self.threads
     }
 
     /// Mean number of threads that were runnable without a CPU.

@@ -21,6 +21,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define AF_UNIX_FAMILY 1
 #define SYSCALL_FUTEX_KNOWN 1 /* kinds of calls, in `calls` */
 #define SYSCALL_DESCRIPTOR 2
+#define WAKER_FRAMES 12 /* of the kernel, from the event to the timer's function */
+#define TIMER_FUNCTION_BYTES 64
 
 #define AFTERWARDS_NS 50000000 /* for this long after the window's end a thread's next event ends its last interval */
 #define LONGEST_EVENT_NS 20000
@@ -77,6 +79,9 @@ struct {
     __type(key, __u32);
     __type(value, struct outgoing);
 } outgoing_scratch SEC(".maps");
+
+/* The function of a timer that wakes the thread that set it (kernel/time/hrtimer.c). */
+extern const void hrtimer_wakeup __ksym __weak;
 
 static __always_inline struct cpu_clock *clock_of(__u32 cpu) {
     return &clocks[cpu & (ACCOUNT_CPUS - 1)];
@@ -149,6 +154,17 @@ static __always_inline bool is_served(__u16 port) {
     return port == gate.port || listening[port / 64] >> (port % 64) & 1;
 }
 
+/* Whether what a connection had to send waited for the receiver's window for most of the time. */
+static __always_inline bool is_window_closed(struct sock *sk) {
+    struct tcp_sock *tcp = (struct tcp_sock *)sk;
+    __u32 times[3] = {};
+
+    if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+        return 0;
+    bpf_core_read(times, sizeof(times), &tcp->chrono_stat);
+    return times[1] > times[0] + times[2];
+}
+
 static __always_inline void describe_socket(struct place *place, struct file *file) {
     struct socket *socket = BPF_CORE_READ(file, private_data);
     struct sock *sk = BPF_CORE_READ(socket, sk);
@@ -164,7 +180,7 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
         if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
             /* Otherwise each client would be a separate place. */
             place->object[0] = place->object[1] = 0;
-            place->port = 0;
+            place->port = is_window_closed(sk) ? WINDOW_CLOSED : 0;
             place->device |= SERVED;
         }
     }
@@ -192,7 +208,7 @@ static __always_inline void describe_descriptor(struct place *place, struct task
 }
 
 /* Describes the place at which a thread is blocked. */
-static __always_inline void describe_wait(struct place *place, struct task_struct *t) {
+static __always_inline void describe_wait(struct place *place, struct task_struct *t, __u8 ended_by) {
 #ifdef FIRST_ARGUMENT_OF
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
     __s32 number;
@@ -210,10 +226,32 @@ static __always_inline void describe_wait(struct place *place, struct task_struc
     if (kind == SYSCALL_FUTEX_KNOWN) {
         place->object[0] = FIRST_ARGUMENT_OF(regs);
         place->object[1] = SECOND_ARGUMENT(regs) & 0x7f;
+        place->file_type = ended_by;
     } else if (kind == SYSCALL_DESCRIPTOR) {
         describe_descriptor(place, t, FIRST_ARGUMENT_OF(regs));
     }
 #endif
+}
+
+/* Whether the thread that is being woken is in a futex call with a time, and its timer wakes it. */
+static __always_inline bool is_woken_by_timer(void *context, struct task_struct *t) {
+#ifdef FIRST_ARGUMENT_OF
+    struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
+    __u64 frames[WAKER_FRAMES] = {}, wakeup = (__u64)&hrtimer_wakeup;
+    __s32 number;
+
+    if (!wakeup || !regs || !BPF_CORE_READ(t, files)) /* a thread of the kernel, or one that ends */
+        return 0;
+    number = (__s32)SYSCALL_NUMBER(regs);
+    if (number < 0 || number >= SYSCALLS_KNOWN || calls[number] != SYSCALL_FUTEX_KNOWN || !FOURTH_ARGUMENT(regs))
+        return 0;
+    if (bpf_get_stack(context, frames, sizeof(frames), 0) <= 0)
+        return 0;
+    for (int i = 0; i < WAKER_FRAMES; i++)
+        if (frames[i] - wakeup < TIMER_FUNCTION_BYTES)
+            return 1;
+#endif
+    return 0;
 }
 
 /* Advances the CPU's clocks to now; the time since the last event belongs to the thread that ran. */
@@ -318,7 +356,7 @@ static __always_inline void add_waiting(struct task_struct *t, struct doer *d, _
 
     if (woken_ns > d->since_ns) {
         begin_place(&place, t, BLOCKED);
-        describe_wait(&place, t);
+        describe_wait(&place, t, d->ended_by);
         add_place(&place, passed(d->since_ns, woken_ns));
         if (d->is_sampled)
             add_sample(&place, d, passed(d->since_ns, woken_ns));
@@ -399,6 +437,7 @@ static __always_inline void switched(void *context, bool is_preempted, struct ta
         d->is_running = 0;
         d->since_ns = now_ns;
         d->is_sampled = 0;
+        d->ended_by = 0;
         d->woken_ns = 0;
         if (is_preempted || !state) {
             d->woken_ns = now_ns;
@@ -457,6 +496,7 @@ int BPF_PROG(on_waking, struct task_struct *t) {
     if (is_member(t) && (d = doer_of(t, 0, 0)) && !d->is_running && !d->woken_ns) {
         read_clock(d->cpu, now_ns, d);
         d->woken_ns = now_ns;
+        d->ended_by = is_woken_by_timer(ctx, t) ? BY_TIMER : BY_THREAD;
         if (d->is_sampled && is_member(bpf_get_current_task_btf()))
             d->waker_stack = keep_stack(ctx, 1, OF_USER);
     }

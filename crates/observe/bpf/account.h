@@ -27,14 +27,18 @@ struct place {
     __u32 tgid;
     __s32 call;     /* number of the system call; -1 = none */
     __u8 doing;     /* enum doing; with FIRST_THREAD of the thread that the process began with */
-    __u8 file_type; /* of the descriptor that the call names, as in stat's mode >> 12; 0 = it names none */
-    __u16 port;     /* of a socket's other end */
+    __u8 file_type; /* of the descriptor that the call names, as in stat's mode >> 12; 0 = it names none. Of futex:
+                       BY_TIMER, BY_THREAD; 0 = not ended */
+    __u16 port;     /* of a socket's other end; of a served socket: WINDOW_CLOSED or 0 */
     __u32 device;   /* of a file; of a socket: its family, and SERVED for one of the served port */
     __u64
         object[2]; /* of a file: its inode; of a socket: the other end's address; of futex: the address and the call */
     char name[NAME_BYTES];
 };
 #define SERVED 0x80000000u
+#define WINDOW_CLOSED 1 /* what was to be sent waited for the receiver's window most of the time */
+#define BY_TIMER 0xf    /* the time that the call gave ended the wait */
+#define BY_THREAD 0xe   /* something else did */
 #define FIRST_THREAD 0x80
 
 /* Of RUNNING: `times` and `longest_ns` are of the work between two waits, however often it was preempted. */
@@ -55,7 +59,8 @@ struct doer {
     __u8 is_running, is_sampled;
     __u8 is_closed; /* counted up to the end of the window */
     __u8 is_summed; /* and its life as well */
-    __u8 reserved[4];
+    __u8 ended_by;  /* BY_TIMER or BY_THREAD: how its wait ended; 0 = not yet */
+    __u8 reserved[3];
 };
 
 /* What one CPU did: time that it ran the server, and other tasks, up to `since_ns`. */

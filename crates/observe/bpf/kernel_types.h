@@ -112,7 +112,9 @@ struct tcp_sock {
     __u64 tcp_clock_cache; /* CLOCK_MONOTONIC, ns */
     __u64 tcp_wstamp_ns;   /* when the last segment left */
     __u64 first_tx_mstamp; /* when the last acknowledged segment left, us */
-    bool is_mptcp;         /* a path of a connection of MPTCP */
+    /* time with data to send, jiffies: on the path, limited by the receiver's window, limited by the send buffer */
+    __u32 chrono_stat[3];
+    bool is_mptcp; /* a path of a connection of MPTCP */
 };
 struct mptcp_sock {
     struct inet_connection_sock sk;
@@ -175,6 +177,7 @@ struct task_struct {
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
+    unsigned long r10;
     unsigned long si;
     unsigned long di;
     unsigned long orig_ax;
@@ -212,9 +215,11 @@ struct bpf_iter__task {
 #define SYSCALL_NUMBER(regs) ((regs)->orig_ax)
 #define FIRST_ARGUMENT_OF(regs) ((regs)->di)
 #define SECOND_ARGUMENT(regs) ((regs)->si)
+#define FOURTH_ARGUMENT(regs) ((regs)->r10)
 #elif defined(__TARGET_ARCH_arm64)
 #define SYSCALL_NUMBER(regs) ((regs)->syscallno)
 #define FIRST_ARGUMENT_OF(regs) ((regs)->orig_x0)
 #define SECOND_ARGUMENT(regs) ((regs)->regs[1])
+#define FOURTH_ARGUMENT(regs) ((regs)->regs[3])
 #endif
 #endif

@@ -1,6 +1,7 @@
 //! Facts about the server, stored with the figures.
 
 use crate::group::Target;
+use crate::limits::narrowest_memory;
 use crate::listening::listening_addresses;
 use crate::proc_text::parse_cgroup_path;
 use crate::processes::{living_thread, read_stat};
@@ -56,20 +57,27 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
     if let Some(path) = fs::read(format!("/proc/{pid}/cgroup")).ok().and_then(|text| parse_cgroup_path(&text)) {
         set("cgroup", path);
     }
+    if let Some((bytes, file)) = narrowest_memory(members) {
+        set("memory_limit", bytes.to_string());
+        set("memory_limit_file", file.display().to_string());
+    }
     facts
 }
 
 /// A process's control group (v2) if it contains only the server: made by straingauge, or a systemd service, and
 /// without this process.
 pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
+    let folder = cgroup_apart(pid)?;
+    let name = folder.file_name()?.to_string_lossy();
+    (name.starts_with("straingauge-") || name.ends_with(".service")).then_some(folder)
+}
+
+/// A process's control group (v2) if it does not contain this process.
+pub fn cgroup_apart(pid: u32) -> Option<PathBuf> {
     let theirs = parse_cgroup_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)?;
     let ours = parse_cgroup_path(&fs::read("/proc/self/cgroup").ok()?)?;
-    let name = theirs.rsplit('/').next()?;
-    let is_of_one_server = name.starts_with("straingauge-") || name.ends_with(".service");
-    if !is_of_one_server || ours == theirs || ours.starts_with(&format!("{theirs}/")) {
-        return None;
-    }
-    Some(cgroup_mount()?.join(theirs.trim_start_matches('/')))
+    let has_ours = ours == theirs || ours.starts_with(&format!("{}/", theirs.trim_end_matches('/')));
+    (!has_ours).then_some(cgroup_mount()?.join(theirs.trim_start_matches('/')))
 }
 
 /// Mount point of control groups (v2).
@@ -77,9 +85,9 @@ pub fn cgroup_mount() -> Option<PathBuf> {
     cgroup_mounts("cgroup2", |_| true)
 }
 
-/// Mount point of control groups of the controller `cpu` (v1).
-pub fn cpu_cgroup_mount() -> Option<PathBuf> {
-    cgroup_mounts("cgroup", |options| options.split(',').any(|option| option == "cpu"))
+/// Mount point of a controller's control groups (v1).
+pub fn controller_mount(controller: &str) -> Option<PathBuf> {
+    cgroup_mounts("cgroup", |options| options.split(',').any(|option| option == controller))
 }
 
 fn cgroup_mounts(kind: &str, has: impl Fn(&str) -> bool) -> Option<PathBuf> {

@@ -1,12 +1,12 @@
 //! What bounds the server: the CPUs that it may run on, its control group's limit of CPU time, one CPU for each of its
 //! threads, open descriptors. Read without privilege for processes of the same user.
 
-use crate::facts::{cgroup_mount, cpu_cgroup_mount};
+use crate::facts::{cgroup_apart, cgroup_mount, controller_mount};
 use crate::group::{ServerGroup, clock_ticks_per_sec};
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{
-    parse_cgroup_path, parse_cgroup_usage_us, parse_cpu_cgroup_path, parse_cpu_limit, parse_descriptor_limit,
-    parse_machine_stat, parse_throttled,
+    parse_cgroup_path, parse_cgroup_usage_us, parse_controller_path, parse_cpu_limit, parse_descriptor_limit,
+    parse_machine_stat, parse_named, parse_stalled_us, parse_throttled,
 };
 use crate::processes::living_thread;
 use record::watch::{CpuQuota, Descriptors, LimitTotals};
@@ -24,6 +24,8 @@ const MAX_GROUPED: usize = 16;
 const IDLE_NS: u64 = 50_000_000;
 /// Maximum depth of a control group that is followed to the root.
 const MAX_DEPTH: usize = 32;
+/// Limits of memory from here on are none: version 1 writes 2^63 less a page.
+const NO_LIMIT: u64 = 1 << 60;
 
 #[derive(Debug)]
 pub struct LimitReader {
@@ -98,27 +100,99 @@ pub fn allowed_cpus(threads: &[u32]) -> Option<Vec<usize>> {
     (!sets.is_empty()).then(|| (0..CpuSet::MAX_CPU).filter(is_allowed).collect())
 }
 
-/// The control group with the narrowest limit of CPU time among those of these processes and their ancestors.
-pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
-    let (unified, of_cpu) = (cgroup_mount(), cpu_cgroup_mount());
+/// The control groups of these processes for a controller, of both versions: mount point and path below it.
+fn groups(pids: &[u32], controller: &str) -> Vec<(PathBuf, String)> {
+    let (unified, of_controller) = (cgroup_mount(), controller_mount(controller));
     let mut folders = Vec::new();
     for pid in pids.iter().take(MAX_GROUPED) {
         let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else { continue };
-        for (mount, path) in [(&unified, parse_cgroup_path(&text)), (&of_cpu, parse_cpu_cgroup_path(&text))] {
-            folders.extend(mount.as_ref().zip(path));
-        }
+        let paths = [(&unified, parse_cgroup_path(&text)), (&of_controller, parse_controller_path(&text, controller))];
+        folders.extend(paths.into_iter().filter_map(|(mount, path)| mount.clone().zip(path)));
     }
     folders.sort();
     folders.dedup();
-    let narrowest = folders.iter().filter_map(|(mount, path)| narrowest_in(mount, path));
+    folders
+}
+
+/// A group's folder and those above it.
+fn upwards(mount: &Path, path: &str) -> Vec<PathBuf> {
+    let folder = mount.join(path.trim_start_matches('/'));
+    let above = folder.ancestors().take(MAX_DEPTH).take_while(|folder| folder.starts_with(mount));
+    above.map(Path::to_path_buf).collect()
+}
+
+/// The control group with the narrowest limit of CPU time among those of these processes and their ancestors.
+pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
+    let groups = groups(pids, "cpu");
+    let narrowest = groups.iter().filter_map(|(mount, path)| narrowest_in(mount, path));
     narrowest.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, folder)| folder)
 }
 
 fn narrowest_in(mount: &Path, path: &str) -> Option<(f64, PathBuf)> {
-    let folder = mount.join(path.trim_start_matches('/'));
-    let above = folder.ancestors().take(MAX_DEPTH).take_while(|folder| folder.starts_with(mount));
-    let limited = above.filter_map(|folder| Some((read_quota(folder)?.cpus, folder.to_path_buf())));
+    let limited = upwards(mount, path).into_iter().filter_map(|folder| Some((read_quota(&folder)?.cpus, folder)));
     limited.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The narrowest limit of memory of the control groups of these processes and of those above them, bytes, and its
+/// file.
+pub fn narrowest_memory(pids: &[u32]) -> Option<(u64, PathBuf)> {
+    let folders = groups(pids, "memory").into_iter().flat_map(|(mount, path)| upwards(&mount, &path));
+    folders.flat_map(|folder| memory_limits(&folder)).min()
+}
+
+/// The limits of memory of a control group, and their files. `max` is none, and version 1 has a huge number for it.
+fn memory_limits(folder: &Path) -> Vec<(u64, PathBuf)> {
+    let limit = |name: &str| {
+        let file = folder.join(name);
+        let bytes: u64 = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+        (bytes < NO_LIMIT).then_some((bytes, file))
+    };
+    ["memory.high", "memory.max", "memory.limit_in_bytes"].into_iter().filter_map(limit).collect()
+}
+
+/// Files that show what limits the server's memory.
+#[derive(Debug, Default)]
+pub struct MemoryLimit {
+    /// The narrowest limit.
+    file: Option<PathBuf>,
+    /// Stalls in the server's own control group.
+    pressure: Option<PathBuf>,
+}
+
+/// Counts of a server's control group so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Times that the limit was reached.
+    pub hits: Option<u64>,
+    /// Time in which a thread was stalled for memory.
+    pub stalled_us: Option<u64>,
+}
+
+impl MemoryLimit {
+    pub fn of(pids: &[u32]) -> Self {
+        let own = pids.first().and_then(|pid| cgroup_apart(*pid));
+        MemoryLimit {
+            file: narrowest_memory(pids).map(|(_, file)| file),
+            pressure: own.map(|folder| folder.join("memory.pressure")),
+        }
+    }
+
+    pub fn read(&self) -> MemoryUse {
+        MemoryUse {
+            hits: self.file.as_deref().and_then(hits),
+            stalled_us: self.pressure.as_ref().and_then(|file| parse_stalled_us(&fs::read(file).ok()?)),
+        }
+    }
+}
+
+/// How often a limit was reached: `memory.events` of version 2, `memory.failcnt` of version 1.
+fn hits(limit: &Path) -> Option<u64> {
+    let read = |name: &str| fs::read(limit.parent()?.join(name)).ok();
+    let word = limit.extension()?.to_str()?;
+    match read("memory.events") {
+        Some(events) => parse_named(&events, word),
+        None => std::str::from_utf8(&read("memory.failcnt")?).ok()?.trim().parse().ok(),
+    }
 }
 
 /// The limit of CPU time of a control group, and its account; `None` without a limit.
@@ -155,6 +229,30 @@ mod tests {
         make("other", "max 100000\n", 3);
         assert_eq!(narrowest_in(mount.path(), "/other"), None);
         assert_eq!(narrowest_in(mount.path(), "/"), None, "the root has no file of limits");
+    }
+
+    #[test]
+    fn the_narrowest_limit_of_memory_is_found_with_how_often_it_was_reached() {
+        let mount = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = mount.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write("slice/memory.max", "50000000\n");
+        write("slice/server/memory.max", "max\n");
+        write("slice/server/memory.high", "20000000\n");
+        write("slice/server/memory.events", "low 0\nhigh 7\nmax 2\noom 0\n");
+        let found: Vec<_> =
+            upwards(mount.path(), "/slice/server").iter().flat_map(|folder| memory_limits(folder)).collect();
+        let (bytes, file) = found.into_iter().min().unwrap();
+        assert_eq!((bytes, file.ends_with("server/memory.high"), hits(&file)), (20_000_000, true, Some(7)));
+        write("first/memory.limit_in_bytes", "25165824\n");
+        write("first/memory.failcnt", "31\n");
+        let first = memory_limits(&mount.path().join("first"));
+        assert_eq!((first[0].0, hits(&first[0].1)), (25_165_824, Some(31)));
+        write("none/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(memory_limits(&mount.path().join("none")), []);
     }
 
     #[test]

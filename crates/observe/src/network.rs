@@ -6,7 +6,8 @@
 
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{
-    PacketCounts, parse_conntrack_drops, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops,
+    PacketCounts, parse_conntrack, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops,
+    parse_softnet_squeezes,
 };
 use crate::processes::living_thread;
 use record::PlainText;
@@ -31,8 +32,10 @@ pub struct NetworkReading {
     pub packets: Option<PacketCounts>,
     /// Packets dropped by the backlog queues of all CPUs.
     pub backlog_drops: Option<u64>,
-    /// Packets dropped because the table of tracked connections was full.
-    pub conntrack_drops: Option<u64>,
+    /// Times that receive processing stopped with packets left, on all CPUs.
+    pub squeezes: Option<u64>,
+    /// Tracked connections, and packets dropped because their table was full.
+    pub conntrack: Option<(u64, u64)>,
     /// `TcpExt: TCPTimeWaitOverflow`.
     pub time_wait_overflows: Option<u64>,
     /// Devices of known speed.
@@ -105,10 +108,22 @@ impl NetworkReader {
                 reading.links = parse_net_bytes(text).into_iter().filter_map(link).collect();
             }
         }
-        reading.conntrack_drops = read(&self.conntrack, &mut self.buffer).and_then(parse_conntrack_drops);
-        reading.backlog_drops = read(&self.softnet, &mut self.buffer).and_then(parse_softnet_drops);
+        reading.conntrack = read(&self.conntrack, &mut self.buffer).and_then(parse_conntrack);
+        if let Some(text) = read(&self.softnet, &mut self.buffer) {
+            (reading.backlog_drops, reading.squeezes) = (parse_softnet_drops(text), parse_softnet_squeezes(text));
+        }
         reading
     }
+}
+
+/// Most entries of a table of tracked connections; one number for all network namespaces.
+pub fn conntrack_limit() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+        .filter(|most| *most > 0)
 }
 
 /// Speeds of physical devices. `/sys/class/net` shows those of the caller's namespace only, and a veth pair's 10 Gbit/s

@@ -7,7 +7,7 @@ use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
-use crate::limits::{allowed_cpus, most_descriptors, narrowest_quota, read_quota};
+use crate::limits::{MemoryLimit, allowed_cpus, most_descriptors, narrowest_quota, read_quota};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
@@ -73,6 +73,7 @@ pub struct Observer {
     backends: Backends,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
+    memory: MemoryLimit,
     /// The processes that run beside the server on purpose.
     beside: Option<ServerGroup>,
     /// Keeps the account of the server's threads, or why it is not kept.
@@ -127,6 +128,7 @@ impl Observer {
             backend: None,
             backends: Backends::default(),
             quota_folder: None,
+            memory: MemoryLimit::default(),
             beside: None,
             account: Err("it is not the server's machine".into()),
         };
@@ -162,6 +164,8 @@ impl Observer {
         }
         self.quota_folder = narrowest_quota(&members);
         edge.quota = self.quota_folder.as_deref().and_then(read_quota);
+        self.memory = MemoryLimit::of(&members);
+        edge.memory = self.memory.read();
         edge.machine = self.machine.read()?;
         if let Some(beside) = &mut self.beside {
             beside.admit(&self.table);
@@ -221,6 +225,7 @@ impl Observer {
             Err(why) => Err(why.clone()),
         };
         end.quota = self.quota_folder.as_deref().and_then(read_quota);
+        end.memory = self.memory.read();
         self.read_own_side(&mut end, own_before_ns);
         if !members.is_empty() {
             self.missing.group = None;

@@ -224,11 +224,17 @@ pub fn parse_softnet_drops(text: &[u8]) -> Option<u64> {
     sum_of_column(text, 1)
 }
 
-/// Packets dropped because the table of tracked connections was full, or an entry had to go: the column `drop` of
-/// `/proc/net/stat/nf_conntrack`, a line for each CPU.
-pub fn parse_conntrack_drops(text: &[u8]) -> Option<u64> {
-    let column = words(lines(text).next()?).position(|word| word == b"drop")?;
-    sum_of_column(text, column)
+/// Times that receive processing stopped with packets left: the third column of the same file.
+pub fn parse_softnet_squeezes(text: &[u8]) -> Option<u64> {
+    sum_of_column(text, 2)
+}
+
+/// Tracked connections, and packets dropped because their table was full or an entry had to go: the columns `entries`
+/// and `drop` of `/proc/net/stat/nf_conntrack`, which has a line for each CPU. The number of entries is of all CPUs.
+pub fn parse_conntrack(text: &[u8]) -> Option<(u64, u64)> {
+    let mut rows = lines(text);
+    let drops = words(rows.next()?).position(|word| word == b"drop")?;
+    Some((sum_of_column(rows.next()?, 0)?, sum_of_column(text, drops)?))
 }
 
 /// The sum of a column of hexadecimal numbers; lines without a number there are left out.
@@ -239,7 +245,7 @@ fn sum_of_column(text: &[u8], column: usize) -> Option<u64> {
 
 /// `usage_usec` of a control group's `cpu.stat`: CPU time of everything that ever ran in it, microseconds.
 pub fn parse_cgroup_usage_us(text: &[u8]) -> Option<u64> {
-    lines(text).find_map(|line| line.strip_prefix(b"usage_usec ")).and_then(|rest| words(rest).next()).and_then(number)
+    parse_named(text, "usage_usec")
 }
 
 /// The limit in a control group's `cpu.max`, in CPUs; `None` for `max`.
@@ -251,11 +257,7 @@ pub fn parse_cpu_limit(text: &[u8]) -> Option<f64> {
 
 /// Periods of a limit in which the group ran, and in which it was throttled, from `cpu.stat`.
 pub fn parse_throttled(text: &[u8]) -> Option<(u64, u64)> {
-    let value = |name: &[u8]| {
-        let of_line = |line: &[u8]| words(line.strip_prefix(name)?).next().and_then(number);
-        lines(text).find_map(of_line)
-    };
-    Some((value(b"nr_periods ")?, value(b"nr_throttled ")?))
+    Some((parse_named(text, "nr_periods")?, parse_named(text, "nr_throttled")?))
 }
 
 /// The path in the unified hierarchy from `/proc/PID/cgroup`; untrusted text without `..`.
@@ -263,12 +265,27 @@ pub fn parse_cgroup_path(text: &[u8]) -> Option<String> {
     checked_path(lines(text).find_map(|line| line.strip_prefix(b"0::"))?)
 }
 
-/// The path in the hierarchy of the controller `cpu` (version 1) from the same file.
-pub fn parse_cpu_cgroup_path(text: &[u8]) -> Option<String> {
+/// Stalls in a control group's `memory.pressure`: time in which at least one thread was stalled, microseconds.
+pub fn parse_stalled_us(text: &[u8]) -> Option<u64> {
+    words(lines(text).find_map(|line| line.strip_prefix(b"some "))?)
+        .find_map(|word| number(word.strip_prefix(b"total=")?))
+}
+
+/// The number after a name in a file of such lines, as `memory.events`.
+pub fn parse_named(text: &[u8], name: &str) -> Option<u64> {
+    let of_line = |line: &[u8]| {
+        let mut fields = words(line);
+        (fields.next()? == name.as_bytes()).then(|| fields.next().and_then(number))?
+    };
+    lines(text).find_map(of_line)
+}
+
+/// The path in the hierarchy of a controller (version 1) from the same file.
+pub fn parse_controller_path(text: &[u8], controller: &str) -> Option<String> {
     checked_path(lines(text).find_map(|line| {
         let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);
         let mut controllers = fields.next()?.split(|byte| *byte == b',');
-        controllers.any(|name| name == b"cpu").then(|| fields.next()).flatten()
+        controllers.any(|name| name == controller.as_bytes()).then(|| fields.next()).flatten()
     })?)
 }
 

@@ -4,6 +4,7 @@ mod doubts;
 mod neighbours;
 
 use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
+use crate::limits::MemoryUse;
 use crate::machine::{CpuUse, MachineReading};
 use crate::network::{Link, NetworkReading};
 use crate::processes::Process;
@@ -41,6 +42,8 @@ pub struct Edge {
     pub edge_cpu_ns: u64,
     /// The server's limit of CPU time.
     pub quota: Option<CpuQuota>,
+    /// What limited the server's memory.
+    pub memory: MemoryUse,
     /// When the CPU clocks of the processes beside the server were read.
     pub beside_at_ns: u64,
     /// Their CPU time so far.
@@ -383,6 +386,7 @@ impl Window {
         }
         figures.measured(names::SERVER_CPUS, servers.cpus as f64, 1, Origin::Counted);
         self.quota_figures(figures);
+        self.memory_figures(figures);
         let busy = servers.busy_cpus().map(|busy| busy / servers.cpus as f64);
         let not_there = "none of the server's CPUs is in /proc/stat";
         figures.found(names::SERVER_CPU_BUSY, busy, (2, Origin::Timed), not_there);
@@ -414,6 +418,17 @@ impl Window {
         figures.found(names::SERVER_THROTTLED, stopped, (periods, Origin::Counted), why);
     }
 
+    /// Stalls for memory, and how often the limit of memory was reached.
+    fn memory_figures(&self, figures: &mut Figures) {
+        let (begin, end, elapsed_ns) = (&self.begin.memory, &self.end.memory, self.elapsed_ns() as f64);
+        let stalled = end.stalled_us.zip(begin.stalled_us).map(|(now, then)| now.saturating_sub(then) as f64 * 1e3);
+        let stalled = stalled.map(|ns| (ns / elapsed_ns).min(1.0));
+        let no_group = "the server has no control group of its own, or the kernel counts no pressure in it";
+        figures.found(names::SERVER_MEMORY_STALLED, stalled, (1, Origin::Timed), no_group);
+        let no_limit = "no control group that can be seen limits its memory";
+        figures.rate(names::SERVER_MEMORY_LIMIT_HITS, end.hits.zip(begin.hits), elapsed_ns / 1e9, no_limit);
+    }
+
     fn network_figures(&self, figures: &mut Figures) {
         let elapsed_s = self.elapsed_ns() as f64 / 1e9;
         let mut set = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
@@ -429,13 +444,18 @@ impl Window {
         set(names::NET_PACKETS_IN, |net| net.packets.map(|packets| packets.received));
         set(names::NET_PACKETS_OUT, |net| net.packets.map(|packets| packets.sent));
         set(names::NET_BACKLOG_DROPS, |net| net.backlog_drops);
-        set(names::NET_CONNTRACK_DROPS, |net| net.conntrack_drops);
+        set(names::NET_CONNTRACK_DROPS, |net| net.conntrack.map(|(_, drops)| drops));
+        set(names::NET_SQUEEZES, |net| net.squeezes);
         set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
         if let (Some(before), Some(begin)) = (self.network_before.listen_overflows, self.begin.network.listen_overflows)
         {
             let count = begin.saturating_sub(before);
             figures.measured(names::TCP_LISTEN_OVERFLOWS_BEFORE, count as f64, count, Origin::Counted);
         }
+        let entries = self.end.network.conntrack.map_or(0, |(entries, _)| entries);
+        let used = self.end.network.conntrack.and(crate::network::conntrack_limit());
+        let used = used.map(|most| entries as f64 / most as f64);
+        figures.found(names::NET_CONNTRACK_USED, used, (entries, Origin::Counted), "the kernel tracks no connections");
         let links = self.end.network.links.len() as u64;
         let no_speed = "no network device here says how fast it is";
         figures.found(names::NET_LINK_USED, self.busiest_link_ratio(), (links, Origin::Counted), no_speed);

@@ -53,6 +53,9 @@ impl WaitKind {
 /// The program of a group of processes that ended within the window.
 pub const ENDED: &str = "ended processes";
 
+/// The object of a send that waits for the receiver's window, and not for the path.
+pub const CLOSED_WINDOW: &str = "to a client that does not read";
+
 /// The account of one window: the state of each of the server's threads at each time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Account {
@@ -168,6 +171,9 @@ pub struct ProcessUse {
 pub struct BackendUse {
     /// Address of the other server. Untrusted text.
     pub address: PlainText,
+    /// Whether a process of the measured server listens there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_own: bool,
     /// Connections on which the server sent something.
     pub connections: u64,
     /// Time of the calls, from the first byte sent to the first byte received after it, summed over the connections,

@@ -212,6 +212,12 @@ names! {
     SERVER_ANONYMOUS_MEMORY = "server.anonymous_memory_bytes", "bytes";
     /// Major page faults of the server's processes per second.
     SERVER_MAJOR_FAULTS = "server.major_faults_per_sec", "1/s";
+    /// Share of the window in which a thread of the server's control group was stalled for memory (`memory.pressure`,
+    /// some); absent unless the server has a control group of its own.
+    SERVER_MEMORY_STALLED = "server.memory_stalled_ratio", "ratio";
+    /// Times per second that the server's control group reached the tightest limit of its memory (`memory.high`,
+    /// `memory.max`); absent without a limit.
+    SERVER_MEMORY_LIMIT_HITS = "server.memory_limit_hits_per_sec", "1/s";
     /// Context switches of the server's threads per completed request.
     SERVER_SWITCHES = "server.context_switches_per_request", "count";
     /// Processes of the server.
@@ -329,6 +335,12 @@ names! {
     NET_BACKLOG_DROPS = "net.backlog_drops_per_sec", "1/s";
     /// Packets dropped per second because the table of tracked connections was full (conntrack).
     NET_CONNTRACK_DROPS = "net.conntrack_drops_per_sec", "1/s";
+    /// Used share of the table of tracked connections (conntrack) at the window's end, of the server's network
+    /// namespace.
+    NET_CONNTRACK_USED = "net.conntrack_used_ratio", "ratio";
+    /// Times per second that receive processing stopped with packets left, because its time or its budget was up
+    /// (softnet).
+    NET_SQUEEZES = "net.squeezes_per_sec", "1/s";
     /// TIME_WAIT sockets on the server's port at the start of the window, created for `--axis time-wait`.
     TIME_WAIT = "client.time_wait_sockets", "sockets";
     /// Kernel memory of the machine's TIME_WAIT sockets (slab) at the start of the window.

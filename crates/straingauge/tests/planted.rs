@@ -203,6 +203,7 @@ fn bursts_at_a_limit_pages_read_again_and_a_full_table_of_connections_are_named(
     for (wanted, most, server) in [
         ("cpu-bursts", "4", [bursts.command().to_vec(), words(&faulty, "bursts", port)].concat()),
         ("paging", "32", [paging, vec!["--log".into(), pages.clone()]].concat()),
+        ("memory-limit", "32", [memory.command().to_vec(), words(&faulty, "reclaim", port)].concat()),
         ("server-log", "64", ["nginx".into(), "-c".into(), few].to_vec()),
     ] {
         let url = format!("http://127.0.0.1:{port}/");

@@ -1,7 +1,7 @@
 //! Stages that could be the limit, and how full each was.
 
 use super::evidence::{Evidence, typical};
-use crate::account::GroupLevel;
+use crate::account::{GroupLevel, serves};
 use record::account::ENDED;
 use record::names;
 use record::units::grouped;
@@ -33,14 +33,19 @@ pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<Checked> {
     add("its descriptors".into(), figure(names::SERVER_DESCRIPTORS));
     let queue = figure(names::ACCEPT_QUEUE_MAX).zip(figure(names::ACCEPT_QUEUE_LIMIT));
     add("its accept queue".into(), queue.map(|(longest, limit)| longest / limit));
+    add("the table of tracked connections".into(), figure(names::NET_CONNTRACK_USED));
     add("the network link".into(), figure(names::NET_LINK_USED));
     add("the client's CPUs".into(), figure(names::CLIENT_UTILISATION));
-    let level = evidence.accounts().last();
-    let is_stage = |group: &&GroupLevel| group.threads - group.idle >= 0.01 && !group.name.starts_with(ENDED);
-    for group in level.iter().flat_map(|level| &level.groups).filter(is_stage) {
+    let accounts = evidence.accounts();
+    let Some(level) = accounts.last() else { return all };
+    let is_stage = |group: &&GroupLevel| {
+        let is_at_work = group.threads - group.idle >= 0.01 && !group.name.starts_with(ENDED);
+        is_at_work && (!group.is_asleep() || serves(accounts, level, group))
+    };
+    for group in level.groups.iter().filter(is_stage) {
         add(group.words(), Some(group.busy_ratio()));
     }
-    for backend in level.iter().flat_map(|level| &level.backends) {
+    for backend in &level.backends {
         let count = grouped(backend.connections.round());
         add(format!("{count} connections to {}", backend.address), Some(backend.busy / backend.connections));
     }

@@ -13,6 +13,7 @@ mod bandwidth;
 mod blocked_loop;
 mod client;
 mod client_ports;
+mod conntrack;
 mod cpu_bursts;
 mod cpu_quota;
 mod delayed_ack;
@@ -25,14 +26,17 @@ mod leak;
 pub(super) mod lock;
 mod loss;
 mod memory_bound;
+mod memory_limit;
 pub(super) mod neighbour;
 pub(super) mod one_at_a_time;
 pub(super) mod own_limit;
 mod paging;
+mod receive_budget;
 mod scalable_select;
 mod server_errors;
 pub(super) mod server_log;
 pub(super) mod slow_file;
+pub(super) mod slow_readers;
 mod slows_with_time;
 mod spin;
 mod stays_down;
@@ -115,11 +119,13 @@ pub(super) const LEAST_REQUESTS: f64 = 30.0;
 const LEAST_ERRORS: u64 = 5;
 /// Least number of accept-queue overflows, of dropped packets, or of connections that skipped TIME_WAIT, per second.
 const LOST_PER_SEC: f64 = 1.0;
+/// How lost packets are repaired.
+const SENT_AGAIN: &str = "What was lost is sent again after 200 ms, a lost SYN after a second.";
 /// Least CPU time of a request at the most expensive load over that at the cheapest.
 pub(super) const GROWTH_RATIO: f64 = 1.25;
 
 /// All rules.
-pub const RULES: [Rule; 36] = [
+pub const RULES: [Rule; 40] = [
     client_ports::RULE,
     client::RULE,
     descriptors::RULE,
@@ -130,9 +136,11 @@ pub const RULES: [Rule; 36] = [
     server_log::RULE,
     slow_file::RULE,
     paging::RULE,
+    memory_limit::RULE,
     lock::RULE,
     one_at_a_time::RULE,
     worker_pool::RULE,
+    slow_readers::RULE,
     delayed_ack::RULE,
     backend::RULE,
     backend_pool::RULE,
@@ -149,7 +157,9 @@ pub const RULES: [Rule; 36] = [
     spin::RULE,
     memory_bound::RULE,
     interrupts::RULE,
+    conntrack::RULE,
     dropped_packets::RULE,
+    receive_budget::RULE,
     loss::RULE,
     backlog::RULE,
     time_wait::RULE,

@@ -3,8 +3,10 @@
 
 use super::command::server_pid;
 use super::evidence::{Evidence, typical};
-use super::rules::{Finding, backend, backend_pool, finding, lock, neighbour, slow_file, unequal_workers, worker_pool};
-use crate::account::{AccountLevel, GroupLevel, PlaceKind, RequestLevel};
+use super::rules::{
+    Finding, backend, backend_pool, finding, lock, neighbour, slow_file, slow_readers, unequal_workers, worker_pool,
+};
+use crate::account::{AccountLevel, GroupLevel, PlaceKind, RequestLevel, serves};
 use crate::zones::load_words;
 use record::account::WaitKind;
 use record::{Sweep, names};
@@ -23,9 +25,7 @@ pub const LITTLE_IDLE: f64 = 0.7;
 
 /// The limit of the server.
 pub struct Limit {
-    /// The rule that names it.
     pub rule: &'static str,
-    /// The observation and the remedy.
     pub finding: Finding,
 }
 
@@ -41,12 +41,10 @@ pub struct Reading<'a> {
     pub low: &'a AccountLevel,
     /// The highest load under strain.
     pub high: &'a AccountLevel,
-    /// All loads.
     pub all: &'a [AccountLevel],
     sweep: Sweep,
     /// Busy share from which on a stage is full.
     pub full: f64,
-    /// The server's process, for commands.
     pub pid: String,
 }
 
@@ -85,6 +83,7 @@ pub fn limit(evidence: &Evidence<'_>) -> Option<Limit> {
                 PlaceKind::Lock => lock::full(&reading, WaitKind::Lock),
                 PlaceKind::File | PlaceKind::Pipe => slow_file::full(&reading),
                 PlaceKind::Backend => backend::full(&reading),
+                PlaceKind::Send => slow_readers::full(&reading),
                 PlaceKind::Queue | PlaceKind::Unread | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Ready => {
                     reading.behind_queue()
                 }
@@ -147,14 +146,13 @@ impl Reading<'_> {
     /// Threads without idle time.
     fn full_threads(&self) -> Option<Limit> {
         let is_full = |group: &&GroupLevel| group.threads >= 0.5 && group.busy_ratio() >= self.full;
-        // Threads that sleep and never wait for work, at any load, work by a timer and serve no request.
-        let serves = |group: &&GroupLevel| {
-            let same = self.all.iter().flat_map(|level| &level.groups).filter(|one| one.name == group.name);
-            let awake = group.waits.iter().filter(|wait| wait.kind != WaitKind::Sleep);
-            awake.map(|wait| wait.threads).sum::<f64>() >= 0.1 * group.threads
-                || same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
+        let serves = |group: &&GroupLevel| serves(self.all, self.high, group);
+        // Threads that wait for another process of the server are full only because that process is.
+        let waits_for_own = |group: &&GroupLevel| {
+            let most = group.waits.iter().max_by(|a, b| a.threads.total_cmp(&b.threads));
+            self.high.backends.is_empty() && most.is_some_and(|wait| wait.kind == WaitKind::Backend)
         };
-        let group = self.high.groups.iter().filter(is_full).find(serves)?;
+        let group = self.high.groups.iter().filter(is_full).filter(serves).find(|group| !waits_for_own(group))?;
         let (work, ready) = (group.threads - group.idle, group.ready());
         let waits = || group.waits.iter().filter(|wait| !wait.kind.is_idle());
         let most = waits().max_by(|a, b| a.threads.total_cmp(&b.threads));
@@ -174,6 +172,9 @@ impl Reading<'_> {
             WaitKind::Memory => None,
             WaitKind::Backend => backend_pool::full(self).or_else(|| backend::full(self)),
             WaitKind::Lock => lock::full(self, WaitKind::Lock),
+            WaitKind::Send => {
+                slow_readers::full_of(self, group, most).or_else(|| worker_pool::full(self, group, most, work))
+            }
             _ => worker_pool::full(self, group, most, work),
         }
     }

@@ -54,6 +54,7 @@ pub fn waits_for_a_lock(point: &mut Point, in_flight: f64) {
 fn backend(connections: u64, busy: f64, rate: f64) -> BackendUse {
     BackendUse {
         address: "10.0.0.9:5432".into(),
+        is_own: false,
         connections,
         busy_ns: ns(busy),
         calls: rate as u64,
@@ -71,7 +72,7 @@ fn rules(account: impl Fn(&mut Point, f64, f64)) -> (Vec<String>, String) {
     (found(&verdict).into_iter().map(String::from).collect(), because)
 }
 
-use WaitKind::{Backend, Events, File, Lock, Sleep, Work};
+use WaitKind::{Backend, Events, File, Input, Lock, Sleep, Work};
 
 #[test]
 fn a_lock_is_named_by_the_requests_that_queue_for_it() {
@@ -95,6 +96,26 @@ fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for
     assert_eq!(found, ["worker-pool"], "{because}");
     assert!(because.contains("8 threads of app had no idle time at 128 connections"), "{because}");
     assert_eq!(of(1000.0).0, ["own-limit"], "a pool with idle threads is no limit, but something else is");
+}
+
+#[test]
+fn a_backend_that_is_a_process_of_the_server_is_judged_by_its_threads() {
+    // A web server before three processes that run scripts, started by one command.
+    let of = |is_own: bool| {
+        rules(move |point, load, rate| {
+            let busy = load.min(3.0) - 0.02;
+            let idle = 3.0 - busy - 0.02;
+            let web = group("nginx", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
+            let scripts =
+                group("php-fpm", 0.02, 0.0, &[(Sleep, "clock_nanosleep", "", busy), (Input, "accept", "", idle)]);
+            let calls = BackendUse { is_own, ..backend(load as u64, load - 0.1, rate) };
+            keep(point, vec![web, scripts], vec![calls]);
+        })
+    };
+    let (found, because) = of(true);
+    assert_eq!(found, ["worker-pool"], "{because}");
+    assert!(because.contains("3 threads of app: php-fpm had no idle time at 128 connections"), "{because}");
+    assert_eq!(of(false).0, ["backend"]);
 }
 
 #[test]

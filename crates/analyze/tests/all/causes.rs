@@ -4,7 +4,7 @@ use crate::account::{group, keep};
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
 use analyze::verdict::{Certainty, Verdict};
-use record::account::{BackendUse, ENDED, ThreadGroup, WaitKind};
+use record::account::{BackendUse, CLOSED_WINDOW, ENDED, ThreadGroup, WaitKind};
 use record::point::FunctionCost;
 use record::scenario::RunKind;
 use record::{Point, names};
@@ -131,6 +131,24 @@ fn work_that_no_request_needs_is_told_from_work_that_grows_with_them() {
 }
 
 #[test]
+fn clients_that_read_slowly_are_told_from_a_slow_path_and_from_a_full_client() {
+    let sends = |to: &'static str, client: f64| {
+        of_waiting(move |point| {
+            let busy = (point.connections as f64).min(8.0) - 0.1;
+            let waits = [(WaitKind::Send, "sendto", to, busy), (WaitKind::Work, "futex", "0x8", 8.0 - busy)];
+            keep(point, vec![group("app", 0.05, 0.0, &waits)], Vec::new());
+            set(point, names::CLIENT_UTILISATION, client, 10);
+        })
+    };
+    let verdict = sends(CLOSED_WINDOW, 0.2);
+    assert_eq!(found(&verdict), ["slow-readers"], "{:?}", verdict.sentences);
+    let said = because(&verdict);
+    assert!(said.contains("7.9 of 8 threads of app were blocked in sendto to a client that does not read"), "{said}");
+    assert_eq!(found(&sends("", 0.2)), ["worker-pool"], "the path, or a small send buffer");
+    assert!(!found(&sends(CLOSED_WINDOW, 0.99)).contains(&"slow-readers"), "the load generator reads slowly");
+}
+
+#[test]
 fn a_thread_with_a_clock_of_its_own_is_no_pool_of_workers() {
     let verdict = of_waiting(|point| {
         let busy = (point.connections as f64).min(2.0) - 0.1;
@@ -140,6 +158,21 @@ fn a_thread_with_a_clock_of_its_own_is_no_pool_of_workers() {
     });
     assert_eq!(found(&verdict), ["worker-pool"], "{:?}", verdict.sentences);
     assert!(because(&verdict).contains("2 threads of app: worker had no idle time"), "{}", because(&verdict));
+    // A thread whose timer ended each of its few waits in the windows under strain, and in no other.
+    let verdict = of_waiting(|point| {
+        let kind = if point.connections < 16 { WaitKind::Work } else { WaitKind::Sleep };
+        let mut ticks = group("ticks", 0.01, 0.0, &[(kind, "futex", "until a time", 0.99)]);
+        ticks.waits[0].times = 4;
+        keep(point, vec![ticks], Vec::new());
+    });
+    assert!(!found(&verdict).contains(&"worker-pool"), "{:?}", verdict.causes);
+    assert!(!verdict.checked.iter().any(|one| one.stage.contains("ticks")), "{:?}", verdict.checked);
+    // Threads of a large pool look for work every few milliseconds, also at the lowest load.
+    let verdict = of_waiting(|point| {
+        let waits = [(WaitKind::Sleep, "futex", "until a time", 39.0), (WaitKind::Work, "futex", "0x8", 0.5)];
+        keep(point, vec![group("app", 0.1, 0.0, &waits)], Vec::new());
+    });
+    assert!(!found(&verdict).contains(&"worker-pool"), "{:?}", verdict.causes);
 }
 
 #[test]
@@ -203,14 +236,67 @@ fn packets_that_the_kernel_dropped_are_named_from_a_load_on() {
             set(point, name, if point.connections >= from { 40.0 } else { 0.0 }, 10);
         })
     };
-    let verdict = drops(names::NET_CONNTRACK_DROPS, 32);
-    assert_eq!(found(&verdict), ["dropped-packets"], "{:?}", verdict.sentences);
-    assert!(because(&verdict).contains("table of tracked connections is full from 32 connections on: 40"));
     let queue = drops(names::NET_BACKLOG_DROPS, 32);
     assert!(because(&queue).starts_with("A CPU's queue of received packets is full from 32 connections on"));
     assert!(drops(names::NET_BACKLOG_DROPS, 1000).causes.is_empty());
     let full = drops(names::TCP_LISTEN_DROPS, 32);
     assert!(because(&full).starts_with("The listener drops SYNs from 32 connections on (40/s)"), "{}", because(&full));
+}
+
+#[test]
+fn a_full_table_of_tracked_connections_is_told_from_one_that_refuses_packets_with_room() {
+    let tracks = |drops: f64, used: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            set(point, names::NET_CONNTRACK_DROPS, if point.connections >= 32 { drops } else { 0.0 }, 10);
+            set(point, names::NET_CONNTRACK_USED, used, 1000);
+        })
+    };
+    let verdict = tracks(40.0, 1.0);
+    assert_eq!(found(&verdict), ["conntrack"], "{:?}", verdict.sentences);
+    let said = because(&verdict);
+    assert!(said.contains("is full from 32 connections on: 40/s packets dropped, 100 % of its entries"), "{said}");
+    assert!(verdict.checked.iter().any(|one| one.stage == "the table of tracked connections" && one.is_full));
+    let with_room = tracks(40.0, 0.1);
+    assert_eq!(with_room.causes[0].certainty, Certainty::Possibility, "{:?}", with_room.causes);
+    assert!(tracks(0.0, 0.97).causes.is_empty(), "nearly full, and no packet was dropped");
+}
+
+#[test]
+fn receive_processing_that_is_cut_short_under_strain_is_a_possibility() {
+    let cut_short = |at_rest: f64, under_strain: f64| {
+        judged(healthy(), fixture::record(), move |point| {
+            set(point, names::NET_SQUEEZES, if point.connections >= 16 { under_strain } else { at_rest }, 10);
+        })
+    };
+    let verdict = cut_short(2.0, 900.0);
+    assert_eq!(found(&verdict), ["receive-budget"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].certainty, Certainty::Possibility);
+    assert!(because(&verdict).contains("cut short 900/s beyond the yield point (2/s at"), "{}", because(&verdict));
+    assert!(cut_short(400.0, 900.0).causes.is_empty(), "other traffic of the machine does that");
+    assert!(cut_short(0.0, 20.0).causes.is_empty(), "now and then");
+}
+
+#[test]
+fn a_limit_of_memory_is_told_from_pages_that_are_read_again() {
+    let mut limited = fixture::record();
+    for (name, value) in [("memory_limit", "25165824"), ("memory_limit_file", "/sys/fs/cgroup/app/memory.high")] {
+        limited.server_facts.insert(name.into(), value.into());
+    }
+    let of = |stalled: f64, hits: f64, faults: f64| {
+        judged(healthy(), limited.clone(), move |point| {
+            set(point, names::SERVER_MEMORY_STALLED, stalled, 1);
+            set(point, names::SERVER_MEMORY_LIMIT_HITS, hits, 100);
+            set(point, names::SERVER_MAJOR_FAULTS, faults, 100);
+        })
+    };
+    let verdict = of(0.4, 210.0, 3.0);
+    assert_eq!(found(&verdict), ["memory-limit"], "{:?}", verdict.sentences);
+    let cause = &verdict.causes[0];
+    assert!(cause.because.contains("of 24.0 MiB (/sys/fs/cgroup/app/memory.high) 210 times a second"), "{cause:?}");
+    assert_eq!(cause.commands, ["echo 50331648 > /sys/fs/cgroup/app/memory.high"]);
+    assert!(of(0.4, 0.0, 3.0).causes.is_empty(), "the machine's memory is short, not the server's limit");
+    assert!(of(0.05, 210.0, 3.0).causes.is_empty(), "a cache of files at its limit costs little");
+    assert!(of(0.4, 210.0, 90_000.0).causes.is_empty(), "it waits for its disk");
 }
 
 #[test]
@@ -254,6 +340,7 @@ fn a_name_server_that_is_waited_for_is_no_server_to_be_measured() {
         let busy = load.min(8.0) - 0.1;
         let asked = BackendUse {
             address: "udp:10.0.0.2:53".into(),
+            is_own: false,
             connections: 8,
             busy_ns: (busy * 1e9) as u64,
             calls: rate as u64,

@@ -11,7 +11,7 @@ use crate::profile::sampler::{frames, stacks};
 use crate::profile::symbols::KernelSymbols;
 use libbpf_rs::{MapCore, MapFlags, Object};
 use record::PlainText;
-use record::account::{Account, BackendUse, ENDED, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
+use record::account::{Account, BackendUse, CLOSED_WINDOW, ENDED, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
 use record::profile::Frame;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,8 +25,12 @@ const READY_STOPPED: u8 = 4;
 const READY_MOVED: u8 = 5;
 /// Marks the thread that a process began with.
 const FIRST_THREAD: u8 = 0x80;
-/// Marks sockets of the served port.
+/// Marks sockets of the served port, and those whose receiver's window was closed.
 const SERVED: u32 = 0x8000_0000;
+const WINDOW_CLOSED: u16 = 1;
+/// Marks of waits at a futex: the call's own time ended it, or something else did.
+const BY_TIMER: u8 = 0xf;
+const BY_THREAD: u8 = 0xe;
 
 /// Largest numbers that are kept: groups, waits of each, stacks of each wait, processes of each group, backends.
 const MAX_GROUPS: usize = 24;
@@ -55,11 +59,13 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
         stacks: stacks(object, "wait_stacks", |stack: &StackRecord| frames(stack.count, &stack.frames))?,
         go: HashSet::new(),
         samples: HashMap::new(),
+        futexes: HashMap::new(),
     };
     for (sample, used) in &samples {
         naming.samples.entry(key_of(&sample.place)).or_default().push((*sample, *used));
     }
     naming.learn(&samples);
+    naming.decide_futexes(&places, &samples);
     let mut account = Account {
         window_ns: gate.closes_ns.saturating_sub(gate.opened_ns),
         threads_ns: sums.threads_ns,
@@ -92,6 +98,20 @@ struct Naming<'s> {
     /// Processes with Go's runtime.
     go: HashSet<u32>,
     samples: HashMap<Key, Vec<(WaitSample, Use)>>,
+    /// Kinds of the waits at futexes, by process and address.
+    futexes: HashMap<(u32, u64), WaitKind>,
+}
+
+/// The waits at one futex.
+#[derive(Default)]
+struct Futex {
+    /// Waits that the call's own time ended, and others that ended.
+    by_timer: u64,
+    by_thread: u64,
+    /// Sampled waits with functions of a lock, and with such that hand out work.
+    locks: u64,
+    work: u64,
+    is_bitset: bool,
 }
 
 impl Naming<'_> {
@@ -149,11 +169,14 @@ impl Naming<'_> {
         files.get(&(device, place.object[0])).cloned().unwrap_or_else(|| "a file that is closed".into())
     }
 
-    /// Whether the threads at this futex wait for work and not for a lock: by the functions of the waiting threads
-    /// and of those that woke them; if none is known, by the call: glibc waits for a lock with FUTEX_WAIT and for a
-    /// condition with FUTEX_WAIT_BITSET.
-    fn is_handed_work(&self, place: &Place) -> bool {
-        const LOCKS: [&str; 8] = [
+    /// Decides for each futex whether its threads wait for a lock, for work, or for a time.
+    ///
+    /// If no thread ended any wait there, it is a sleep: a lock or a queue with a time limit (the interpreter's lock of
+    /// Python, an idle thread of a pool) is released or filled now and then. Else the functions of the waiting threads
+    /// and of those that woke them tell; if none is known, the call does: glibc waits for a lock with FUTEX_WAIT and
+    /// for a condition with FUTEX_WAIT_BITSET.
+    fn decide_futexes(&mut self, places: &[(Place, Use)], samples: &[(WaitSample, Use)]) {
+        const LOCKS: [&str; 11] = [
             "mutex_lock",
             "mutex_unlock",
             "lll_lock",
@@ -161,7 +184,10 @@ impl Naming<'_> {
             "lock_contended",
             "runtime.lock",
             "semacquire",
-            "onitor",
+            "onitor::enter",
+            "onitor::Enter",
+            "onitor::exit",
+            "onitor.Enter",
         ];
         const HANDS_OUT: [&str; 16] = [
             "cond_wait",
@@ -181,26 +207,38 @@ impl Naming<'_> {
             "runtime.wakep",
             "runtime.note",
         ];
-        let samples = self.samples.get(&key_of(place)).map_or(&[][..], Vec::as_slice);
-        let (mut work, mut locks) = (0, 0);
+        let mut seen: HashMap<(u32, u64), Futex> = HashMap::new();
+        for (place, used) in places {
+            let Some(futex) = futex_of(place) else { continue };
+            let seen = seen.entry(futex).or_default();
+            seen.is_bitset |= place.object[1] == libc::FUTEX_WAIT_BITSET as u64;
+            match place.file_type {
+                BY_TIMER => seen.by_timer += used.times,
+                BY_THREAD => seen.by_thread += used.times,
+                _ => {}
+            }
+        }
         for (sample, used) in samples {
-            let frames = [sample.user_stack, sample.waker_stack].map(|stack| self.user_frames(place.tgid, stack));
+            let Some(seen) = futex_of(&sample.place).and_then(|futex| seen.get_mut(&futex)) else { continue };
+            let frames = [sample.user_stack, sample.waker_stack].map(|hash| self.user_frames(sample.place.tgid, hash));
             let has = |parts: &[&str]| {
                 let is_one = |frame: &Frame| parts.iter().any(|part| frame.function.contains(part));
                 frames.iter().any(|frames| frames.iter().take(6).any(is_one))
             };
             match (has(&LOCKS), has(&HANDS_OUT)) {
-                (true, _) => locks += used.times,
-                (false, true) => work += used.times,
+                (true, _) => seen.locks += used.times,
+                (false, true) => seen.work += used.times,
                 (false, false) => {}
             }
         }
-        if work + locks > 0 {
-            work > locks
-        } else {
+        let kind = |(pid, _): &(u32, u64), seen: &Futex| match seen {
+            Futex { locks: 1.., work, .. } if seen.locks >= *work => WaitKind::Lock,
+            Futex { by_timer: 1.., by_thread: 0, .. } => WaitKind::Sleep,
             // Go's own locks are no futexes: its threads sleep in them without work.
-            self.go.contains(&place.tgid) || place.object[1] == libc::FUTEX_WAIT_BITSET as u64
-        }
+            Futex { work, is_bitset, .. } if *work > 0 || *is_bitset || self.go.contains(pid) => WaitKind::Work,
+            _ => WaitKind::Lock,
+        };
+        self.futexes = seen.iter().map(|(futex, seen)| (*futex, kind(futex, seen))).collect();
     }
 
     /// The event that the thread waits for, the call and the object.
@@ -210,18 +248,21 @@ impl Naming<'_> {
             0 => Descriptor::Nothing,
             0x1 => Descriptor::Pipe,
             0x2 => Descriptor::Source,
+            BY_TIMER | BY_THREAD => Descriptor::Nothing,
             0xc if place.device & SERVED != 0 => Descriptor::Served,
             0xc => Descriptor::Socket,
             _ => Descriptor::File,
         };
         let (mut kind, call) = meaning(place.call, descriptor);
-        if kind == WaitKind::Lock && self.is_handed_work(place) {
-            kind = WaitKind::Work;
+        if let Some(decided) = futex_of(place).and_then(|futex| self.futexes.get(&futex)) {
+            kind = *decided;
         }
         let object = match (kind, descriptor) {
             (WaitKind::Lock | WaitKind::Work, Descriptor::Nothing | Descriptor::Source) if place.object[0] != 0 => {
                 format!("{:#x}", place.object[0])
             }
+            (WaitKind::Sleep, _) if futex_of(place).is_some() => "until a time".into(),
+            (WaitKind::Send, _) if place.port == WINDOW_CLOSED => CLOSED_WINDOW.into(),
             (_, Descriptor::File) => self.file(place),
             (WaitKind::Backend, Descriptor::Socket) => {
                 address(place.device as u16, &place.object, place.port).unwrap_or_else(|| "a Unix socket".into())
@@ -230,6 +271,12 @@ impl Naming<'_> {
         };
         (kind, call, object)
     }
+}
+
+/// The process and the address of a wait at a futex.
+fn futex_of(place: &Place) -> Option<(u32, u64)> {
+    let is_futex = is_wait(place) && i64::from(place.call) == libc::SYS_futex;
+    is_futex.then_some((place.tgid, place.object[0]))
 }
 
 /// Functions on every stack of a thread that falls asleep.
@@ -404,6 +451,7 @@ fn backends(connections: &[(u64, Outgoing)], gate: &Gate) -> Vec<BackendUse> {
         let Some(name) = backend_name(one).filter(|_| one.calls > 0 || open_ns > 0) else { continue };
         let entry = backends.entry(name.clone()).or_insert_with(|| BackendUse {
             address: PlainText::new(&name, 200),
+            is_own: false,
             connections: 0,
             busy_ns: 0,
             calls: 0,

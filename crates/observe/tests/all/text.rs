@@ -98,9 +98,10 @@ fn bytes_are_read_by_interface_and_limits_by_name() {
 fn backlog_drops_are_hexadecimal_and_of_all_cpus() {
     assert_eq!(parse_softnet_drops(b"000027b3 0000000a 0\n00000001 00000010 0\n"), Some(26));
     assert_eq!(parse_softnet_drops(b""), None);
+    assert_eq!(parse_softnet_squeezes(b"000027b3 0000000a 14\n00000001 00000010 1\n"), Some(21));
     let tracked = b"entries  clashres found drop early_drop\n000000ff 0 0 0000000b 1\n000000ff 0 0 00000001 1\n";
-    assert_eq!(parse_conntrack_drops(tracked), Some(12));
-    assert_eq!(parse_conntrack_drops(b"no such column\n1 2 3\n"), None);
+    assert_eq!(parse_conntrack(tracked), Some((255, 12)));
+    assert_eq!(parse_conntrack(b"no such column\n1 2 3\n"), None);
 }
 
 #[test]
@@ -121,6 +122,9 @@ fn the_call_that_a_thread_waits_in_is_read_with_the_size_of_its_set() {
 
 #[test]
 fn cgroup_text_is_read() {
+    let pressure = b"some avg10=0.00 avg60=2.02 avg300=2.19 total=219008036\nfull avg10=0.00 total=361\n";
+    assert_eq!((parse_stalled_us(pressure), parse_stalled_us(b"full total=3\n")), (Some(219_008_036), None));
+    assert_eq!((parse_named(b"low 0\nhigh 7\n", "high"), parse_named(b"higher 7\n", "high")), (Some(7), None));
     assert_eq!(parse_cgroup_usage_us(b"usage_usec 1234\nuser_usec 1000\n"), Some(1234));
     assert_eq!(
         parse_cgroup_path(b"1:cpu:/a\n0::/system.slice/nginx.service\n").unwrap(),
@@ -189,7 +193,8 @@ proptest! {
         let _ = parse_machine_stat(&text);
         let _ = parse_protocol_counter(&text, "Tcp", "InSegs");
         let _ = parse_net_dev(&text);
-        let _ = (parse_softnet_drops(&text), parse_conntrack_drops(&text));
+        let _ = (parse_softnet_drops(&text), parse_softnet_squeezes(&text), parse_conntrack(&text));
+        let _ = (parse_stalled_us(&text), parse_named(&text, "high"));
         let _ = parse_cgroup_usage_us(&text);
         let _ = parse_cgroup_path(&text);
         let _ = parse_tcp_line(&text);

@@ -58,6 +58,9 @@ fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
     let first = run::text(&run, &findings, &verdict);
     assert!(first.contains("\nwhy  a place") && first.contains("\ndo   something"), "{first}");
     assert!(first.lines().count() <= run::MOST_LINES, "{first}");
+    verdict.causes[0].remedy = format!("To try: `{}--last`.", "--option with-a-value ".repeat(14));
+    let first = run::text(&run, &findings, &verdict);
+    assert!(first.contains("--last`.\n") && first.lines().count() <= run::MOST_LINES, "the command is whole:\n{first}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ pub(super) const RULE: Rule = Rule {
                 backend is full if a call takes at least twice as long as at the lowest load; a possibility \
                 below 40 % of the added requests",
     refuted_by: "the backend alone answers more requests",
-    remedy: "`straingauge find http://BACKEND/` measures the backend alone; `ss -xlp` shows the queue of a Unix \
-             socket",
+    remedy: "`straingauge find http://BACKEND/` measures the backend alone; for a Unix socket, and for a protocol that \
+             straingauge does not speak, `ss` shows the queues",
     source: "utilisation law: an idle resource is not the bottleneck",
     is_limit: true,
     is_counted: false,
@@ -33,6 +33,17 @@ pub fn busiest_backend<'a>(reading: &Reading<'a>) -> Option<(&'a BackendLevel, O
 /// Whether a call takes much longer than at the lowest load.
 pub fn is_slower(high: &BackendLevel, low: Option<&BackendLevel>) -> bool {
     low.is_some_and(|low| low.call_us > 0.0 && high.call_us >= CALL_GROWTH * low.call_us)
+}
+
+/// The scheme of a URL with which the server at the address can be measured; `None` if its port is that of a protocol
+/// that straingauge does not speak (IANA's registry; FastCGI has none, 9000 is that of PHP-FPM).
+fn scheme(address: &str) -> Option<&'static str> {
+    match address.rsplit_once(':')?.1 {
+        "6379" => Some("redis"),
+        "11211" => Some("memcached"),
+        "1433" | "1521" | "3306" | "5432" | "5672" | "9000" | "9042" | "9092" | "27017" => None,
+        _ => Some("http"),
+    }
 }
 
 pub fn full(reading: &Reading<'_>) -> Option<Limit> {
@@ -62,7 +73,10 @@ pub fn full(reading: &Reading<'_>) -> Option<Limit> {
     let (command, alone) = match kind {
         "unix" => ("ss -xlp".into(), "shows how many connections wait for it (Recv-Q)"),
         "udp" => ("ss -uanp".into(), "shows who answers there, and its queue (Recv-Q)"),
-        _ => (format!("straingauge find http://{}/", high.address), "measures it alone"),
+        _ => match scheme(&high.address) {
+            Some(scheme) => (format!("straingauge find {scheme}://{}/", high.address), "measures it alone"),
+            None => (format!("ss -tnp dst {}", high.address), "shows the connections to it and their queues"),
+        },
     };
     let advice = if kind == "udp" && high.address.ends_with(":53") {
         "it is a name server: look names up once, or keep the answers (nscd, systemd-resolved, dnsmasq)"
@@ -70,4 +84,15 @@ pub fn full(reading: &Reading<'_>) -> Option<Limit> {
         advice
     };
     Limit::of(RULE.id, because, format!("To try: `{command}` {alone}; {advice}."), std::slice::from_ref(&command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backend_is_measured_by_the_protocol_of_its_port() {
+        let schemes = ["10.0.0.9:5432", "[::1]:6379", "127.0.0.1:8080"].map(scheme);
+        assert_eq!(schemes, [None, Some("redis"), Some("http")]);
+    }
 }

@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
         "client",
         "descriptors",
         "slow-file",
+        "slow-readers",
         "scalable-select",
         "lock",
         "one-at-a-time",

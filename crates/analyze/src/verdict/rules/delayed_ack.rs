@@ -28,7 +28,7 @@ const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
 /// Largest answer. Longer ones may take this long to arrive.
 const MOST_ANSWER_BYTES: f64 = 65536.0;
 /// Longest time to connect without a long path, on which an answer larger than one window takes more round trips.
-const FAR_CONNECT_US: f64 = 5e3;
+pub(super) const FAR_CONNECT_US: f64 = 5e3;
 /// Largest answer over a long path: 9 segments of 1,460 bytes; the first window of 10 (RFC 6928) has the head, too.
 const MOST_ANSWER_FAR_BYTES: f64 = 13_140.0;
 /// Least number of requests of a point for its median.

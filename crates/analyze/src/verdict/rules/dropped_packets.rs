@@ -5,14 +5,13 @@ use super::*;
 pub(super) const RULE: Rule = Rule {
     id: "dropped-packets",
     cause: "the kernel drops packets before the server sees them",
-    evidence: "`net.backlog_drops_per_sec` (a CPU's queue of received packets was full), \
-               `net.conntrack_drops_per_sec` (the table of tracked connections was full), `tcp.listen_drops_per_sec` \
+    evidence: "`net.backlog_drops_per_sec` (a CPU's queue of received packets was full), `tcp.listen_drops_per_sec` \
                less `tcp.listen_overflows_per_sec` (SYNs that the listener dropped with room in its accept queue)",
     threshold: "at least 1 per second in most points of a load and of the loads above it",
-    refuted_by: "`/proc/net/softnet_stat` and `/proc/net/stat/nf_conntrack` count none under this load",
+    refuted_by: "`/proc/net/softnet_stat` and `nstat -z TcpExtListenDrops` count none under this load",
     remedy: "`sysctl -w net.core.netdev_max_backlog=16384`, receive processing on more CPUs; `sysctl -w \
-             net.netfilter.nf_conntrack_max=1048576`, no tracking of the server's port",
-    source: "Linux, Documentation/admin-guide/sysctl/net.rst and Documentation/networking/nf_conntrack-sysctl.rst",
+             net.ipv4.tcp_max_syn_backlog=16384`",
+    source: "Linux, Documentation/admin-guide/sysctl/net.rst",
     is_limit: true,
     is_counted: true,
     hidden_by: &["client", "interrupts"],
@@ -24,19 +23,6 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         let (at, points) = evidence.first_level(|point| of(point).is_some_and(|rate| rate >= LOST_PER_SEC))?;
         Some((at, median(&points.iter().filter_map(|point| of(point)).collect::<Vec<_>>())?))
     };
-    let of = |name: &'static str| from(&move |point: &Point| point.value(name));
-    let later = "What was lost is sent again after 200 ms, a lost SYN after a second.";
-    if let Some((at, rate)) = of(names::NET_CONNTRACK_DROPS) {
-        let command = "sysctl -w net.netfilter.nf_conntrack_max=1048576".to_string();
-        return finding(
-            format!(
-                "The table of tracked connections is full from {at} on: {}/s packets dropped. {later}",
-                format_si(rate)
-            ),
-            format!("To try: `{command}`, or no tracking of the server's port (`notrack` of nftables)."),
-            &[command],
-        );
-    }
     let beside = |point: &Point| {
         Some(point.value(names::TCP_LISTEN_DROPS)? - point.value(names::TCP_LISTEN_OVERFLOWS).unwrap_or(0.0))
     };
@@ -45,18 +31,18 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         return finding(
             format!(
                 "The listener drops SYNs from {at} on ({}/s), though its accept queue has room: its table of half-open \
-                 connections is full, or memory is short. {later}",
+                 connections is full, or memory is short. {SENT_AGAIN}",
                 format_si(rate)
             ),
             format!("To try: `{command}` with a larger backlog, `net.ipv4.tcp_syncookies=1`; `nstat -z` counts why."),
             &[command],
         );
     }
-    let (at, rate) = of(names::NET_BACKLOG_DROPS)?;
+    let (at, rate) = from(&|point| point.value(names::NET_BACKLOG_DROPS))?;
     let command = "sysctl -w net.core.netdev_max_backlog=16384".to_string();
     finding(
         format!(
-            "A CPU's queue of received packets is full from {at} on: the machine dropped {}/s packets. {later}",
+            "A CPU's queue of received packets is full from {at} on: the machine dropped {}/s packets. {SENT_AGAIN}",
             format_si(rate)
         ),
         format!("To try: `{command}`, and receive processing on more CPUs (`rps_cpus`, `ethtool -L`)."),

@@ -39,10 +39,9 @@ pub fn full(reading: &Reading<'_>, kind: WaitKind) -> Option<Limit> {
     let locks = reading.high.waits().filter(|(_, wait)| wait.kind == kind);
     let grown = |wait: &WaitLevel| wait.threads - before(&wait.place);
     let (group, wait) = locks.max_by(|a, b| grown(a.1).total_cmp(&grown(b.1)))?;
-    let rate = reading.high.requests.as_ref().map_or(0.0, |requests| requests.in_flight / requests.response_us * 1e6);
     let added = reading.high.in_flight() - reading.low.in_flight();
     let least_grown = if kind == WaitKind::Lock { LEAST_GROWN } else { LEAST_GROWN.max(SEMAPHORE_GROWTH * added) };
-    if grown(wait) < least_grown || wait.times_per_sec < LEAST_WAITS_PER_REQUEST * rate {
+    if grown(wait) < least_grown || wait.times_per_sec < LEAST_WAITS_PER_REQUEST * reading.high.per_sec() {
         return None;
     }
     let before = before(&wait.place);

@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
              Congestion Avoidance Algorithm\" (1997)",
     is_limit: false,
     is_counted: true,
-    hidden_by: &["client", "backlog", "bandwidth", "dropped-packets"],
+    hidden_by: &["client", "backlog", "bandwidth", "conntrack", "dropped-packets"],
     judge,
 };
 

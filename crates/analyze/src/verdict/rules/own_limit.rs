@@ -38,7 +38,11 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let inside: f64 = requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum();
     let at_backends: f64 = high.backends.iter().map(|backend| backend.busy).sum();
     let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && (rule.judge)(evidence).is_some();
-    if inside < LEAST_WAITING * requests.in_flight || at_backends >= MOST_AT_BACKENDS || RULES.iter().any(is_other) {
+    if inside < LEAST_WAITING * requests.in_flight
+        || at_backends >= MOST_AT_BACKENDS
+        || evidence.limit().is_some()
+        || RULES.iter().any(is_other)
+    {
         return None;
     }
     let at_a_time = at_a_time(evidence)?;

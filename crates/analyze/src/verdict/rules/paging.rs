@@ -1,5 +1,6 @@
 //! Threads that wait for memory: pages that were given back and are read again, reclaim, a mapping in use.
 
+use super::memory_limit::{LEAST_PAGES_PER_REQUEST, reached};
 use super::*;
 
 pub(super) const RULE: Rule = Rule {
@@ -15,22 +16,17 @@ pub(super) const RULE: Rule = Rule {
     source: "the kernel's documentation of cgroup v2, `memory.stat`; Denning, \"The Working Set Model\" (1968)",
     is_limit: true,
     is_counted: true,
-    hidden_by: &["client"],
+    hidden_by: &["client", "memory-limit"],
     judge,
 };
 
 const LEAST_SHARE: f64 = 0.2;
 const LEAST_SHARE_UNREAD: f64 = 0.4;
 const LEAST_THREADS: f64 = 0.1;
-const LEAST_PAGES_PER_REQUEST: f64 = 0.05;
-
-/// Threads of a group that are blocked for memory.
-fn blocked(group: &GroupLevel) -> f64 {
-    group.waits.iter().filter(|wait| wait.kind == WaitKind::Memory).map(|wait| wait.threads).sum()
-}
 
 /// The group with most threads blocked for memory, their mean number, and their share of its non-idle time.
 fn most(level: &AccountLevel) -> Option<(&GroupLevel, f64, f64)> {
+    let blocked = |group: &GroupLevel| group.blocked(WaitKind::Memory);
     let group = level.groups.iter().max_by(|a, b| blocked(a).total_cmp(&blocked(b)))?;
     Some((group, blocked(group), blocked(group) / (group.threads - group.idle).max(f64::MIN_POSITIVE)))
 }
@@ -53,11 +49,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     } else {
         "few pages were read from a disk, so it may be reclaim, or a mapping that another thread changes".into()
     };
-    let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
+    let reached = reached(evidence);
+    let limit = reached.as_ref().map_or(String::new(), |reached| format!(" It {}.", reached.words()));
+    let (advice, commands) = reached.map_or_else(
+        || {
+            let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
+            let advice = format!(
+                "more memory for it, or less that it keeps or maps; `{command}` names its control group, and \
+                 `memory.high` and `memory.max` there are its limits"
+            );
+            (advice, vec![command])
+        },
+        |reached| (reached.advice, reached.commands),
+    );
     finding(
         format!(
             "The server waits for memory: at {} {threads:.2} threads of {} were blocked for it at any time, {} of \
-             their time at work (the longest wait {}), {} at {}; {read}.",
+             their time at work (the longest wait {}), {} at {}; {read}.{limit}",
             load_words(high.load, sweep),
             group.name,
             percent(share),
@@ -65,11 +73,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
             percent(most(low).map_or(0.0, |(.., share)| share)),
             load_words(low.load, sweep),
         ),
-        format!(
-            "To try: more memory for it, or less that it keeps or maps; `{command}` names its control group: \
-             `memory.high` and `memory.max` there are its limits, `memory.events` says how often they were reached."
-        ),
-        &[command],
+        format!("To try: {advice}."),
+        &commands,
     )?
     .proven_if(is_read)
 }

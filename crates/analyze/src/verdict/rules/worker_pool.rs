@@ -29,10 +29,13 @@ pub fn full(reading: &Reading<'_>, group: &GroupLevel, most: &WaitLevel, work: f
     if in_flight < LEAST_PER_THREAD * group.threads {
         return None;
     }
-    let since = reading.since(|level| {
-        let same = level.groups.iter().find(|one| one.name == group.name);
-        same.is_some_and(|same| same.busy_ratio() >= reading.full)
-    });
+    // Threads that sleep beyond the requests under way serve none: they look for work from time to time.
+    let lowest = reading.all.iter().find(|level| level.requests.is_some())?;
+    let asleep = lowest.group(&group.name).map_or(0.0, |same| same.blocked(WaitKind::Sleep));
+    if most.kind == WaitKind::Sleep && asleep > lowest.in_flight() + 1.0 {
+        return None;
+    }
+    let since = reading.since(|level| level.group(&group.name).is_some_and(|same| same.busy_ratio() >= reading.full));
     let because = format!(
         "The server has a fixed pool, which is full from {since} on: {} had no idle time at {}, while {:.1} \
          requests were under way. Of that time {} was in {}{}, {} ready without a CPU, {} running.",

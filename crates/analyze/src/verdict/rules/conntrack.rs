@@ -1,0 +1,43 @@
+//! The table of tracked connections, which the kernel keeps for firewalls and address translation.
+
+use super::*;
+
+pub(super) const RULE: Rule = Rule {
+    id: "conntrack",
+    cause: "the table of tracked connections is full",
+    evidence: "`net.conntrack_drops_per_sec` and `net.conntrack_used_ratio`, of the server's network namespace",
+    threshold: "at least 1 dropped packet per second in most points of a load and of the loads above it; a possibility \
+                if less than 90 % of the table was in use",
+    refuted_by: "`/proc/net/stat/nf_conntrack` counts no `drop` under this load",
+    remedy: "`sysctl -w net.netfilter.nf_conntrack_max=1048576`, no tracking of the server's port",
+    source: "Linux, Documentation/networking/nf_conntrack-sysctl.rst",
+    is_limit: true,
+    is_counted: true,
+    hidden_by: &["client"],
+    judge,
+};
+
+const NEARLY_FULL: f64 = 0.9;
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let drops = |point: &Point| point.value(names::NET_CONNTRACK_DROPS).unwrap_or(0.0);
+    let (at, points) = evidence.first_level(|point| drops(point) >= LOST_PER_SEC)?;
+    let rate = typical(&points, names::NET_CONNTRACK_DROPS)?;
+    let used = typical(&points, names::NET_CONNTRACK_USED);
+    let has_room = used.is_some_and(|used| used < NEARLY_FULL);
+    let command = "sysctl -w net.netfilter.nf_conntrack_max=1048576".to_string();
+    finding(
+        format!(
+            "The table of tracked connections {} from {at} on: {}/s packets dropped{}. {SENT_AGAIN}",
+            if has_room { "refuses packets" } else { "is full" },
+            format_si(rate),
+            used.map_or(String::new(), |used| format!(", {} of its entries in use", percent(used)))
+        ),
+        format!(
+            "To try: `{command}`, shorter timeouts of closed connections (`nf_conntrack_tcp_timeout_time_wait`), or no \
+             tracking of the server's port (`notrack` of nftables)."
+        ),
+        &[command],
+    )?
+    .proven_if(!has_room)
+}

@@ -1,0 +1,70 @@
+//! Clients that do not read their answers hold the threads that send them.
+
+use super::delayed_ack::FAR_CONNECT_US;
+use super::*;
+use record::account::CLOSED_WINDOW;
+
+pub(super) const RULE: Rule = Rule {
+    id: "slow-readers",
+    cause: "clients that read slowly hold the server's threads",
+    evidence: "the account: threads blocked in sending on connections whose data waited for the receiver's window \
+               for most of the time (the kernel's `rwnd_limited`), by load; the client's CPUs",
+    threshold: "most of the requests that load added (at least 1) were there, or waited for threads without idle \
+                time (criterion `saturation_ratio`) that were there more than anywhere else; the load generator's \
+                CPUs not saturated; a possibility below 40 % of the added requests, or if connecting takes more than \
+                5 ms: a small window on a long path looks like it",
+    refuted_by: "`ss -ti` shows no `rwnd_limited` on the server's connections: the path or the send buffer is full",
+    remedy: "a proxy that takes whole answers, larger send buffers (`net.ipv4.tcp_wmem`), events instead of a thread \
+             for each answer, a timeout for slow clients",
+    source: "RFC 9293, section 3.8.6: the receiver's window; tcp(7), TCP_INFO",
+    is_limit: true,
+    is_counted: false,
+    hidden_by: &["client"],
+    judge,
+};
+
+fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
+    let figure = |name: &str| typical(&evidence.strained(), name).unwrap_or(0.0);
+    let is_ours = figure(names::CLIENT_UTILISATION) >= evidence.criteria().saturation_ratio;
+    // On a long path a small window limits a client that reads at once.
+    let is_far = figure(names::CONNECT_P50) > FAR_CONNECT_US;
+    evidence.limit_by(RULE.id).filter(|_| !is_ours)?.proven_if(!is_far)
+}
+
+fn is_slow(wait: &WaitLevel) -> bool {
+    wait.kind == WaitKind::Send && wait.place.ends_with(CLOSED_WINDOW)
+}
+
+pub fn full(reading: &Reading<'_>) -> Option<Limit> {
+    let waits = reading.high.waits().filter(|(_, wait)| is_slow(wait));
+    let (group, wait) = waits.max_by(|a, b| a.1.threads.total_cmp(&b.1.threads))?;
+    full_of(reading, group, wait)
+}
+
+/// `None` if the threads wait for the path and not for the clients.
+pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> Option<Limit> {
+    if !is_slow(wait) {
+        return None;
+    }
+    let because = format!(
+        "Clients read their answers slowly: at {} {:.1} of {} were blocked in {} at any time ({} waits/s, {} each, \
+         the longest {}), {:.1} at {}. The connections waited for the receiver's window, not for the path: it is the \
+         clients that are slow, not the server.",
+        reading.at_high(),
+        wait.threads,
+        group.words(),
+        wait.place,
+        format_si(wait.times_per_sec),
+        format_nanos(wait.each_ns()),
+        format_nanos(wait.longest_ms * 1e6),
+        reading.low.blocked_at(&[wait.kind], &wait.place),
+        reading.at_low(),
+    );
+    let command = "ss -tim state established".to_string();
+    let remedy = format!(
+        "To try: a proxy before it that takes whole answers (nginx buffers them), larger send buffers \
+         (`net.ipv4.tcp_wmem`), events instead of a thread for each answer, a timeout for slow clients; `{command}` \
+         shows `rwnd_limited` of each connection."
+    );
+    Limit::of(RULE.id, because, remedy, &[command])
+}
