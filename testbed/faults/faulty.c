@@ -28,6 +28,8 @@
  *   descriptors lowers its own limit of open descriptors to 64
  *   two-writes  sends the head and the body of an answer apart, and leaves Nagle's algorithm on
  *   reclaim     touches 1 MiB of memory for a request, which the kernel may take back afterwards
+ *   senders     eight threads, asleep for 5 ms in a request; the answer to GET /long is 256 MiB, and one of them waits
+ *               until the client has taken it (slow-readers PORT)
  *   filter      attaches a socket filter that dissects each packet 4,000 times, in softirq
  *
  * Answers any GET with 200 and 128 bytes, and keeps connections alive. One file, so that the faults can be read. */
@@ -62,7 +64,8 @@ enum {
     TOUCHES = 1500,
     MAX_FD = 65536,
     REQUEST = 4096,
-    DISSECTIONS = 4000
+    DISSECTIONS = 4000,
+    LONG_BODY = 256 << 20
 };
 
 enum fault {
@@ -93,6 +96,7 @@ enum fault {
     DESCRIPTORS,
     TWO_WRITES,
     RECLAIM,
+    SENDERS,
     FILTER
 };
 struct connection {
@@ -364,6 +368,7 @@ static void work(struct connection *connection) {
     case POOL_1:
     case POOL_8:
     case POOL_32:
+    case SENDERS:
         sleep_us(5000);
         break;
     case LEAK:
@@ -406,6 +411,15 @@ static void drop(int fd) {
         open_connections--;
 }
 
+/* SENDERS: a long answer, after which the connection ends. Returns when the client has taken it. */
+static int send_long(int fd) {
+    static const char head[] = "HTTP/1.0 200 OK\r\n\r\n";
+    static char body[LONG_BODY];
+    if (send(fd, head, sizeof head - 1, MSG_NOSIGNAL) > 0)
+        send(fd, body, sizeof body, MSG_NOSIGNAL);
+    return 0;
+}
+
 /* Reads available bytes and answers every request in them; 0 when the connection is closed. */
 static int serve(int fd) {
     struct connection *connection = connections[fd];
@@ -420,6 +434,8 @@ static int serve(int fd) {
         if (!end)
             return connection->held < REQUEST;
         size_t used = (size_t)(end + 4 - connection->head);
+        if (fault == SENDERS && !memcmp(connection->head, "GET /long ", 10))
+            return send_long(fd);
         memmove(connection->head, connection->head + used, connection->held - used);
         connection->held -= used;
         work(connection);
@@ -587,7 +603,7 @@ static void run_epoll(int listener, int workers) {
                 }
                 continue;
             }
-            while ((fd = take(listener, SOCK_NONBLOCK)) >= 0) {
+            while ((fd = take(listener, fault == SENDERS ? 0 : SOCK_NONBLOCK)) >= 0) {
                 struct epoll_event reads = {.events = interest, .data.fd = fd};
                 if (epoll_ctl(ready_set, EPOLL_CTL_ADD, fd, &reads))
                     drop(fd);
@@ -658,6 +674,7 @@ static const struct {
     [DESCRIPTORS] = {"descriptors", run_epoll, 0},
     [TWO_WRITES] = {"two-writes", run_epoll, 0},
     [RECLAIM] = {"reclaim", run_epoll, 0},
+    [SENDERS] = {"senders", run_epoll, 8},
     [FILTER] = {"filter", run_epoll, 0},
 };
 

@@ -456,6 +456,10 @@ impl Window {
         let used = self.end.network.conntrack.and(crate::network::conntrack_limit());
         let used = used.map(|most| entries as f64 / most as f64);
         figures.found(names::NET_CONNTRACK_USED, used, (entries, Origin::Counted), "the kernel tracks no connections");
+        if let (Some((_, before)), Some((_, begin))) = (self.network_before.conntrack, self.begin.network.conntrack) {
+            let count = begin.saturating_sub(before);
+            figures.measured(names::NET_CONNTRACK_DROPS_BEFORE, count as f64, count, Origin::Counted);
+        }
         let links = self.end.network.links.len() as u64;
         let no_speed = "no network device here says how fast it is";
         figures.found(names::NET_LINK_USED, self.busiest_link_ratio(), (links, Origin::Counted), no_speed);

@@ -335,6 +335,9 @@ names! {
     NET_BACKLOG_DROPS = "net.backlog_drops_per_sec", "1/s";
     /// Packets dropped per second because the table of tracked connections was full (conntrack).
     NET_CONNTRACK_DROPS = "net.conntrack_drops_per_sec", "1/s";
+    /// Packets dropped because the table of tracked connections was full (conntrack), from the previous window (or the
+    /// start) until this window: while connections were opened.
+    NET_CONNTRACK_DROPS_BEFORE = "net.conntrack_drops_before_window", "count";
     /// Used share of the table of tracked connections (conntrack) at the window's end, of the server's network
     /// namespace.
     NET_CONNTRACK_USED = "net.conntrack_used_ratio", "ratio";

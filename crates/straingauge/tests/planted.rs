@@ -215,6 +215,21 @@ fn bursts_at_a_limit_pages_read_again_and_a_full_table_of_connections_are_named(
 }
 
 #[test]
+fn clients_that_read_slowly_are_named_and_not_the_threads_that_they_hold() {
+    skip_unless!(long_run(), "10 seconds: runs in the long suite");
+    let faulty = faulty();
+    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
+    let (dir, port) = (open_dir(), free_port());
+    let mut readers = Command::new(repository().join("testbed/faults/slow-readers"));
+    let _readers = crate::rig::Running::start(readers.arg(port.to_string()));
+    let url = format!("http://127.0.0.1:{port}/");
+    let mut command = straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json"]);
+    command.args(["--quiet", "--budget", "10s", "--isolate", "never", "--out"]).arg(dir.path().join("run")).args(SHORT);
+    let said = run(command.arg("--").args(words(&faulty.expect("just checked"), "senders", port))).exits_with(0);
+    assert_eq!(rules(&said, |_| true).first(), Some(&"slow-readers".into()), "{}", said.json()["verdict"]);
+}
+
+#[test]
 fn two_servers_are_measured_in_turn_and_the_worse_second_one_ends_with_code_3() {
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");

@@ -256,6 +256,15 @@ fn a_full_table_of_tracked_connections_is_told_from_one_that_refuses_packets_wit
     let said = because(&verdict);
     assert!(said.contains("is full from 32 connections on: 40/s packets dropped, 100 % of its entries"), "{said}");
     assert!(verdict.checked.iter().any(|one| one.stage == "the table of tracked connections" && one.is_full));
+    let opening = judged(healthy(), fixture::record(), |point| {
+        let is_full = point.connections >= 32;
+        set(point, names::NET_CONNTRACK_DROPS, 0.0, 0);
+        set(point, names::NET_CONNTRACK_DROPS_BEFORE, if is_full { 3.0 } else { 0.0 }, 3);
+        set(point, names::NET_CONNTRACK_USED, if is_full { 1.0 } else { 0.3 }, 1000);
+        point.outcomes.connections_silent = u64::from(is_full);
+    });
+    assert_eq!(found(&opening), ["conntrack"], "{:?}", opening.sentences);
+    assert!(because(&opening).contains("on: 3 packets dropped while connections were opened"), "{:?}", opening.causes);
     let with_room = tracks(40.0, 0.1);
     assert_eq!(with_room.causes[0].certainty, Certainty::Possibility, "{:?}", with_room.causes);
     assert!(tracks(0.0, 0.97).causes.is_empty(), "nearly full, and no packet was dropped");
