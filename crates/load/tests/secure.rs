@@ -9,9 +9,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::sync::Arc;
+use std::mem::ManuallyDrop;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{FromRawFd, RawFd};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PEM: &[u8] = include_bytes!("../src/tls/self_signed.pem");
@@ -67,6 +69,36 @@ fn ending_tls(answer: &'static [u8], after: Duration) -> Server {
         let _ = stream.flush();
         while let Ok(1..) = stream.read(&mut [0; 64]) {}
     })
+}
+
+/// Whether the socket of this process that is connected to this address sends small segments at once.
+fn sends_at_once(address: SocketAddr) -> Option<bool> {
+    let open = std::fs::read_dir("/proc/self/fd").expect("our own descriptors").flatten();
+    let mut descriptors = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    descriptors.find_map(|fd: RawFd| {
+        // SAFETY: the stream is never dropped, so its owner keeps the descriptor; calls on a closed one are errors.
+        let stream = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) });
+        stream.peer_addr().ok().filter(|peer| *peer == address)?;
+        stream.nodelay().ok()
+    })
+}
+
+#[test]
+fn a_request_does_not_wait_until_the_end_of_the_handshake_is_acknowledged() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let notes = seen.clone();
+    // It sends nothing between the handshake and the answer.
+    let server = serve_secure(false, move |mut stream| {
+        while read_request(&mut stream).is_some() {
+            notes.lock().unwrap().push(sends_at_once(stream.sock.local_addr().unwrap()));
+            if stream.write_all(SMALL).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    run(&secured(LoadPlan { connections: 1, ..plan(server.address) }));
+    let seen = seen.lock().unwrap();
+    assert!(!seen.is_empty() && seen.iter().all(|at_once| *at_once == Some(true)), "{seen:?}");
 }
 
 #[test]

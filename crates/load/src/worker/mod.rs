@@ -165,7 +165,8 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             in_flight: 0,
             sweep: Sweep::default(),
             linger_ns: if waits_for_server { task.plan.timeout_ns } else { sweep::LINGER_NS },
-            needs_no_delay: protocol.longest(&source, task.requests) > SMALL_REQUEST_BYTES,
+            // Over TLS, the first request follows the end of the handshake, which the server may not answer.
+            needs_no_delay: task.tls.is_some() || protocol.longest(&source, task.requests) > SMALL_REQUEST_BYTES,
             polling_ns: 0,
             system_calls: 0,
             connections,
