@@ -78,8 +78,6 @@ impl Slowest {
     /// Names the client that sent the requests.
     pub fn sent_by(&mut self, client: &str) {
         self.0.iter_mut().for_each(|request| request.client = Some(client.into()));
-        // The client is part of the order.
-        self.0.sort_by(|one, other| other.cmp(one));
     }
 }
 
