@@ -1,4 +1,4 @@
-# Entry points of one word. Every target sets up what it needs; the work is in setup/, .ci/ and testbed/.
+# Entry points of one word. Every target sets up its needs; the work is in setup/, .ci/ and testbed/.
 .PHONY: help setup build dist site check test test-long test-native demo bench fmt clean
 .DEFAULT_GOAL := help
 

@@ -1,6 +1,6 @@
-# The suites of `make check`, `make test` and `make test-long`: each is a shell command with a log in artefacts/logs, run by .ci/suite
-# and counted by .ci/sum. None keeps another from running. A suite that reads files only runs again when one of them has changed, or
-# when it did not pass; in CI all run.
+# The suites of `make check`, `make test` and `make test-long`: each is a shell command with a log in artefacts/logs,
+# run by .ci/suite and counted by .ci/sum. A failed suite does not stop the others. A suite that only reads files runs
+# again when one of them has changed, or when it did not pass; in CI all run.
 #
 # usage: make -f .ci/suites.mk check|test|test-long|native
 SHELL = /bin/bash
@@ -18,13 +18,13 @@ endif
 ifneq ($(shell command -v clippy-driver),)
 export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/.ci/clippy
 endif
-# Python's bytecode is kept, but not beside the sources: Ray starts dozens of interpreters.
+# Python's bytecode is kept, but not next to the sources, because Ray starts dozens of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX = $(CURDIR)/target/bytecode
-# What the tests' commands print and keep: validated against the program's schemas when all have ended.
+# Output of the tests' commands, which is validated against the program's schemas after all have ended.
 export STRAINGAUGE_OUTPUTS = $(CURDIR)/target/outputs
 
-# C and C++: folders with a Makefile that has `test`. A suite reads the whole tool that the folder belongs to.
+# Directories with C and C++ whose Makefile has `test`. A suite reads the whole tool that the directory belongs to.
 ROOMS = toolkit/scalable-select $(addprefix toolkit/stingy/,runtime generate tools servers/tux servers/lighttpd bench) testbed/truth
 log = $(LOGS)/$(subst /,-,$(1)).log
 tool = $(if $(filter toolkit/%,$(1)),toolkit/$(word 2,$(subst /, ,$(1))) toolkit/rules.mk toolkit/parts.sh,$(1))
@@ -42,8 +42,9 @@ check test native test-long:
 	@$(MAKE) -f .ci/suites.mk -j$$(($(CPUS) + 1)) GOAL=$@ $(PARTS_$@) $(if $(filter check,$@),,$(ROOM_LOGS))
 	@.ci/sum --all $(PARTS_$@) $(if $(filter check,$@),,$(patsubst $(LOGS)/%.log,%,$(ROOM_LOGS)))
 
-# --- Rust ---------------------------------------------------------------------------------------------------------------
-# Waiting for servers is most of what tests do, so more run at once than there are CPUs.
+# --- Rust
+# ---------------------------------------------------------------------------------------------------------------
+# Tests mostly wait for servers, so more run in parallel than there are CPUs.
 nextest = rm -f target/nextest/$(1)/junit.xml; cargo nextest run --locked --workspace --no-fail-fast --profile $(1) --test-threads $$((3 * $(CPUS))) $(2) || status=$$?; \
   cp target/nextest/$(1)/junit.xml $(LOGS)/$@.junit.xml; exit $${status-0}
 
@@ -53,7 +54,7 @@ rust-build:
 	@.ci/suite $@ cargo nextest run --locked --workspace --no-run
 rust: rust-build native-build python-packages node-packages
 	@.ci/suite $@ '$(call nextest,ci)'
-# The tests of libraries, beside which no server runs.
+# The tests of libraries, which run no servers.
 rust-quick:
 	@.ci/suite $@ '$(call nextest,ci,-E "kind(lib) or package(straingauge-analyze) or package(straingauge-report) or package(straingauge-workload)")'
 rust-long: native-build python-packages node-packages
@@ -66,7 +67,8 @@ schemas: $(filter rust rust-long,$(PARTS_$(GOAL)))
 fuzz-targets:
 	@.ci/suite $@ cargo check --locked -p straingauge-fuzz --features fuzz
 
-# --- What is handed out, and other machines -------------------------------------------------------------------------------
+# --- Distribution and other machines
+# --------------------------------------------------------------------------------------
 dist: rust-long
 	@.ci/suite $@ 'setup/install dist; setup/dist; setup/dist --arm64; echo 1 passed, 0 failed'
 userlands: dist
@@ -91,8 +93,10 @@ python-types: python-packages
 python-long: python-packages rust-long
 	@.ci/suite $@ '$(call pytest,long)'
 
-# --- C and C++ ----------------------------------------------------------------------------------------------------------------
-# Libraries, tools and servers that tests of other suites run, too. The tools are not optimised: they run for moments.
+# --- C and C++
+# ----------------------------------------------------------------------------------------------------------------
+# Libraries, tools and servers that the tests of other suites also run. The tools are not optimised, because they run
+# briefly.
 native-build:
 	@.ci/suite $@ 'make -C toolkit/scalable-select library; for room in toolkit/stingy/runtime toolkit/stingy/generate testbed/truth; do make -C $$room all; done; \
 	  make -C toolkit/stingy/tools -j$(CPUS) CXXFLAGS=-O0 all'

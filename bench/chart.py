@@ -6,15 +6,16 @@ WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 400, 80, 40, 150, 50
 
 
 def steps(reach):
-    """0, and multiples of 1, 2 or 5 times a power of ten up to the first that is not below `reach`: five to ten numbers."""
+    """0, and multiples of 1, 2 or 5 times a power of ten up to the first that is not below `reach`: five to ten
+    numbers."""
     power = 10 ** math.floor(math.log10(reach / 4))
     step = power * max(factor for factor in (1, 2, 5) if factor * power <= reach / 4)
     return [i * step for i in range(math.ceil(reach / step - 1e-9) + 1)]
 
 
 def chart(title, x_label, y_label, curves, x_log=False, y_log=False):
-    """The elements of one chart. `curves`: name, colour, dashes, and points of x, y, low, high. On a logarithmic x axis each x that occurs
-    has its number."""
+    """The elements of one chart. `curves` holds name, colour, dashes, and points of x, y, low, high. On a
+    logarithmic x axis each x of a point is labelled."""
     points = [p for _, _, _, curve in curves for p in curve]
     x_numbers = sorted({x for x, *_ in points}) if x_log else steps(max(x for x, *_ in points) or 1)
     x_min, x_max = x_numbers[0], x_numbers[-1]
@@ -53,7 +54,7 @@ def chart(title, x_label, y_label, curves, x_log=False, y_log=False):
 
 
 def svg(charts, columns=1):
-    """A file of charts, `columns` in a row."""
+    """A file of charts, `columns` per row."""
     width, height = WIDTH * min(columns, len(charts)), HEIGHT * math.ceil(len(charts) / columns)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
            f'<rect width="{width}" height="{height}" fill="white"/>']

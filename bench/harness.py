@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Shared by the benchmarks: where results go, facts about the machine, servers, processes, other work, and tables of raw data.
+"""Functions that the benchmarks share: places of results, facts about the machine, servers, processes, other work, and
+tables of raw data.
 
-usage: bench/harness.py COMMAND FILE [PROGRAM...]     prints the facts for versions.txt; FILE is measured, PROGRAM as "nginx -v"
+usage: bench/harness.py COMMAND FILE [PROGRAM...]     prints the facts for versions.txt; FILE is the measured program,
+                                                      PROGRAM is a command such as "nginx -v"
 """
 import argparse
 import contextlib
@@ -24,27 +26,27 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TARGET = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release")
 PROGRAM = os.environ.get("STRAINGAUGE", os.path.join(TARGET, "straingauge"))
-# Debian's servers are in /usr/sbin, which users do not always have in PATH.
+# Debian's servers are in /usr/sbin, which is not always in a user's PATH.
 os.environ["PATH"] += ":/usr/sbin:/sbin"
 
 
 # ---- Options and results
 
 def stalling(port):
-    """The program of a Node server that keeps its event loop busy for 60 ms in one request of 200."""
+    """Source of a Node server that keeps its event loop busy for 60 ms in one of 200 requests."""
     return f"""let n = 0; require('http').createServer((q, s) => {{ if (++n % 200 == 0) {{ const until = Date.now() + 60;
 while (Date.now() < until); }} s.end('x'.repeat(1024)); }}).listen({port}, '0.0.0.0')"""
 
 
 def out_folder(name):
-    """In bench/runs; for a benchmark of a tool, in the tool's bench/runs."""
+    """The directory for results, in bench/runs, or in a tool's bench/runs for its benchmarks."""
     place = os.path.relpath(os.path.dirname(os.path.abspath(sys.argv[0])), ROOT).split(os.sep)
     tool = place[:2] if place[0] == "toolkit" else []
     return os.path.join(ROOT, *tool, "bench", "runs", f"{datetime.date.today()}-{name}")
 
 
 def options(doc, name):
-    """A parser with the script's text as its help, and --out."""
+    """A parser with the script's text as its help, and the option --out."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=out_folder(name),
                         help=f"folder for the results [{os.path.relpath(out_folder(name), ROOT)}]")
@@ -57,7 +59,7 @@ def spread(values, digits=2):
 
 
 def write(folder, name, text):
-    """Replaces a file at once: a reader finds the old or the new one, never a part."""
+    """Replaces a file atomically, so that a reader never finds a part of it."""
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
     with open(path + ".new", "w", encoding="utf-8") as file:
@@ -76,8 +78,9 @@ def write_table(folder, name, header, rows):
 
 
 class Rows:
-    """A CSV file that grows by a row at a time. A crash or kill loses the current measurement and nothing before it: a row is on
-    the disk before the next is measured, and one that was cut off is dropped. Opening it changes nothing."""
+    """A CSV file that grows by one row at a time. A crash or kill loses only the current measurement: a row is on
+    the disk before the next one is measured, and a row that was cut off is dropped. Opening the file changes
+    nothing."""
 
     def __init__(self, path, columns):
         self.path, self.columns, text = path, columns, ""
@@ -93,7 +96,7 @@ class Rows:
 
     @staticmethod
     def read(row):
-        """A row as it is used, from its text."""
+        """Converts a row of text to values."""
         return row
 
     def add(self, row):
@@ -109,7 +112,8 @@ class Rows:
 
 
 def same_conditions(folder, now):
-    """Rounds may be added only under equal conditions: writes them to versions.txt, or compares with those written there."""
+    """Rounds may be added only under equal conditions: writes them to versions.txt, or compares them with the
+    written ones."""
     path = os.path.join(folder, "versions.txt")
     if not os.path.exists(path):
         write(folder, "versions.txt", now)
@@ -123,7 +127,7 @@ def same_conditions(folder, now):
 # ---- The machine and the programs
 
 def first_line(*command):
-    """The first line that a command prints, without an address of its project at the end; for versions."""
+    """The first line that a command prints, without its project's address at the end. It shows the version."""
     try:
         done = subprocess.run(command, capture_output=True, text=True)
         return (done.stdout + done.stderr).strip().splitlines()[0].split(" - http")[0]
@@ -132,7 +136,7 @@ def first_line(*command):
 
 
 def seconds_of(text):
-    """The seconds of a time as straingauge reads it: 500ms, 40s, 1m."""
+    """Seconds in straingauge's notation for times: 500ms, 40s, 1m."""
     for unit, factor in (("ms", 0.001), ("m", 60), ("s", 1)):
         if text.endswith(unit):
             return float(text[:-len(unit)]) * factor
@@ -148,12 +152,12 @@ def digest(*paths):
     return made.hexdigest()
 
 
-# What is measured, with its digest before the first measurement.
+# The measured files, with their digests before the first measurement.
 MEASURED = {}
 
 
 def measures(path=PROGRAM):
-    """To be called before this program or library is measured: it is there, and the facts name it and its digest."""
+    """Call it before measuring this program or library. It must exist; the facts name it with its digest."""
     found = shutil.which(path)
     if not found:
         sys.exit(f"there is no program {path}: cargo build --release --locked --bin straingauge, or name it with STRAINGAUGE")
@@ -162,7 +166,7 @@ def measures(path=PROGRAM):
 
 
 def version():
-    """The version and the digest of straingauge, for conditions that must be the same."""
+    """Version and digest of straingauge, which must be equal to add rounds."""
     return f"{first_line(PROGRAM, '--version')}, SHA-256 {digest(shutil.which(PROGRAM))[:16]}"
 
 
@@ -177,13 +181,13 @@ def cpu_model():
 
 
 def inside(path):
-    """A path relative to the repository; of other folders only DIR."""
+    """A path relative to the repository. A path outside it becomes DIR."""
     return os.path.relpath(path, ROOT) if path.startswith(ROOT + os.sep) else os.path.join("DIR", os.path.basename(path))
 
 
 def facts(command, *programs):
-    """Lines for versions.txt: what was run, when, on which machine, what was measured, and the versions of these programs. The tree
-    is that of the scripts: what was measured may have been built from another one."""
+    """Lines for versions.txt: command, date, machine, measured files, and the versions of these programs. The tree
+    is that of the scripts; the measured files may come from another one."""
     with open("/sys/devices/system/clocksource/clocksource0/current_clocksource") as file:
         clock = file.read().strip()
     return [f"command: {command}", f"date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
@@ -195,7 +199,7 @@ def facts(command, *programs):
 
 
 def own_facts(*programs):
-    """The facts with this command line, whose paths are relative to the repository; of other folders only DIR."""
+    """The facts with this command line, whose paths are relative to the repository. A path outside it becomes DIR."""
     short = lambda word: os.path.relpath(word, ROOT) if word.startswith(ROOT + os.sep) else "DIR" if word.startswith("/") else word
     return "\n".join(facts(" ".join(map(short, [os.path.abspath(sys.argv[0]), *sys.argv[1:]])), *programs)) + "\n"
 
@@ -206,7 +210,8 @@ def write_versions(folder, *programs):
 
 
 def add_versions(folder, *programs):
-    """Adds to versions.txt where rows are added to a table: ends where the rows that are there are of another program."""
+    """Adds to versions.txt when rows are added to a table. Ends the program if the existing rows are from another
+    program."""
     path, before = os.path.join(folder, "versions.txt"), ""
     if os.path.exists(path):
         with open(path) as file:
@@ -219,13 +224,13 @@ def add_versions(folder, *programs):
 
 
 def built(package, *target):
-    """Builds an example or program of a crate (`--example NAME`, `--bin NAME`), which is measured; its path."""
+    """Builds a measured example or program of a crate (`--example NAME`, `--bin NAME`); returns its path."""
     subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "-p", package, *target], cwd=ROOT, check=True)
     return measures(os.path.join(TARGET, *(["examples"] if target[0] == "--example" else []), target[1]))
 
 
 def compiled(source, to, *flags):
-    """Compiles a C program or, to a name that ends in .so, a library; its path."""
+    """Compiles a C program, or a library if the name ends in .so; returns its path."""
     shared = ["-shared", "-fPIC"] if to.endswith(".so") else []
     subprocess.run([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-Werror", *shared, "-o", to, source, *flags], check=True)
     return to
@@ -234,7 +239,7 @@ def compiled(source, to, *flags):
 # ---- Processes
 
 def all_descriptors():
-    """Raises the limit of open files as far as permitted; the limit."""
+    """Raises the limit of open files as far as permitted; returns it."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -249,7 +254,7 @@ def on_cpu(number):
 
 
 def finish(process):
-    """Waits for a process; its resource usage."""
+    """Waits for a process; returns its resource usage."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return usage
@@ -273,7 +278,7 @@ def status_bytes(pid, name):
 
 @contextlib.contextmanager
 def scratch(name):
-    """A temporary folder that servers without privileges can read."""
+    """A temporary directory that servers without privileges can read."""
     with tempfile.TemporaryDirectory(prefix=f"straingauge-{name}-") as folder:
         os.chmod(folder, 0o755)
         yield folder
@@ -286,7 +291,7 @@ def free_port():
 
 
 def wait_for(port, process, what="the server", address="127.0.0.1"):
-    """Waits until something accepts connections on the port."""
+    """Waits until the port accepts connections."""
     for _ in range(1000):
         with contextlib.suppress(OSError), socket.create_connection((address, port), 5):
             return
@@ -297,14 +302,14 @@ def wait_for(port, process, what="the server", address="127.0.0.1"):
 
 
 def serve_command(kind, port, state, *more):
-    """The command of a server of the testbed, without starting it."""
+    """The command of a server in the testbed, without starting it."""
     return subprocess.run([os.path.join(ROOT, "testbed/serve"), kind, "--port", str(port), "--state", state, *more, "--print"],
                           capture_output=True, text=True, check=True).stdout.split()
 
 
 @contextlib.contextmanager
 def serving(kind, port, state, before=()):
-    """A server of the testbed that accepts connections, ended with its whole session."""
+    """A server of the testbed that accepts connections. It is ended with its whole session."""
     process = subprocess.Popen([*before, os.path.join(ROOT, "testbed/serve"), kind, "--port", str(port), "--state", state],
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
@@ -322,7 +327,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def ends_with(number):
-    """For `preexec_fn`: the process gets this signal when the benchmark ends, for whatever reason."""
+    """For `preexec_fn`: the process gets this signal when the benchmark ends, for any reason."""
     library, parent = ctypes.CDLL(None), os.getpid()
 
     def prepare():
@@ -334,7 +339,7 @@ def ends_with(number):
 
 @contextlib.contextmanager
 def running(words):
-    """A process that ends with the block, and with the benchmark."""
+    """A process that ends with the block and with the benchmark."""
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, preexec_fn=ends_with(signal.SIGTERM))
     try:
         yield process
@@ -342,7 +347,7 @@ def running(words):
         end(process)
 
 
-# Half a CPU: 5 ms of work, 5 ms of sleep.
+# Uses half a CPU: 5 ms of work, 5 ms of sleep.
 HALF_A_CPU = """
 import time
 while True:

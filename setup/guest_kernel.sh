@@ -1,10 +1,10 @@
-# A stock kernel for QEMU guests, for tests of what this machine's own kernel may refuse (netem, fentry, an older kernel).
-# Unpacked under target/, never installed: no boot loader, no initramfs, no modules of this machine change.
-# Sourced by setup/install after packages.sh.
+# A stock kernel for QEMU guests, for tests of features that this machine's kernel may refuse (netem, fentry, an older
+# kernel). It is unpacked under target/ and never installed, so the boot loader, initramfs and modules of this machine
+# stay unchanged. Sourced by setup/install after packages.sh.
 
 guest_kernel=target/guest-kernel
 
-# The kernel of Debian for virtual machines: a fifth of the full one's size, with BTF, veth, netem and TUN.
+# Debian's kernel for virtual machines. It has a fifth of the full one's size, with BTF, veth, netem and TUN.
 wish_guest_kernel() {
   if [ "$(uname -m)" != x86_64 ]; then
     say "the guests of tests are x86-64 machines: those tests do not run here and say so"
@@ -21,7 +21,7 @@ wish_guest_kernel() {
   fetched=$guest_kernel.part
   rm -rf "$fetched"
   mkdir -p "$fetched"
-  # apt downloads as a separate user if the folder permits it, otherwise as root with a notice that does not matter here.
+  # apt downloads as a separate user if the directory permits it, otherwise as root with a harmless notice.
   if [ -n "$package" ] && (cd "$fetched" && apt-get -o APT::Sandbox::User=root download -q "$package") >"$fetched/log" 2>&1 &&
     dpkg-deb -x "$fetched"/linux-image-*.deb "$fetched/kernel"; then
     rm -rf "$guest_kernel"

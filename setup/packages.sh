@@ -1,7 +1,7 @@
-# Which Debian packages are missing, and their installation. Sourced by setup/install.
+# Finds missing Debian packages and installs them. Sourced by setup/install.
 #
-# A want must be there, or setup ends with the line to run; setup reports a wish that cannot be had and goes on.
-# Programs are looked for, not packages: a program that was installed by other means is good.
+# Setup ends with the line to run if a wanted program is missing; it reports a missing wished one and continues. It
+# looks for programs instead of packages, because a program may be installed in another way.
 
 wanted= wished=
 PATH=$PATH:/usr/sbin:/sbin
@@ -14,27 +14,27 @@ is_root() { [ "$(id -u)" = 0 ]; }
 want_program() { has "$1" || wanted="$wanted $2"; }
 want_file() { [ -e "$1" ] || wanted="$wanted $2"; }
 wish_file() { [ -e "$1" ] || wished="$wished $2"; }
-# A header of C that only tests need.
+# Wishes a C header that only tests need.
 wish_header() {
   if has cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; then return; fi
   wished="$wished $2"
 }
 wish_program() { has "$1" || wished="$wished $2"; }
 
-# A C header: the compiler is used to find it, where there is one.
+# A C header. The compiler, if there is one, is used to find it.
 want_header() {
   if has cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; then return; fi
   wanted="$wanted $2"
 }
 
-# Debian splits what makes virtual environments off its python3.
+# Debian has the module for virtual environments in a separate package.
 wish_venv() {
   if has python3 && python3 -c 'import ensurepip' 2>/dev/null; then return; fi
   wished="$wished python3-venv"
 }
 
-# CPython's own tests of select and poll run with scalable-select; Debian splits them off.
-# The package's name has the version of Debian's own python3, so that is installed before this is asked.
+# CPython's tests of select and poll run with scalable-select. Debian has them in a separate package, whose name has
+# the version of Debian's python3, so python3 is installed first.
 wish_python_tests() {
   for python in /usr/bin/python3 python3; do
     if $python -c 'import test.test_select, test.libregrtest' >/dev/null 2>&1; then return; fi
@@ -43,7 +43,7 @@ wish_python_tests() {
   wished="$wished libpython$version-testsuite"
 }
 
-# A browser that draws without a screen, and a font for it: the report is looked at in a test.
+# A headless browser and a font for it, for the test that looks at the report.
 wish_browser() {
   for browser in chromium chromium-headless-shell google-chrome google-chrome-stable; do
     if has "$browser"; then return; fi
@@ -55,7 +55,7 @@ wish_browser() {
   fi
 }
 
-# The version that apt would install of a package; empty where there is none.
+# The version of a package that apt would install; empty without one.
 candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([^(].*\)/\1/p'; }
 
 lists_are_fresh=
@@ -68,17 +68,17 @@ refresh_lists() {
   lists_are_fresh=yes
 }
 
-# Servers come for the testbed, not to serve: they are not started while dpkg configures them (policy-rc.d, unless the
-# machine has its own), and those that were not there before are not started at boot either.
+# The testbed needs servers that do not run on their own. They are not started while dpkg configures them
+# (policy-rc.d, unless the machine has its own), and newly installed ones are not started at boot either.
 policy=/usr/sbin/policy-rc.d
 policy_mark='# While straingauge is set up, by process '
 laid_policy=
 lay_policy() {
-  # What a killed setup left.
+  # A file that a killed setup left.
   owner=$(sed -n "s/^$policy_mark//p" "$policy" 2>/dev/null) || owner=
   [ -z "$owner" ] || kill -0 "$owner" 2>/dev/null || rm -f "$policy"
   [ ! -e "$policy" ] || return 0
-  # noclobber: if another process makes one at the same moment, that one stays.
+  # noclobber keeps a file that another process makes at the same moment.
   if (set -C; printf '#!/bin/sh\n%s\nexit 101\n' "$policy_mark$$" > "$policy") 2>/dev/null; then
     laid_policy=yes
     trap lift_policy EXIT

@@ -1,4 +1,4 @@
-# The Rust toolchain: whatever cargo is new enough, else Debian's own packages. Sourced by setup/install.
+# Finds a Rust toolchain: any cargo that is new enough, else Debian's packages. Sourced by setup/install.
 
 rust_version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
@@ -17,14 +17,14 @@ has_toolchain() {
 
 how_to_get_rust="install Rust $rust_version or later (https://rustup.rs), then run this again"
 
-# Debian 12 keeps a current toolchain, made for building browsers, under separate names.
+# Debian 12 has a current toolchain, made for building browsers, under separate names.
 rust_packages=
 want_toolchain() {
   ! has_toolchain || return 0
   found=$(cargo_version)
   state=${found:+"cargo $found is too old"}
   state=${state:-"cargo is missing"}
-  # A rustup toolchain comes first in PATH, so packages would not be found.
+  # A rustup toolchain comes first in PATH and would hide the packages.
   if has rustup; then give_up "$state: run 'rustup update stable' for Rust $rust_version or later, then run this again"; fi
   has apt-cache || give_up "$state: $how_to_get_rust"
   ! is_root || refresh_lists
@@ -61,8 +61,8 @@ wish_lint() {
   esac
 }
 
-# The runner of the Rust tests and the check for unused dependencies, in a folder under target/. Their builds come from PyPI,
-# in a tenth of the time that compiling them takes; where there is none for this machine, they are compiled.
+# The runner of the Rust tests and the check for unused dependencies, in a directory under target/. PyPI has builds of
+# them, which take a tenth of the time of compiling. Without a build for this machine they are compiled.
 cargo_tools=target/tools
 want_cargo_tools() {
   for tool in cargo-nextest cargo-shear; do
@@ -75,7 +75,7 @@ want_cargo_tools() {
   done
 }
 
-# What builds the site; without its server and its watcher, which take most of the compilation.
+# mdbook builds the site. It is compiled without its server and its watcher, which take most of the compilation.
 want_mdbook() {
   if has mdbook || [ -x "$cargo_tools/bin/mdbook" ]; then return; fi
   say "installing mdbook into $cargo_tools"

@@ -1,4 +1,4 @@
-"""Where this machine has Debian's packages from, and root file systems made of them."""
+"""Finds this machine's source of Debian packages, and makes root file systems from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT = Path(__file__).resolve().parent.parent / "target" / "userlands"
 
 
 def mirror() -> str | None:
-    """The archive that apt uses on this machine; None where apt has none of Debian's."""
+    """The archive that apt uses on this machine; None if it has no Debian packages."""
     command = ["apt-get", "indextargets", "--format", "$(ORIGIN) $(COMPONENT) $(SUITE) $(REPO_URI)", "Created-By: Packages"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     for line in listed.splitlines():
@@ -22,19 +22,20 @@ def mirror() -> str | None:
 
 
 def kept(name: str, packages: list[str]) -> Path:
-    """Where such a root file system is; another place for other packages."""
+    """Place of such a root file system. It depends on the packages."""
     return KEPT / f"{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:8]}"
 
 
 def unpacked(name: str, release: str, where: str, packages: list[str]) -> str | None:
-    """Makes a minimal root file system with these packages, unless it is there; why not, where it cannot be had."""
+    """Makes a minimal root file system with these packages, unless it exists. Returns the reason if it cannot be
+    made."""
     root = kept(name, packages)
     part = root.with_name(f"{root.name}.part")
     if root.is_dir():
         return None
     if shutil.which("debootstrap") is None:
         return "debootstrap is not installed (setup/install test-long)"
-    # Those of the same name with other packages, or with half of them.
+    # Removes those with the same name and other packages, and incomplete ones.
     for old in KEPT.glob(f"{name}*"):
         shutil.rmtree(old, ignore_errors=True)
     KEPT.mkdir(parents=True, exist_ok=True)

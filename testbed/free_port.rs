@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A port that no socket has now, not even one in TIME_WAIT that an earlier test left at either end, below the range
-/// from which the kernel picks ports for clients. Tests that run at once, and runs of all tests at once, begin to look
-/// in different places.
+/// A port that no socket uses now, not even one in TIME_WAIT at either end from an earlier test. It is below the
+/// range from which the kernel picks ports for clients. Tests that run at the same time begin the search in different
+/// places.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // cargo-nextest numbers what it runs at once from 0.
+    // cargo-nextest numbers its parallel slots from 0.
     let slot = std::env::var("NEXTEST_TEST_GLOBAL_SLOT").ok().and_then(|slot| slot.parse().ok());
     let slot: u32 = slot.unwrap_or_else(std::process::id);
     let place = (std::os::unix::process::parent_id() % 40 * 300 + slot % 100 * 100) % 12_000;

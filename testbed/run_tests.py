@@ -1,10 +1,11 @@
-"""Runs the tests of a script, its functions whose names are sentences, and prints a line for each and the sum."""
+"""Runs the tests of a script, which are its functions with sentences as names, and prints a line for each and the
+sum."""
 import sys
 import traceback
 
 
 def run(tests, label=""):
-    """Runs the functions; whether one failed. `label`: what is tested, where the same tests run several times."""
+    """Runs the functions; returns whether one failed. `label` distinguishes several runs of the same tests."""
     failed, label = 0, f"[{label}] " if label else ""
     for test in tests:
         try:
@@ -19,6 +20,6 @@ def run(tests, label=""):
 
 
 def run_tests(names, label=""):
-    """The same for a script's globals(): its functions with four underscores or more in their names."""
+    """Runs the functions in a script's globals() whose names have four underscores or more."""
     return run([test for name, test in names.items()
                 if callable(test) and getattr(test, "__module__", "") == "__main__" and name.count("_") >= 4], label)

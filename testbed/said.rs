@@ -1,4 +1,4 @@
-//! What a finished run said, for the tests of several programs.
+//! Output of a finished run, for the tests of several programs.
 
 pub struct Said {
     pub code: Option<i32>,
@@ -14,7 +14,7 @@ impl Said {
         self
     }
 
-    /// Asserts that there is exactly one sentence of complaint and that it has all of these words.
+    /// Asserts that the program printed exactly one complaint, a sentence with all of these words.
     #[track_caller]
     pub fn complains_of(self, words: &[&str]) -> Self {
         let is_complaint =

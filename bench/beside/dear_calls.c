@@ -1,9 +1,9 @@
-/* Makes each system call of processes named two_calls dearer: a BPF program on sys_enter that counts down from a
- * number, and times itself. It is made of instructions, so no compiler for BPF is needed; raw tracepoints are there
+/* Makes each system call of processes named two_calls cost more, with a BPF program on sys_enter that counts down
+ * from a number and times itself. It is written as instructions, so no BPF compiler is needed; raw tracepoints work
  * without tracefs.
  *
- * usage: dear_calls NUMBER FILE       until SIGTERM, when it appends to FILE the nanoseconds that it took in all, and
- * how often
+ * usage: dear_calls NUMBER FILE       until SIGTERM; then it appends the total nanoseconds and the number of runs to
+ *                                     FILE
  */
 #include <linux/bpf.h>
 #include <signal.h>
@@ -60,7 +60,7 @@ static void attach(int loops, int map) {
         instruction(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_ktime_get_ns),
         instruction(BPF_ALU64 | BPF_SUB | BPF_X, BPF_REG_0, BPF_REG_7, 0, 0),
         instruction(BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_7, BPF_REG_0, 0, 0),
-        /* The sum, and one more. */
+        /* Adds the time to the sum, and 1 to the number of runs. */
         instruction(BPF_ST | BPF_MEM | BPF_W, BPF_REG_10, 0, -20, 0),
         instruction(BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, BPF_REG_10, 0, 0),
         instruction(BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, 0, 0, -20),

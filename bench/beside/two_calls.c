@@ -1,4 +1,4 @@
-/* A server that makes two system calls a request, recv and send, in a thread for each connection.
+/* A server that makes two system calls per request, recv and send, in a thread for each connection.
  *
  * usage: two_calls PORT
  */

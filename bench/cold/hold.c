@@ -1,5 +1,5 @@
-// Accepts and holds connections: one process for each 19,000, all on one port (SO_REUSEPORT), so that 100,000 fit under
-// a limit of 20,000 descriptors a process. Answers nothing, closes nothing.
+// Accepts and holds connections: one process for each 19,000, all on one port (SO_REUSEPORT), so that 100,000 fit
+// under a limit of 20,000 descriptors per process. It neither answers nor closes.
 //
 // usage: hold PORT PROCESSES CPU
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@ static void hold(int port) {
     }
     for (;;) {
         if (accept(listener, NULL, NULL) < 0 && (errno == EMFILE || errno == ENFILE)) {
-            // Full: stop listening, so that the other processes get the next connections.
+            // A full process stops listening, so that the others get the next connections.
             close(listener);
             for (;;)
                 pause();

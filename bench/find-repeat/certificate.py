@@ -1,11 +1,14 @@
-"""Judges the intervals that `find` prints by repeated finds: coverage, error and spread, each with its goal. Pure: it measures nothing.
+"""Judges the intervals that `find` prints by repeated finds: coverage, error and spread, each with its goal. It
+runs no measurement.
 
-A find is an estimate with an interval, and the truth where that is known. Spreads are those of the logarithms, as loads are ratios.
+A find is an estimate with an interval, and the truth if known. Spreads are computed from logarithms, because
+loads are ratios.
+
 """
 import math
 import statistics
 
-# Goals: of ten finds nine, of fifty 46; shares of the truth or of the mean.
+# Goals: nine of ten finds and 46 of fifty cover the truth; the others are shares of the truth or of the mean.
 COVERED_SHARE = 0.9
 COVERED_OVERALL_SHARE = 0.92
 ERROR = {"bucket": 0.05}
@@ -18,7 +21,7 @@ HALF_INTERVAL = 1.959964
 
 
 class Find:
-    """One find: None for what it did not give. `is_doubted`: a doubt says that other work or the client may have bent it."""
+    """One find, with None for missing values. `is_doubted` says that a doubt blames other work or the client."""
 
     def __init__(self, server, number, estimate, low, high, truth=None, is_doubted=False):
         self.server, self.number = server, number
@@ -26,7 +29,8 @@ class Find:
         self.truth, self.is_doubted = truth, is_doubted
 
     def covers(self):
-        """Whether the truth lies in the interval. An end that is absent bounds nothing; without an estimate nothing is covered."""
+        """Whether the truth lies in the interval. A missing end does not limit it; without an estimate the truth
+        is not covered."""
         if self.estimate is None or self.truth is None:
             return False
         return (self.low is None or self.low <= self.truth) and (self.high is None or self.truth <= self.high)
@@ -40,13 +44,14 @@ class Find:
 
 
 def claimed_spread(finds):
-    """The standard deviation (of logarithms) that the intervals claim, over all finds; None where none is bounded on both sides."""
+    """The standard deviation (of logarithms) that the intervals claim, over all finds; None if no interval has
+    both ends."""
     claimed = [math.log(find.high / find.low) / (2 * HALF_INTERVAL) for find in finds if find.is_bounded() and find.low > 0]
     return math.sqrt(statistics.fmean([spread ** 2 for spread in claimed])) if claimed else None
 
 
 def spread(values):
-    """The standard deviation of the logarithms; None of fewer than two."""
+    """The standard deviation of the logarithms; None for fewer than two values."""
     return statistics.stdev([math.log(value) for value in values]) if len(values) > 1 else None
 
 
@@ -55,13 +60,13 @@ def coefficient_of_variation(values):
 
 
 class Judgement:
-    """The finds of one server: counts and figures, None where there are too few."""
+    """The finds of one server, as counts and figures; None if there are too few."""
 
     def __init__(self, server, finds):
         self.server, self.n = server, len(finds)
         self.is_known = any(find.truth is not None for find in finds)
         found = [find for find in finds if find.estimate is not None]
-        # Without a truth the estimates are compared among themselves.
+        # Without a truth the estimates are compared with each other.
         values = [find.ratio() for find in found] if self.is_known else [find.estimate for find in found]
         self.found = len(found)
         self.unbounded = sum(not find.is_bounded() for find in found)
@@ -74,7 +79,7 @@ class Judgement:
         self.spread_ratio = between / claimed if between is not None and claimed else None
 
     def goals(self):
-        """Name, what was seen, the goal in words, and whether it is met; None where that is unknown."""
+        """Name, observed value, goal as text, and whether it is met (None if unknown)."""
         goals = []
         if self.is_known:
             least = math.ceil(COVERED_SHARE * self.n - 1e-9)
@@ -93,7 +98,7 @@ def within(value, low, high):
 
 
 def overall(judgements):
-    """Coverage of all servers of known truth: covered, finds, least wanted; and the misses that no doubt announces."""
+    """Coverage of all servers of known truth: covered, finds, minimum; and the misses that no doubt announces."""
     known = [judgement for judgement in judgements if judgement.is_known]
     n = sum(judgement.n for judgement in known)
     return {"covered": sum(judgement.covered for judgement in known), "n": n, "least": math.ceil(COVERED_OVERALL_SHARE * n - 1e-9),
@@ -101,7 +106,8 @@ def overall(judgements):
 
 
 def comparisons(rows):
-    """Of comparisons (is_planted, is_regression): alarms without a change, planted changes that were found, each with n and goal."""
+    """Results of comparisons (is_planted, is_regression): alarms without a change, and planted changes that were
+    found, each with n and goal."""
     same = [is_regression for is_planted, is_regression in rows if not is_planted]
     planted = [is_regression for is_planted, is_regression in rows if is_planted]
     most, least = math.floor(ALARMS_SHARE * len(same) + 1e-9), math.ceil(FOUND_SHARE * len(planted) - 1e-9)
@@ -121,7 +127,7 @@ def mark(is_met):
 
 
 def table(judgements, is_disturbed):
-    """Markdown: a line for each server, goals in the head, misses marked."""
+    """Markdown table with a line for each server, goals in the head, and marks at misses."""
     lines = ["| server | n | truth in the interval | median error | variation between finds | spread / claimed spread |", "|---|---|---|---|---|---|",
              f"| *goal* | | *9 of 10, 46 of 50 overall* | *{percent(ERROR_OTHERS)}, bucket {percent(ERROR['bucket'])}* "
              f"| *{percent(CV_TRUTH)}, real servers {percent(CV_REAL)}* | *{SPREAD_RATIO[0]} to {SPREAD_RATIO[1]}* |"]

@@ -1,4 +1,4 @@
-"""The finds as a drawing (SVG): estimates with their intervals about the truth, a band for each server."""
+"""Draws the finds as SVG: estimates with their intervals around the truth, in a band for each server."""
 import html
 import math
 import statistics
@@ -9,7 +9,7 @@ COVERED, MISSED, UNKNOWN = "#2a6f97", "#c1121f", "#6c757d"
 
 
 def svg(bands, title):
-    """`bands`: name and finds of each server. Without a truth, estimates are drawn about their median."""
+    """`bands` holds name and finds of each server. Without a truth, estimates are drawn around their median."""
     shown = [(name, lines_of(finds)) for name, finds in bands]
     shown = [(name, lines) for name, lines in shown if lines]
     ratios = [value for _, lines in shown for line in lines for value in line[:3] if value]

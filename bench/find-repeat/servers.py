@@ -1,4 +1,4 @@
-"""The servers: what `find` looks for, the truth, and how each is started."""
+"""The servers, with the quantities that `find` looks for, the truth, and how each is started."""
 import json
 import os
 import shutil
@@ -28,7 +28,7 @@ class Server:
         return f"{self.needs} is not installed" if self.needs and not shutil.which(self.needs) else None
 
 
-# Its truth is defined over connections for a server that waits, over rate for a busy one or a bucket.
+# The truth is defined over connections for a server that waits, and over rate for a busy one or a bucket.
 ELASTIC = [("connections", "knee"), ("connections", "yield")]
 TRUTHS = [
     Server("bucket", "rate", [("rate", "failure")]),
@@ -37,12 +37,12 @@ TRUTHS = [
     Server("growing", "connections", ELASTIC),
     Server("exponential", "connections", ELASTIC),
 ]
-# Measured only on request: its answers depend on earlier load.
+# Measured only on request, because its answers depend on earlier load.
 METASTABLE = Server("metastable", "connections", ELASTIC)
 REAL = [
     Server("nginx", "connections", ELASTIC, "nginx"),
     Server("haproxy", "connections", ELASTIC, "haproxy"),
-    # Answers from memory, as memcached does, over HTTP.
+    # Answers over HTTP from memory, as memcached does.
     Server("memory", "connections", ELASTIC),
 ]
 SERVERS = {server.name: server for server in [*TRUTHS, METASTABLE, *REAL]}
@@ -54,7 +54,8 @@ def is_truth(name):
 
 
 def words(name, draw, sealed, folder, share=None, counts=None):
-    """The command of a server. Of a server of known truth: the share of its capacity, and the file for what it counted."""
+    """The command of a server. For a server of known truth also the share of its capacity, and the file for its
+    counts."""
     at = ["--port", str(PORT), "--address", "0.0.0.0"]
     if is_truth(name):
         server = [TRUTH, name, "--sealed", sealed, "--draw", str(draw), *(["--at", str(share)] if share else []), *at]
@@ -69,9 +70,11 @@ def url(name):
 
 
 def opened(name, draw, sealed, away_us):
-    """The truth of a drawn server: its parameters, and the value of each quantity (None where it has none).
+    """The truth of a drawn server: its parameters, and the value of each quantity (None if it has none).
 
-    Of a closed loop whose requests take D at the server and Z on their way, k workers are busy from k (1 + Z/D) connections on.
+    In a closed loop whose requests take D at the server and Z on their way, k workers are busy from k (1 + Z/D)
+    connections on.
+
     """
     command = [TRUTH, name, "--sealed", sealed, "--draw", str(draw), "--truth"]
     truth = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -83,17 +86,19 @@ def opened(name, draw, sealed, away_us):
 
 
 def away_us(counts):
-    """Mean time from when an answer was due to the next request on its connection, by the server's own clock; "" where none was counted."""
+    """Mean time from the due time of an answer to the next request on its connection, by the server's clock; "" if
+    none was counted."""
     with open(counts, encoding="ascii") as file:
         counted = json.load(file)
     return f"{counted['away_ns'] / counted['away'] / 1e3:.1f}" if counted["away"] else ""
 
 
 def estimates(findings):
-    """Estimate, low and high of each quantity in what `find --json` found; None for what is not there.
+    """Estimate, low and high of each quantity in the output of `find --json`; None for missing ones.
 
-    A yield point is either where a doubling of the connections gains too little, or the knee itself, where two lines meet: its reason
-    says which, and they have different truths.
+    A yield point is either where a doubling of the connections gains too little, or the knee, where two lines
+    meet. Its reason says which; they have different truths.
+
     """
     found = {}
     for sweep, name in QUANTITIES:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A run of bench/fleet as a drawing: CPU time, memory and merge time over the workers, logarithmic both ways, medians with their range,
-each beside a line of slope 1 through its first median. `run` writes it; a kept run is drawn again from its rows.
+"""Draws a run of bench/fleet: CPU time, memory and merge time over the number of workers on logarithmic axes, as medians
+with their range, each with a line of slope 1 through its first median. `run` calls it; a kept run can be drawn again
+from its rows.
 
 usage: bench/fleet/drawing.py RUN-FOLDER     writes scale.svg there
 """
@@ -19,7 +20,7 @@ QUANTITIES = (("cpu_s", 1, "driver's CPU time", "s"), ("memory_bytes", 1e-6, "dr
 
 
 def svg(rows):
-    """`rows`: a measurement each, with `workers` and the three quantities."""
+    """`rows` holds one measurement each, with `workers` and the three quantities."""
     return chart.svg([one_chart(rows, *quantity) for quantity in QUANTITIES], 3)
 
 
@@ -35,7 +36,7 @@ def one_chart(rows, name, scale, words, unit):
 
 
 def slope(measured):
-    """Of the least-squares line through the logarithms of the medians: below 1 is less than linear."""
+    """Slope of the least-squares line through the logarithms of the medians. A slope below 1 is less than linear."""
     points = [(math.log(size), math.log(median)) for size, median, *_ in measured]
     mean_x, mean_y = (statistics.mean(axis) for axis in zip(*points))
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)

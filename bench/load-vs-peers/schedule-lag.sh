@@ -1,8 +1,8 @@
 #!/bin/sh
-# How late the engine sends in an open loop: actual minus intended send at 10,000 requests/s, on CPU 0, against the
-# never-sleeping sink on CPU 1. Prints every round; the machine's other work is part of the answer.
+# Measures how late the engine sends in an open loop: actual minus intended time at 10,000 requests/s, on CPU 0,
+# against the never-sleeping sink on CPU 1. Prints every round; the machine's other work affects the results.
 #
-#   bench/load-vs-peers/schedule-lag.sh [ROUNDS] [RATE]
+# bench/load-vs-peers/schedule-lag.sh [ROUNDS] [RATE]
 #
 # Rows: `sleep` waits in epoll_pwait2 with 1 ns timer slack at normal priority; `precise` sleeps until 30 us before a
 # send, then polls, under SCHED_FIFO where that is permitted.

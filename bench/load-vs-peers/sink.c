@@ -1,5 +1,5 @@
-/* The fastest possible HTTP server: one thread, one recv and one send for each request. It never sleeps, so a client
- * never pays for waking it up; a client's CPU time is only the client's and the kernel's.
+/* The fastest possible HTTP server: one thread, one recv and one send for each request. It never sleeps, so a
+ * client never pays for waking it up, and a client's CPU time is only its own and the kernel's.
  *
  * sink PORT CPU: serves 128 bytes on 127.0.0.1:PORT, pinned to CPU. Closes after "Connection: close", and after
  * HTTP/1.0 without "Connection: keep-alive" (ab). A request must arrive in one piece and be shorter than 4 KiB. */

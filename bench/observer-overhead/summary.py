@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Summary of a run of bench/observer-overhead, in Markdown: medians of the rounds' differences, with a bootstrapped 95 %
-interval. `budgeted` is computed: counting always, phases one second in five. `away` is a watch of another port: its program is called
-for each read, looks at the port and returns, so no watch by reads can cost less. `counts - away` is what counting itself adds."""
+"""Summarises a run of bench/observer-overhead in Markdown: medians of the rounds' differences, with a bootstrapped
+95 % interval. `budgeted` is computed: counting always, phases one second in five. `away` is a watch of another
+port: its program is called for each read, looks at the port and returns, so no watch by reads can cost less.
+`counts - away` is the cost that counting adds."""
 import collections
 import csv
 import os
@@ -44,7 +45,7 @@ def main(out):
             for arms in seen:
                 off = arms["off"] if arm == "off2" else (arms["off"] + arms["off2"]) / 2
                 if "away" in arm:
-                    # Runs from before this arm was there have none.
+                    # Runs that are older than this arm have none.
                     if "away" in arms:
                         base_ns, on = (arms["away"], arms["counts"]) if arm != "away" else (off, arms["away"])
                         pairs.append((on - base_ns, 1 + (on - base_ns) / off))

@@ -1,4 +1,4 @@
-/* As on a kernel without SO_TIMESTAMPING: preloaded into the engine, which then times no arrival. */
+/* Preloaded into the engine, which then runs as on a kernel without SO_TIMESTAMPING and times no arrivals. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

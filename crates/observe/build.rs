@@ -1,11 +1,11 @@
 //! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`, and generates the types that they
-//! share with this crate, into `OUT_DIR/<name>.types.rs`. The numbers of the watch's counters are written for them into
-//! `OUT_DIR/counters.h`.
+//! share with this crate, into `OUT_DIR/<name>.types.rs`. Also writes the numbers of the watch's counters into
+//! `OUT_DIR/counters.h` for the programs.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-#[allow(dead_code)] // the programs need names and numbers only
+#[allow(dead_code)] // the programs need only names and numbers
 #[path = "../record/src/watch/counters.rs"]
 mod counters;
 
@@ -15,7 +15,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
-    // bpf_tracing.h wants the kernel's name of the architecture.
+    // bpf_tracing.h needs the kernel's name of the architecture.
     let arch = match arch.as_str() {
         "x86_64" => "x86",
         "aarch64" => "arm64",
@@ -36,7 +36,7 @@ fn main() {
     let header = format!("enum counter {{ {}COUNTERS }};\n", counters.concat());
     std::fs::write(Path::new(&out).join("counters.h"), header).expect("OUT_DIR can be written");
     let include_out = format!("-I{}", Path::new(&out).display());
-    // Line information names files as they are called in the repository, wherever it was built.
+    // Line information has file names relative to the repository, wherever it was built.
     let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets the folder");
     let map_out = format!("-ffile-prefix-map={}=generated", Path::new(&out).display());
     let map_folder = format!("-ffile-prefix-map={folder}=crates/observe");
@@ -73,7 +73,7 @@ fn main() {
     }
 }
 
-/// The module `types` of a skeleton. The rest is not used, and takes the compiler half a minute for an object with 200
+/// The module `types` of a skeleton. The rest is unused, and takes half a minute to compile for an object with 200
 /// programs.
 fn types_of(skeleton: &str) -> &str {
     let from = skeleton.find("pub mod types {").expect("a skeleton has its types");

@@ -1,4 +1,4 @@
-//! Profiles of a run directory: no stacks, however damaged, may panic an export.
+//! Profiles of a run directory. No stacks, however damaged, may make an export panic.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Response framing: no bytes may panic it, make it keep more than a head, or be understood differently in other
-//! pieces or with a remembered head.
+//! Response framing. No bytes may make it panic, keep more than a head, or give another result in different pieces or
+//! with a remembered head.
 
 #![no_main]
 

@@ -1,12 +1,11 @@
-//! A connection of HTTP/2: no bytes may panic a session, make it keep much, or be understood differently in other
-//! pieces.
+//! An HTTP/2 connection. No bytes may make a session panic, keep much, or give another result in different pieces.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use load::http2::{Ended, Malformed, Requests, Session};
 
-/// The ends of requests in their order; body bytes and parts; bytes put; or the rule that the bytes break.
+/// The ends of requests in their order; body bytes and parts; used bytes; or the rule that the bytes break.
 type Verdict = (Vec<(Option<usize>, Option<Ended>, u16)>, (usize, u32), Result<usize, Malformed>);
 
 fn verdict(requests: &Requests, is_grpc: bool, bytes: &[u8], size: usize) -> Verdict {
@@ -39,8 +38,8 @@ fn verdict(requests: &Requests, is_grpc: bool, bytes: &[u8], size: usize) -> Ver
     (ends, body, Ok(session.out().len()))
 }
 
-// The first byte chooses the size of pieces and what a part is. The others follow an empty SETTINGS frame, unless it is
-// even.
+// The first byte chooses the size of pieces and of a part. If it is odd, the other bytes follow an empty SETTINGS
+// frame.
 fuzz_target!(|data: &[u8]| {
     let Some((choice, bytes)) = data.split_first() else { return };
     let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100][..]);

@@ -1,4 +1,4 @@
-//! Packs: no text may panic their reader, and what is refused is one bounded sentence with the line.
+//! Packs. No text may make their reader panic; each refusal is one sentence of limited length with the line.
 
 #![no_main]
 

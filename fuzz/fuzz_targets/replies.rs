@@ -1,5 +1,5 @@
-//! Replies of Redis and memcached: no bytes may panic a reader, make it keep more than a nested reply's counts, or be
-//! understood differently in other pieces.
+//! Replies of Redis and memcached. No bytes may make a reader panic, keep more than a nested reply's counts, or give
+//! another result in different pieces.
 
 #![no_main]
 
@@ -8,7 +8,7 @@ use load::replies::memcached::{META, Memcached};
 use load::replies::resp::{MAX_DEPTH, Resp};
 use load::replies::{Consumed, Malformed};
 
-/// Used, body and status of a complete reply; or the rule that the bytes break.
+/// Used bytes, body and status of a complete reply; or the rule that the bytes break.
 type Verdict = Result<(usize, usize, Option<u16>), Malformed>;
 
 fn verdict(bytes: &[u8], size: usize, mut feed: impl FnMut(&[u8]) -> Result<(Consumed, u16), Malformed>) -> Verdict {

@@ -1,5 +1,5 @@
-//! Reading run directories: no bytes in any of their files may panic the reader, the findings, the text or the report,
-//! nor reach the page as markup.
+//! Run directories. No bytes in any of their files may make the reader, the findings, the text or the report panic,
+//! or reach the page as markup.
 //!
 //! The first byte chooses which file the others become (run.json, point.json, latency.hlog, stacks.json); the rest of
 //! the run is valid, so that every file is reached in depth. `valid/` comes from the ignored test

@@ -1,5 +1,5 @@
-//! The scenario file: no text may panic its reader, and what it says is either refused or gives options whose numbers
-//! are in their ranges.
+//! Scenario files. No text may make their reader panic. It is refused, or gives options whose numbers are in their
+//! ranges.
 //!
 //! The program has no library, so its reader is compiled in from its source.
 
@@ -13,7 +13,7 @@ mod defaults;
 #[path = "../../crates/straingauge/src/quantity.rs"]
 mod quantity;
 
-/// What the command line's source refers to elsewhere in the program.
+/// The program's modules that the command line's source uses.
 mod server {
     pub mod guardian {
         pub const COMMAND: &str = "guardian";

@@ -1,5 +1,5 @@
-//! Rate series: no bytes may panic the reader or hang it, and what it accepts gives arrivals that are ordered and
-//! inside.
+//! Rate series. No bytes may make the reader panic or hang, and an accepted series gives arrivals in order and within
+//! its duration.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Log readers and what is built on them: no bytes may panic them, hang them, or get a request out of them that cannot
-//! be sent.
+//! Log readers and the code that uses them. No bytes may make them panic or hang, or return a request that cannot be
+//! sent.
 //!
 //! The first byte chooses the format; with `t` the first line is the format string itself.
 

@@ -1,11 +1,11 @@
-//! The worker protocol's reader: no bytes from the other end may panic it, make it keep more than a line, or become a
-//! message that does not come through the protocol again.
+//! Reader of the worker protocol. No bytes from the other end may make it panic, keep more than a line, or become a
+//! message that the protocol cannot carry again.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-// The messages are no part of what the crate offers; this file stands alone for this.
+// The messages are private to the crate, so the file is included here; it depends on no other.
 #[allow(dead_code)]
 #[path = "../../crates/remote/src/protocol.rs"]
 mod protocol;

@@ -1,11 +1,12 @@
-//! What must hold of the worker protocol's reader for any bytes. The fuzz target searches for a counterexample, the
-//! tests try the seeds; both bring `protocol` as a sibling of this module.
+//! Properties of the worker protocol's reader that hold for any bytes. The fuzz target searches for a counterexample,
+//! and the tests try the seeds; both provide `protocol` as a sibling of this module.
 
 use super::protocol::{FromWorker, Lines, ToWorker, line};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No bytes from the other end panic the reader, and a message that it took is taken again when it is sent again.
+/// No bytes from the other end make the reader panic, and every accepted message is accepted again when it is sent
+/// again.
 pub fn hold_for(bytes: &[u8]) {
     come_again::<ToWorker>(bytes);
     come_again::<FromWorker>(bytes);

@@ -25,7 +25,7 @@ def sample() -> Path:
 
 @pytest.fixture(scope="session")
 def binary() -> Path:
-    """The program that the environment names, or the newest that was built here."""
+    """The program that the environment names, or the newest one that was built here."""
     named = os.environ.get("STRAINGAUGE_BINARY")
     found = [Path(named)] if named else [REPOSITORY / "target" / kind / "straingauge" for kind in ("debug", "release")]
     built = [path for path in found if path.is_file()]
@@ -39,7 +39,7 @@ def figure(value: float, unit: str = "1/s") -> Dict[str, Any]:
 
 
 class RunWriter:
-    """Writes a run as straingauge does: run.json, then points one after another."""
+    """Writes a run as straingauge does: run.json, then one point after another."""
 
     def __init__(self, path: Path, **changes: Any) -> None:
         self.path, self.count = path, 0
@@ -94,7 +94,7 @@ def nginx() -> Iterator[Any]:
 
 @pytest.fixture
 def fleet(binary: Path, cluster: Any, tmp_path: Path) -> Iterator[Any]:
-    """straingauge fleet on the `cluster` of the test's own file. Nothing of it may be left."""
+    """straingauge fleet on the `cluster` of the test's file. It must leave no process or file."""
     from fleet_rig import Fleet
 
     made = Fleet(binary, cluster.address, tmp_path)

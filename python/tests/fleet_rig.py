@@ -1,4 +1,4 @@
-"""What the tests of the fleet start and remove again: a Ray cluster on this machine, nginx, straingauge."""
+"""Starts and removes a Ray cluster on this machine, nginx and straingauge for the tests of the fleet."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 from conftest import REPOSITORY
 
-#: Nothing is judged by speed: what takes longer than this hangs.
+# : No test judges speed. An action that takes longer than this hangs.
 HANGS_AFTER_S = 360.0
 #: In the environment of every process of a test's fleet.
 MARK = "STRAINGAUGE_FLEET_TEST"
-# Ray's default is 15: beside other tests its workers would get no CPU for seconds.
+# Ray's default is 15. Next to other tests its workers would get no CPU for seconds.
 os.environ["RAY_worker_niceness"] = "0"
 
 
 def missing() -> Optional[str]:
-    """Why no fleet can run here."""
+    """Why no fleet can run here, or None."""
     try:
         import ray.cluster_utils  # noqa: F401
     except ImportError as why:
@@ -36,7 +36,7 @@ def missing() -> Optional[str]:
 
 
 def wait_until(what: str, condition: Callable[[], Any], limit_s: float = HANGS_AFTER_S) -> Any:
-    """The condition's value, once it is true."""
+    """Waits until the condition is true; returns its value."""
     until = time.monotonic() + limit_s
     while True:
         value = condition()
@@ -68,15 +68,16 @@ def kill_all_that_name(folder: Path) -> None:
 
 
 class RayCluster:
-    """A head and a node that has the resource `load` and the label zone=b, in a session folder that goes with them."""
+    """A head, and a node with the resource `load` and the label zone=b, in a session directory that is removed
+    with them."""
 
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
-        # Short: sockets lie in it.
+        # A short path, because it holds sockets.
         self.folder = Path(tempfile.mkdtemp(prefix="sg-ray-"))
         self._tmpdir_before = os.environ.get("RAY_TMPDIR")
-        # A cluster of this kind writes its address into the default folder, too, which is not there on a fresh machine.
+        # Such a cluster also writes its address into the default directory, which does not exist on a fresh machine.
         os.environ["RAY_TMPDIR"] = str(self.folder)
         (self.folder / "ray").mkdir()
         self.cluster = Cluster()
@@ -93,7 +94,7 @@ class RayCluster:
         return self.cluster.add_node(wait=False, num_cpus=1, object_store_memory=80 << 20, temp_dir=str(self.folder), **more)
 
     def close(self) -> None:
-        # Without Ray's own shutdown, which asks the head and waits: its processes hold nothing that must be saved.
+        # Does not use Ray's shutdown, which asks the head and waits: its processes have no state to save.
         kill_all_that_name(self.folder)
         os.environ.pop("RAY_TMPDIR")
         if self._tmpdir_before is not None:
@@ -102,7 +103,7 @@ class RayCluster:
 
 
 class Nginx:
-    """nginx of the testbed, with an access log."""
+    """The testbed's nginx with an access log."""
 
     def __init__(self, port: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sg-nginx-"))
@@ -115,7 +116,7 @@ class Nginx:
         wait_until("nginx has opened its log", self.log.exists, 60)
 
     def end_and_count_ok(self) -> int:
-        """Ends it politely, so that its log is whole, and counts the answers with status 200."""
+        """Ends it gracefully, so that its log is complete, and counts the answers with status 200."""
         self._child.send_signal(signal.SIGQUIT)
         self._child.wait(60)
         return sum(1 for line in self.log.read_text().splitlines() if line.split()[:1] == ["200"])
@@ -130,7 +131,7 @@ class Nginx:
 
 
 class Said:
-    """What a finished run said."""
+    """Output of a finished run."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -140,7 +141,7 @@ class Said:
         return self
 
     def complains_of(self, *words: str) -> "Said":
-        """One sentence, with all of these words."""
+        """Asserts one sentence with all of these words."""
         (sentence,) = [line for line in self.err.splitlines() if line.startswith("straingauge: ")]
         for word in words:
             assert word in sentence, f"'{word}' is not in: {sentence}"
@@ -154,20 +155,21 @@ class Said:
 
 
 class Fleet:
-    """straingauge fleet, started as a person would. Every process of it carries a mark, by which leftovers are found."""
+    """straingauge fleet, started as a user would start it. All its processes carry a mark, by which leftovers are
+    found."""
 
     def __init__(self, binary: Path, address: str, folder: Path) -> None:
         self.binary, self.address, self.folder, self.mark = binary, address, folder, uuid.uuid4().hex
         self.spoken = folder / f"spoken-{self.mark[:6]}"
         self.spoken.mkdir()
-        # Short: sockets lie in it.
+        # A short path, because it holds sockets.
         self.temporary = Path(tempfile.mkdtemp(prefix="sg-"))
 
     def start(self, what: List[str], *options: str) -> "subprocess.Popen[str]":
-        # What each worker says is kept.
+        # Keeps the output of each worker.
         keep = f"env {MARK}={self.mark} sh -c 'exec \"$@\" | tee {self.spoken}/{{number}}' sh"
         command = [str(self.binary), "fleet", "--python", sys.executable, "--address", self.address, "--worker-prefix", keep]
-        # Ray starts its first workers in more than a minute on a machine that is full of other tests.
+        # Next to other tests Ray may need more than a minute to start its first workers.
         patience = [] if "--node-timeout" in options else ["--node-timeout", "240s"]
         return subprocess.Popen(
             [*command, *patience, *options, *what], env={**os.environ, MARK: self.mark, "TMPDIR": str(self.temporary)},
@@ -178,7 +180,7 @@ class Fleet:
         return finish(self.start(what, *options))
 
     def messages(self, number: int, kind: str) -> List[Dict[str, Any]]:
-        """What a worker said of a kind, so far."""
+        """A worker's messages of one kind so far."""
         path = self.spoken / str(number)
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         return [said for said in (json.loads(line) for line in lines if line.endswith("\n")) if said["type"] == kind]
@@ -190,7 +192,7 @@ class Fleet:
         wait_until(f"worker {number} sends load", lambda: any(one["completed"] for one in self.messages(number, "progress")))
 
     def processes(self) -> List[int]:
-        """Those that carry the mark."""
+        """The processes that carry the mark."""
         found = []
         for pid, _ in command_lines():
             try:
@@ -201,7 +203,7 @@ class Fleet:
         return found
 
     def leaves_nothing(self) -> None:
-        """No process of it goes on, no folder of it is left."""
+        """Asserts that no process and no directory of it is left."""
         wait_until("every process of the fleet has ended", lambda: not self.processes(), 60)
         assert not list(self.temporary.iterdir())
 

@@ -1,5 +1,5 @@
-"""The jobs of docs/ci.md: each step's script is run as GitHub's and GitLab's runners run it, on a real server, against a stored
-baseline. Addresses and times are smaller here; nothing else is changed."""
+"""Tests the jobs of docs/ci.md. Each step's script runs as on GitHub's and GitLab's runners, on a real server,
+against a stored baseline. Only addresses and times differ."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from conftest import REPOSITORY, free_port
 
 pytestmark = pytest.mark.program
 
-#: A server whose answers take at least so long, whatever the machine does besides.
+# : A server whose answers take at least this long, however busy the machine is.
 SERVER = """#!/usr/bin/env python3
 import http.server, sys, time
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # Head and body leave together, or Nagle's algorithm waits for the acknowledgement of the head.
+    # Sends head and body together. Otherwise Nagle's algorithm waits for the acknowledgement of the head.
     wbufsize = -1
     def do_GET(self):
         time.sleep({seconds})
@@ -52,7 +52,8 @@ GITHUB, GITLAB, SCENARIO = ".github/workflows/capacity.yml", ".gitlab-ci.yml", "
 
 
 class Checkout:
-    """What a runner's working folder holds after the checkout: a server, how it is built, the scenario, the baseline."""
+    """Contents of a runner's working directory after the checkout: a server, its build script, the scenario, the
+    baseline."""
 
     def __init__(self, binary: Path, folder: Path, seconds: float, baseline: "Path | None" = None) -> None:
         self.port = free_port()
@@ -63,7 +64,7 @@ class Checkout:
         scenario = self.replaced(text_of(SCENARIO), {"8080": str(self.port), "64": "2", '"3m"': '"20s"'})
         # Python starts slowly on a busy machine.
         scenario += 'server-timeout = "120s"\n'
-        # A point of the slow server holds two answers a connection.
+        # A point of the slow server holds two answers per connection.
         scenario += '[load]\nduration = "500ms"\nwarmup = "50ms"\n'
         (folder / "capacity" / "find.toml").write_text(scenario)
         if baseline is not None:
@@ -85,7 +86,7 @@ class Checkout:
                               capture_output=True, text=True, timeout=240)
 
     def cases(self, name: str) -> "Dict[str, str]":
-        """The results by name of a JUnit file."""
+        """The results in a JUnit file by name."""
         found = {}
         for case in ElementTree.parse(self.folder / name).getroot().iter("testcase"):
             kinds = [child.tag for child in case if child.tag != "system-out"]
@@ -95,7 +96,8 @@ class Checkout:
 
 
 def github(checkout: Checkout, limit: str, sha256: "str | None" = None) -> "List[Tuple[str, int, str]]":
-    """The steps of the workflow, and of the action in it, as a runner runs them: later ones by their `if`, with a fresh summary each."""
+    """Runs the steps of the workflow and of its action like a runner: later ones by their `if`, with a fresh
+    summary each."""
     (job,) = yaml.safe_load(text_of(GITHUB))["jobs"].values()
     action = yaml.safe_load((REPOSITORY / "action.yml").read_text())
     (given,) = (step["with"] for step in job["steps"] if "straingauge" in step.get("uses", ""))
@@ -119,13 +121,13 @@ def github(checkout: Checkout, limit: str, sha256: "str | None" = None) -> "List
         print(ended.stdout, ended.stderr)
         assert step["name"] not in ("Find", "Compare") or sha256 or is_a_summary(summary), ended.stderr
         if step["name"] == "Find" and not (checkout.folder / "capacity" / "baseline").exists():
-            # The first run is what later ones are compared with, itself included.
+            # Later runs, and this one, are compared with the first run.
             shutil.copytree(checkout.folder / "runs" / "new", checkout.folder / "capacity" / "baseline")
     return done
 
 
 def is_a_summary(text: str) -> bool:
-    """One screen: a heading, the verdict in bold, a table."""
+    """Asserts one screen with a heading, the verdict in bold, and a table."""
     lines = text.splitlines()
     return lines[0].startswith("### ") and lines[2].startswith("**") and "| :-- |" in text and len(lines) <= 60
 
@@ -144,12 +146,13 @@ def test_githubs_job_passes_on_the_server_of_the_baseline(baseline: Any) -> None
     found = checkout.cases("runs/new.xml")
     assert found == {"the run reached its end": "passed", "find.peak_throughput_per_sec < 20/s": "passed"}
     compared = checkout.cases("runs/new-compare.xml")
-    # Compared with itself: nothing is worse, though some tests may be unable to say so.
+    # In a comparison with itself no figure is worse, though some have too few samples to tell.
     assert set(compared.values()) <= {"passed", "skipped"} and "p50" in compared
 
 
 def assert_worse(cases: "Dict[str, str]") -> None:
-    """Some figure tells that the slower server is worse, and none of its times passes; some may be too few to tell."""
+    """At least one figure is worse on the slower server, and none of its times passes; some may have too few
+    samples to tell."""
     assert "failure" in cases.values(), cases
     times = {name: result for name, result in cases.items() if name in ("p50", "p99")}
     assert times and "passed" not in times.values(), cases
@@ -175,7 +178,7 @@ def test_gitlabs_job_fails_with_code_3_on_a_slower_server(baseline: Any, tmp_pat
     _, first = baseline
     (job,) = yaml.safe_load(text_of(GITLAB)).values()
     checkout = Checkout(first.binary, tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
-    # A runner joins the lines and ends at the first that fails; here that shall be the comparison.
+    # A runner joins the lines and ends at the first that fails. Here the comparison must fail.
     script = "\n".join(job["script"]).replace("peak < 20k", "peak < 0")
     ended = checkout.shell(script, "-e", "-o", "pipefail")
     assert ended.returncode == 3, f"{ended.stdout}\n{ended.stderr}"

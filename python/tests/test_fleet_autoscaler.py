@@ -1,4 +1,5 @@
-"""`straingauge fleet` on a cluster that Ray's own autoscaler grows and shrinks: its fake provider starts nodes on this machine."""
+"""Tests `straingauge fleet` on a cluster that Ray's autoscaler grows and shrinks. Its fake provider starts nodes
+on this machine."""
 
 from __future__ import annotations
 
@@ -22,31 +23,36 @@ from test_fleet_ray import find, workers_by_point
 WHY_NOT = missing()
 pytestmark = [pytest.mark.program, pytest.mark.long, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
 
-#: Of each node: more than a worker's, so that several bundles of a worker's size would fit on one.
+# : CPUs of each node. A worker needs fewer, so that several bundles of a worker's size fit on one node.
 CPUS = 2
 LONG = ["--budget", "900s", "--duration", "5s", "--repeats", "100"]
-#: That the cluster may have beside its head.
+# : Maximum number of nodes besides the head.
 ADDED = 3
-#: The simulated nodes of earlier versions look for their head at Ray's own port, and version 2 was not usable yet.
+# : The simulated nodes of earlier versions look for their head at Ray's default port, and version 2 was not usable
+# yet.
 IS_OLD = WHY_NOT is None and tuple(int(part) for part in version("ray").split(".")[:2]) < (2, 10)
 HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 
 
 class AutoscalingCluster:
-    """A head with room for a worker, and an autoscaler that adds at most three nodes and removes those that idle for six seconds.
+    """A head with room for a worker, and an autoscaler that adds at most three nodes and removes those that idle
+    for six seconds.
 
-    Not ray.cluster_utils.AutoscalingCluster: that one ends every Ray of this machine when it starts and when it ends.
+    ray.cluster_utils.AutoscalingCluster is not used, because it ends every Ray on this machine when it starts
+    and ends.
+
     """
 
     def __init__(self, autoscaler: int) -> None:
         port = 6379 if IS_OLD else free_port()
-        # Short: sockets lie in it.
+        # A short path, because it holds sockets.
         folder = Path(tempfile.mkdtemp(prefix="sg-auto-"))
         self.address, self.autoscaler, self._folder = f"127.0.0.1:{port}", autoscaler, folder
         size = {"CPU": CPUS, "object_store_memory": 80 << 20}
         config = {
             "cluster_name": "fake", "max_workers": ADDED, "idle_timeout_minutes": 0.1, "upscaling_speed": 1.0,
-            # Nodes of one machine have one address. By its module: what Ray reads for it by name, not all of Ray's packages have.
+            # All nodes on one machine have one address. The provider is named by its module, because not all Ray
+            # packages contain the file that Ray reads for its name.
             "provider": {
                 "type": "external", "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
                 "gcs_address": self.address, "use_node_id_as_ip": True, "disable_node_updaters": True,
@@ -67,13 +73,13 @@ class AutoscalingCluster:
         start = [
             sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", f"--num-cpus={CPUS}",
             f"--object-store-memory={80 << 20}", "--include-dashboard=false",
-            # Only with gRPC it serves Ray's clients, at a port that may be another's.
+            # It serves Ray's clients only with gRPC, and its port may be taken.
             *([f"--ray-client-server-port={free_port()}"] if find_spec("grpc") else []),
             f"--dashboard-agent-listen-port={free_port()}", f"--autoscaling-config={folder / 'config.json'}", f"--temp-dir={folder}",
             "--node-ip-address=127.0.0.1", "--disable-usage-stats",
         ]
         environment = {**os.environ, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_TMPDIR": str(folder)}
-        # The second version knows a node by its cloud's name, which here is the name that the node is given.
+        # The second version identifies a node by its name in the cloud, which here is the node's given name.
         newer = {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID}
         environment.update(newer if autoscaler == 2 else {})
         done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=120)
@@ -82,7 +88,7 @@ class AutoscalingCluster:
             pytest.fail(done.stdout + done.stderr)
 
     def nodes(self) -> int:
-        """A raylet is a node."""
+        """Each node runs one raylet."""
         return sum(1 for _, line in command_lines() if "/raylet/raylet " in line and str(self._folder) in line)
 
     def close(self) -> None:
@@ -104,8 +110,7 @@ def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_
         cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
     wait_until("the head is the only node", lambda: cluster.nodes() == 1, 60)
     kept, everyone = fleet.folder / "run", set(range(1, 1 + ADDED + 1))
-    # More than it may have, of which the second version adds none.
-    # Long enough for all to come.
+    # More nodes than allowed, of which the second version adds none. Long enough for all to come.
     child = fleet.start(find(nginx.url, kept, *LONG), "--workers", "1..20")
     wait_until("a point is kept", lambda: any(kept.glob("points/*")), 120)
     wait_until("all send load", lambda: workers_by_point(kept)[-1:] == [everyone], 120)

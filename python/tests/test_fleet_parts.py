@@ -1,4 +1,4 @@
-"""The helper's parts, without Ray: its order, a worker's pipes, the bytes between sockets and workers."""
+"""Tests the helper's parts without Ray: its order, a worker's pipes, the bytes between sockets and workers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_helper_started_by_hand_says_so_and_leaves_no_folder(tmp_path: Path)
 
 
 class Gauges:
-    """In place of Ray's."""
+    """Replaces Ray's gauges."""
 
     values: Dict[Tuple[str, str], float] = {}
 
@@ -75,7 +75,7 @@ class Gauges:
 
 
 class Shipped:
-    """A worker's program, as it is sent to a node: fetched when the node lacks it."""
+    """A worker's program on its way to a node, fetched when the node lacks it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.fetched = folder / f"straingauge-worker-{os.getuid()}", 0
@@ -133,7 +133,7 @@ def test_a_node_fetches_the_program_once_and_again_where_it_is_damaged_or_gone(s
     kept.unlink()
     shipped.start([], ["echo"]).stop(5.0)
     assert shipped.fetched == 3
-    # What no fleet has used for a day goes.
+    # A program that no fleet has used for a day is removed.
     old = shipped.folder / "old"
     old.touch()
     os.utime(old, (0, 0))
@@ -154,7 +154,7 @@ def test_a_program_that_cannot_be_started_is_one_sentence(shipped: Shipped) -> N
 
 
 def test_a_node_of_another_architecture_says_which(shipped: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
-    # An executable file of Linux on ARM (ELF's machine 40), of no use here.
+    # An executable of Linux on ARM (ELF machine 40), which cannot run here.
     shipped.script = "\x7fELF\x01\x01\x01" + "\0" * 9 + "\x02\0\x28\0\x01" + "\0" * 31
     monkeypatch.setattr(node.platform, "machine", lambda: "aarch64")
     with pytest.raises(RuntimeError, match="this node is aarch64, and .* is for another kind of machine: name one for it with --worker-binary"):
@@ -172,7 +172,7 @@ def test_a_message_of_ray_is_its_cause(said: str, words: str) -> None:
 
 
 class Echo:
-    """A member whose worker repeats what it receives, then ends."""
+    """A member whose worker repeats its input, then ends."""
 
     name = "echo"
 
@@ -198,7 +198,7 @@ class Echo:
 
 
 class FakeRay:
-    """In place of Ray: a cluster whose nodes come one by one, and which frees the name of a killed actor late."""
+    """Replaces Ray with a cluster whose nodes come one by one, and which frees the name of a killed actor late."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.bad, self.names = 0, set(), []  # type: ignore[var-annotated]
@@ -355,7 +355,7 @@ def test_an_autoscaler_that_refuses_what_it_cannot_add_whole_adds_all_that_it_ma
             for _ in range(20):
                 asked = size.next(there, refused)
                 assert there <= asked <= max(most, there)
-                # As version 2 of Ray's does.
+                # Version 2 of Ray's autoscaler behaves like this.
                 refused = asked if asked > room else 0
                 there = there if refused else max(there, asked)
             assert there == min(most, room), (most, room)

@@ -1,4 +1,4 @@
-"""`straingauge fleet` on a Ray cluster of two nodes on this machine, against nginx."""
+"""Tests `straingauge fleet` on a Ray cluster of two nodes on this machine, against nginx."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def find(url: str, kept: Path, *more: str) -> List[str]:
 
 
 def workers_by_point(kept: Path) -> List[Set[int]]:
-    """Those that had a part of each point; a point with one more than the point before it says so."""
+    """The workers that took part in each point. A point with one more than the point before says so."""
     found: List[Set[int]] = []
     for point in straingauge.open_run(kept).points:
         shares = {number: point.value(f"worker.{number}.share") or 0.0 for number in range(1, 8) if f"worker.{number}.share" in point.figures}
@@ -68,7 +68,7 @@ def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, 
 def test_with_go_on_the_other_nodes_measure_to_the_end(fleet: Fleet, nginx: Nginx) -> None:
     child = fleet.start(load(nginx.url, "6s", "--set", "fleet.on-worker-loss=go-on"))
     fleet.wait_until_running(1)
-    # Ray's own process on the node, which is above the shells: the worker ends with its input.
+    # The parent of the shells is Ray's process on the node. The worker ends with its input.
     at = fleet.worker_pid(1)
     while "ray::" not in Path(f"/proc/{at}/cmdline").read_text():
         at = int(Path(f"/proc/{at}/stat").read_text().rpartition(")")[2].split()[1])
@@ -112,7 +112,7 @@ def test_workers_land_only_on_nodes_with_the_resources_and_the_labels(fleet: Fle
 def test_a_second_fleet_on_the_same_nodes_is_refused(cluster: RayCluster, fleet: Fleet, nginx: Nginx, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     second = Fleet(fleet.binary, cluster.address, tmp_path / "second")
-    # Longer than the second one can take to find the nodes taken.
+    # It lasts longer than the second fleet needs to find that the nodes are taken.
     child = fleet.start(load(nginx.url, "300s"))
     fleet.wait_until_running(NODES)
     second.run(load(nginx.url, "1s"), "--node-timeout", "1s").exits_with(1).complains_of(

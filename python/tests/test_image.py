@@ -1,4 +1,5 @@
-"""The OCI image of setup/image: digests, sizes and the program are as its documents say, and every build has the same bytes."""
+"""Tests the OCI image of setup/image: digests, sizes and program match its documents, and every build has the same
+bytes."""
 import gzip
 import hashlib
 import io

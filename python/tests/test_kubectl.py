@@ -1,4 +1,4 @@
-"""The plugin of kubectl, with a kubectl that answers from a table and keeps what it is asked to run."""
+"""Tests the kubectl plugin with a kubectl that answers from a table and records its commands."""
 import json
 import os
 import subprocess

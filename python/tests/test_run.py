@@ -1,4 +1,4 @@
-"""Opening runs: whole, growing and damaged ones, their frames and histograms."""
+"""Opens complete, growing and damaged runs, and tests their frames and histograms."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_of_a_damaged_log_the_whole_histograms_are_read_and_the_others_named(wri
         assert found == {name: counts for name, counts in whole.items() if name != tag}
         (words,) = warned(caught)
         assert f"latency.hlog, line {first + 1} was left out: " in words
-    # Cut in its last line; two lines of one tag are added up.
+    # The last line is cut off; two lines of one tag are added up.
     log.write_text("".join([*lines, *lines])[:-9])
     with pytest.warns(straingauge.RunWarning, match=f"line {2 * len(lines)} was left out"):
         assert run.histograms(0)[tag].get_total_count() == 2 * sum(count for _, count in whole[tag])
@@ -249,7 +249,7 @@ def reading(elapsed_ns: int, **totals: Any) -> "dict[str, Any]":
 
 
 def recorded(writer: RunWriter, *lines: Any) -> straingauge.Run:
-    """A run with these lines after the heading; a text is written as it is."""
+    """A run with these lines after the heading. A text is written unchanged."""
     heading = {"kind": "watch", "schema": 1, "classes": [{"name": "<10 KiB"}, {"name": ">=10 KiB"}]}
     texts = [one if isinstance(one, str) else json.dumps(one) + "\n" for one in (heading, *lines)]
     (writer.path / "watch.jsonl").write_text("".join(texts))
@@ -264,7 +264,7 @@ def test_numbers_of_a_watch_have_columns_by_the_names_of_their_items(writer: Run
         processes=[{"name": "nginx", "pid": 12, "processes": 1, "cpu_ns": 7}, {"name": "", "pid": 0, "processes": 2, "cpu_ns": 8}],
         open={"waiting": 1, "longest": [{"age_ns": 9, "is_sending": True}]})
     first["headroom"] = {"limits": [{"kind": "cpus", "used": 0.5}]}
-    # The busiest process comes first: the order changes.
+    # The busiest process comes first, so the order changes.
     second = reading(6, resets=0, processes=[{"name": "nginx", "pid": 13, "processes": 1, "cpu_ns": 20}, first["totals"]["processes"][0]])
     frame = recorded(writer, first, second).watch_frame(library)
     wanted = {

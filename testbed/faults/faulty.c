@@ -5,19 +5,15 @@
  *   none        epoll, one thread, nothing wrong
  *   backlog     listens with a backlog of 2
  *   poll        waits in poll() over all connections instead of epoll
- *   memory      touches 1,500 lines of 64 KiB of each connection's own for a request, each found through the one before
- *   disk-log    writes a line for each request to --log and waits until it is on the disk (fdatasync)
- *   pipe-log    writes a line for each request to a process that reads 1,000 lines a second
- *   lock        a thread for each connection; 300 us of every request inside one lock, 1 ms outside of it, both asleep
- *   spin        the same with 300 us inside a lock that is waited for without sleeping, and nothing outside of it
- *   semaphore   a thread for each connection; four at a time, by a semaphore, are asleep for 2 ms in a request
- *   pool-1, pool-8, pool-32
- *               a fixed number of threads; each takes one request at a time from a queue and is asleep for 5 ms in it
- *   leak        keeps 4 KiB of every request
- *   list        puts every request on a list and looks through all of it
- *   errors      answers 500 where more than 16 connections are open
- *   limiter     answers 429 there, and prints that it limits requests
- *   bursts      answers what has arrived every 60 ms only, with 5 ms of CPU time for each request
+ *   memory      touches 1,500 cache lines in a connection's own 64 KiB for each request; each line holds the place of
+ * the next disk-log    writes a line for each request to --log and waits until it is on the disk (fdatasync) pipe-log
+ * writes a line for each request to a process that reads 1,000 lines a second lock        a thread for each connection
+ * sleeps 300 us of every request inside one lock, and 1 ms outside of it spin        the same with 300 us inside a spin
+ * lock, and no work outside of it semaphore   a thread for each connection; a semaphore lets four at a time sleep 2 ms
+ * in a request pool-1, pool-8, pool-32 a fixed number of threads; each takes one request at a time from a queue and
+ * sleeps 5 ms in it leak        keeps 4 KiB of every request list        puts every request on a list and looks through
+ * all of it errors      answers 500 where more than 16 connections are open limiter     answers 429 there, and prints
+ * that it limits requests bursts      answers what has arrived every 60 ms only, with 5 ms of CPU time for each request
  *   forks       starts a process for each request, and waits for its end
  *   background  a second thread uses 3 ms of CPU time in every 10, whatever is asked
  *   paging      reads 4 pages at random of --log, a file, for each request
@@ -100,9 +96,9 @@ enum fault {
     FILTER
 };
 struct connection {
-    size_t held; /* bytes of an unfinished request head */
+    size_t held; /* bytes of an incomplete request head */
     char head[REQUEST];
-    uint32_t *state; /* MEMORY: a random cycle through STATE_BYTES */
+    uint32_t *state; /* MEMORY: a cycle through STATE_BYTES in random order */
 };
 
 static enum fault fault;
@@ -112,11 +108,11 @@ static size_t answer_bytes;
 static const char failure[] = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
 static const char refusal[] = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n";
 static int log_fd = -1;
-static int open_connections;   /* ERRORS and LIMITER: one thread, so no lock */
-static const char *file_pages; /* PAGING: the file */
+static int open_connections;   /* ERRORS and LIMITER: they have one thread, so no lock is needed */
+static const char *file_pages; /* PAGING: the mapped file */
 static size_t file_bytes;
 static int asked = -1; /* LOOKUP: the socket to the process that answers */
-static long pause_us;  /* UNEQUAL: of this process, in each request */
+static long pause_us;  /* UNEQUAL: pause of this process in each request */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_spinlock_t spinlock;
 static sem_t four; /* SEMAPHORE */
@@ -132,7 +128,7 @@ static void sleep_us(long us) {
     nanosleep(&time, NULL);
 }
 
-/* One cycle through all lines of the state, in random order, so that no line can be fetched ahead. */
+/* One cycle through all lines of the state in random order, so that no line can be prefetched. */
 static uint32_t *new_state(void) {
     enum { LINES = STATE_BYTES / LINE, STEP = LINE / sizeof(uint32_t) };
     uint32_t *state = aligned_alloc(LINE, STATE_BYTES);
@@ -173,7 +169,7 @@ static inline __attribute__((always_inline)) void multiply(void) {
     sink = at;
 }
 
-/* 20 to 40 us; for DESCRIPTORS so that the server is the bottleneck and not a client on one CPU. */
+/* 20 to 40 us. With DESCRIPTORS it makes the server the bottleneck instead of a client on one CPU. */
 static __attribute__((noinline)) void compute(void) {
     multiply();
 }
@@ -211,7 +207,7 @@ static __attribute__((noinline)) void remember(void) {
             sink = keys;
 }
 
-/* Uses CPU time, and no more than that. */
+/* Uses this much CPU time. */
 static void burn_us(long us) {
     struct timespec from, now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
@@ -235,7 +231,7 @@ static void start_background(void) {
     pthread_setname_np(thread, "compactor");
 }
 
-/* FORKS: one process a request, as CGI has it. */
+/* FORKS: one process per request, as with CGI. */
 static void fork_and_wait(void) {
     pid_t child = fork();
     if (child < 0)
@@ -278,7 +274,7 @@ static void use_and_give_up(void) {
     madvise(piece, PIECE, MADV_FREE);
 }
 
-/* Starts a process that ends with the server; whether this is that process. */
+/* Starts a process that ends with the server; returns whether this is that process. */
 static int is_helper(void) {
     pid_t server = getpid(), child = fork();
     if (child < 0)
@@ -311,7 +307,7 @@ static void start_answerer(void) {
         die("datagrams");
 }
 
-/* UNEQUAL: three more processes, the last one five times slower. */
+/* UNEQUAL: three more processes, of which the last is five times slower. */
 static void start_unequal(void) {
     pause_us = 1000;
     for (int i = 0; i < 3; i++)
@@ -328,7 +324,7 @@ static void look_up(void) {
         die("lookup");
 }
 
-/* The cost of a request besides its bytes. */
+/* The cost of a request in addition to its bytes. */
 static void work(struct connection *connection) {
     switch (fault) {
     case MEMORY:
@@ -420,7 +416,7 @@ static int send_long(int fd) {
     return 0;
 }
 
-/* Reads available bytes and answers every request in them; 0 when the connection is closed. */
+/* Reads the available bytes and answers every request in them. Returns 0 when the connection is closed. */
 static int serve(int fd) {
     struct connection *connection = connections[fd];
     ssize_t got = read(fd, connection->head + connection->held, REQUEST - connection->held);
@@ -460,7 +456,7 @@ static int serve(int fd) {
     }
 }
 
-/* Accepts a connection; -1 when there is none, or no descriptor for it. */
+/* Accepts a connection. Returns -1 when there is none, or no descriptor for it. */
 static int take(int listener, int flags) {
     int fd = accept4(listener, NULL, NULL, flags | SOCK_CLOEXEC), on = 1;
     if (fd < 0)
@@ -503,7 +499,7 @@ static void run_threads(int listener, int workers) {
     }
 }
 
-/* A queue of descriptors, each in it at most once. */
+/* A queue that holds each descriptor at most once. */
 static struct {
     int fds[MAX_FD];
     unsigned first, count;
@@ -569,7 +565,7 @@ static void run_poll(int listener, int workers) {
     }
 }
 
-/* Without workers this thread serves every connection; else each event goes to a worker. */
+/* Without workers this thread serves every connection. With workers each event goes to one of them. */
 static void run_epoll(int listener, int workers) {
     const uint32_t interest = EPOLLIN | (workers ? EPOLLONESHOT : 0u);
     struct epoll_event events[64], accepts = {.events = EPOLLIN, .data.fd = listener};
@@ -590,14 +586,15 @@ static void run_epoll(int listener, int workers) {
         for (int i = 0; i < count; i++) {
             int fd = events[i].data.fd;
             if (fd != listener) {
-                /* Closed: until whoever looks at its descriptor, as in /proc, lets go of it, epoll still reports it. */
+                /* This connection is closed. While another process looks at its descriptor, as in /proc, epoll
+                   still reports it. */
                 if (!connections[fd])
                     continue;
                 if (workers) {
                     work_queue_put(fd);
                 } else if (!serve(fd)) {
                     drop(fd);
-                    /* A descriptor is free again: the next connection in the accept queue can be accepted. */
+                    /* A descriptor is free again, so the next connection in the accept queue can be accepted. */
                     if (is_full && !epoll_ctl(ready_set, EPOLL_CTL_ADD, listener, &accepts))
                         is_full = 0;
                 }
@@ -614,7 +611,7 @@ static void run_epoll(int listener, int workers) {
     }
 }
 
-/* The slow reader of PIPE_LOG: a separate process that ends with the server. */
+/* The slow reader of PIPE_LOG, a separate process that ends with the server. */
 static void start_reader(void) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0)
@@ -629,8 +626,9 @@ static void start_reader(void) {
     log_fd = ends[1];
 }
 
-/* Receive processing that costs more than the server and its client together, so that two CPUs are enough to show where
- * it runs. Accepted sockets inherit the filter. To find the payload the kernel dissects the packet's headers. */
+/* Makes receive processing cost more than the server and its client together, so that two CPUs are enough to show
+ * where it runs. Accepted sockets inherit the filter. To find the payload the kernel dissects the packet's
+ * headers. */
 static void attach_filter(int listener) {
     static struct sock_filter code[DISSECTIONS + 1];
     struct sock_fprog program = {DISSECTIONS + 1, code};
@@ -641,7 +639,7 @@ static void attach_filter(int listener) {
         die("socket filter");
 }
 
-/* How each fault is called, and how it waits for connections and serves them. */
+/* Name of each fault, and how it waits for connections and serves them. */
 static const struct {
     const char *name;
     void (*run)(int listener, int workers);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A server of gRPC by grpcio: `sg.Test/Unary`, and `sg.Test/Stream` with five messages, of which the first is empty.
+"""A gRPC server on grpcio with `sg.Test/Unary` and `sg.Test/Stream`, which answers five messages, the first one empty.
 
-usage: server.py PORT     prints at SIGTERM how many calls of both it has had
+usage: server.py PORT     at SIGTERM it prints the number of calls of each method
 """
 import signal
 import sys

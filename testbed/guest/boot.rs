@@ -1,12 +1,12 @@
-//! A stock kernel in a QEMU guest, whose only program is the calling test binary: for what this machine's kernel lacks.
-//! The tests of several rooms include this file.
+//! Boots a stock kernel in a QEMU guest, whose only program is the calling test binary, to test features that this
+//! machine's kernel lacks. The tests of several crates include this file.
 //!
-//! The kernel package need not be installed: STRAINGAUGE_GUEST_KERNEL may name the folder that `dpkg -x
-//! linux-image-*-amd64_*.deb FOLDER` made. The guest's clock counts instructions and jumps over idle time, so what
-//! happens in it does not depend on how busy this machine is.
+//! The kernel package need not be installed: STRAINGAUGE_GUEST_KERNEL may name the directory that `dpkg -x
+//! linux-image-*-amd64_*.deb DIRECTORY` made. The guest's clock counts instructions and skips idle time, so the
+//! results do not depend on how busy this machine is.
 //!
-//! STRAINGAUGE_GUEST_PROGRAM names the same tests as a static program for arm64: they run in a machine with that
-//! processor. The folder of the kernel then has its busybox, too (testbed/kernels).
+//! STRAINGAUGE_GUEST_PROGRAM names the same tests as a static program for arm64: they run in an emulated machine with
+//! that processor. The kernel's directory then also holds its busybox (testbed/kernels).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,35 +14,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Set in the guest: the test that runs there does nothing elsewhere.
+/// Set in the guest. Elsewhere the test that runs there does nothing.
 pub const INSIDE: &str = "STRAINGAUGE_TEST_IN_GUEST";
-/// What that test prints as its last line, when everything was as it should be.
+/// The last line of that test when it passes.
 pub const DONE: &str = "guest: all as asked";
 
-/// Whether what is long by nature runs at its full length (`make test-long`); set in the guest as it is set here.
+/// Set to run long tests at their full length (`make test-long`); passed on to the guest.
 pub const LONG: &str = "STRAINGAUGE_LONG";
 
-/// What is booted, and what runs in it.
+/// The kernel to boot and the test to run in it.
 pub struct Guest {
-    /// Name of the test, for its skip message.
+    /// Name of the calling test, for its skip message.
     pub caller: &'static str,
-    /// The test of this binary that is the guest's only work.
+    /// Name of the test in this binary that the guest runs.
     pub inside: &'static str,
-    /// Kernel modules, in the order in which they are loaded.
+    /// Kernel modules in the order of loading.
     pub modules: &'static [&'static str],
-    /// One instruction takes two to this power nanoseconds.
+    /// An instruction takes two to this power nanoseconds.
     pub instruction_shift: u32,
     /// Added to the kernel's command line.
     pub parameters: &'static str,
-    /// Shell lines before the test.
+    /// Shell lines that run before the test.
     pub prepare: &'static str,
     /// Memory, MiB.
     pub memory_mib: u32,
-    /// Only keeps a broken guest from hanging the tests.
+    /// Time limit, which only keeps a broken guest from hanging the tests.
     pub limit: Duration,
 }
 
-/// The emulated machine and what it runs.
+/// The emulated machine and its program.
 struct Machine {
     qemu: &'static str,
     package: &'static str,
@@ -67,7 +67,7 @@ fn machine() -> Machine {
             package: "qemu-system-arm",
             options: &["-machine", "virt", "-cpu", "cortex-a72"],
             console: "ttyAMA0",
-            // Debian 13 and later have /usr/bin only.
+            // Debian 13 and later have only /usr/bin.
             busybox: ["bin/busybox", "usr/bin/busybox"]
                 .map(|file| kernels().join(file))
                 .into_iter()
@@ -82,18 +82,18 @@ struct Kernel {
     modules: PathBuf,
 }
 
-/// The folder of an unpacked kernel, or that of the installed ones where none is named.
+/// The directory of an unpacked kernel, or that of the installed kernels if none is named.
 fn kernels() -> PathBuf {
     std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map_or("/".into(), PathBuf::from)
 }
 
-/// A kernel with the modules.
+/// Finds a kernel with these modules.
 fn kernel(needed: &[&str]) -> Option<Kernel> {
     let root = kernels();
     for entry in fs::read_dir(root.join("boot")).ok()?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(version) = name.strip_prefix("vmlinuz-") else { continue };
-        // Debian 13 and later have /usr/lib only.
+        // Debian 13 and later have only /usr/lib.
         let modules = ["lib", "usr/lib"].map(|lib| root.join(lib).join("modules").join(version).join("kernel"));
         if let Some(modules) =
             modules.into_iter().find(|place| needed.iter().all(|module| file_of(place, module).is_some()))
@@ -121,7 +121,7 @@ fn put(root: &Path, from: &Path, to: &str) {
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).expect("our own file");
 }
 
-/// Busybox, the modules, the machine's program and the libraries that the loader finds for both; packed.
+/// Packs busybox, the modules, the machine's program, and the libraries that the loader finds for both.
 fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, program: &Path, guest: &Guest) -> PathBuf {
     let root = folder.join("root");
     for name in ["proc", "sys", "dev", "run", "tmp"] {
@@ -165,8 +165,8 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, program: &Path
     image
 }
 
-/// Boots the guest and fails unless its test printed [`DONE`]; the lines for the test's reader. Prints a reason where
-/// no guest can run, and returns none.
+/// Boots the guest and fails unless its test printed [`DONE`]; returns the lines for the test to read. Where no guest
+/// can run, prints the reason and returns no lines.
 pub fn run(asked: &Guest) -> Vec<String> {
     let skip = |why: &str| {
         eprintln!("SKIPPED {}: {why}", asked.caller);

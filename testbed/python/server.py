@@ -1,7 +1,8 @@
 """A threaded HTTP/1.1 server from Python's standard library, serving the testbed's documents.
 
-One thread a connection, keep-alive, one send a response; with --fork a process a connection instead. With --access-log it
-writes a line a response: status and bytes sent, header included.
+It has one thread per connection (one process with --fork), keep-alive, and one send per response. With
+--access-log it writes a line per response: status and sent bytes with the header.
+
 """
 
 import argparse
@@ -56,12 +57,12 @@ class Server(http.server.ThreadingHTTPServer):
                 self.access_log.flush()
 
     def handle_error(self, request, client_address):
-        # A client that goes away is no error of the server's.
+        # A client that goes away is no server error.
         pass
 
 
 class ForkingServer(socketserver.ForkingMixIn, Server):
-    """The mixin's process_request comes before that of the threads."""
+    """The mixin's process_request precedes that of the threads."""
 
     max_children = 1000
 

@@ -1,7 +1,9 @@
-"""A server that answers at once, and once every --every seconds stops answering anybody for --stall seconds.
+"""A server that answers at once, and every --every seconds stops answering for --stall seconds.
 
-One thread, blocking accept and epoll over all connections, so that a stall holds up every connection: what a garbage
-collection, a slow disk or a lock does to a real one. The truth about its response times is known in advance.
+It has one thread with blocking accept and epoll over all connections, so that a stall holds up every
+connection, as a garbage collection, a slow disk or a lock does. The truth about its response times is known in
+advance.
+
 """
 
 import argparse

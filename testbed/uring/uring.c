@@ -25,7 +25,7 @@
 #define CONNECTIONS 4096
 #define HEAD_BYTES 8192
 
-// A whole response: head and body.
+// A complete response with head and body.
 struct document {
     char path[64];
     char *response;
@@ -35,10 +35,10 @@ struct document {
 struct connection {
     int fd;
     size_t filled;   // bytes of `head`
-    size_t consumed; // of them, those of the request that is being answered
+    size_t consumed; // bytes of `head` that belong to the request that is being answered
     const struct document *document;
     size_t sent;
-    bool closes; // after this response
+    bool closes; // whether to close after this response
     char head[HEAD_BYTES];
 };
 
@@ -88,7 +88,7 @@ static void read_documents(const char *folder) {
     make_response(&missing, "404 Not Found", "not found\n", 10);
 }
 
-// What a completion is of: the connection's index, and 0 read, 1 write, 2 accept.
+// The source of a completion: the connection's index, and 0 for read, 1 for write, 2 for accept.
 enum { READ, WRITE, ACCEPT };
 static void tag(struct io_uring_sqe *entry, long index, unsigned what) {
     io_uring_sqe_set_data64(entry, (unsigned long long)index << 2 | what);
@@ -124,7 +124,7 @@ static void finish(struct connection *c) {
     c->fd = -1;
 }
 
-// Answers the first whole request of what was read, or reads on.
+// Answers the first complete request among the read bytes, or reads more.
 static void answer(struct connection *c) {
     char *end = memmem(c->head, c->filled, "\r\n\r\n", 4);
     if (!end) {

@@ -1,4 +1,4 @@
-//! Times the solvers of `analyze::predict` for `bench/predict/run`: one CSV line a round.
+//! Times the solvers of `analyze::predict` for `bench/predict/run`: one CSV line per round.
 
 use analyze::predict::{check, readings::Reading};
 use std::time::Instant;

@@ -1,6 +1,6 @@
 //! The places of the requests and the states of the server's threads at each load, from the accounts of its points.
 //!
-//! Threads: each nanosecond of each thread is in one row, so the rows add up to the number of threads.
+//! Threads: each nanosecond of each thread belongs to exactly one row, so the rows add up to the number of threads.
 //!
 //! Requests, by Little's law: the mean number of requests in a place is the time that a request spends there times
 //! the throughput. Places are counted or timed as a whole; the rest of the response time is in the client and in the
@@ -14,11 +14,11 @@ use record::{Pace, Point, RunDir, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A thread that sleeps less often than for this share of the requests serves none of them.
+/// A thread that sleeps for fewer than this share of the requests serves none of them.
 const LEAST_SLEEPS: f64 = 0.02;
 /// Sleeps per request from which on threads that mostly sleep do so in requests.
 const LEAST_SLEEPS_AT_WORK: f64 = 0.05;
-/// Waits of fewer threads than this are summed up by kind.
+/// Waits of fewer threads than this are combined by kind.
 const LEAST_THREADS: f64 = 0.01;
 
 /// The account of the threads and requests at one load.
@@ -40,7 +40,7 @@ pub struct AccountLevel {
     /// Connections to other servers, by address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendLevel>,
-    /// Difference between the rows and the threads' lives, as a share of the lives: 0 = the account closes.
+    /// Difference between the rows and the threads' lives, as a share of the lives: 0 = the rows add up exactly.
     pub open_ratio: f64,
     /// CPUs that the account itself used.
     pub cost_cpus: f64,
@@ -59,13 +59,13 @@ pub struct GroupLevel {
     pub work_ms: f64,
     /// Longest CPU time of a thread between two waits, milliseconds.
     pub longest_work_ms: f64,
-    /// Mean number of runnable threads while another thread of the server had the CPU.
+    /// Mean number of runnable threads while another thread of the server had their CPU.
     pub ready_own: f64,
-    /// Mean number of runnable threads while other work had the CPU.
+    /// Mean number of runnable threads while other work had their CPU.
     pub ready_others: f64,
-    /// Mean number of runnable threads while the CPU was idle: stopped by a limit of CPU time, or about to run.
+    /// Mean number of runnable threads while their CPU was idle: stopped by a limit of CPU time, or about to run.
     pub ready_stopped: f64,
-    /// Mean number of runnable threads before they ran on another CPU than before.
+    /// Mean number of runnable threads that then ran on another CPU than before.
     pub ready_moved: f64,
     /// Mean number of threads blocked without work.
     pub idle: f64,
@@ -90,7 +90,7 @@ pub struct ProcessLevel {
 }
 
 impl ProcessLevel {
-    /// Time of its threads for a request, microseconds: on a CPU, ready and blocked with work.
+    /// Time of the process's threads per request, microseconds: on a CPU, ready, and blocked with work.
     pub fn us_per_request(&self) -> Option<f64> {
         self.requests_per_sec.filter(|rate| *rate > 0.0).map(|rate| self.busy / rate * 1e6)
     }
@@ -119,7 +119,7 @@ pub struct WaitLevel {
 /// Places of the requests at one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequestLevel {
-    /// Mean number of requests under way at the client.
+    /// Mean number of requests in flight at the client.
     pub in_flight: f64,
     /// Mean response time, microseconds: the sum of the places' times.
     pub response_us: f64,
@@ -212,7 +212,7 @@ pub fn level(load: f64, points: &[&Point]) -> Option<AccountLevel> {
     Some(level)
 }
 
-/// The account of one window, without the client's side.
+/// The account of one window, without the client's figures.
 pub fn of_one(account: &Account) -> Option<AccountLevel> {
     of_accounts(0.0, &[account], &BTreeMap::new())
 }
@@ -263,7 +263,6 @@ fn request_rates(points: &[&Point]) -> BTreeMap<u32, f64> {
     rates
 }
 
-/// The program, with the threads' name if it differs.
 fn group_name(group: &ThreadGroup) -> String {
     let (program, name) = (plain(&group.program, 40), plain(&group.name, 20));
     if program.starts_with(&name) || name.is_empty() { program } else { format!("{program}: {name}") }
@@ -327,8 +326,7 @@ fn place_words(wait: &Wait) -> String {
     }
 }
 
-/// The program's function with the most time on the sampled stacks: of the thread that waits, or of the one that
-/// ended the wait.
+/// Describes the system call and its object: `fdatasync of /var/log/x`, `recvfrom from 127.0.0.1:5432`.
 fn function(waits: &[&Wait]) -> String {
     let mut stacks: Vec<_> = waits.iter().flat_map(|wait| &wait.stacks).collect();
     stacks.sort_by_key(|stack| std::cmp::Reverse(stack.ns));
@@ -346,7 +344,8 @@ fn function(waits: &[&Wait]) -> String {
     stacks.iter().find_map(of_stack).unwrap_or_default()
 }
 
-/// The sampled stack with the most time, as text.
+/// The program's function with the most time on the sampled stacks, of the waiting thread or of the one that ended
+/// the wait.
 fn stack(waits: &[&Wait]) -> String {
     const FRAMES: usize = 12;
     let most = waits.iter().flat_map(|wait| &wait.stacks).max_by_key(|stack| stack.ns);
@@ -385,12 +384,12 @@ fn backends(accounts: &[&Account], window_ns: u64) -> Vec<BackendLevel> {
     levels
 }
 
-/// Connections of the closed loop over requests under way by Little's law, from which on some got no answer at all.
+/// From this ratio of connections to requests in flight (Little's law) on, some connections of the closed loop got no
+/// response at all.
 const MOST_ANSWERED: f64 = 1.5;
-/// Requests under way by Little's law over the connections, from which on the mean time is of another window.
+/// From this ratio of requests in flight (Little's law) to connections on, the mean time belongs to another window.
 const MOST_BEYOND: f64 = 1.2;
 
-/// The places of the requests.
 fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     let (groups, backends) = (&level.groups, &level.backends);
     let figure = |name: &'static str| Some(reduced(points, |point| point.value(name))?.median);
@@ -399,8 +398,8 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     if in_flight <= 0.0 {
         return None;
     }
-    // The mean is of those that were answered, also of some that began long before the window. In the closed loop each
-    // connection has a request under way.
+    // The mean covers answered requests, including some that began long before the window. In a closed loop, each
+    // connection has a request in flight.
     let is_closed = points.iter().all(|point| matches!(point.pace, Pace::Closed));
     let connections = points.iter().map(|point| point.connections).min().filter(|_| is_closed).unwrap_or(0) as f64;
     if connections > 0.0 && !(connections / MOST_ANSWERED..=connections * MOST_BEYOND).contains(&in_flight) {
@@ -417,7 +416,7 @@ fn requests(points: &[&Point], level: &AccountLevel) -> Option<RequestLevel> {
     for wait in groups.iter().flat_map(|group| &group.waits) {
         let is_background = wait.kind == WaitKind::Sleep && wait.times_per_sec < LEAST_SLEEPS * per_sec;
         let Some(kind) = place_kind(wait.kind).filter(|_| !is_background) else { continue };
-        // Connections are timed as a whole, whichever thread waits for them.
+        // Connections are timed as a whole, not by the thread that waits for them.
         if kind == PlaceKind::Backend && has_calls {
             continue;
         }
@@ -540,7 +539,7 @@ impl WaitLevel {
 }
 
 impl RequestLevel {
-    /// Difference between the places' sum and the requests under way, as a share of the latter.
+    /// Difference between the places' sum and the requests in flight, as a share of the latter.
     pub fn open_ratio(&self) -> f64 {
         self.places.iter().map(|place| place.requests).sum::<f64>() / self.in_flight - 1.0
     }

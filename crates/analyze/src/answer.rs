@@ -1,8 +1,8 @@
-//! The answer of a run of `find`: the number to plan with, where the server breaks, what is full, and how sure that is.
-//! Every output begins with its sentence and shows its numbers.
+//! The answer of a run of `find`: the number to plan with, where the server breaks, what limits it, and how certain
+//! that is. Every output begins with its sentence and shows its numbers.
 //!
-//! In an open loop plan <= held <= capacity, and every failed rate is above the held one. If the points disagree, a
-//! number is absent and the reason says why.
+//! In an open loop plan <= held <= capacity, and every failed rate is above the held one. If the points contradict
+//! each other, a number is absent and the reason is given.
 
 use crate::disturbance::DISTURBED_RATIO;
 use crate::programs;
@@ -17,7 +17,7 @@ use record::{DoubtKind, Estimate, Figures, Origin, RunDir, Status, Sweep, names}
 use serde::Serialize;
 
 record::worded! {
-    /// How sure an answer is.
+    /// Certainty of an answer.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Sure {
@@ -30,9 +30,9 @@ record::worded! {
     }
 }
 
-/// An answer is less sure from the first share of disturbed points on, and not sure from the second.
+/// From the first share of disturbed points on, the certainty is at most fair; from the second on, it is low.
 const DISTURBED_RATIOS: (f64, f64) = (DISTURBED_RATIO, 0.5);
-/// Likewise for the upper over the lower end of the plan's interval, and for the failed over the held rate.
+/// The same two steps for the ratio of the ends of the plan's interval, and for failed over held rate.
 const WIDTH_RATIOS: (f64, f64) = (1.25, 2.0);
 
 /// Answer of a run in one sentence, and the numbers in it.
@@ -54,23 +54,23 @@ pub struct Answer {
     pub breaks_per_sec: Option<Estimate>,
     /// Reason for `breaks_per_sec`, or for its absence.
     pub breaks_why: String,
-    /// The most that was answered at fixed rates, whatever was offered; absent where the server kept up with all.
+    /// Highest rate answered at fixed rates, whatever was offered; absent if the server answered all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_per_sec: Option<Estimate>,
     /// Whether the server takes more connections, in a few words; empty without a closed loop.
     pub connections: String,
-    /// The highest throughput of all, at fixed rates or with a fixed number of connections.
+    /// Highest throughput of all points, at fixed rates or with a fixed number of connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak: Option<MostAnswered>,
-    /// The full stage where the server breaks, or the limit; absent if not known.
+    /// Full stage or limit at which the server breaks; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
-    /// How sure the numbers are.
+    /// Certainty of the numbers.
     pub sure: Sure,
-    /// The most important reason that lowers `sure`; empty if `sure` is high.
+    /// Most important reason for a low certainty; empty if it is high.
     pub sure_why: String,
-    /// Settings for a configuration that keep the load below the plan, and an experiment on the function that fills a
-    /// CPU.
+    /// Settings for a configuration that keep the load below the plan, and an experiment with the function that fills
+    /// a CPU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
 }
@@ -80,7 +80,7 @@ pub struct Answer {
 pub struct MostAnswered {
     /// Good answers per second.
     pub per_sec: f64,
-    /// Connections, or requests offered per second.
+    /// Connections, or offered requests per second.
     pub load: f64,
     /// Sweep of the load.
     pub sweep: Sweep,
@@ -94,7 +94,7 @@ pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Ans
     let plan = open.and_then(|open| plan(open, held_per_sec));
     let (plan_per_sec, plan_why) = match (plan, open) {
         (Some((estimate, why)), _) => (Some(estimate), why),
-        // Why is said once, where it breaks.
+        // Another sentence gives this reason already.
         (None, Some(open)) if breaks(&open.failure_point).is_some() => (None, "no rate held".into()),
         (None, Some(open)) => (None, open.failure_point.reason.clone()),
         (None, None) => (None, "no rate was offered".into()),
@@ -125,8 +125,8 @@ pub fn derive(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<Ans
     Some(answer)
 }
 
-/// The answer's numbers as figures, for limits and other programs. The measured bound stands in for a point that was
-/// not reached: a server that held 60k/s does not cross `breaks < 50k`.
+/// The answer's numbers as figures, for limits and other programs. If a point was not reached, its measured bound is
+/// used: a server that held 60k/s does not cross `breaks < 50k`.
 pub fn figures(findings: &Findings, answer: Option<&Answer>) -> Figures {
     let mut figures = Figures::default();
     let yields: fn(&SweepFindings) -> &PointFinding = |sweep| &sweep.yield_point;
@@ -173,7 +173,6 @@ fn estimated(point: &PointFinding) -> Option<Estimate> {
     Some(Estimate::new(point.estimate?, interval, point.confidence, point.n_repeats as usize))
 }
 
-/// The rate to plan with, and why it is this one.
 fn plan(open: &SweepFindings, held_per_sec: Option<f64>) -> Option<(Estimate, String)> {
     let held_per_sec = held_per_sec?;
     let failure_point = &open.failure_point;
@@ -232,7 +231,7 @@ fn program(run: &RunDir) -> String {
     }
 }
 
-/// What limits the server: a certain cause, else the CPU, thread or CPU limit that is full beyond the planned load,
+/// The limit of the server: a certain cause, else the CPU, thread or CPU limit that is full above the planned load,
 /// else a possible cause.
 fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
     let limits = || causes.iter().filter(|cause| cause.is_limit);
@@ -265,7 +264,7 @@ fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
     }
 }
 
-/// How sure the answer is, and the gravest reason not to be surer.
+/// The certainty of the answer, and the most important reason why it is not higher.
 fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     let mut reasons: Vec<(Sure, String)> = Vec::new();
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref());
@@ -322,7 +321,7 @@ fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     reasons.into_iter().min_by_key(|(sure, _)| *sure).unwrap_or((Sure::High, String::new()))
 }
 
-/// A rate with its interval: `44.5k/s (34.0k to 47.2k)`.
+/// Formats a rate with its interval: `44.5k/s (34.0k to 47.2k)`.
 pub fn rate_words(estimate: &Estimate) -> String {
     let rate = format!("{}/s", format_si(estimate.value));
     match interval_words(estimate) {
@@ -331,12 +330,12 @@ pub fn rate_words(estimate: &Estimate) -> String {
     }
 }
 
-/// The interval of a rate: `34.0k to 47.2k`; empty without one.
+/// Formats the interval of a rate: `34.0k to 47.2k`; empty without one.
 pub fn interval_words(estimate: &Estimate) -> String {
     estimate.interval().map_or(String::new(), |(low, high)| format!("{} to {}", format_si(low), format_si(high)))
 }
 
-/// Settings for the machine, the proxy and the number of replicas, where the plan is known.
+/// Settings for the machine, the proxy and the number of replicas, if the plan is known.
 fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
     let Some(plan) = answer.plan_per_sec.filter(|_| answer.sure > Sure::Low) else { return Vec::new() };
     let safe = plan.low.unwrap_or(plan.value).min(plan.value);
@@ -348,7 +347,7 @@ fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
     let Some(level) = levels.rfind(|level| level.load <= plan.value * 1.01) else { return said };
     if let Some((cost, sent)) = level.cpu_us_per_request.zip(level.throughput_per_sec) {
         said.push(format!(
-            "CPU request of a replica: {} (what {}/s took)",
+            "CPU request of a replica: {} (used at {}/s)",
             millicores(cost.median * sent.median / 1e6),
             format_si(sent.median)
         ));
@@ -356,7 +355,7 @@ fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
     if let Some((p99, sent)) = level.response_p99_us.zip(level.throughput_per_sec) {
         let at_once = (sent.median * p99.median / 1e6).ceil().max(2.0);
         said.push(format!(
-            "limit of the proxy before it: {} requests at once (HAProxy maxconn, Envoy max_requests): {}/s for {}",
+            "limit of the proxy in front: {} concurrent requests (HAProxy maxconn, Envoy max_requests): {}/s for {}",
             grouped(at_once),
             format_si(sent.median),
             format_nanos(p99.median * 1e3)
@@ -374,7 +373,7 @@ fn more_workers(run: &RunDir, answer: &Answer) -> Option<String> {
     answer.full.as_ref().filter(|full| full.starts_with("one thread of "))?;
     let (name, setting) = programs::another_cpu(&run.record)?;
     let predicted = plain(&run.path.display().to_string(), 200);
-    Some(format!("another CPU for {name}: {setting} (what it would give: straingauge predict {predicted} --cores 2)"))
+    Some(format!("another CPU for {name}: {setting} (to estimate the gain: straingauge predict {predicted} --cores 2)"))
 }
 
 fn sentence(findings: &Findings, answer: &Answer) -> String {

@@ -1,8 +1,9 @@
-//! Findings along an axis: throughput, response time and CPU per request against one quantity, everything else held.
+//! Findings along an axis: throughput, response time and CPU per request against one quantity while all others are
+//! held.
 //!
-//! Values are compared within a repeat, as the machine's speed drifts between repeats: a change between the ends of the
-//! axis is the median of the repeats' own ratios ([`crate::within`]), its interval a bootstrap over repeats. Levels
-//! carry medians over repeats with intervals of the same kind.
+//! Values are compared within a repeat, because the machine's speed drifts between repeats. A change between the ends
+//! of the axis is the median of the repeats' ratios ([`crate::within`]), with a bootstrap interval over repeats.
+//! Levels have medians over repeats with intervals of the same kind.
 
 pub mod cpus;
 pub mod layers;
@@ -19,10 +20,10 @@ use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, RunDir, SlowPlac
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Fixed, so that a run always gives the same result.
+/// Fixed, so that the same run always gives the same result.
 const SEED: u64 = 0x4158;
 
-/// Everything at one value of the axis.
+/// All figures at one value of the axis.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AxisLevel {
     /// The nominal value, in the axis's unit.
@@ -42,7 +43,7 @@ pub struct AxisLevel {
     /// 99th percentile of the reap delay, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_p99_us: Option<Estimate>,
-    /// CPU time of the server per request with the softirq time of its CPUs, microseconds.
+    /// CPU time of the server per request, including the softirq time of its CPUs, microseconds.
     pub cpu_us_per_request: Option<Estimate>,
     /// User part of the server's CPU time per request, microseconds.
     pub cpu_user_us_per_request: Option<Estimate>,
@@ -50,24 +51,24 @@ pub struct AxisLevel {
     pub cpu_system_us_per_request: Option<Estimate>,
     /// Softirq part of the server's CPU time per request, microseconds.
     pub softirq_us_per_request: Option<Estimate>,
-    /// Failed requests as a share of the finished ones.
+    /// Failed requests as a share of the finished requests.
     pub failed_ratio: Option<Estimate>,
     /// Conforming connections as a share of all.
     pub conforming_ratio: Option<Estimate>,
     /// Median bandwidth of a connection of fixed bandwidth, bits per second.
     pub connection_bits_per_sec: Option<Estimate>,
-    /// The measured number of what the axis varies (cold connections, TIME_WAIT sockets).
+    /// Measured number of the varied objects (cold connections, TIME_WAIT sockets).
     pub present: Option<Estimate>,
-    /// Kernel memory of what the axis varies, bytes.
+    /// Kernel memory of the varied objects, bytes.
     pub kernel_bytes: Option<Estimate>,
 }
 
 /// How a figure changed from the axis's lowest value to its highest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Change {
-    /// Value at the axis's lowest value: median over repeats.
+    /// Median over repeats at the axis's lowest value.
     pub from: f64,
-    /// At the highest value: median over repeats.
+    /// Median over repeats at the axis's highest value.
     pub to: f64,
     /// Median over repeats of (highest / lowest) within the repeat.
     pub ratio: Estimate,
@@ -78,9 +79,9 @@ pub struct Change {
 pub struct Conforming {
     /// Share of the connections that must conform.
     pub demanded_ratio: f64,
-    /// Most connections with enough conforming ones, in the median over repeats, at this and every smaller number.
+    /// Largest number of connections up to which enough conformed, in the median over repeats.
     pub held: Option<f64>,
-    /// Fewest connections of which the share did not conform.
+    /// Smallest number of connections of which too few conformed.
     pub failed: Option<f64>,
 }
 
@@ -110,7 +111,7 @@ pub struct AxisFindings {
     /// The cost of a packet in each layer, if points were profiled per packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<layers::AxisLayers>,
-    /// Axis of conforming connections only.
+    /// Conforming connections; present only for that axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conforming: Option<Conforming>,
     /// Scaling over CPUs; absent on other axes.
@@ -130,7 +131,7 @@ pub fn find(run: &RunDir) -> Vec<AxisFindings> {
     of_points(&run.points, &criteria, demanded)
 }
 
-/// [`find`] with the points and criteria given. `demanded_ratio`: share of the connections that must conform.
+/// As [`find`], with given points and criteria. `demanded_ratio`: share of the connections that must conform.
 pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Vec<AxisFindings> {
     type Placed<'p> = Vec<(f64, &'p Point)>;
     let mut by_axis: BTreeMap<(Axis, Option<SlowPlace>), Placed<'_>> = BTreeMap::new();
@@ -139,7 +140,7 @@ pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> 
             by_axis.entry((place.axis, place.slowed)).or_default().push((place.value, point));
         }
     }
-    // Points without a slow-down are the baseline of every place.
+    // Points without added delay are the baseline of every place.
     let plain = by_axis.remove(&(Axis::SlowDown, None)).unwrap_or_default();
     let mut found = Vec::new();
     for ((axis, slowed), mut placed) in by_axis {
@@ -159,7 +160,7 @@ fn of_axis(
     criteria: &Criteria,
     demanded_ratio: f64,
 ) -> AxisFindings {
-    // A place is tried once to find its delays. If no request reaches it, that trial is its only point.
+    // Each place has one trial that finds its delays. If no request reaches the place, that trial is its only point.
     if slowed.is_some() && placed.iter().any(|(value, point)| *value > 0.0 && point.repeat > 0) {
         placed.retain(|(_, point)| point.repeat > 0);
     }
@@ -199,7 +200,7 @@ fn of_axis(
     }
 }
 
-/// A figure over the repeats of one value; `None` if nothing was measured.
+/// Estimates a figure over the repeats of one value; `None` if it was not measured.
 pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     statistics::estimate(&values, criteria.confidence_ratio, SEED, median)
@@ -241,7 +242,7 @@ fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> Axis
     }
 }
 
-/// The change of a figure between the ends of the axis, by the repeats that measured both.
+/// The change of a figure between the ends of the axis, from the repeats that measured both.
 fn change(groups: &[(f64, Vec<&Point>)], read: impl Fn(&Point) -> Option<f64>, criteria: &Criteria) -> Option<Change> {
     let ((lowest, first), (highest, last)) = (groups.first()?, groups.last()?);
     if lowest == highest {
@@ -267,21 +268,21 @@ fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
     Conforming { demanded_ratio, held: judged().map(|(value, _)| value).rfind(below), failed }
 }
 
-/// Why the effect of a slow-down does not predict a speed-up.
+/// The reason why the effect of a slow-down does not predict a speed-up.
 fn doubt_of_place(place: SlowPlace, effect: Option<&slow_down::Effect>, reached: Option<Estimate>) -> Option<Doubt> {
     let name = slowed_words(place);
     match effect {
         None => Some(DoubtKind::NotWatched.note(
             format!(
-                "what {name} costs was not varied enough to be seen: a request reaches it {} times",
+                "the cost of {name} did not vary enough to show an effect: a request reaches it {} times",
                 reached.map_or(0.0, |reached| (reached.value * 1000.0).round() / 1000.0)
             ),
             "leave it out of --places, or give a load that reaches it more often",
         )),
         Some(effect) if effect.is_linear == Some(false) => Some(DoubtKind::SourcesDisagree.warning(
             format!(
-                "what slowing down {name} costs does not grow in proportion: batches hide or multiply it, so a \
-                     speed-up may do something else"
+                "the effect of slowing down {name} is not proportional: batches hide or multiply it, so a speed-up \
+                 may have another effect"
             ),
             "give smaller --axis-values",
         )),

@@ -1,10 +1,10 @@
-//! Compares two runs. The ratio B / A of a figure is the mean over all loads that both measured, with an interval from
+//! Compares two runs. The ratio B / A of a figure is a mean over all loads that both measured, with an interval from
 //! the repeats ([`pooled`]). If the runs were measured in turn, the points of one round are compared with each other,
 //! so drift cancels.
 //!
 //! A figure is worse if its whole interval is on the worse side of no change and reaches beyond the threshold; it is
-//! not worse if the interval ends before the threshold; otherwise it is open. The intervals are so wide that all
-//! figures together give a false alarm in at most 1 - confidence of comparisons.
+//! not worse if the interval ends before the threshold; otherwise it is open. The intervals are wide enough that all
+//! figures together raise a false alarm in at most 1 - confidence of the comparisons.
 
 pub mod costs;
 mod pooled;
@@ -25,7 +25,7 @@ use pooled::{Common, Pooled, departing, pooled};
 use record::{Criteria, Estimate, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 
-/// Which way is better.
+/// The direction in which a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -35,7 +35,6 @@ pub enum Better {
     Lower,
 }
 
-/// A figure that is compared: name, words, direction.
 type Figure = (&'static str, &'static str, Better);
 
 const FIGURES: [Figure; 4] = [
@@ -44,7 +43,7 @@ const FIGURES: [Figure; 4] = [
     (names::RESPONSE_P50, "p50", Better::Lower),
     (names::RESPONSE_P99, "p99", Better::Lower),
 ];
-/// Share of good answers: compared if a run leaves requests or connections without one.
+/// Share of good answers; compared if a run has requests or connections without one.
 const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
 /// The rate to plan with, if both runs have an open loop.
 const PLAN: Figure = (names::FIND_PLAN, "plan", Better::Higher);
@@ -54,15 +53,15 @@ record::worded! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Outcome {
-        /// Worse, and not by chance; more than the threshold is not excluded.
+        /// Worse, and significantly so; a change beyond the threshold is possible.
         Regression = "worse",
-        /// Better, and not by chance.
+        /// Better, and significantly so.
         Improvement = "better",
-        /// The interval ends before the threshold: not worse by more than that.
+        /// The interval ends before the threshold, so the figure is not worse by more than that.
         NotWorse = "not worse",
-        /// The interval contains both no change and the threshold, or the points measured something else.
+        /// The interval contains both no change and the threshold, or the points did not measure the server.
         Unclear = "could not tell",
-        /// Fewer than two repeats on a side: no interval.
+        /// No interval, because a side has fewer than two repeats.
         Untested = "not tested",
     }
 }
@@ -80,24 +79,24 @@ pub struct Difference {
     pub a: f64,
     /// Geometric mean of the figure in run B.
     pub b: f64,
-    /// B / A; its interval decides. n: repeats, or rounds.
+    /// Ratio B / A; its interval decides. n: repeats, or rounds.
     pub ratio: Estimate,
-    /// Worse by more than this matters.
+    /// Change for the worse that counts as a regression.
     pub threshold_ratio: f64,
     /// The smallest worsening (0.1 = 10 %) that 8 of 10 comparisons with such scatter would have found; absent without
     /// an interval.
     pub detectable_ratio: Option<f64>,
-    /// At all loads half of the points of a run measured something else than intended (the client was saturated).
+    /// Whether half of a run's points at every load did not measure the server (the client was saturated).
     pub is_invalid: bool,
     /// Whether the conclusion depends on this figure: cost of a request, and throughput or good answers.
     pub is_main: bool,
     /// Outcome for this figure.
     pub outcome: Outcome,
-    /// Each load, ascending.
+    /// Results at each load, ascending.
     pub loads: Vec<AtLoad>,
 }
 
-/// A figure at one load: detail behind the figure over all.
+/// A figure at one load, a part of the figure over all loads.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AtLoad {
     /// Sweep of the points.
@@ -108,9 +107,9 @@ pub struct AtLoad {
     pub a: f64,
     /// Figure of run B at this load, as in the run's own tables.
     pub b: f64,
-    /// B / A within repeats, with an interval for this load alone.
+    /// Ratio B / A within repeats, with an interval for this load only.
     pub ratio: Estimate,
-    /// Whether the ratio differs from that of the other loads by more than the threshold, and not by chance.
+    /// Whether the ratio differs from that of the other loads significantly and by more than the threshold.
     pub departs: bool,
 }
 
@@ -122,18 +121,18 @@ pub enum Conclusion {
     Regression,
     /// No figure is worse, and throughput and CPU per request are not worse by more than the threshold.
     NoRegression,
-    /// No regression was seen, and one of these could not have been excluded.
+    /// No regression was found, but one in throughput or CPU per request could not be excluded.
     CouldNotTell,
 }
 
 /// The comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
-    /// Worse by more than this matters (0.05 = 5 %).
+    /// Change for the worse that counts as a regression (0.05 = 5 %).
     pub threshold_ratio: f64,
     /// One minus the chance of a false alarm.
     pub confidence_ratio: f64,
-    /// Whether the runs were measured in turn, and points of one round are pairs.
+    /// Whether the runs were measured in turn, so that the points of one round are pairs.
     pub is_paired: bool,
     /// Conclusion over all figures.
     pub conclusion: Conclusion,
@@ -141,7 +140,7 @@ pub struct Comparison {
     pub figures: Vec<Difference>,
     /// Loads that both runs measured, ascending.
     pub loads: Vec<f64>,
-    /// Repeats (rounds) of the run that has fewer.
+    /// Repeats (rounds) of the run with fewer of them.
     pub repeats: u64,
     /// Budget of the runs' sweeps, seconds.
     pub budget_s: Option<f64>,
@@ -154,7 +153,7 @@ pub struct Comparison {
 /// Why two runs cannot be compared.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CompareError {
-    /// No load in common.
+    /// The runs have no load in common.
     #[error("{a} and {b} have no load in common: measure both with the same --connections, --rate or sweep")]
     NothingInCommon {
         /// First run.
@@ -177,12 +176,11 @@ impl Comparison {
 }
 
 impl Difference {
-    /// Whether it differs from no change, and not by chance.
+    /// Whether the change is significant.
     pub fn is_found(&self) -> bool {
         self.ratio.excludes(1.0) && !self.is_invalid
     }
 
-    /// Amount by which the logarithm of a ratio is worse.
     fn worse(&self, ratio: f64) -> f64 {
         if self.better == Better::Higher { -ratio.ln() } else { ratio.ln() }
     }
@@ -208,7 +206,7 @@ impl Difference {
     }
 }
 
-/// A loss of this share, or a growth by it, as a logarithm: positive.
+/// The logarithm of a loss of this share, or of a growth by it; positive.
 fn worse_by(better: Better, ratio: f64) -> f64 {
     if better == Better::Higher { -(1.0 - ratio).ln() } else { ratio.ln_1p() }
 }
@@ -227,7 +225,7 @@ fn conclusion(figures: &[Difference]) -> Conclusion {
 
 type Level<'a> = ((Sweep, f64), Vec<&'a Point>);
 
-/// A single point with a rate belongs to the open loop.
+/// Loads in ascending order. A single point with a rate counts as open loop.
 fn levels(run: &RunDir) -> Vec<Level<'_>> {
     let sweep = |point: &Point| match point.sweep {
         Sweep::Single if point.offered_per_sec().is_some() => Sweep::Rate,
@@ -248,10 +246,10 @@ fn levels(run: &RunDir) -> Vec<Level<'_>> {
 /// The default threshold of a regression.
 pub const THRESHOLD_RATIO: f64 = 0.05;
 
-/// The folder in a run directory with the run that was measured in turn with it.
+/// The folder in a run directory that contains the run measured in turn with it.
 pub const BESIDE: &str = "with";
 
-/// The run that was measured in turn with this one (`find --compare-with`), if there is one that can be read.
+/// The run that was measured in turn with this one (`find --compare-with`), if it exists and can be read.
 pub fn beside(run: &RunDir) -> Option<RunDir> {
     let path = run.path.join(BESIDE);
     path.join("run.json").is_file().then(|| RunDir::open(&path).ok()).flatten()
@@ -267,7 +265,6 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
     compared(a, b, threshold_ratio, true)
 }
 
-/// The points of A and of B at a load that both measured.
 type Matched<'a> = ((Sweep, f64), &'a [&'a Point], &'a [&'a Point]);
 
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
@@ -275,7 +272,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let plan = a.record.scenario.sweep();
     let criteria = plan.map_or_else(Criteria::default, |sweep| sweep.criteria);
     let confidence = criteria.confidence_ratio;
-    // A loss of more than everything is impossible.
+    // The change cannot exceed 100 %.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
     let matched: Vec<Matched<'_>> = of_a
         .iter()
@@ -304,7 +301,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let (points_a, points_b) = (matched.iter().flat_map(|one| one.1), matched.iter().flat_map(|one| one.2));
     doubts.extend(doubts_of_points((a, points_a.copied().collect()), (b, points_b.copied().collect())));
     if !is_paired {
-        // Servers that are compared in turn differ on purpose, and get the same requests.
+        // Servers that are compared in turn differ on purpose and get the same requests.
         doubts.extend(subjects::doubts(&a.record, &b.record));
     }
     Ok(Comparison {
@@ -324,7 +321,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     })
 }
 
-/// A load at which only one of the runs sent requests, in words.
+/// Describes a load at which only one of the runs sent requests.
 fn asked_once((at, a, b): &Matched<'_>) -> Option<String> {
     let is_asked = |points: &[&Point]| points.iter().any(|point| log(point, names::THROUGHPUT).is_some());
     let without = match (is_asked(a), is_asked(b)) {
@@ -336,13 +333,14 @@ fn asked_once((at, a, b): &Matched<'_>) -> Option<String> {
     Some(format!("{without} sent no request at {at}, and the other run did: nothing is compared there"))
 }
 
-/// Whether half of the points of a side measured something else than the server.
+/// Whether half of the points of a side did not measure the server.
 fn missed((_, a, b): &Matched<'_>) -> bool {
     half(a, disturbance::missed_the_server) || half(b, disturbance::missed_the_server)
 }
 
-/// The loads that are pooled, and those left out in words. All are of one loop: an open loop's throughput is the
-/// offered rate. Loads at which the points measured something else are left out, unless all did.
+/// The loads that are pooled, and a sentence about those left out. All are of one kind of loop, because an open
+/// loop's throughput is the offered rate. Loads whose points did not measure the server are left out, unless all did
+/// not.
 fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
     let is_open = |one: &&Matched<'_>| one.0.0 == Sweep::Rate;
     let closed: Vec<Matched<'_>> = matched.iter().filter(|one| !is_open(one)).copied().collect();
@@ -361,7 +359,7 @@ fn pool<'a>(matched: &[Matched<'a>]) -> (Vec<Matched<'a>>, Option<String>) {
 
 fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, threshold_ratio: f64) -> Vec<Difference> {
     let is_open = loads.iter().any(|((sweep, _), ..)| *sweep == Sweep::Rate);
-    // In a closed loop the throughput determines the times.
+    // In a closed loop, the throughput determines the times.
     let answered = if is_open { names::RESPONSE_P50 } else { names::THROUGHPUT };
     let good = good_threshold(loads, criteria, threshold_ratio);
     let wanted = FIGURES.iter().map(|figure| (figure, threshold_ratio)).chain(good.map(|most| (&GOOD, most)));
@@ -373,7 +371,7 @@ fn differences(loads: &[Matched<'_>], is_paired: bool, criteria: &Criteria, thre
             Some((figure, threshold, pooled(&common, is_paired)?, common))
         })
         .collect();
-    // Each end of an interval can raise a false alarm; all together may do so with 1 - confidence.
+    // Each end of an interval can raise a false alarm; all together may do so with probability 1 - confidence.
     let parts = (found.len() as f64 / 2.0).max(1.0);
     let confidence = 1.0 - (1.0 - criteria.confidence_ratio) / parts;
     let of_one = |((figure, word, better), threshold_ratio, all, common): (&Figure, f64, Pooled, Vec<_>)| Difference {
@@ -433,7 +431,7 @@ fn detectable(all: &Pooled, better: Better, confidence: f64) -> Option<f64> {
     Some(ratio).filter(|ratio| ratio.is_finite())
 }
 
-/// The rates to plan with, where both runs have one.
+/// Compares the rates to plan with, if both runs have one.
 fn planned(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Difference> {
     let (a, b) = (plan(a)?, plan(b)?);
     let ends = a.interval().zip(b.interval()).map(|((low_a, high_a), (low_b, high_b))| {
@@ -459,18 +457,17 @@ fn planned(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Difference> {
     })
 }
 
-/// The rate to plan with, as the run's own answer has it.
 fn plan(run: &RunDir) -> Option<Estimate> {
     if !run.points.iter().any(|point| point.sweep == Sweep::Rate) {
         return None;
     }
     let plan = answer::derive(run, &zones::of_run(run), &[])?.plan_per_sec?;
-    // With one repeat the interval is the spacing of the loads.
+    // With one repeat, the interval is only the spacing of the loads.
     Some(if plan.n > 1 { plan } else { Estimate { low: None, high: None, ..plan } })
 }
 
-/// The threshold for the share of good answers: the common one if both runs mostly fail, else at most the error limit;
-/// the mean over the loads. `None` if neither run ever fails.
+/// The threshold for the share of good answers: the common one if both runs mostly fail, else at most the error
+/// limit; a mean over the loads. `None` if neither run ever fails.
 fn good_threshold(loads: &[Matched<'_>], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
     let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
     let least = threshold_ratio.min(criteria.error_ratio);
@@ -485,7 +482,7 @@ fn good_threshold(loads: &[Matched<'_>], criteria: &Criteria, threshold_ratio: f
     is_any.then(|| thresholds.iter().sum::<f64>() / thresholds.len().max(1) as f64)
 }
 
-/// Searched rates differ in their last digits between runs; half a per mille apart is the same load.
+/// Whether two loads are equal. Searched rates differ in their last digits between runs, by up to half a per mille.
 fn same_load(a: (Sweep, f64), b: (Sweep, f64)) -> bool {
     a.0 == b.0 && (a.1 / b.1 - 1.0).abs() < 5e-4
 }
@@ -494,11 +491,11 @@ fn half(points: &[&Point], is_so: fn(&Point) -> bool) -> bool {
     2 * points.iter().filter(|point| is_so(point)).count() >= points.len()
 }
 
-/// The logarithm of a figure of a point. Zero counts as half of one request.
+/// The logarithm of a point's figure. Zero counts as half a request.
 fn log(point: &Point, figure: &str) -> Option<f64> {
     let outcomes = &point.outcomes;
     let value = match figure {
-        // Errors are often quick.
+        // Errors are often quick, so only good answers count.
         names::THROUGHPUT => {
             let least = 0.5e9 / point.duration_ns as f64;
             let is_asked = zones::unserved(point, &Criteria::default()).is_some();

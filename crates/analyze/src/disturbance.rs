@@ -1,13 +1,14 @@
-//! Points that other work on the machine disturbed, which are measured again and weigh less; other doubts of points.
+//! Points that other work on the machine disturbed, which are measured again and have less weight; other doubts of
+//! points.
 
 use record::{DoubtKind, Point, Severity, names};
 use std::collections::BTreeMap;
 
 /// The weight of a disturbed point; 1 for others.
 pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
-/// Below this share of disturbed points, the undisturbed and repeated ones outweigh them.
+/// With a smaller share of disturbed points, the undisturbed and repeated ones outweigh them.
 pub(crate) const DISTURBED_RATIO: f64 = 0.2;
-/// With less other work than this, the client waited for the server's CPU or a CPU's wake-up (tens of microseconds on a
+/// With less other work than this, the client waited for the server or for a CPU's wake-up (tens of microseconds on a
 /// virtual machine), not for another program.
 const OTHERS_CPUS: f64 = 0.05;
 
@@ -32,14 +33,15 @@ pub(crate) fn why(point: &Point) -> Option<&str> {
     found.map(|doubt| doubt.what.as_str())
 }
 
-/// The points that count, for all figures, tables and causes: the undisturbed ones if they are at least half; otherwise
-/// all. A single undisturbed point among several is often just the best one.
+/// The points that count, for all figures, tables and causes: the undisturbed ones if they are at least half;
+/// otherwise all points. A single undisturbed point among several is often just the best one.
 pub fn counted<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let quiet: Vec<&Point> = points.iter().copied().filter(|point| !is_disturbed(point)).collect();
     if 2 * quiet.len() < points.len() { points.to_vec() } else { quiet }
 }
 
-/// One sentence for each kind of doubt (notes left out): how many of the points have it, and the words of the gravest.
+/// One sentence for each kind of doubt, except notes: the number of points that have it, and the words of the most
+/// severe one.
 pub(crate) fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
     let mut kinds: BTreeMap<DoubtKind, (usize, Severity, &str)> = BTreeMap::new();
     let mut total = 0;
@@ -61,7 +63,7 @@ pub(crate) fn doubts_of_points<'a>(points: impl Iterator<Item = &'a Point>) -> V
         .collect()
 }
 
-/// Whether a point measured something else because of the client or the path, not the server.
+/// Whether the client or the path, not the server, determined a point's result.
 pub(crate) fn missed_the_server(point: &Point) -> bool {
     let is_the_servers =
         |kind| matches!(kind, DoubtKind::ServerErrors | DoubtKind::SilentConnections | DoubtKind::Censored);

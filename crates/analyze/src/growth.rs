@@ -1,13 +1,13 @@
 //! The layers of the network stack and the functions that grew between two loads, from the samples of their points.
 //!
-//! They are compared within repeats ([`crate::within`]); the interval is a bootstrap over the pairs.
+//! Points are compared within repeats ([`crate::within`]); the interval is a bootstrap over the pairs.
 
 use crate::within;
 use record::{Estimate, Point, names};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// The layers' figures with the words for them, from the server's own code down to the device.
+/// The layers' figures and names, from the server's own code down to the device.
 pub const LAYERS: [(&str, &str); 8] = [
     ("User", names::LAYER_USER),
     ("System Call", names::LAYER_SYSTEM_CALL),
@@ -25,18 +25,18 @@ const LEAST_PAIRS: u64 = 3;
 /// CPU time per request at two loads.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Growth {
-    /// The layer or function. A function's name is untrusted text.
+    /// Name of the layer or function. A function's name is untrusted text.
     pub name: String,
     /// Mean at the lower load, microseconds.
     pub low_us: f64,
     /// Mean at the higher load, microseconds.
     pub high_us: f64,
-    /// The difference, microseconds.
+    /// The difference of the CPU times, microseconds.
     pub difference_us: Estimate,
 }
 
 impl Growth {
-    /// The difference, without its interval.
+    /// The difference without its interval.
     pub fn grew_us(&self) -> f64 {
         self.difference_us.value
     }
@@ -46,28 +46,27 @@ impl Growth {
     }
 }
 
-/// The layers that certainly grew, the largest growth first.
+/// The layers that certainly grew, largest growth first.
 pub fn layers(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
     let of = |(word, name): &(&str, &'static str)| compare(word, (low, high), confidence, |point| point.value(name));
     grown(LAYERS.iter().filter_map(of))
 }
 
-/// The functions that certainly grew, without their callees; the largest growth first.
+/// The functions that certainly grew, without their callees, largest growth first.
 pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
     let grew = |name: &str| compare(name, (low, high), confidence, |point| function_us(point, name));
     grown(function_names(high.iter().copied()).into_iter().filter_map(grew))
 }
 
-/// The functions that these points list.
 pub(crate) fn function_names<'p>(points: impl Iterator<Item = &'p Point>) -> BTreeSet<&'p str> {
     points.flat_map(|point| &point.functions).map(|cost| cost.function.as_str()).collect()
 }
 
-/// CPU time of a function without its callees, microseconds a request. A point lists only its most expensive functions,
-/// so one that is not listed cost less than any that is: 0. `None` where the point lists none.
+/// CPU time of a function without its callees, microseconds per request. A point lists only its most expensive
+/// functions, so a missing one counts as 0. `None` if the point lists none.
 pub(crate) fn function_us(point: &Point, name: &str) -> Option<f64> {
     let named = point.functions.iter().filter(|known| known.function == name);
-    // The sum of none would be -0.
+    // The sum of no values would be -0.
     (!point.functions.is_empty()).then(|| named.fold(0.0, |sum, known| sum + known.us_per_request))
 }
 
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_is_named_and_what_did_not_is_not() {
+    fn only_growing_figures_are_named() {
         let low: Vec<Point> = (0..4).map(|repeat| point(repeat, 3.0 + f64::from(repeat) * 0.1, 0.2)).collect();
         let high: Vec<Point> = (0..4).map(|repeat| point(repeat, 4.0 + f64::from(repeat) * 0.1, 0.9)).collect();
         let (low, high): (Vec<&Point>, Vec<&Point>) = (low.iter().collect(), high.iter().collect());

@@ -1,5 +1,5 @@
-//! The index of a folder of runs: what each run found in a few figures, which runs measured the same scenario, and
-//! whether each of these is worse than the one before it, by the test of [`crate::compare`].
+//! The index of a folder of runs: the main figures of each run, which runs measured the same scenario, and whether
+//! each is worse than the one before it by the test of [`crate::compare`].
 
 use crate::answer::Answer;
 use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOLD_RATIO};
@@ -13,12 +13,11 @@ use record::{Point, RunDir, RunError, RunRecord, Severity, Status, Sweep, names}
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
-/// A path that is not UTF-8 is no error.
 fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }
 
-/// A folder's runs.
+/// Runs of a folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Index {
     /// Path of the folder.
@@ -26,7 +25,7 @@ pub struct Index {
     pub folder: PathBuf,
     /// Runs, newest first.
     pub runs: Vec<Row>,
-    /// Runs that could not be read, and what was not looked at.
+    /// Runs that could not be read, and places that were not searched.
     pub unreadable: Vec<Unreadable>,
     /// Runs that a filter left out.
     pub filtered_out: usize,
@@ -38,57 +37,58 @@ pub struct Row {
     /// The run directory.
     #[serde(serialize_with = "shown")]
     pub path: PathBuf,
-    /// Whether it has a `report.html`.
+    /// Whether the run has a `report.html`.
     pub has_report: bool,
     /// Start, Unix milliseconds.
     pub started_unix_ms: u64,
     /// `find`, `load`, `watch`, `profile`, or the name of the tool that made the run.
     pub kind: String,
-    /// `complete`, `interrupted`, `running`, `abandoned` (its process was killed) or `unfinished` (its process is of
-    /// another machine, container or boot).
+    /// State of the run: `complete`, `interrupted`, `running`, `abandoned` (its process was killed) or `unfinished`
+    /// (its process belongs to another machine, container or boot).
     pub state: &'static str,
-    /// Name of the run. From outside, made safe.
+    /// Name of the run. Untrusted text, made safe.
     pub name: String,
-    /// The URL or the port.
+    /// URL or port of the server.
     pub url: String,
-    /// The server's program, where it is known.
+    /// Program of the server, if known.
     pub server: Option<String>,
-    /// Versions that may differ between runs of one scenario: of the server or its executable, kernel, straingauge.
+    /// Versions that may differ between runs of one scenario: of the server or its executable, the kernel, and
+    /// straingauge.
     pub versions: Vec<(&'static str, String)>,
     /// The request to the server: `GET /1k.bin`, `webstone`.
     pub request: String,
     /// Number of the scenario, equal for runs with equal scenarios; the newest run has scenario 1.
     pub scenario: usize,
-    /// The sweep that the figures are of.
+    /// Sweep to which the figures belong.
     pub sweep: Option<Sweep>,
-    /// The number to plan with, where the server breaks, and how sure that is; of `find`.
+    /// Number to plan with, where the server breaks, and how certain that is; for `find`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// Highest throughput of that sweep; of a single load its throughput.
+    /// Highest throughput of the sweep, or throughput of a single load.
     pub peak: Option<Peak>,
     /// The load of the next two figures: the highest up to the yield point, or the peak's.
     pub load: Option<f64>,
-    /// 99th percentile of the response time there, microseconds.
+    /// 99th percentile of the response time at that load, microseconds.
     pub response_p99_us: Option<f64>,
-    /// The server's CPU time for a request there, microseconds.
+    /// CPU time of the server per request at that load, microseconds.
     pub cpu_us_per_request: Option<f64>,
-    /// Doubts of severity warning and above, of the run and its points.
+    /// Doubts about the run and its points, of severity warning and above.
     pub doubts: usize,
-    /// Compared with the run before it of the same scenario.
+    /// Comparison with the preceding run of the same scenario.
     pub before: Option<Before>,
 }
 
-/// How a run compares with the one before it.
+/// Comparison of a run with the preceding one.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Before {
-    /// The run before.
+    /// The preceding run.
     #[serde(serialize_with = "shown")]
     pub path: PathBuf,
-    /// The result, as `compare` has it; `None` where the two have no load in common.
+    /// Conclusion of `compare`; absent if the runs have no load in common.
     pub conclusion: Option<Conclusion>,
-    /// Figures that are worse, the one with the largest change first.
+    /// Figures that are worse, the largest change first.
     pub worse: Vec<Difference>,
-    /// Figures that are better, in the same order.
+    /// Figures that are better, the largest change first.
     pub better: Vec<Difference>,
     /// Reasons not to trust the comparison.
     pub doubts: Vec<String>,
@@ -100,17 +100,17 @@ pub struct Unreadable {
     /// Path of the run directory.
     #[serde(serialize_with = "shown")]
     pub path: PathBuf,
-    /// Why, in a sentence. From outside, made safe.
+    /// Reason in a sentence. Untrusted text, made safe.
     pub why: String,
 }
 
-/// Which runs are wanted.
+/// The runs that are wanted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
-    /// Begun at this Unix time (milliseconds) or later.
+    /// Earliest start of the runs, Unix milliseconds.
     pub since_unix_ms: Option<u64>,
-    /// Words that must all occur in the run's text (kind, server, request, URL, name, folder, versions, result), in any
-    /// case.
+    /// Words that must all occur in the run's text (kind, server, request, URL, name, folder, versions, result), in
+    /// any case of letters.
     pub only: Vec<String>,
 }
 
@@ -158,13 +158,13 @@ impl Before {
         })
     }
 
-    /// Whether a figure is worse than before.
+    /// Whether a figure is worse than in the preceding run.
     pub fn is_worse(&self) -> bool {
         !self.worse.is_empty()
     }
 }
 
-/// Reads the runs that were found in a folder. At most two runs with their points are held at once.
+/// Reads the runs that were found in a folder. Holds at most two runs with their points at once.
 pub fn index(folder: &Path, found: &Found, filter: &Filter) -> Index {
     let unreadable = |path: &Path, why: &str| Unreadable { path: path.into(), why: plain(why, 400) };
     let mut index = Index { folder: folder.into(), ..Index::default() };
@@ -210,7 +210,7 @@ pub fn index(folder: &Path, found: &Found, filter: &Filter) -> Index {
     index
 }
 
-/// The error without the path, which is shown next to it.
+/// The error without the path, which is shown separately.
 fn sentence(error: RunError) -> String {
     match error {
         RunError::Malformed { path, why } => format!("{}: {why}", path.file_name().unwrap_or_default().display()),
@@ -222,7 +222,7 @@ fn sentence(error: RunError) -> String {
     }
 }
 
-/// Whether the run has a point that can be compared; one that was interrupted at once has none.
+/// Whether the run has a comparable point; an interrupted run may have none.
 fn has_loads(run: &RunDir) -> bool {
     run.points.iter().any(|point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single))
 }
@@ -267,7 +267,7 @@ fn row(run: &RunDir, scenario: usize) -> Row {
     row
 }
 
-/// The open loop if it was measured: its numbers are planned with.
+/// The open loop if it was measured, because its numbers are for planning.
 fn main_sweep(findings: &Findings) -> Option<&SweepFindings> {
     findings.rate.as_ref().or(findings.connections.as_ref())
 }

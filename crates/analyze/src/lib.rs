@@ -1,6 +1,7 @@
-//! From run directories to findings: pure functions, no network, no kernel. The crate `report` renders the findings.
+//! Derives findings from run directories by pure functions, without network or kernel. The crate `report` renders the
+//! findings.
 //!
-//! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (which load is measured next),
+//! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (the choice of the next load),
 //! [`answer`] (the number to plan with), [`verdict`] (the findings in words), [`watch`] (recordings of a watch),
 //! [`watched`] (the server's side of points), [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and
 //! intervals are described in `docs/zones.md`.

@@ -1,7 +1,7 @@
-//! Limits for `--fail-if`: `p99 > 50ms`, `errors > 0.1%`, `throughput < 10k`, or any figure's name.
+//! Limits for `--fail-if`: `p99 > 50ms`, `errors > 0.1%`, `throughput < 10k`, or the name of any figure.
 //!
-//! A limit is crossed when its comparison holds. A figure that was not measured counts as crossed, with the reason: a
-//! check that silently passes because nothing was measured is worse than none.
+//! A limit is crossed when its comparison is true. A figure that was not measured also counts as crossed, with the
+//! reason, because a check must not pass silently if nothing was measured.
 
 use crate::point::{cpu_figure, lost_ratio};
 use crate::shown::{nanos_against, percent_against};
@@ -30,7 +30,7 @@ const SHORT: &[(&str, &str)] = &[
     ("plan", names::FIND_PLAN),
     ("breaks", names::FIND_BREAKS),
 ];
-/// Two rates are the same up to this ratio.
+/// Rates within this ratio are equal.
 const SAME_RATE: f64 = 1.01;
 /// Failed requests as a share, including connections without an answer: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
@@ -64,46 +64,46 @@ pub struct Limit {
     unit: &'static str,
     operator: Operator,
     value: f64,
-    /// The offered rate at which it is checked, as typed and as a number: `p99@20k > 50ms`.
+    /// The offered rate at which the figure is checked, as typed and as a number: `p99@20k > 50ms`.
     at_per_sec: Option<(String, f64)>,
 }
 
-/// Why a text is not a limit; the message says what to type.
+/// The reason why a text is not a limit; the message tells what to type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    /// No comparison.
+    /// The comparison is missing.
     #[error("'{0}' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)")]
     NoComparison(String),
-    /// No rate after `@`.
+    /// The rate after `@` is missing.
     #[error("'{0}' is not a rate: write a limit at an offered rate as 'p99@20k > 50ms'")]
     Rate(String),
-    /// An unknown figure.
+    /// The figure is unknown.
     #[error(
         "'{name}' is not a figure: use errors, throughput, p50, p95, p99, max, lag_p99, cpu, or a name such as \
          {example}"
     )]
     UnknownFigure {
-        /// As typed.
+        /// Name as typed.
         name: String,
-        /// The full name most like it.
+        /// The most similar full name.
         example: &'static str,
     },
-    /// A part of a name that several figures share.
+    /// Several figures share this part of a name.
     #[error("'{name}' could be {first} or {second}: write the full name")]
     Ambiguous {
-        /// As typed.
+        /// Name as typed.
         name: String,
         /// One candidate.
         first: &'static str,
-        /// Another.
+        /// Another candidate.
         second: &'static str,
     },
     /// The value does not fit the figure.
     #[error("'{text}' is not a value for {figure}, which is in {unit}: write it as {example}")]
     Value {
-        /// As typed.
+        /// Limit as typed.
         text: String,
-        /// Full name.
+        /// Full name of the figure.
         figure: &'static str,
         /// Unit of the figure.
         unit: &'static str,
@@ -112,12 +112,12 @@ pub enum LimitError {
     },
 }
 
-/// The result of checking a point against a limit.
+/// The result of checking a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Check {
-    /// The comparison holds; the words carry the value: `p99 > 50ms: it was 62.1 ms`.
+    /// The comparison is true. The words contain the value: `p99 > 50ms: it was 62.1 ms`.
     Crossed(String),
-    /// It does not hold.
+    /// The comparison is false.
     Held(String),
     /// The figure is missing; counts as crossed.
     NotMeasured(String),
@@ -209,7 +209,7 @@ fn figure(typed: &str) -> Result<(&'static str, &'static str), LimitError> {
 }
 
 fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f64, LimitError> {
-    // A bare 5 would be 500 %, which nothing exceeds.
+    // A bare 5 would be 500 %, which no share exceeds, so it is refused.
     let share = |text: &str| match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
         None => text.parse().ok().filter(|share| *share < 1.0),
@@ -242,18 +242,17 @@ fn in_words(value: f64, unit: &str) -> String {
 }
 
 impl Limit {
-    /// The figure that it checks.
+    /// The figure to check.
     pub fn figure(&self) -> &'static str {
         self.figure
     }
 
-    /// Whether it is checked at one offered rate.
+    /// Whether the limit applies at one offered rate.
     pub fn is_at_a_rate(&self) -> bool {
         self.at_per_sec.is_some()
     }
 
-    /// Compares a figure of a run of `find` with the limit: of the answer, or at the highest measured rate up to the
-    /// typed one.
+    /// Checks a figure of a run of `find`: of its answer, or at the highest measured rate up to the typed one.
     pub fn check_run(&self, run: &RunDir, figures: &Figures) -> Check {
         let Some((typed, per_sec)) = &self.at_per_sec else { return self.check_figures(figures) };
         let offered = |point: &Point| point.offered_per_sec().filter(|_| point.sweep == Sweep::Rate);
@@ -308,7 +307,7 @@ impl Limit {
         })
     }
 
-    /// Checks figures that are not a point's, such as [`crate::zones::Findings::figures`].
+    /// Checks figures of a run, e.g. [`crate::zones::Findings::figures`].
     pub fn check_figures(&self, figures: &Figures) -> Check {
         let figure = figures.get(self.figure);
         self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()), "")
@@ -358,9 +357,9 @@ mod tests {
         point
     }
 
-    /// As the tables have it: user, system and softirq.
+    /// As in the tables: user, system and softirq time.
     #[test]
-    fn the_limit_of_cpu_is_for_all_of_a_requests_cpu_time() {
+    fn the_cpu_limit_applies_to_all_cpu_time_of_a_request() {
         let mut point = point();
         point.figures.set(names::SERVER_CPU, Figure::new(9.0, "us", 1000, Origin::Timed));
         point.figures.set(names::SERVER_SOFTIRQ, Figure::new(6.0, "us", 1000, Origin::Sampled));
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_read_as_people_type_them() {
+    fn limits_are_parsed_as_users_type_them() {
         for (text, crossed) in [
             ("p99 > 50ms", true),
             ("p99>62.1ms", false),
@@ -431,7 +430,7 @@ mod tests {
     fn a_quantile_counts_as_crossed_where_connections_hang() {
         let check = |text: &str, silent: u64| {
             let mut point = point();
-            // Each of the others had hundreds of requests.
+            // Each of the other connections had hundreds of requests.
             point.outcomes = Outcomes {
                 sent: 60_000,
                 ok: 60_000 - silent,
@@ -451,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmeasured_figure_counts_as_crossed_and_says_why() {
+    fn an_unmeasured_figure_counts_as_crossed_with_its_reason() {
         let check = parse("cpu > 20us").unwrap().check(&point());
         assert!(check.is_crossed());
         assert_eq!(
@@ -462,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_limit_says_what_to_type() {
+    fn the_error_for_a_wrong_limit_says_how_to_type_it() {
         let message = |text: &str| parse(text).unwrap_err().to_string();
         assert_eq!(message("p99"), "'p99' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)");
         assert_eq!(

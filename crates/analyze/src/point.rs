@@ -1,30 +1,31 @@
-//! The state of the server and of its client in one point.
+//! State of server and client in one point.
 
 use record::{Criteria, DoubtKind, Figure, Outcomes, Point, RunDir, names};
 
-/// If other work took more than this share of the busy time of the server's CPUs, it filled them, not the server.
+/// With a larger share of the busy time of the server's CPUs, other work filled them, not the server.
 const TAKEN_RATIO: f64 = 0.3;
 
-/// Good answers per second: errors, which are often quick, do not count.
+/// Good answers per second. Errors do not count, because they are often quick.
 pub fn good_per_sec(point: &Point) -> Option<f64> {
     point.value(names::GOODPUT).or(point.value(names::THROUGHPUT)).filter(|rate| rate.is_finite())
 }
 
-/// Share of requests without a good answer. A connection that got no byte counts for as many as each of the others had.
+/// Share of requests without a good answer. A connection that got no byte counts for as many requests as each other
+/// one had.
 pub(crate) fn lost_ratio(outcomes: &Outcomes) -> f64 {
     let silent = if outcomes.completed() == 0 { 1.0 } else { outcomes.silent_ratio().unwrap_or(0.0) };
     let failed = outcomes.failed_ratio();
     failed + (1.0 - failed) * silent
 }
 
-/// Whether the busiest thread of the server, the CPUs it may use, or its limit of CPU time were saturated; `None` when
-/// none of them was measured.
+/// Whether the busiest thread of the server, its CPUs, or its limit of CPU time was saturated; `None` if none was
+/// measured.
 pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
     saturation(point).map(|share| share >= criteria.saturation_ratio)
 }
 
-/// The largest of the busiest thread's share of a CPU, the busy share of the server's CPUs (without what other work
-/// took of them, where that is much), and the used share of its limit of CPU time.
+/// The largest of three shares: the busiest thread's of a CPU, the busy share of the server's CPUs (without other
+/// work, if that is much), and the used share of its limit of CPU time.
 pub(crate) fn saturation(point: &Point) -> Option<f64> {
     let cpus = point.value(names::SERVER_CPU_BUSY);
     let cpus = if is_crowded(point) { cpus.zip(taken(point)).map(|(busy, taken)| busy - taken) } else { cpus };
@@ -45,25 +46,25 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     a.into_iter().chain(b).reduce(f64::max)
 }
 
-/// Share of the server's CPUs that other work took. Older runs do not record it.
+/// Share of the server's CPUs that other work used; `None` in runs that do not record it.
 fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
 }
 
-/// CPUs that the server may use; if the point does not record them, those that it was given, or all of this machine's.
+/// CPUs that the server may use: from the point, else those that it was given, else all of this machine.
 pub(crate) fn allowed_cpus(run: &RunDir, point: &Point) -> f64 {
     let given = run.record.scenario.server().map_or(0, |server| server.cpus.len());
     let known = if given > 0 { given } else { run.record.machine.cpus } as f64;
     point.value(names::SERVER_CPUS).filter(|cpus| *cpus >= 1.0).unwrap_or(known).max(1.0)
 }
 
-/// Whether much of the busy time of the server's CPUs was neither the server's nor the client's.
+/// Whether much of the busy time of the server's CPUs belonged to neither server nor client.
 pub(crate) fn is_crowded(point: &Point) -> bool {
     let busy = point.value(names::SERVER_CPU_BUSY);
     busy.zip(taken(point)).is_some_and(|(busy, taken)| taken > TAKEN_RATIO * busy)
 }
 
-/// Whether the load generator had no CPU, port or descriptor left for its load.
+/// Whether the load generator had no CPU, port or descriptor left.
 pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
     let busy = point.value(names::CLIENT_UTILISATION).is_some_and(|share| share >= criteria.saturation_ratio);
     let doubted = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::ClientSaturated);
@@ -71,12 +72,12 @@ pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
     busy || doubted || point.outcomes.local_limit as f64 / requests > criteria.error_ratio
 }
 
-/// Whether the client was the limit and the server was not, as far as can be known.
+/// Whether the client was the limit and the server, as far as known, was not.
 pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
     client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
 }
 
-/// CPU time of a request: the server group's own, and the softirq time of its CPUs that this does not include.
+/// CPU time of a request: that of the server's group, and the softirq time of its CPUs outside of it.
 pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
@@ -87,20 +88,20 @@ pub fn cpu_figure(point: &Point) -> Option<Figure> {
     Some(Figure { value: own.value.and_then(|_| cpu_us(point)), ..own.clone() })
 }
 
-/// With more failed requests, the CPU time of a request is that of errors, which are often cheap.
+/// With more failed requests, the CPU time of a request is mainly that of errors, which are often cheap.
 pub(crate) const FAILED_RATIO_FOR_COST: f64 = 0.05;
 
-/// Whether the CPU time of a request is that of an answer.
+/// Whether the CPU time of a request is mainly that of good answers.
 pub(crate) fn costs_are_of_answers(point: &Point) -> bool {
     point.outcomes.failed_ratio() <= FAILED_RATIO_FOR_COST
 }
 
-/// Softirq time of a request outside the group's own CPU time. Older runs do not record the overlap.
+/// Softirq time of a request outside the group's own CPU time; `None` in runs that do not record the overlap.
 pub fn softirq_beside_us(point: &Point) -> Option<f64> {
     point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
 }
 
-/// Share of the 99th percentile of the response time that is the client's reap delay.
+/// The client's reap delay as a share of the 99th percentile of the response time.
 pub(crate) fn reap_of_p99(point: &Point) -> Option<f64> {
     let with = point.value(names::SAMPLED_P99).filter(|us| *us > 0.0)?;
     Some((1.0 - point.value(names::ARRIVED_P99)? / with).max(0.0))

@@ -1,8 +1,8 @@
-//! What-if answers from measured runs: service demands, models of the server, and their check against measurement.
+//! What-if answers from measured runs: service demands, models of the server, and their comparison with measurements.
 //!
-//! Read in this order: [`of_runs`], then [`server`] (the model), [`check`] (how it is chosen and tested), [`question`]
-//! (what-ifs), [`demand`] (the demand law and the lines), [`open`] (a queue before the open loop); fits: [`usl`],
-//! [`regression`]. Meaning, units and assumptions: `docs/predict.md`.
+//! Read in this order: [`of_runs`], then [`server`] (the model), [`check`] (how it is chosen and tested),
+//! [`question`] (what-ifs), [`demand`] (the demand law and the lines), [`open`] (the queue of an open loop), and the
+//! fits [`usl`] and [`regression`]. `docs/predict.md` explains units and assumptions.
 
 pub mod cheaper;
 pub mod check;
@@ -26,16 +26,16 @@ use record::units::format_si;
 use record::{RunDir, WhatIf};
 use serde::Serialize;
 
-/// Other work of this size is worth a doubt.
+/// More other work than this, in CPUs, raises a doubt.
 const NOISY_CPUS: f64 = 0.1;
 
-/// Capacities of models that fit alike are one number up to this ratio.
+/// Capacities within this ratio of models that fit equally well count as one number.
 const ALIKE: f64 = 1.1;
 
 /// Results of a sweep's CPU readings, without a model.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Measured {
-    /// `closed loop` or `open loop`.
+    /// Kind of sweep: `closed loop` or `open loop`.
     pub sweep: &'static str,
     /// Service demands by resource and load.
     pub demands: Vec<demand::Demand>,
@@ -74,13 +74,13 @@ pub struct Prediction {
 /// Predicts from runs of one server.
 ///
 /// # Errors
-/// One sentence for runs that cannot be modelled (too few points, all at one load, impossible figures, no watching),
-/// for a model that fails its check, and for a question that the data does not support.
+/// One sentence for runs that cannot be modelled (too few points, a single load, impossible figures, no watching), for
+/// a model that fails its check, and for a question that the data cannot answer.
 pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, PredictError> {
     with_what_ifs(runs, question, &[])
 }
 
-/// Answers the questions kept with a run; if nothing can be predicted, each has the reason.
+/// Answers the questions kept with a run. If nothing can be predicted, each has the reason.
 pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
     let what_ifs = run.record.scenario.what_ifs();
     if what_ifs.is_empty() {
@@ -92,13 +92,13 @@ pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
     }
 }
 
-/// [`of_runs`], with more questions that the same fit answers.
+/// As [`of_runs`], with more questions for the same fit.
 ///
 /// # Errors
-/// Those of [`of_runs`]; a further question that cannot be answered has the reason instead.
+/// Errors of [`of_runs`]. A further question that cannot be answered has the reason instead of an answer.
 pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) -> Result<Prediction, PredictError> {
-    // Runs with different mixes are different servers to the models: the first is fitted, the others separate the
-    // classes.
+    // To the models, runs with different mixes are different servers. The first one is fitted; the others separate
+    // the classes.
     let first = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
     let differences = readings::one_server(runs, !question.mix.is_empty())?;
     let mut readings = readings::read(first)?;
@@ -162,16 +162,15 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
 /// The model that readings support, and its checks.
 struct Fitted {
     choice: check::Choice,
-    /// Fitted to resampled points.
     servers: Vec<server::Server>,
     extrapolation: Option<check::Extrapolation>,
     validation: Option<validate::Validation>,
 }
 
-/// `run`: whose findings check the model.
+/// Fits the models; the findings of `run` check them.
 fn fitted_to(readings: &readings::Readings, run: &RunDir, resamples: usize) -> Result<Fitted, PredictError> {
     let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
-    // The closed loop may have ended below a limit that the open loop met.
+    // The closed loop may have ended below a limit that the open loop reached.
     let limit = open_points::limit(readings);
     choice.server = open_points::limited(choice.server, limit);
     choice.alike = choice.alike.into_iter().map(|server| open_points::limited(server, limit)).collect();
@@ -217,8 +216,8 @@ fn doubts(
     }
     if is_law {
         doubts.push(
-            "the law describes throughput alone, between the loads measured: its limit is that of the CPUs at the \
-             lowest demand measured"
+            "the law describes only throughput between the measured loads; its limit is that of the CPUs at the \
+             lowest measured demand"
                 .into(),
         );
     } else {
@@ -227,7 +226,7 @@ fn doubts(
     if readings.others_cpus >= NOISY_CPUS {
         doubts.push(format!(
             "other work used {:.2} CPUs of the machine while it was measured: demands come from the server's own \
-             account, and its throughput was the lower for it; repeat the run on a quiet machine",
+             CPU time, but other work lowered its throughput; repeat the run on a quiet machine",
             readings.others_cpus
         ));
     }

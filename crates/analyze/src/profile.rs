@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The change of a function's share of the samples, without its callees.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Change {
-    /// The function, with the kernel's mark.
+    /// Name of the function, with the kernel's mark.
     pub function: String,
     /// Share of the samples before.
     pub before_ratio: f64,
@@ -19,14 +19,14 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the difference is more than the samples' own scatter.
+    /// Whether the difference exceeds the scatter of the samples.
     pub fn is_clear(&self) -> bool {
         (self.after_ratio - self.before_ratio).abs() > self.plus_minus_ratio
     }
 }
 
-/// The growth and shrinkage by innermost function: clear changes first, the largest before. Shares are of each file's
-/// own samples.
+/// Growth and shrinkage by innermost function: clear changes first, the largest ones before the others. Shares are of
+/// each file's own samples.
 pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
     let leaves = |folded: &Folded| {
         let total = folded.total().max(1) as f64;
@@ -39,7 +39,8 @@ pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
         shares
     };
     let totals = [before.total().max(1) as f64, after.total().max(1) as f64];
-    // Agresti and Caffo (2000): two samples more, so that a function without samples on one side is not certain either.
+    // Agresti and Caffo (2000): adds two samples, so that a function without samples on one side is not certain
+    // either.
     let variance = |share: f64, total: f64| {
         let share = (share * total + 1.0) / (total + 2.0);
         share * (1.0 - share) / (total + 2.0)
@@ -65,7 +66,7 @@ pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
     changes
 }
 
-/// Why what the layers cost was not sampled in any point of a run, if the run says so.
+/// The run's reason why no point has samples of the layers, if it has one.
 pub fn why_not_sampled(run: &RunDir) -> Option<String> {
     let of_doubt = |doubt: &Doubt| doubt.what.strip_prefix(NOT_SAMPLED)?.strip_prefix(": ").map(str::to_string);
     let figures = [names::LAYER_TCP, names::PACKET_TCP];
@@ -77,7 +78,7 @@ pub fn why_not_sampled(run: &RunDir) -> Option<String> {
     Some(plain(&why, 300))
 }
 
-/// Why no point of a run has stacks.
+/// The reason why no point of a run has stacks.
 pub fn why_no_stacks(run: &RunDir) -> String {
     let is_measured = |name| run.points.iter().any(|point| point.value(name).is_some());
     if run.points.is_empty() {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_comes_first() {
+    fn functions_that_grew_come_first() {
         let before = folded("s;a 90\ns;b 10\n");
         let after = folded("s;a 100\ns;b 60\ns;c 40\n");
         let changes = changes(&before, &after);

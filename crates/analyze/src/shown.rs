@@ -1,9 +1,9 @@
-//! A number beside its limit, with the digits that show on which side it lies.
+//! Formats a number and its limit, with enough digits to show which is larger.
 
 use record::units::{exact_percent, percent};
 
-/// A share and its limit. The limit is as it was typed; the share has as many decimals as are needed to see on which
-/// side it lies: `97.6 %` and `98 %`.
+/// Formats a share and its limit. The limit is as typed; the share has as many decimals as needed to show which is
+/// larger: `97.6 %` and `98 %`.
 pub(crate) fn percent_against(share: f64, limit: f64) -> (String, String) {
     let (plain, limit_words) = (percent(share), exact_percent(limit));
     let number = |words: &str| words.trim_end_matches(" %").parse::<f64>().ok();
@@ -15,7 +15,7 @@ pub(crate) fn percent_against(share: f64, limit: f64) -> (String, String) {
     (apart.unwrap_or(plain), limit_words)
 }
 
-/// A time and its limit, the time with more digits if both would read alike.
+/// Formats a time and its limit; the time has more digits if both would look equal.
 pub(crate) fn nanos_against(nanos: f64, limit: f64) -> (String, String) {
     let words = record::units::format_nanos;
     let (plain, limit_words) = (words(nanos), words(limit));
@@ -31,7 +31,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_crossed_a_limit_does_not_read_like_it() {
+    fn a_rounded_value_never_equals_the_limit_that_it_crossed() {
         assert_eq!(percent_against(0.976, 0.98), ("97.6 %".into(), "98 %".into()));
         assert_eq!(percent_against(0.89, 0.98), ("89 %".into(), "98 %".into()));
         assert_eq!(percent_against(0.00104, 0.001), ("0.104 %".into(), "0.1 %".into()));
@@ -43,7 +43,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_share_and_its_limit_read_as_they_lie(share in 0.0f64..2.0, ten_thousandths in 0u32..10_000) {
+        fn a_rounded_share_stays_on_its_side_of_the_limit(share in 0.0f64..2.0, ten_thousandths in 0u32..10_000) {
             let limit = f64::from(ten_thousandths) / 1e4;
             prop_assume!((share - limit).abs() > 1e-6);
             let (share_words, limit_words) = percent_against(share, limit);

@@ -8,7 +8,8 @@ use record::Estimate;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Draws of a bootstrap. 400 give the ends of a 95 % interval from ten draws each, enough for two significant digits.
+/// Draws of a bootstrap. With 400, ten draws determine each end of a 95 % interval, enough for two significant
+/// digits.
 pub const DRAWS: usize = 400;
 
 /// An interval from a bootstrap.
@@ -22,7 +23,7 @@ pub struct Interval {
     pub confidence: f64,
 }
 
-/// The random source of every choice in this crate: the same seed gives the same choices on every machine.
+/// The source of all random choices in this crate: the same seed gives the same choices on every machine.
 pub fn random(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
@@ -33,7 +34,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     finite
 }
 
-/// The quantile between 0 and 1, linearly interpolated between order statistics (Hyndman and Fan's type 7).
+/// The quantile between 0 and 1, interpolated linearly between order statistics (Hyndman and Fan's type 7).
 pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
     let sorted = sorted(values);
     let last = sorted.len().checked_sub(1)?;
@@ -41,7 +42,7 @@ pub fn quantile(values: &[f64], quantile: f64) -> Option<f64> {
     let below = position.floor() as usize;
     let above = (below + 1).min(last);
     let share = position - below as f64;
-    // Weighted sum instead of a difference: two huge values of opposite sign must not overflow.
+    // A weighted sum instead of a difference, because two huge values of opposite sign must not overflow.
     Some(sorted[below] * (1.0 - share) + sorted[above] * share)
 }
 
@@ -69,7 +70,7 @@ pub fn weighted_mean<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T
     (whole > 0.0).then(|| all.iter().map(|one| value(one) * weight(one)).sum::<f64>() / whole)
 }
 
-/// The weighted median: half of the weight lies on either side. Between two values that both qualify it is their mean.
+/// The weighted median: half of the weight lies on each side. If two values qualify, their mean.
 pub fn weighted_median<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T) -> f64) -> Option<f64> {
     let mut known: Vec<(f64, f64)> = all.iter().map(|one| (value(one), weight(one))).collect();
     known.retain(|(value, weight)| value.is_finite() && *weight > 0.0);
@@ -107,7 +108,7 @@ pub fn student(confidence: f64, freedom: f64) -> Option<f64> {
     quantile.is_finite().then_some(quantile)
 }
 
-/// The mean with Student's interval, of two values and more.
+/// The mean with Student's interval; needs two values.
 pub fn mean_estimate(values: &[f64], confidence: f64) -> Option<Estimate> {
     let center = mean(values)?;
     let n = values.len() as f64;
@@ -118,7 +119,7 @@ pub fn mean_estimate(values: &[f64], confidence: f64) -> Option<Estimate> {
 }
 
 /// Percentile-bootstrap interval of `statistic` over independent repeats (or blocks): draws as many with replacement,
-/// [`DRAWS`] times, and takes the quantiles of the results. `None` with fewer than two repeats.
+/// [`DRAWS`] times, and returns the quantiles of the results. `None` with fewer than two repeats.
 pub fn bootstrap<T: Clone>(
     repeats: &[T],
     confidence: f64,
@@ -139,7 +140,7 @@ pub fn bootstrap<T: Clone>(
     interval_of(&values, confidence)
 }
 
-/// `statistic` of independent repeats, with its [`bootstrap`] interval.
+/// The `statistic` of independent repeats, with its [`bootstrap`] interval.
 pub fn estimate<T: Clone>(
     repeats: &[T],
     confidence: f64,
@@ -174,7 +175,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn order_statistics_are_those_of_the_textbook() {
+    fn order_statistics_equal_the_textbook() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0, 5.0], 0.25), Some(2.0));
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn bootstrap_interval_covers_the_true_median_about_as_often_as_it_says() {
+    fn the_bootstrap_interval_covers_the_true_median_about_as_often_as_stated() {
         let mut random = random(7);
         let covered = (0..200)
             .filter(|seed| {
@@ -217,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn any_floats_are_survived(values in prop::collection::vec(any::<f64>(), 0..20), at in any::<f64>()) {
+        fn statistics_accept_any_floats(values in prop::collection::vec(any::<f64>(), 0..20), at in any::<f64>()) {
             let _ = (quantile(&values, at), median(&values), mean(&values), range(&values));
             let _ = (coefficient_of_variation(&values), bootstrap(&values, at, 1, median));
         }

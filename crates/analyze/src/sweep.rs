@@ -1,5 +1,5 @@
-//! The planners, which choose the next load. They are pure: the caller carries out a step, keeps the point and asks
-//! again, so plans are tested against synthetic servers without load.
+//! The planners, which choose the next load. They are pure functions: the caller carries out a step, keeps the point
+//! and asks again. So plans are tested with synthetic servers, without load.
 
 mod axis;
 mod capacity;
@@ -33,10 +33,10 @@ fn all_measured(number: u32, what: &str) -> String {
     }
 }
 
-/// Chooses the next measurement from the previous ones. The same points and times give the same steps: random choices
-/// come from the run's seed.
+/// Chooses the next measurement from the previous ones. The same points and times give the same steps, because random
+/// choices use the run's seed.
 pub trait Planner {
-    /// The name of what is varied, printed before the reason of [`SweepStep::Done`].
+    /// The name of the varied quantity, printed before the reason of [`SweepStep::Done`].
     fn subject(&self) -> &str;
 
     /// The next step. `points`: all points of the server under test; `elapsed_ns`: the time since the run began.
@@ -45,14 +45,14 @@ pub trait Planner {
     /// that.
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep;
 
-    /// The width of the interval at the last yardstick, in words, if one is requested
+    /// Describes the width of the interval at the last yardstick, if one is requested
     /// ([`SweepPlan::until_sure_ratio`]).
     fn known(&self) -> Option<&str> {
         None
     }
 }
 
-/// An interval is based on at least this many repeats (or on all, if fewer are requested).
+/// Minimum repeats for an interval (or all, if fewer are requested).
 const MIN_REPEATS: u32 = 3;
 
 /// The next step of a plan.
@@ -65,11 +65,11 @@ pub enum SweepStep {
     },
     /// Measure a point.
     Measure(Trial),
-    /// Run the yardstick: the fixed work and the reference load that show the machine's drift.
+    /// Run the yardstick: fixed work and the reference load, which show the machine's drift.
     Yardstick,
     /// The plan has ended.
     Done {
-        /// Why it stopped, in words.
+        /// Why the plan ended, in words.
         reason: String,
     },
 }
@@ -79,11 +79,11 @@ pub enum SweepStep {
 pub struct Trial {
     /// The load.
     pub load: Load,
-    /// The point's repeat; 0 during the search for a region.
+    /// Repeat of the point; 0 during the search for a region.
     pub repeat: u32,
     /// Length of the window.
     pub duration_ns: u64,
-    /// Load before the window.
+    /// Duration of the warm-up.
     pub warmup_ns: u64,
 }
 
@@ -98,7 +98,7 @@ pub enum Load {
     Capacity(u64),
     /// This many requests per second in an open loop.
     Rate(f64),
-    /// A place on an axis.
+    /// A place on another axis.
     Place(AxisPlace),
 }
 
@@ -115,7 +115,7 @@ impl Load {
     }
 }
 
-/// Connections from the fewest to the most, each twice the one before.
+/// Connections from the minimum to the maximum, doubled each time.
 fn ladder(plan: &SweepPlan) -> Vec<u64> {
     let most = plan.connections_max.max(plan.connections_min).max(1);
     let mut loads = vec![plan.connections_min.max(1)];
@@ -125,14 +125,14 @@ fn ladder(plan: &SweepPlan) -> Vec<u64> {
     loads
 }
 
-/// Whether the two highest loads of the first pass both failed. The last point of a load counts.
+/// Whether the two highest loads of the first pass both failed; the last point of a load counts.
 fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
     let closed = points.iter().filter(|point| point.sweep == Sweep::Connections);
     let last: BTreeMap<u64, &Point> = closed.map(|point| (point.connections, point)).collect();
     last.len() >= 2 && last.values().rev().take(2).all(|point| crate::zones::fails(point, criteria))
 }
 
-/// Chooses disturbed points to measure again: each load once in a repeat, and none if most points are disturbed.
+/// Chooses disturbed points to measure again: each load once per repeat, and none if most points are disturbed.
 #[derive(Debug, Default)]
 struct Remeasured(Vec<Load>);
 
@@ -141,7 +141,7 @@ impl Remeasured {
         self.0.clear();
     }
 
-    /// Whether to measure this load again: it was the last one measured, in this repeat, and was disturbed.
+    /// Whether to measure this load again: it was measured last, in this repeat, and was disturbed.
     fn wants(&mut self, load: Load, points: &[Point], repeat: u32) -> bool {
         let of_sweep = || points.iter().filter(|point| point.sweep == load.sweep());
         let disturbed = of_sweep().filter(|point| crate::disturbance::is_disturbed(point)).count();
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ladder_doubles_and_ends_at_the_most() {
+    fn the_ladder_doubles_up_to_its_maximum() {
         let loads = |connections_min, connections_max| {
             ladder(&SweepPlan { connections_min, connections_max, ..turns::tests::plan() })
         };

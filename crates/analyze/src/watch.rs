@@ -1,11 +1,11 @@
-//! The findings of a recording of `straingauge watch`: tables after Almeida, Almeida and Yates ("Measuring the Behavior
-//! of a World-Wide Web Server", 1996), and what Banga and Mogul ("Scalable kernel performance for Internet servers
-//! under realistic loads", 1998, section 6) drew from live servers: CPU time against request rate, and rates by the
-//! second, which show a server that stops at regular times.
+//! The findings of a recording of `straingauge watch`: tables after Almeida, Almeida and Yates ("Measuring the
+//! Behavior of a World-Wide Web Server", 1996), and what Banga and Mogul ("Scalable kernel performance for Internet
+//! servers under realistic loads", 1998, section 6) drew from live servers: CPU time against request rate, and rates
+//! per second, which show a server that stops periodically.
 //!
-//! [`headroom`] estimates how much more load the server can take, of a running watch, too. [`recording`] reads the
-//! lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and their period,
-//! [`tables`] holds the tables, `processes` the one by process; the crate `report` draws them.
+//! [`headroom`] estimates how much more load the server can take, also during a watch. [`recording`] reads the lines,
+//! [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and their period, [`tables`]
+//! has the tables, and `processes` the one by process. The crate `report` draws them.
 
 pub mod headroom;
 pub mod lines;
@@ -34,7 +34,7 @@ pub struct WatchFindings {
     pub unreadable_lines: u64,
     /// The first unreadable line with its number and reason.
     pub first_unreadable: Option<String>,
-    /// Requests per second over all.
+    /// Requests per second over the whole recording.
     pub requests_per_sec: Option<f64>,
     /// Headroom: how much more load the server can take.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct WatchFindings {
     pub tables: Tables,
 }
 
-/// Finds all of them.
+/// Derives all findings from a recording.
 pub fn find(recording: &Recording) -> WatchFindings {
     let samples = &recording.samples;
     let span = samples.first().zip(samples.last());
@@ -66,7 +66,7 @@ pub fn find(recording: &Recording) -> WatchFindings {
     }
 }
 
-/// The sentences.
+/// The findings as sentences.
 pub fn sentences(findings: &WatchFindings) -> Vec<String> {
     let mut said = Vec::new();
     if let Ok(lines) = &findings.lines {

@@ -1,4 +1,4 @@
-//! The watch's figures for the points of a run, by load. A row holds medians over the points of one load. A figure that
+//! The watch's figures for the points of a run, by load. A row has medians over the points of one load. A figure that
 //! no point measured is absent; the most frequent reason is printed with the table.
 
 use crate::statistics::median;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 const MOST_CLASS_ROWS: usize = 120;
 
-/// A column: heading, unit, name of the figure, and its words.
+/// A column: heading, unit, name of the figure, and its format.
 pub type Column = (&'static str, &'static str, &'static str, fn(f64) -> String);
 
 /// The columns of the table by load, after Table 5 of Almeida, Almeida and Yates (1996).
@@ -69,7 +69,7 @@ fn percent_signed(ratio: f64) -> String {
     format!("{:+.2} %", ratio * 100.0)
 }
 
-/// A load, or a load and a class: medians in the order of the columns; absent = not measured.
+/// Medians of a load, or of a load and a class, in the order of the columns; absent = not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// The load: connections, offered requests per second, or the place on the axis.
@@ -77,7 +77,7 @@ pub struct Row {
     /// The size class, in the table by class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Points that it rests on.
+    /// Number of points used.
     pub points: u64,
     /// Medians by the name of the figure.
     pub medians: BTreeMap<&'static str, f64>,
@@ -90,9 +90,10 @@ pub struct ServerSide {
     pub sweep: Sweep,
     /// The server's side by load, ascending.
     pub loads: Vec<Row>,
-    /// By load and class; empty if all requests were of one class.
+    /// Medians by load and class; empty if all requests belong to one class.
     pub classes: Vec<Row>,
-    /// Why part of the server's side was not measured, by most points, and in how many of them.
+    /// Most frequent reason why part of the server's side was not measured, with the numbers of points that have it
+    /// and of all points.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_not: Option<(String, u64, u64)>,
 }
@@ -104,7 +105,7 @@ pub fn of_run(run: &RunDir) -> Vec<ServerSide> {
 
 /// Server side of one sweep; `None` if no point of it was watched.
 pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
-    // Equal times that are added at different places are different loads.
+    // Equal delays at different places are different loads.
     let is_slowed = |point: &Point| point.axis.is_some_and(|place| place.axis == Axis::SlowDown);
     let points: Vec<&Point> = run
         .points
@@ -184,7 +185,7 @@ fn why_not(points: &[&Point]) -> Option<(String, u64, u64)> {
     Some((record::text::plain(why, 300), count, points.len() as u64))
 }
 
-/// How the rows were obtained, in a sentence.
+/// Explains in a sentence how the rows were computed.
 pub fn note(side: &ServerSide) -> String {
     let why = side.why_not.as_ref().map(|(why, count, points)| format!(" In {count} of {points} points: {why}."));
     format!(

@@ -1,8 +1,8 @@
-//! Compares two loads, two runs or two servers within repeats, so that the machine's drift from repeat to repeat
-//! cancels. A repeat that lacks one of the two is in no pair.
+//! Compares two loads, two runs or two servers within repeats, so that the machine's drift between repeats cancels. A
+//! repeat that lacks one of the two gives no pair.
 //!
-//! If a repeat measured a load more than once, its points count by [`counted`]. A pair with a disturbed member weighs
-//! less, as a difference of members that weigh as in [`crate::disturbance`]: leaving it out would lose three of four
+//! If a repeat measured a load more than once, its points count by [`counted`]. A pair with a disturbed member has
+//! less weight, which follows from the weights in [`crate::disturbance`]. Leaving it out would lose three of four
 //! pairs if half of the points are disturbed.
 
 use crate::disturbance::{DISTURBED_WEIGHT, counted, is_disturbed};
@@ -10,17 +10,17 @@ use crate::statistics::{estimate, median, weighted_mean, weighted_median};
 use record::{Estimate, Point};
 use std::collections::BTreeMap;
 
-/// Fixed, so that a run always gives the same result.
+/// Fixed, so that the same run always gives the same result.
 const SEED: u64 = 0x4158;
 
 /// Values of a figure at one load in one repeat.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visit {
-    /// When its first point began.
+    /// Start of its first point.
     pub at_ms: f64,
     /// Median of the points that count.
     pub value: f64,
-    /// 1, or less where all of its points were disturbed.
+    /// Weight: 1, or less if all of its points were disturbed.
     pub weight: f64,
     /// Points that did not count.
     pub left_out: u64,
@@ -36,13 +36,12 @@ pub(crate) struct RepeatPair {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pairs {
-    /// Ascending by repeat.
+    /// Pairs in order of repeat.
     pub pairs: Vec<RepeatPair>,
     /// Points of these repeats that did not count.
     pub left_out: u64,
 }
 
-/// Each repeat's visit of one load.
 pub(crate) fn visits(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> BTreeMap<u32, Visit> {
     let mut by_repeat: BTreeMap<u32, Vec<&Point>> = BTreeMap::new();
     for point in points {
@@ -84,8 +83,8 @@ pub(crate) fn pairs(before: &[&Point], after: &[&Point], value: impl Fn(&Point) 
 }
 
 impl Pairs {
-    /// Weighted medians before and after, and the weighted median of the ratios with its interval, a bootstrap over
-    /// the repeats.
+    /// Weighted medians before and after, and the weighted median of the ratios with a bootstrap interval over the
+    /// repeats.
     pub(crate) fn change(&self, confidence: f64) -> Option<(f64, f64, Estimate)> {
         let of = |value: fn(&RepeatPair) -> f64| {
             move |pairs: &[RepeatPair]| weighted_median(pairs, value, |pair| pair.weight)
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_paired_across_repeats() {
+    fn points_are_paired_only_within_a_repeat() {
         let found = found(&[point(0, 1.0, false), point(1, 2.0, false)], &[point(1, 4.0, false), point(2, 9.0, false)]);
         let pair = RepeatPair { repeat: 1, before: 2.0, after: 4.0, weight: 1.0 };
         assert_eq!(found.pairs, [pair]);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_was_measured_again_is_left_out_and_a_disturbed_pair_weighs_less() {
+    fn remeasured_points_are_left_out_and_disturbed_pairs_weigh_less() {
         let before = [point(0, 10.0, true), point(0, 20.0, false), point(1, 20.0, false), point(2, 10.0, true)];
         let after = [point(0, 40.0, false), point(1, 5.0, true), point(2, 40.0, true)];
         let found = found(&before, &after);

@@ -58,13 +58,13 @@ record::worded! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PointPlace {
-    /// Among them, with an estimate.
+    /// Within the measured loads, with an estimate.
     Within,
-    /// At or below the lowest: the criterion was crossed from the beginning.
+    /// At or below the lowest load: the criterion was crossed from the start.
     Below,
-    /// Beyond the highest: the criterion was never crossed.
+    /// Above the highest load: the criterion was never crossed.
     Beyond,
-    /// Unknown; the point's reason has the cause.
+    /// Unknown, for the cause in the reason.
     Unknown,
 }
 
@@ -73,28 +73,28 @@ pub enum PointPlace {
 pub struct PointFinding {
     /// Whether the point lies within, below or above the measured loads.
     pub place: PointPlace,
-    /// The load (connections, or requests per second); absent if there is none.
+    /// Load (connections, or requests per second); absent if there is no point.
     pub estimate: Option<f64>,
     /// Lower end of the interval. Without an estimate: the point is not below this load.
     pub low: Option<f64>,
-    /// Upper end of the interval; absent where the measurements do not bound it.
+    /// Upper end of the interval; absent if the measurements do not bound it.
     pub high: Option<f64>,
-    /// Failure point only: the highest load that held. The interval is wider where trials disagreed.
+    /// Highest load that held; failure point only. The interval is wider if trials disagreed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<f64>,
-    /// Failure point only: the lowest load that failed.
+    /// Lowest load that failed; failure point only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<f64>,
     /// Confidence of the interval as a share.
     pub confidence: f64,
     /// Repeats that the interval is based on. With fewer than two it shows only the spacing of the loads.
     pub n_repeats: u64,
-    /// The criterion that was crossed, with the values, or why there is no point.
+    /// The crossed criterion with its values, or the reason why there is no point.
     pub reason: String,
 }
 
 impl PointFinding {
-    /// The interval as a share of the estimate; `None` without an estimate or with an open end.
+    /// The interval's width as a share of the estimate; `None` without an estimate or with an open end.
     pub fn width_ratio(&self) -> Option<f64> {
         Some((self.high? - self.low?) / self.estimate?)
     }
@@ -114,7 +114,7 @@ impl PointFinding {
     }
 }
 
-/// A number over the points of one level: their median, smallest and largest.
+/// A number over the points of a level: median, smallest and largest value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Spread {
     /// Median over the points.
@@ -136,8 +136,7 @@ pub struct Level {
     pub zone: Zone,
     /// Measured points, including the short ones of the first pass.
     pub points: u64,
-    /// Number of points that the medians are based on: those of full length, and only undisturbed ones if at least
-    /// half are.
+    /// Points used for the medians: those of full length, and only undisturbed ones if at least half are.
     pub counted: u64,
     /// Points that other work on the machine disturbed.
     pub disturbed: u64,
@@ -145,7 +144,7 @@ pub struct Level {
     pub failing: u64,
     /// Criteria that the point with the longest window crossed.
     pub crossed: Vec<String>,
-    /// Open loop: requests sent per second, if fewer than planned.
+    /// Requests sent per second in an open loop, if fewer than planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_per_sec: Option<Spread>,
     /// Good answers (2xx, 3xx, no error replies) per second.
@@ -154,10 +153,11 @@ pub struct Level {
     pub response_p50_us: Option<Spread>,
     /// 99th percentile of the response time, microseconds.
     pub response_p99_us: Option<Spread>,
-    /// Both percentiles are lower bounds in most of the points that count: requests without a response take longer.
+    /// Whether both percentiles are lower bounds in most of the used points, because requests without a response take
+    /// longer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub response_p50_at_least: bool,
-    /// The 99th percentile is a lower bound in most of the points that count.
+    /// Whether the 99th percentile is a lower bound in most of the used points.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub response_p99_at_least: bool,
     /// Median reap delay, microseconds.
@@ -170,19 +170,19 @@ pub struct Level {
     /// delays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reap_of_p99_ratio: Option<Spread>,
-    /// The server's CPU time for a request, microseconds: user, system and softirq where measured.
+    /// CPU time of the server per request, microseconds: user, system and softirq as far as measured.
     pub cpu_us_per_request: Option<Spread>,
     /// User part of the server's CPU time per request, microseconds.
     pub cpu_user_us_per_request: Option<Spread>,
     /// System part of the server's CPU time per request, microseconds.
     pub cpu_system_us_per_request: Option<Spread>,
-    /// Softirq time of the server's CPUs for a request that is not in the system part; the three parts make the whole.
+    /// Softirq time of the server's CPUs per request outside the system part; the three parts add up to the whole.
     pub softirq_us_per_request: Option<Spread>,
     /// Busy share of the CPUs that the server may use.
     pub cpus_busy_ratio: Option<Spread>,
-    /// The server's busiest thread, in CPUs.
+    /// CPU use of the server's busiest thread, in CPUs.
     pub busiest_thread_cpus: Option<Spread>,
-    /// The used share of the server's limit of CPU time; absent without one.
+    /// Used share of the server's limit of CPU time; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_quota_used_ratio: Option<Spread>,
     /// Whether the client, not the server, was saturated in most of the points.
@@ -195,18 +195,18 @@ pub struct Level {
 /// The full resource of the server at a load, with its used share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Full {
-    /// Its limit of CPU time.
+    /// The server's limit of CPU time.
     Quota(f64),
-    /// Its CPUs.
+    /// The server's CPUs.
     Cpus(f64),
-    /// The CPU of its busiest thread.
+    /// The CPU of the busiest thread.
     Thread(f64),
-    /// Its CPUs, much of them by other work.
+    /// The server's CPUs, of which other work uses much.
     CrowdedCpus(f64),
 }
 
 impl Level {
-    /// The resource used by `limit` or more.
+    /// The resource of which at least `limit` is used.
     pub(crate) fn full(&self, limit: f64) -> Option<Full> {
         let share = |spread: Option<Spread>| spread.map(|spread| spread.median).filter(|share| *share >= limit);
         let cpus = share(self.cpus_busy_ratio);
@@ -221,7 +221,7 @@ impl Level {
 /// The highest throughput of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Peak {
-    /// Load at which the throughput was highest: connections, or requests per second.
+    /// Load with the highest throughput: connections, or requests per second.
     pub load: f64,
     /// Good answers per second, median over repeats: the highest of the levels.
     pub per_sec: f64,
@@ -229,13 +229,13 @@ pub struct Peak {
     pub low: Option<f64>,
     /// Upper end of the interval over repeats; absent with fewer than two.
     pub high: Option<f64>,
-    /// Good answers per second at the highest load over those at this one, median of the repeats that have both;
-    /// absent if none has.
+    /// Good answers per second at the highest load as a share of those at this load: median over the repeats with
+    /// both, absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ratio: Option<f64>,
 }
 
-/// A request's CPU time grew by this ratio or more: less is within the machine's drift.
+/// A smaller growth of a request's CPU time is within the machine's drift.
 const LEAST_GROWTH: f64 = 1.02;
 
 /// The lowest CPU time per request, and the highest at a higher load.
@@ -249,10 +249,10 @@ pub struct CpuGrowth {
     pub highest_load: f64,
     /// CPU time per request at that load, microseconds.
     pub highest_us: f64,
-    /// How many times the lowest cost the highest is: the median over the repeats that have both loads, so that the
-    /// machine's drift between repeats is not in it.
+    /// Ratio of the highest to the lowest cost: the median over repeats with both loads, which excludes the drift
+    /// between repeats.
     pub ratio: f64,
-    /// The part that grew most between the two: `user`, `system` or `softirq`.
+    /// Part that grew most between the two loads: `user`, `system` or `softirq`.
     pub grew_most: Option<String>,
 }
 
@@ -272,18 +272,19 @@ pub struct SweepFindings {
     pub load_unit: String,
     /// Findings at each load, ascending.
     pub levels: Vec<Level>,
-    /// Load at which elastic ends.
+    /// Load at which the elastic zone ends.
     pub yield_point: PointFinding,
-    /// Load at which a request costs more than the lowest cost by the criterion.
+    /// Load at which the cost of a request exceeds the lowest cost by the criterion.
     pub efficiency_point: PointFinding,
-    /// Load at which failure begins.
+    /// Load at which the failure zone begins.
     pub failure_point: PointFinding,
-    /// Open loop only: the highest rate that is answered, whatever is offered.
+    /// Highest rate answered in an open loop, whatever is offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<PointFinding>,
     /// Highest throughput; absent if no request was completed.
     pub peak: Option<Peak>,
-    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or no repeat has both loads.
+    /// Growth of the CPU time per request; absent if the server's CPU was not measured, or if no repeat has both
+    /// loads.
     pub cpu: Option<CpuGrowth>,
     /// Repeats of the sweep, including the first pass.
     pub repeats: u64,
@@ -292,16 +293,16 @@ pub struct SweepFindings {
 }
 
 impl Drift {
-    /// Whether the server, memory, disks or other work changed, and not the speed of the CPU: the same load was served
-    /// at other speeds, while arithmetic took as long.
+    /// Whether the server, memory, disks or other work changed and not the speed of the CPU: the same load was served
+    /// at different speeds, while arithmetic took equally long.
     pub(crate) fn is_of_server(&self) -> bool {
         self.load_cv_ratio.zip(self.cpu_cv_ratio).is_some_and(|(load, cpu)| load >= 0.1 && load >= 3.0 * cpu)
     }
 }
 
 impl SweepFindings {
-    /// The level that shows the cause of the yield point: the first one clearly beyond it (at twice the load), else the
-    /// first one beyond it.
+    /// The level that shows the cause of the yield point: the first one clearly above it (at twice the load), else
+    /// the first one above it.
     pub(crate) fn beyond_yield(&self) -> Option<&Level> {
         first_beyond(&self.levels, self.yield_point.estimate?)
     }
@@ -309,7 +310,7 @@ impl SweepFindings {
 
 fn first_beyond(levels: &[Level], estimate: f64) -> Option<&Level> {
     let first = |above: f64| levels.iter().find(|level| level.load > above);
-    // A little less than a doubling, because the measured loads double, too.
+    // Slightly less than a doubling, because the measured loads double, too.
     first(estimate * 1.9).or_else(|| first(estimate))
 }
 
@@ -320,14 +321,14 @@ pub struct Drift {
     pub cpu_cv_ratio: Option<f64>,
     /// Coefficient of variation of the reference load's throughput.
     pub load_cv_ratio: Option<f64>,
-    /// Yardsticks that were run.
+    /// Number of yardsticks.
     pub n: u64,
 }
 
 /// All findings of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Findings {
-    /// The criteria used.
+    /// Criteria of the findings.
     pub criteria: Criteria,
     /// Closed loop over connections.
     pub connections: Option<SweepFindings>,

@@ -1,5 +1,5 @@
-//! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`,
-//! and `redis=PIPELINE`, `memcached=PIPELINE` or `http2=STREAMS` for these protocols instead of HTTP/1.1.
+//! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`.
+//! The words `redis=PIPELINE`, `memcached=PIPELINE` and `http2=STREAMS` choose another protocol than HTTP/1.1.
 
 use load::{LoadEvents, check, run};
 use record::protocol::{Http2Plan, MemcachedPlan, Protocol, RedisPlan};
@@ -27,7 +27,7 @@ fn main() {
         precise: arguments.iter().any(|text| text == "precise"),
         ..LoadPlan::simple(address)
     };
-    // Reads of Redis, pipelined.
+    // Pipelined GET commands of Redis.
     let plan = match arguments.iter().find_map(|text| text.strip_prefix("redis=")?.parse().ok()) {
         None => plan,
         Some(pipeline) => {
@@ -36,7 +36,7 @@ fn main() {
             LoadPlan { protocol: Protocol::Redis(redis), targets: Vec::new(), ..plan }
         }
     };
-    // Nine gets of a key to a set of 100 bytes.
+    // Nine gets of a key for each set of 100 bytes.
     let plan = match arguments.iter().find_map(|text| text.strip_prefix("memcached=")?.parse().ok()) {
         None => plan,
         Some(pipeline) => {

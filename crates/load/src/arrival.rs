@@ -22,14 +22,14 @@ pub struct Schedule<'a> {
 }
 
 enum Gaps<'a> {
-    /// Neighbouring places of the schedule, then as many in its next round.
+    /// Consecutive arrivals of the schedule; each round of the schedule has as many.
     Constant {
         next: u64,
         share: Share,
         gap_ns: f64,
     },
     Poisson(Poisson),
-    /// A Poisson process up to `begin_ns`, then times since then.
+    /// Poisson arrivals up to `begin_ns`, then given times relative to `begin_ns`.
     Given {
         before: Option<Poisson>,
         begin_ns: u64,
@@ -59,7 +59,7 @@ impl Poisson {
 
 impl<'a> Schedule<'a> {
     /// The arrivals of one thread. `rate_per_sec` is the rate of all threads of all machines, positive and finite.
-    /// Anything but constant arrivals is a Poisson process here: see [`Schedule::given`].
+    /// All but constant arrivals become a Poisson process; [`Schedule::given`] takes other arrivals.
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
@@ -71,8 +71,8 @@ impl<'a> Schedule<'a> {
         Schedule::of(gaps, start_ns, end_ns)
     }
 
-    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing. In the warm-up, Poisson
-    /// arrivals at the mean rate, so that it uses none of the given ones. The span is start, begin and end.
+    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing. The warm-up uses
+    /// Poisson arrivals of the same mean rate instead. `span`: start, begin and end.
     pub fn given(
         rate_per_sec: f64,
         seed: u64,
@@ -80,7 +80,7 @@ impl<'a> Schedule<'a> {
         (start_ns, begin_ns, end_ns): (u64, u64, u64),
         times: Box<dyn Iterator<Item = u64> + Send + 'a>,
     ) -> Self {
-        // A separate stream: the times were drawn from the first ones.
+        // A separate random stream, because the given times may come from the first one.
         let before = Poisson::new(1e9 / rate_per_sec / share.fraction(), seed, 1 << 33 | u64::from(share.index));
         Schedule::of(Gaps::Given { before: Some(before), begin_ns, times }, start_ns, end_ns)
     }
@@ -97,7 +97,7 @@ impl<'a> Schedule<'a> {
         self.next_ns
     }
 
-    /// Removes the arrivals at or after `end_ns`: the run was cut short.
+    /// Removes the arrivals at or after `end_ns`, for a run that is cut short.
     pub fn cut(&mut self, end_ns: u64) {
         self.end_ns = self.end_ns.min(end_ns);
         self.next_ns = self.next_ns.filter(|next| *next < self.end_ns);
@@ -108,7 +108,7 @@ impl<'a> Schedule<'a> {
             Gaps::Constant { next, share, gap_ns } => {
                 let (round, place) = (*next / u64::from(share.parts), *next % u64::from(share.parts));
                 *next += 1;
-                // Multiplied, not added up: rounding must not shift the rate over a long run.
+                // Multiply instead of adding up gaps: rounding must not shift the rate in a long run.
                 (round * u64::from(share.of) + u64::from(share.index) + place) as f64 * *gap_ns
             }
             Gaps::Poisson(poisson) => poisson.next_offset(),
@@ -124,7 +124,7 @@ impl<'a> Schedule<'a> {
                 return (at < self.end_ns).then_some(at);
             }
         };
-        // A float beyond u64 saturates, which is beyond every end.
+        // A float beyond u64 saturates, so it is after every end.
         let at = self.start_ns.saturating_add(offset_ns as u64);
         (at < self.end_ns).then_some(at)
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_together_keep_the_constant_gap() {
+    fn all_threads_together_keep_the_constant_gap() {
         let mut all: Vec<u64> = (0..3)
             .flat_map(|index| Schedule::new(1000.0, Arrival::Constant, 9, Share::one(index, 3), 0, 1_000_000_000))
             .collect();
@@ -183,7 +183,7 @@ mod tests {
     fn poisson_gaps_have_the_mean_and_spread_of_an_exponential() {
         let times: Vec<u64> = Schedule::new(10_000.0, Arrival::Poisson, 7, Share::WHOLE, 0, 20_000_000_000).collect();
         let n = times.len() as f64;
-        // 200,000 expected, standard deviation 447: six of them.
+        // 200,000 expected with a standard deviation of 447; the tolerance is six of them.
         assert!((n - 200_000.0).abs() < 6.0 * 447.0, "{n}");
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
@@ -192,19 +192,19 @@ mod tests {
     }
 
     #[test]
-    fn given_times_begin_with_the_window_and_the_warm_up_has_its_own() {
+    fn given_times_begin_with_the_window_and_the_warm_up_has_other_times() {
         let times = Box::new((0..100u64).map(|n| n * 10_000_000));
         let span = (500, 1_000_000_500, 2_000_000_500);
         let all: Vec<u64> = Schedule::given(1000.0, 1, Share::WHOLE, span, times).collect();
         assert!(all.windows(2).all(|pair| pair[0] <= pair[1]));
         let window: Vec<u64> = all.iter().copied().filter(|at| *at >= span.1).collect();
         assert_eq!(window, (0..100).map(|n| span.1 + n * 10_000_000).collect::<Vec<_>>());
-        // 1,000 expected in the warm-up, standard deviation 32: six of them.
+        // 1,000 expected in the warm-up with a standard deviation of 32; the tolerance is six of them.
         assert!((all.len() - window.len()).abs_diff(1000) < 192, "{}", all.len() - window.len());
     }
 
     #[test]
-    fn a_seed_repeats_and_threads_differ() {
+    fn a_seed_repeats_the_arrivals_and_threads_have_different_ones() {
         let make = |seed, index| -> Vec<u64> {
             Schedule::new(100.0, Arrival::Poisson, seed, Share::one(index, 2), 0, 1_000_000_000).collect()
         };
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_are_ordered_and_inside(
+        fn times_are_ordered_and_within_the_duration(
             rate in 0.01f64..1e6,
             poisson: bool,
             seed: u64,
@@ -232,7 +232,7 @@ mod tests {
         }
 
         #[test]
-        fn cutting_keeps_what_came_before(cut in 0u64..2_000_000) {
+        fn cutting_keeps_the_earlier_arrivals(cut in 0u64..2_000_000) {
             let whole: Vec<u64> = Schedule::new(1e5, Arrival::Poisson, 3, Share::WHOLE, 0, 1_000_000).collect();
             let mut schedule = Schedule::new(1e5, Arrival::Poisson, 3, Share::WHOLE, 0, 1_000_000);
             schedule.cut(cut);

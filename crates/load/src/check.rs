@@ -11,10 +11,10 @@ use record::{Arrival, LoadPlan, Pace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 const SPARE_DESCRIPTORS: u64 = 64;
-/// The most connections of one engine.
+/// Maximum connections of one engine.
 pub const MOST_CONNECTIONS: u64 = 1_000_000;
 const OWNED_FIELDS: [&str; 4] = ["host", "content-length", "connection", "transfer-encoding"];
-/// A higher rate is a typing error, and would overflow the schedule's nanoseconds.
+/// A higher rate is taken for a typing error; it would overflow the schedule's nanoseconds.
 const MAX_RATE_PER_SEC: f64 = 1e9;
 
 /// Checks whether the plan can be run on this machine; the error names the remedy. Opens no connection.
@@ -188,7 +188,7 @@ fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Outside text for a sentence, shortened and escaped.
+/// Shortens and escapes untrusted text for a sentence.
 fn quoted(text: &str) -> String {
     const LIMIT: usize = 60;
     let mut short: String = text.chars().take(LIMIT).collect();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_a_remedy() {
+    fn invalid_plans_are_refused_with_a_remedy() {
         assert!(refused(|plan| plan.connections = 0).contains("at least 1"));
         assert!(refused(|plan| plan.threads = 0).contains("at least 1"));
         assert!(refused(|plan| plan.duration_ns = 0).contains("above 0"));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_smuggles_a_second_header_or_request() {
+    fn no_input_can_smuggle_a_second_header_or_request() {
         let header = |name: &str, value: &str| {
             let pair = (name.to_string(), value.to_string());
             refused(|plan| plan.headers.push(pair))
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn more_connections_than_descriptors_say_how_many_fit() {
+    fn the_error_for_too_few_descriptors_says_how_many_connections_fit() {
         assert!(refused(|plan| plan.connections = 1_000_001).contains("more clients"));
         let text = refused(|plan| plan.connections = 1_000_000);
         assert!(text.contains("connections fit") && text.contains("ulimit -n"), "{text}");
     }
 
     #[test]
-    fn a_source_that_is_not_ours_is_refused() {
+    fn a_source_address_of_another_machine_is_refused() {
         let text = refused(|plan| plan.source_addresses = vec![[192, 0, 2, 1].into()]);
         assert!(text.contains("192.0.2.1") && text.contains("address of this machine"), "{text}");
         let text = refused(|plan| plan.source_addresses = vec!["::1".parse().unwrap()]);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_herd_gets_more_source_addresses() {
+    fn many_loopback_connections_get_more_source_addresses() {
         let mut plan = LoadPlan::simple(([127, 0, 0, 2], 80).into());
         plan.connections = 60_000;
         let rules = PortRules { low: 32768, high: 60999, can_scan: true, time_wait_ns: 0, threads: 1 };

@@ -1,21 +1,22 @@
 //! Results by class of request: the counts of one engine thread, and their conversion to a result. Only plans with
-//! classes or a log pay for it. As in the tally, a request in flight when the window begins counts when it ends.
+//! classes or a log keep these counts. As in the tally, a request in flight when the window begins counts when it
+//! ends.
 
 use crate::tally::Belongs;
 use record::workload::{ClassResult, DocumentKind, Grouping};
 use record::{Latency, LoadPlan};
 use serde::{Deserialize, Serialize};
 
-/// One class's counts; requests of the window only.
+/// The counts of one class, for requests of the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassCounts {
-    /// Sent in the window, or under way when it began.
+    /// Requests sent in the window, or in flight when it began.
     pub requests: u64,
     /// Complete responses with status 2xx or 3xx.
     pub ok: u64,
-    /// Errors and other statuses.
+    /// Failed requests: errors and other statuses.
     pub failed: u64,
-    /// Under way at the end of the run.
+    /// Requests in flight at the end of the run.
     pub unfinished: u64,
     /// Body bytes received.
     pub body_bytes: u64,
@@ -59,7 +60,6 @@ impl Classes {
         &mut self.classes[class]
     }
 
-    /// A request is sent on `slot`.
     #[inline]
     pub(crate) fn sent(&mut self, slot: usize, class: u8, is_counted: bool) {
         self.under_way[slot] = UnderWay { class, body_bytes: 0 };
@@ -71,7 +71,7 @@ impl Classes {
         self.under_way[slot].body_bytes += body_bytes as u64;
     }
 
-    /// A complete response; returns the bytes of its body.
+    /// Counts a complete response; returns the bytes of its body.
     pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, belongs: Belongs) -> u64 {
         let body_bytes = self.under_way[slot].body_bytes;
         if let Some(class) = self.over(slot, belongs) {
@@ -108,7 +108,6 @@ impl Classes {
     }
 }
 
-/// Adds the counts of another thread or machine.
 pub(crate) fn add(mine: &mut Vec<ClassCounts>, other: &[ClassCounts]) {
     mine.resize_with(mine.len().max(other.len()), ClassCounts::default);
     for (mine, theirs) in mine.iter_mut().zip(other) {

@@ -32,29 +32,28 @@ pub(crate) enum State {
     Lingering,
 }
 
-/// In state `Connecting`: a request waits to be sent on it.
+/// The connection is in state `Connecting`, and a request waits for it.
 pub(crate) const CARRIES_REQUEST: u16 = 1;
 /// An entry of the free queue names this connection.
 pub(crate) const QUEUED: u16 = 2;
 /// epoll watches for writability, too.
 pub(crate) const WATCHES_WRITABLE: u16 = 4;
-/// The request in flight is the last on this connection.
 pub(crate) const LAST_REQUEST: u16 = 8;
 /// The server has closed its half.
 pub(crate) const PEER_CLOSED: u16 = 16;
 /// The ramp has counted this attempt as slow.
 pub(crate) const KNOWN_SLOW: u16 = 32;
 
-/// A request of the window was on this slot and got no answer yet.
+/// A request of the window on this slot has no response yet.
 pub(crate) const ASKED: u16 = 64;
 /// A byte of a response came since the window began.
 pub(crate) const HEARD: u16 = 128;
 /// The socket reports the kernel's time stamps.
 pub(crate) const STAMPED: u16 = 256;
-/// Requests put now are sent together later.
+/// Requests that are put now are sent together later.
 pub(crate) const CORKED: u16 = 512;
 
-/// The server left an announced close to the client: do not wait for it again.
+/// The server announced a close but left it to the client: do not wait for it again.
 pub(crate) const LINGERED: u16 = 1024;
 
 /// A connection slot. It outlives its sockets: a reconnect reuses it.
@@ -63,14 +62,14 @@ pub(crate) struct Connection<F> {
     pub(crate) stream: F,
     /// When the current [`State`] began, for states that use it.
     pub(crate) since_ns: u64,
-    /// Intended send of the described request. Several may be in flight; this and the next fields describe one of them.
+    /// Intended send of the described request. This and the next fields describe one of the requests in flight.
     pub(crate) intended_ns: u64,
     /// First byte of the response; 0 = none yet.
     pub(crate) first_byte_ns: u64,
     /// Last part of the response; 0 = none yet, or parts are not timed.
     pub(crate) part_ns: u64,
     pub(crate) fd: i32,
-    /// Request bytes sent so far after a short send; `u32::MAX` is beyond any request.
+    /// Request bytes sent so far after a short send. No request is as long as `u32::MAX`.
     pub(crate) written: u32,
     pub(crate) requests: u32,
     pub(crate) target: u32,
@@ -99,7 +98,6 @@ impl<F> Connection<F> {
         UnderWay { intended_ns, since_ns, first_byte_ns, part_ns, target, received_bytes }
     }
 
-    /// Describes another request.
     #[inline]
     pub(crate) fn describe(&mut self, request: UnderWay) {
         UnderWay {
@@ -129,7 +127,7 @@ impl<F> Connection<F> {
     /// Lets a connection attempt carry a request, which has waited for a connection since `waits_since_ns`.
     pub(crate) fn carry_request(&mut self, intended_ns: u64, waits_since_ns: u64) {
         self.intended_ns = intended_ns;
-        // The field is free: no byte of a response comes before the request is sent.
+        // This field is unused until the request is sent, so it can hold the begin of the wait.
         self.first_byte_ns = waits_since_ns;
         self.set(CARRIES_REQUEST, true);
     }
@@ -164,7 +162,6 @@ impl<F> Connection<F> {
         Lease { source: self.source, port }
     }
 
-    /// The epoll token: slot and generation.
     #[inline]
     pub(crate) fn token(&self, slot: u32) -> u64 {
         u64::from(self.generation) << 32 | u64::from(slot)
@@ -183,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_comes_back_as_it_was_kept() {
+    fn a_kept_lease_is_returned_unchanged() {
         let mut connection = Connection::<Framing>::new();
         for port in [PortChoice::Kernel, PortChoice::Scan, PortChoice::Explicit(40_001)] {
             connection.keep_lease(Lease { source: 3, port });

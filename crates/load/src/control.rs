@@ -1,5 +1,5 @@
-//! State shared by the calling thread and the engine threads. Not accessed per request: an engine thread reads and
-//! publishes once per batch of events.
+//! State shared by the calling thread and the engine threads. An engine thread reads and publishes it once per batch
+//! of events, not per request.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ pub(crate) struct Control {
     start_ns: AtomicU64,
     /// When the run was cut short; 0 = it was not.
     cut_ns: AtomicU64,
-    /// Threads whose connections are open, or have failed once.
+    /// Threads whose first connections are open or have failed.
     ready: AtomicUsize,
 }
 

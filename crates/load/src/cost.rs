@@ -3,7 +3,6 @@
 use crate::socket::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The calling thread's CPU account at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ThreadReading {
     pub(crate) at_ns: u64,
@@ -33,7 +32,7 @@ impl ThreadReading {
     }
 }
 
-/// From the second number of schedstat.
+/// Reads the wait from the second number of schedstat.
 fn run_queue_wait_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -54,8 +53,8 @@ pub struct EngineCost {
     pub polling_ns: u64,
     /// System calls in the window, without clock readings and the one-time option of sampled sockets.
     pub system_calls: u64,
-    /// Maximum memory allocated for connections, per connection. Histograms and buffers, which do not grow with the
-    /// connections, are in `memory_bytes_fixed`.
+    /// Maximum memory for connections, divided by their number. `memory_bytes_fixed` has the histograms and buffers,
+    /// which do not grow with the connections.
     pub memory_bytes_per_connection: f64,
     /// Memory of histograms, series and buffers.
     pub memory_bytes_fixed: u64,
@@ -120,8 +119,8 @@ pub(crate) fn sharpen_timers() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
 }
 
-/// Gives the calling thread real-time priority, if permitted. It must sleep: the kernel throttles a real-time thread
-/// that never does for tens of milliseconds.
+/// Gives the calling thread real-time priority, if permitted. The thread must sleep now and then: the kernel suspends
+/// a real-time thread that never sleeps for tens of milliseconds.
 pub(crate) fn try_real_time() -> bool {
     let parameter = libc::sched_param { sched_priority: 10 };
     // SAFETY: the parameter is live; 0 is the calling thread.

@@ -6,38 +6,38 @@ use record::protocol::Protocol;
 use record::units::{format_nanos, format_si, percent};
 use record::{Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Severity};
 
-/// A busier thread is the bottleneck, or about to be.
+/// A thread that is busier than this is a bottleneck, or soon will be.
 const SATURATED_RATIO: f64 = 0.90;
-/// The generator's own lateness at p99 that is always acceptable.
+/// Lateness of the client at p99 that is always acceptable.
 const LAG_LIMIT_NS: u64 = 1_000_000;
-/// More lateness is acceptable if it is at most this share of the response time.
+/// More lateness is acceptable up to this share of the response time.
 const LAG_SHARE: f64 = 0.05;
-/// Waiting for the CPU for more than this share of the window raises a doubt.
+/// A larger share of the window spent waiting for a CPU raises a doubt.
 const RUN_QUEUE_RATIO: f64 = 0.05;
-/// More connections without any response byte than this share are no accident.
+/// A larger share of connections without any response byte raises a doubt.
 const SILENT_RATIO: f64 = 0.01;
-/// Tolerance between connections and throughput times mean time, in addition to one response per connection at the
-/// edges.
+/// Tolerance of Little's law, in addition to one response per connection at the window's edges.
 const BALANCE_RATIO: f64 = 0.2;
-/// Time for the other end to close a connection before the next is opened.
+/// Time that the server may take to close a connection before the next one is opened.
 const CLOSING_NS: f64 = 1e6;
 /// A larger share of reap delay in a response time raises a doubt.
 const REAP_RATIO: f64 = 0.1;
-/// Any client needs this long to wake up: a larger share of a short response time is only a note.
+/// Every client takes this long to wake up, so a larger share of a short response time is only a note.
 const WAKE_UP_NS: u64 = 100_000;
-/// Limits of the longest stall of the client: as share of the window, and longer than a busy machine delays a thread.
+/// Limits for the client's longest stall: a share of the window, and a time that exceeds the scheduling delays of a
+/// busy machine.
 const STOOD_RATIO: f64 = 0.01;
 const STOOD_NS: u64 = 100_000_000;
-/// Fewer failed requests raise no doubt.
+/// A smaller share of failed requests raises no doubt.
 const ERROR_RATIO: f64 = 0.01;
-/// A slot without a port pauses, so each such request stands for many that were never made.
+/// Limit for requests without a local port. A slot without a port pauses, so each of them stands for many requests
+/// that were never made.
 const NO_ROOM_RATIO: f64 = 0.001;
 const MAX_STATUSES: usize = 4;
 const SAMPLES_FOR_P50: u64 = 20;
-/// So that at least ten samples lie beyond p99.
+/// With this many samples, ten lie above p99.
 const SAMPLES_FOR_P99: u64 = 1_000;
 
-/// Every reason that a result gives not to trust it.
 pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     if result.interrupted {
@@ -95,9 +95,9 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// The client or its machine was stopped, which the accounts of its threads do not show.
+/// Reports that the client or its machine was stopped; the CPU accounts of its threads do not show this.
 fn stood(result: &LoadResult) -> Option<Doubt> {
-    // If a schedule was kept meanwhile, only the conducting thread had no CPU.
+    // If the schedule was kept meanwhile, only the main thread was stopped.
     let late_ns = result.counts.times.own_lag.max_ns().unwrap_or(u64::MAX);
     let (stood_ns, ratio) = (result.stood_ns, result.stood_ns as f64 / result.window_ns as f64);
     (ratio > STOOD_RATIO && stood_ns.min(late_ns) > STOOD_NS).then(|| {
@@ -112,7 +112,8 @@ fn stood(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// The client's own part of a percentile: by how much it falls if each sampled request ends when its last byte arrived.
+/// Reports a large client's part of a percentile: the fall of the percentile if each sampled request ends when its
+/// last byte arrived.
 fn reaped_late(result: &LoadResult) -> Option<Doubt> {
     let times = &result.counts.times;
     let part = |name: &'static str, quantile: f64, least: u64| {
@@ -176,7 +177,7 @@ fn late(result: &LoadResult) -> Option<Doubt> {
 fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let wait = result.counts.times.connection_wait.quantile_ns(0.99)?;
     let response = result.counts.times.service.quantile_ns(0.5).unwrap_or(0);
-    // If connections are opened for requests, the opening is no shortage.
+    // If requests open connections, connecting is not a shortage of connections.
     let opening = if plan.requests_per_connection > 0 {
         let handshake = result.tls.as_ref().and_then(|tls| tls.times.max_ns());
         result.counts.times.connect.max_ns().unwrap_or(0) + handshake.unwrap_or(0)
@@ -188,7 +189,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         let wait_words = format_nanos(wait as f64);
         let (mut what, remedy) = if plan.workload.trace.is_some() {
             let dominant = result.replay.as_ref().and_then(dominant_client_ratio);
-            let of_one = dominant.map(|ratio| format!(" ({} are of one client)", percent(ratio))).unwrap_or_default();
+            let of_one = dominant.map(|ratio| format!(" ({} from one client)", percent(ratio))).unwrap_or_default();
             (
                 format!(
                     "requests of the log{of_one} waited for their client's last answer or a connection: \
@@ -215,7 +216,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
 
 fn censored(result: &LoadResult) -> Option<Doubt> {
     let outcomes = &result.counts.outcomes;
-    // An interrupted run always leaves its last requests unfinished.
+    // An interrupted run always ends with requests in flight.
     let unfinished = if result.interrupted { 0 } else { outcomes.unfinished };
     let count = unfinished + outcomes.timed_out + outcomes.connect_timed_out;
     if count == 0 {
@@ -241,7 +242,7 @@ fn censored(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Connections without any answer, which contribute neither responses nor times.
+/// Reports connections without any response, which contribute to no count or time.
 fn silent(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.counts.outcomes.silent_ratio()?;
     let (silent, used) = (result.counts.outcomes.connections_silent, result.counts.outcomes.connections_used);
@@ -265,7 +266,7 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Connections beyond a limit of the server, which it closes at once.
+/// Reports connections that the server closes at once, e.g. because they exceed its limit.
 fn closed_unused(result: &LoadResult) -> Option<Doubt> {
     let (closed, connects) = (result.counts.outcomes.closed_unused, result.counts.outcomes.connects);
     (closed > 0).then(|| {
@@ -281,7 +282,7 @@ fn closed_unused(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// Connections that the server closed because no request came in time.
+/// Reports connections that the server closed because no request came in time.
 fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.idle_timeouts;
     (count > 0).then(|| {
@@ -293,7 +294,8 @@ fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// A server that announces a close and leaves it to the client: each slot waits for that once, which no time shows.
+/// Reports a server that announces a close and leaves it to the client: each slot waits for that once, and no
+/// measured time shows it.
 fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.closes_awaited;
     (count > 0).then(|| {
@@ -308,8 +310,8 @@ fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// Little's law: the number of requests in flight is throughput times mean time. In a closed loop it equals the
-/// connections, less those being opened and those of [`silent`]; in no loop is it larger.
+/// Checks Little's law: the requests in flight equal throughput times mean time. In a closed loop they equal the
+/// connections, except those being opened and those of [`silent`]; in an open loop they are at most the connections.
 fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     if result.window_ns == 0 || result.counts.completed_in_window == 0 || result.interrupted {
         return None;
@@ -354,7 +356,7 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     Some(DoubtKind::LittlesLaw.warning(what, remedy))
 }
 
-/// The client's machine had no room for connections.
+/// Reports that the client's machine had no ports or descriptors for connections.
 fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     let outcomes = &result.counts.outcomes;
     let failed = outcomes.local_limit;
@@ -369,7 +371,7 @@ fn out_of_room(result: &LoadResult) -> Option<Doubt> {
 }
 
 fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
-    // The client's own limits have a separate doubt.
+    // Another doubt reports the client's own limits.
     let outcomes = Outcomes { local_limit: 0, ..result.counts.outcomes };
     let ratio = outcomes.failed_ratio();
     if ratio < ERROR_RATIO && result.counts.stray_responses == 0 {
@@ -402,7 +404,7 @@ fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
 mod tests {
     use super::*;
 
-    /// 100 connections for 1 s; each answer took `service_ns`.
+    /// The balance doubt about 100 connections for 1 s with `answered` responses, each after `service_ns`.
     fn balance(answered: u64, service_ns: u64, more: impl FnOnce(&mut LoadResult, &mut LoadPlan)) -> Option<String> {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.connections = 100;
@@ -415,7 +417,7 @@ mod tests {
         out_of_balance(&result, &plan).map(|doubt| doubt.what)
     }
 
-    /// Samples of these response times, `own` of which is the client's share.
+    /// The reap doubt about `samples` responses after `response_ns`, of which the client's share is `own`.
     fn reaped(samples: u64, response_ns: u64, own: f64) -> Option<Doubt> {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.dated_ns = 40_000_000;
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_response_time_that_is_the_clients_own_is_doubted() {
+    fn a_client_share_of_a_tenth_of_the_response_time_raises_a_doubt() {
         assert_eq!(reaped(2_000, 1_200_000, 0.09), None);
         assert_eq!(reaped(19, 1_200_000, 0.72), None, "too few samples to say");
         assert_eq!(reaped(0, 0, 0.0), None);
@@ -443,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_stood_still_is_doubted_but_not_one_that_kept_its_schedule() {
+    fn a_client_that_stood_still_raises_a_doubt_and_one_that_kept_its_schedule_does_not() {
         let said = |window_ns: u64, stood_ns: u64, late_ns: Option<u64>| {
             let mut result = LoadResult { window_ns, ..LoadResult::default() };
             result.stood_ns = stood_ns;
@@ -480,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statuses_of_errors_are_named_and_bytes_that_nobody_asked_for_are_no_failures() {
+    fn error_statuses_are_named_and_unrequested_bytes_are_no_failures() {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.stray_responses = 7;
         (result.counts.outcomes.sent, result.counts.outcomes.ok) = (1_000, 1_000);
@@ -497,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_ports_is_no_error_of_the_server() {
+    fn a_client_without_ports_is_not_a_server_error() {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         let outcomes = &mut result.counts.outcomes;
         (outcomes.sent, outcomes.ok, outcomes.local_limit) = (1_000, 100, 900);
@@ -523,10 +525,10 @@ mod tests {
     }
 
     #[test]
-    fn what_explains_a_difference_is_no_doubt() {
+    fn an_explained_difference_raises_no_doubt() {
         let silent = |result: &mut LoadResult, _: &mut LoadPlan| result.counts.outcomes.connections_silent = 80;
         assert_eq!(balance(10_000, 2_000_000, silent), None);
-        // One connection per request: the other four fifths of the time were spent connecting.
+        // One connection per request; connecting takes the other four fifths of the time.
         let reopening = |result: &mut LoadResult, _: &mut LoadPlan| {
             result.counts.outcomes.connects = 10_100;
             (0..10_100).for_each(|_| result.counts.times.connect.record_ns(7_000_000));

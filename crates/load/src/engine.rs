@@ -1,9 +1,8 @@
 //! Runs one load: starts the threads, reports progress to the caller, and assembles the result.
 //!
 //! Connections are opened first, without requests. When every one is open, or has failed once, requests begin on all
-//! threads at the same instant: the warm-up, then the window. So a warm-up of 0 counts every request that the server
-//! sees, and any warm-up every request that the window sees: requests in flight when it begins belong to the window,
-//! too.
+//! threads at the same instant: the warm-up, then the window. So without a warm-up, every request that the server
+//! sees is counted. With a warm-up, requests in flight at its end belong to the window, too.
 
 use crate::check::{check, port_rules, sources};
 use crate::control::{Control, Live};
@@ -29,7 +28,7 @@ use std::time::Duration;
 
 const LOOK_NS: u64 = 20_000_000;
 const PROGRESS_NS: u64 = 200_000_000;
-/// From the decision to begin until the first request, so that every thread has seen it.
+/// Time from the decision to begin until the first request. In it, every thread notices the decision.
 const LEAD_NS: u64 = 5_000_000;
 
 /// Events of a running load, on the thread that called [`run`].
@@ -37,7 +36,7 @@ const LEAD_NS: u64 = 5_000_000;
 /// A slow handler does not delay the engine threads, only the next event.
 pub trait LoadEvents {
     /// All connections are open, or have failed once. Returns when requests begin, on the monotonic clock and not
-    /// before `earliest_ns`. It may block, e.g. to agree on a start with other machines; connections are idle
+    /// before `earliest_ns`. The handler may block, e.g. until other machines are ready; connections are idle
     /// meanwhile.
     fn starts_at(&mut self, earliest_ns: u64) -> u64 {
         earliest_ns
@@ -57,7 +56,7 @@ pub trait LoadEvents {
 /// The progress of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Since [`run`] began.
+    /// Time since [`run`] began.
     #[serde(skip)]
     pub elapsed_ns: u64,
     /// Established connections.
@@ -68,10 +67,10 @@ pub struct Progress {
     pub failed: u64,
     /// Complete responses per second since the last progress.
     pub throughput_per_sec: f64,
-    /// Connections are being opened, or the window has not begun.
+    /// Whether the window has not begun yet.
     #[serde(skip)]
     pub in_warmup: bool,
-    /// With several clients: number and throughput of the slowest and the fastest.
+    /// With several clients: number and throughput of the slowest and the fastest client.
     #[serde(skip)]
     pub apart: Option<[(usize, f64); 2]>,
 }
@@ -85,8 +84,8 @@ pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> R
     run_supplied(plan, &NoSupply, stop, events)
 }
 
-/// As [`run`], for a plan that names a rate series or a log ([`LoadPlan::workload`]), which `supply` reads. The run
-/// ends with the log, or earlier with the duration.
+/// As [`run`], for a plan with a rate series or a log ([`LoadPlan::workload`]), which `supply` reads. The run ends
+/// with the log, or earlier with the duration.
 pub fn run_supplied(
     plan: &LoadPlan,
     supply: &dyn Supply,
@@ -151,7 +150,7 @@ pub fn run_supplied(
             // A panic of an engine thread is a bug; propagate it.
             reports.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
-        // The engine threads have dropped their ends of the feeds, so no reader blocks.
+        // The engine threads have dropped the receivers, so no reader blocks.
         let logs = readers
             .into_iter()
             .map(|reader| reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -161,9 +160,9 @@ pub fn run_supplied(
     Ok(conductor.result(reports, logs))
 }
 
-/// The address for a plan's connections: the first one of the source addresses' IP version that accepts a connection,
-/// or the first of all, so that its failures are counted. Connects only if there is a choice, and returns early when
-/// `stop` is set.
+/// Chooses the address for a plan's connections: of those in the source addresses' IP version, the first one that
+/// accepts a connection, otherwise the first one, so that its failures are counted. Connects only if there is a
+/// choice. Returns early when `stop` is set.
 pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     let addresses: Vec<SocketAddr> = crate::check::reachable(plan).collect();
     let first = addresses.first().copied().unwrap_or(plan.addresses[0]);
@@ -172,7 +171,7 @@ pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     }
     let timeout = Duration::from_nanos(plan.connect_timeout_ns);
     let (found, receiver) = std::sync::mpsc::channel();
-    // On a separate thread, because it may take several timeouts, and `stop` must be noticed.
+    // A separate thread connects, because several timeouts may pass while this thread must notice `stop`.
     std::thread::spawn(move || {
         let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
         let _ = found.send(addresses.iter().find(answers).copied());
@@ -230,7 +229,7 @@ struct Conductor<'a> {
     started_unix_ms: u64,
     interrupted: bool,
     last_progress: (u64, u64),
-    /// When the last check, or the caller's handler, ended.
+    /// End of the last check, or of the caller's handler.
     looked_ns: u64,
     /// The longest time between two checks in the window.
     stood_ns: u64,
@@ -368,7 +367,8 @@ impl<'a> Conductor<'a> {
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
             bits_per_sec.extend(report.bits_per_sec);
-            let refused = |error: Errno| format!("the kernel does not date packets (SO_TIMESTAMPING: {})", error.io());
+            let refused =
+                |error: Errno| format!("the kernel does not time-stamp packets (SO_TIMESTAMPING: {})", error.io());
             no_arrivals = no_arrivals.or(report.has_no_stamps.map(refused));
             add_handshakes(&mut tls, report.tls);
             engine.wait_method = report.wait_method.into();
@@ -385,7 +385,7 @@ impl<'a> Conductor<'a> {
         }
         let tally = tally.expect("there is at least one thread");
         engine.memory_bytes_per_connection = connection_bytes as f64 / self.plan.connections as f64;
-        // Threads notice a cut at different times, so the window's length is theirs.
+        // Each thread notices a cut at its own time, so the threads' windows define the length.
         let window_ns = if self.begin_ns == u64::MAX { 0 } else { tally.end_ns.saturating_sub(tally.begin_ns) };
         let mut result = LoadResult {
             started_unix_ms: self.started_unix_ms,
@@ -415,7 +415,7 @@ impl<'a> Conductor<'a> {
     }
 }
 
-/// Timeout for opening connections before requests begin anyway.
+/// Timeout for opening connections; requests begin afterwards in any case.
 pub fn opening_limit_ns(plan: &LoadPlan) -> u64 {
     let per_connection_ns = if plan.connect_rate_per_sec > 0.0 { 1e9 / plan.connect_rate_per_sec } else { 200_000.0 };
     plan.connect_timeout_ns.saturating_add((plan.connections as f64 * per_connection_ns) as u64)

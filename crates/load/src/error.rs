@@ -1,17 +1,16 @@
-//! Why a load could not be run or a server could not be probed, with the remedy.
+//! Errors of a load or a probe, with the remedy.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// The load could not start, or the probe found no usable HTTP server.
+/// The load could not start, or the probe found no usable server.
 ///
-/// Failures of single requests *during* a load are no errors: they are counted in
-/// [`record::Outcomes`](record::Outcomes).
+/// Failures of single requests during a load are not errors; [`record::Outcomes`](record::Outcomes) counts them.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A part of the plan makes no sense or could not be sent as HTTP.
+    /// A part of the plan is invalid or cannot be sent.
     #[error("{0}")]
     Plan(String),
-    /// More connections than descriptors.
+    /// More connections than file descriptors.
     #[error(
         "{wanted} connections need {needed} file descriptors, but this process may open {limit} ({in_use} are in use): \
          {fits} connections fit; ask for fewer, raise the limit (ulimit -n {needed}, or LimitNOFILE= of the service), \
@@ -20,13 +19,13 @@ pub enum LoadError {
     Descriptors {
         /// Number of connections.
         wanted: u64,
-        /// Descriptors they need, with the engine's own.
+        /// File descriptors needed, including the engine's own.
         needed: u64,
         /// Hard limit of the process.
         limit: u64,
         /// Descriptors open already.
         in_use: u64,
-        /// Connections that would fit.
+        /// Connections for which there are enough descriptors.
         fits: u64,
     },
     /// More connections than local ports.
@@ -39,16 +38,16 @@ pub enum LoadError {
         wanted: u64,
         /// The server.
         target: SocketAddr,
-        /// Connections that would fit.
+        /// Connections for which there are enough ports.
         fits: u64,
-        /// Source addresses that can be used.
+        /// Usable source addresses.
         sources: usize,
-        /// Ephemeral port range.
+        /// First ephemeral port.
         low: u16,
-        /// Ephemeral port range.
+        /// Last ephemeral port.
         high: u16,
     },
-    /// A source address is not one of this machine's.
+    /// A source address does not belong to this machine.
     #[error(
         "the source address {address} cannot be used: {cause}; give an address of this machine (ip address shows them)"
     )]
@@ -58,10 +57,10 @@ pub enum LoadError {
         /// The kernel's error.
         cause: std::io::Error,
     },
-    /// A log cannot be read. The text is a sentence.
+    /// A log cannot be read; the text is a sentence.
     #[error("{0}")]
     Log(String),
-    /// The engine's own machinery could not be set up.
+    /// The engine itself could not be set up.
     #[error("the load engine could not {what}: {cause}")]
     Machine {
         /// The action that failed.
@@ -69,7 +68,7 @@ pub enum LoadError {
         /// The kernel's error.
         cause: std::io::Error,
     },
-    /// Nothing listens.
+    /// The server's port is closed.
     #[error("{0} refuses connections: is the server running, and on this port?")]
     Refused(SocketAddr),
     /// No answer to the connection attempt.
@@ -90,7 +89,7 @@ pub enum LoadError {
         /// The kernel's error.
         cause: std::io::Error,
     },
-    /// Connected, but no complete response in time.
+    /// The server accepted the connection but sent no complete response in time.
     #[error(
         "{address} accepted the connection but sent {received} bytes and no complete response within {after_ms} ms: \
          the server may be overloaded, or wait for another protocol"
@@ -114,7 +113,7 @@ pub enum LoadError {
         /// Why, and the remedy.
         why: String,
     },
-    /// The first bytes are a frame of HTTP/2.
+    /// The response begins with an HTTP/2 frame.
     #[error("{address}: {why}")]
     Http2 {
         /// The server.
@@ -122,17 +121,17 @@ pub enum LoadError {
         /// The problem and the remedy.
         why: &'static str,
     },
-    /// The bytes are not HTTP/1.x.
+    /// The response is not HTTP/1.x.
     #[error("{address} does not answer in HTTP/1.x: {why}; it began with {start}")]
     NotHttp {
         /// The server.
         address: SocketAddr,
-        /// The rule that was broken.
+        /// The HTTP rule that the response breaks.
         why: String,
         /// The first bytes, made printable.
         start: String,
     },
-    /// The server does not answer as its protocol demands; for protocols other than HTTP.
+    /// A server of a protocol other than HTTP answers wrongly.
     #[error("{address}: {why}")]
     Foreign {
         /// The server.

@@ -13,9 +13,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`run`] drives one load point, [`check()`] says beforehand why it could not, [`probe()`] sends a single request and
-//! reports in one sentence what kind of server answers. How it works inside, and how exact its times are:
-//! `docs/load.md`.
+//! [`run`] runs one load point, [`check()`] reports beforehand why it could not run, [`probe()`] sends a single
+//! request and reports an unsuitable server in one sentence. `docs/load.md` describes how the engine works and how
+//! exact its times are.
 //!
 //! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), `ports` (from which port),
 //! `worker` (the event loop).

@@ -1,5 +1,5 @@
-//! Adds the results of several machines. Counts and histograms are added, so totals and percentiles are those of all
-//! requests together; nothing is averaged.
+//! Adds the results of several machines. Counts and histograms are added and nothing is averaged, so totals and
+//! percentiles are those of all requests together.
 
 use crate::classes;
 use crate::cost::EngineCost;
@@ -7,12 +7,11 @@ use crate::result::LoadResult;
 use crate::series::HEADER;
 use crate::tls::add_handshakes;
 
-/// Maximum examples of failures kept.
 const MAX_EXAMPLES: usize = 8;
 
 impl LoadResult {
-    /// Adds the result of another machine in the same load. The window is the longer one. The caller adds doubts,
-    /// naming their machine, and the course ([`SeriesSum`]).
+    /// Adds the result of another machine in the same load. The longer window is kept. The caller adds doubts, naming
+    /// their machine, and the time series ([`SeriesSum`]).
     pub fn merge(&mut self, other: LoadResult) {
         let weights = (self.counts.outcomes.connects, other.counts.outcomes.connects);
         self.engine.merge(&other.engine, weights);
@@ -34,7 +33,7 @@ impl LoadResult {
 }
 
 impl EngineCost {
-    /// Adds the cost of another machine's engine; `weights` are the connections that each opened.
+    /// Adds the cost of another machine's engine. `weights`: the connections that each engine opened.
     fn merge(&mut self, other: &EngineCost, weights: (u64, u64)) {
         for (mine, theirs) in [
             (&mut self.cpu_user_ns, other.cpu_user_ns),
@@ -59,8 +58,8 @@ impl EngineCost {
     }
 }
 
-/// Adds the courses of several machines: rows of the same time are added. Percentiles cannot be added: their cells are
-/// empty. Lines that are no rows of a `series.csv` are ignored.
+/// Adds the time series of several machines: rows of the same time are added. Percentiles cannot be added, so their
+/// cells are empty. Lines that are not rows of a `series.csv` are ignored.
 #[derive(Debug, Default)]
 pub struct SeriesSum {
     rows: Vec<(String, Row)>,
@@ -77,7 +76,7 @@ impl SeriesSum {
         }
     }
 
-    /// The sum as a `series.csv`.
+    /// The sum in the format of `series.csv`.
     pub fn csv(&self) -> String {
         let mut csv = String::from(HEADER);
         for (time, Row { completed, failed, received, lag, connections }) in &self.rows {
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_the_same_time_are_added_and_what_is_no_row_is_passed_over() {
+    fn rows_of_the_same_time_are_added_and_invalid_rows_are_skipped() {
         let left = format!("{HEADER}0.1,10,1,1000,5.0,9.0,3.5,4\n0.2,20,0,2000,5.0,9.0,1.0,4\n");
         let right = format!("{HEADER}0.1,5,0,500,7.0,8.0,9.5,3\nno,row\n");
         let sum = format!("{HEADER}0.1,15,1,1500,,,9.5,7\n0.2,20,0,2000,,,1.0,4\n");
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_connection_is_weighted_by_connections() {
+    fn memory_per_connection_is_weighted_by_the_number_of_connections() {
         let cost = |bytes| EngineCost { memory_bytes_per_connection: bytes, ..EngineCost::default() };
         let mut all = cost(100.0);
         all.merge(&cost(400.0), (2, 1));

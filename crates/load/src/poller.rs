@@ -2,10 +2,10 @@
 
 use crate::socket::Errno;
 
-/// Events of an established connection: readable, peer's half closed, edge-triggered. Not writable: with edge
-/// triggering each acknowledgement would be an event.
+/// Events of an established connection: readable, and peer's half closed, edge-triggered. Without "writable", because
+/// each acknowledgement would then be an event.
 pub(crate) const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
-/// [`READABLE`], and writable: while connecting, or while a request is partly sent.
+/// [`READABLE`] and writable, for a connect in progress or a partly sent request.
 pub(crate) const WRITABLE_TOO: u32 = READABLE | libc::EPOLLOUT as u32;
 
 /// Maximum events per call.
@@ -42,7 +42,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, data)
     }
 
-    /// Waits for at most `timeout_ns` (0: polls once); returns the number of events for [`Poller::event`].
+    /// Waits for at most `timeout_ns` (0: polls once). Returns the number of events for [`Poller::event`].
     #[inline]
     pub(crate) fn wait(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
         let capacity = self.events.len() as libc::c_int;

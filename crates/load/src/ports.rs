@@ -1,12 +1,13 @@
-//! Chooses the local address and port of a connection. Pure bookkeeping: the kernel's part is in [`crate::socket`].
+//! Chooses the local address and port of a connection. This module only keeps the books; [`crate::socket`] calls the
+//! kernel.
 //!
-//! Linux chooses ephemeral ports of one parity first. Up to half of the range, a connect costs about 10 us; beyond that
-//! each one scans the whole used half first (measured: 540 us). So the allocator
+//! Linux chooses ephemeral ports of one parity first. Up to half of the range, a connect costs about 10 us; beyond
+//! that each one scans the whole used half first (measured: 540 us). So the allocator
 //!
 //! 1. leaves the choice to the kernel while a (source, destination, port) tuple is below half of the range,
 //! 2. then moves on to the next source address (on loopback, 127.0.0.2 and so on are free of charge),
-//! 3. and only when every source is that full uses the rest of the range, in a way that scans one by one:
-//!    `IP_LOCAL_PORT_RANGE` (Linux 6.3) or, before that, an explicit port of this program's list.
+//! 3. and uses the rest of the range only when every source is half full, with a cheaper search:
+//!    `IP_LOCAL_PORT_RANGE` (Linux 6.3) or, before that, an explicit port from a list of this program.
 //!
 //! A port whose connection *we* closed first stays in TIME_WAIT and counts as used until that is over.
 
@@ -41,13 +42,13 @@ pub struct PortRules {
 }
 
 impl PortRules {
-    /// Ports per source address for all threads.
+    /// Ports per source address, of all threads together.
     pub fn range(&self) -> u64 {
         u64::from(self.high.saturating_sub(self.low)) + 1
     }
 
-    /// Ports per source address before the kernel's choice becomes slow, for all threads. A sixteenth is left to other
-    /// programs and to closing connections.
+    /// Ports per source address, of all threads together, before the kernel's search becomes slow. A sixteenth is
+    /// left to other programs and to closing connections.
     pub fn easy(&self) -> u64 {
         (self.range() / 2 * 15 / 16).max(1)
     }
@@ -58,12 +59,12 @@ impl PortRules {
 pub struct PortAllocator {
     rules: PortRules,
     sources: Vec<Source>,
-    /// Cheap, and possible, connections per source and thread.
+    /// Connections per source and thread before the kernel's search becomes slow, and the possible ones.
     easy: u64,
     full: u64,
-    /// The source of the last lease, used until it is full, so that leasing is O(1).
+    /// Source of the last lease. It is used until it is full, so leasing is O(1).
     current: usize,
-    /// Explicit ports are dealt among the threads by this number.
+    /// Threads share the explicit ports by this number.
     thread: u64,
 }
 
@@ -93,12 +94,13 @@ impl Source {
 }
 
 impl PortAllocator {
-    /// The allocator of the only, or the first, thread. `sources`: number of source addresses, at least one.
+    /// The allocator of a single thread. `sources`: number of source addresses, at least one.
     pub fn new(rules: PortRules, sources: usize) -> Self {
         PortAllocator::for_thread(rules, sources, 0)
     }
 
-    /// The allocator of thread `thread` of `rules.threads`, from 0: threads never pick the same explicit port.
+    /// The allocator of thread `thread` of `rules.threads`, counted from 0. Threads never choose the same explicit
+    /// port.
     pub fn for_thread(rules: PortRules, sources: usize, thread: u64) -> Self {
         let threads = rules.threads.max(1);
         PortAllocator {
@@ -120,7 +122,7 @@ impl PortAllocator {
         connections.div_ceil(rules.easy()).max(1)
     }
 
-    /// A local end for one more connection, or `None` when every port is taken.
+    /// Leases a local end for one more connection; `None` when every port is taken.
     pub fn lease(&mut self, now_ns: u64) -> Option<Lease> {
         let count = self.sources.len();
         for limit in [self.easy, self.full] {
@@ -141,7 +143,7 @@ impl PortAllocator {
                         let list = source
                             .explicit
                             .get_or_insert_with(|| (rules.low..=rules.high).rev().filter(is_mine).collect());
-                        // Round-robin: a port that failed or was freed comes last.
+                        // Round-robin: a port that failed or was freed is tried last.
                         let port = list.pop_front()?;
                         PortChoice::Explicit(port)
                     };
@@ -154,14 +156,14 @@ impl PortAllocator {
         None
     }
 
-    /// The kernel had no port for a lease: others use them, or an earlier run left them in TIME_WAIT. Returns the
-    /// lease, and counts its source as full for as long as that may last.
+    /// Returns a lease for which the kernel had no port: other programs use them, or an earlier run left them in
+    /// TIME_WAIT. Its source counts as full while that may last.
     pub fn exhausted(&mut self, lease: Lease, now_ns: u64) {
         self.release(lease, false, now_ns);
         let source = &mut self.sources[usize::from(lease.source)];
         let missing = self.full.saturating_sub(source.taken());
         source.in_time_wait += missing;
-        // At least a second: asking a full source is the expensive case.
+        // At least a second, because asking for a port of a full source is slow.
         source.closing.push_back((now_ns + self.rules.time_wait_ns.max(1_000_000_000), missing));
     }
 
@@ -179,7 +181,7 @@ impl PortAllocator {
             source.in_time_wait += 1;
             let free_at = now_ns + self.rules.time_wait_ns;
             match source.closing.back_mut() {
-                // Steps are ordered: a step that would end before the last one ends with it.
+                // Steps are in order of time: a step that would end before the last one ends with the last one.
                 Some((last, count)) if free_at <= *last => *count += 1,
                 _ => source.closing.push_back((free_at + step_ns, 1)),
             }
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_source_goes_on_past_half_by_scanning_and_ends_at_the_range() {
+    fn a_single_source_uses_more_than_half_of_the_range_by_scanning() {
         let mut ports = PortAllocator::new(rules(true), 1);
         let leases: Vec<Lease> = std::iter::from_fn(|| ports.lease(0)).collect();
         assert_eq!(leases.len(), 28_232);
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_kernels_help_ports_are_explicit_and_differ() {
+    fn without_kernel_support_ports_are_explicit_and_distinct() {
         let mut ports = PortAllocator::new(rules(false), 1);
         let mut seen = std::collections::HashSet::new();
         while let Some(lease) = ports.lease(0) {
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_without_ports_is_passed_over_for_a_while() {
+    fn a_source_without_ports_is_skipped_for_a_while() {
         let mut ports = PortAllocator::new(rules(true), 2);
         let lease = ports.lease(0).unwrap();
         ports.exhausted(lease, 0);
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_we_closed_first_is_not_used_again_before_its_time_wait_ends() {
+    fn a_port_in_time_wait_is_not_reused_before_it_ends() {
         let tiny = PortRules { low: 1, high: 4, ..rules(true) };
         let mut ports = PortAllocator::new(tiny, 1);
         for _ in 0..4 {
@@ -281,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn leases_never_exceed_the_range_whatever_the_order(
+        fn leases_never_exceed_the_range_in_any_order(
             steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..SECOND), 1..400),
             can_scan: bool,
             sources in 1usize..4,

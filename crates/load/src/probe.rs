@@ -1,4 +1,4 @@
-//! Sends one request to learn what answers before any load, and reports in one sentence if it is not an HTTP server.
+//! Sends one request before any load, to learn which server answers. Describes an unsuitable server in one sentence.
 
 use crate::LoadError;
 use crate::check::check;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const KEPT_BYTES: usize = 64 * 1024 + 1024;
 const VERDICT: Duration = Duration::from_millis(100);
 
-/// Whether a status redirects the client. 304 does not: it is the success of a conditional request.
+/// Whether a status redirects the client. 304 does not; it answers a conditional request.
 pub fn is_redirect(status: u16) -> bool {
     (300..400).contains(&status) && status != 304
 }
@@ -30,24 +30,25 @@ pub struct ProbeResponse {
     pub status: u16,
     /// The `Location` field, printable. Untrusted text.
     pub location: Option<PlainText>,
-    /// The server's message in an error reply of a protocol other than HTTP, printable. Untrusted text.
+    /// The error message of a server of a protocol other than HTTP, printable. Untrusted text.
     pub error: Option<PlainText>,
 }
 
-/// Sends the plan's first request once, to the first address that accepts the connection. `timeout` bounds connecting
-/// and answering each. An error is one sentence: closed port, not HTTP, TLS, body ends early, no answer.
+/// Sends the plan's first request once, to the first address that accepts the connection. `timeout` bounds the
+/// connect and the response separately. Errors are sentences: closed port, not HTTP, TLS, body ends early, no
+/// response.
 pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadError> {
     let answer = first_connection(plan, timeout, true)?;
     Ok(answer.expect("a request has an answer or an error"))
 }
 
-/// Makes one connection as clients make it and sends no request: a closed port, a bad certificate or a wrong password
-/// is reported before any load, and leaves no line in the log of an HTTP server.
+/// Makes one connection as clients do, and sends no request. So a closed port, a bad certificate or a wrong password
+/// is reported before any load, without a line in the log of an HTTP server.
 pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
     first_connection(plan, timeout, false).map(drop)
 }
 
-/// [`connect_once`] with the plan's timeout, for protocols that do more than connect.
+/// [`connect_once`] with the plan's timeout, for protocols whose opening has more than a connect.
 pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
     if plan.clients.tls.is_none() && plan.protocol.is_http_1() {
         return Ok(());
@@ -56,7 +57,7 @@ pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
 }
 
 /// Connects to the first address that accepts, opens the connection as the protocol demands, and sends a request if
-/// `asks`.
+/// `asks` is true.
 fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Option<ProbeResponse>, LoadError> {
     check(plan)?;
     let mut first_error = None;
@@ -73,7 +74,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
                     Protocol::Redis(redis) => ordered(Redis::new(redis, seed, alone), &to, stream),
                     Protocol::Memcached(memcached) => ordered(Memcached::new(memcached, seed, alone), &to, stream),
                     Protocol::Tcp(tcp) => ordered(Tcp::new(tcp), &to, stream),
-                    // Being connected is the answer.
+                    // The established connection is the answer.
                     Protocol::Connect => {
                         Ok(asks.then_some(ProbeResponse { status: ANSWER, location: None, error: None }))
                     }
@@ -87,7 +88,6 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
     Err(first_error.unwrap_or_else(|| LoadError::Plan("there is no server address".into())))
 }
 
-/// The server of the probe, and what to do.
 struct To<'a> {
     plan: &'a LoadPlan,
     address: SocketAddr,
@@ -95,7 +95,7 @@ struct To<'a> {
     asks: bool,
 }
 
-/// A connection, and its socket for the timeouts.
+/// A connection, and its socket for setting timeouts.
 struct Exchange {
     stream: Box<dyn ReadWrite>,
     socket: TcpStream,
@@ -103,15 +103,15 @@ struct Exchange {
     begun: Instant,
     timeout: Duration,
     received: u64,
-    /// An error of sending: a server may answer, and close, before it has read the whole request, so its answer is read
-    /// first.
+    /// The error of sending. A server may answer and close before it has read the whole request, so its answer is
+    /// read first.
     sent: io::Result<()>,
 }
 
-/// The bytes that were read.
+/// The result of a read.
 enum Bytes {
     Some(usize),
-    /// The connection was closed; a TLS peer may do that without notice.
+    /// The peer closed the connection; over TLS perhaps without close_notify.
     Closed,
     Reset,
 }
@@ -127,7 +127,6 @@ impl Exchange {
         self.sent = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
     }
 
-    /// Reads once within the remaining time.
     fn read(&mut self, buffer: &mut [u8]) -> Result<Bytes, LoadError> {
         loop {
             let left = self.timeout.saturating_sub(self.begun.elapsed());
@@ -162,7 +161,7 @@ trait ReadWrite: Read + Write {}
 
 impl<T: Read + Write> ReadWrite for T {}
 
-/// The connection as the plan's clients use it: after the TLS handshake, if there is TLS.
+/// The connection as clients use it: after the TLS handshake if the plan has TLS.
 fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     let To { plan, address, timeout, asks } = *to;
     let network = |cause| LoadError::Network { address, cause };
@@ -189,7 +188,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     }
     let is_later = session.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
     if is_later && (!asks || plan.protocol == Protocol::Connect) {
-        // A server that demands a client certificate says so after the handshake; others send tickets then, or nothing.
+        // After the handshake, a server may still demand a client certificate; others send tickets or nothing.
         let patience = (2 * begun.elapsed()).max(VERDICT).min(timeout);
         stream.set_read_timeout(Some(patience)).map_err(network)?;
         if session.read_tls(&mut stream).is_ok() {
@@ -199,7 +198,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     Exchange::new(Box::new(rustls::StreamOwned::new(session, stream)), socket, to)
 }
 
-/// Why reading failed. A TLS error is the server's reason; otherwise an error of sending came first.
+/// The reason why reading failed: a TLS error of the server, or else an earlier error of sending.
 fn broken(address: SocketAddr, sent: io::Result<()>, error: io::Error) -> LoadError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => LoadError::Handshake { address, why: error_text(error) },
@@ -253,7 +252,7 @@ fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError
     }
 }
 
-/// Opens the connection as the protocol demands; sends one request if wanted, and reads its reply.
+/// Opens the connection as the protocol demands. If wanted, sends one request and reads its reply.
 fn ordered<K: OrderedProtocol>(
     mut protocol: K,
     to: &To<'_>,
@@ -310,7 +309,7 @@ fn ordered<K: OrderedProtocol>(
     }
 }
 
-/// Opens a connection of HTTP/2; sends the first request if wanted, and reads its response.
+/// Opens an HTTP/2 connection. If wanted, sends the first request and reads its response.
 fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, asks, .. } = *to;
     let foreign = |why: String| LoadError::Foreign { address, why };
@@ -373,7 +372,7 @@ fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> Probe
     }
     let status = grpc_status(session, place);
     let words = match session.grpc_status(place) {
-        None => format!("status {of_http} of HTTP without one of gRPC"),
+        None => format!("HTTP status {of_http} without a gRPC status"),
         Some(_) => plan.protocol.status_words(status).into_owned(),
     };
     let message = PlainText::of_bytes(session.grpc_message().unwrap_or_default(), 200);
@@ -383,7 +382,7 @@ fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> Probe
 }
 
 fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadError {
-    // A TLS record: alert (21) or handshake (22), major version 3.
+    // A TLS record begins with its type, alert (21) or handshake (22), and major version 3.
     if matches!(start, [21 | 22, 3, ..]) {
         return LoadError::Tls(address);
     }
@@ -393,7 +392,7 @@ fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadErro
     LoadError::NotHttp { address, why: malformed.0.into(), start: printable(start, 40) }
 }
 
-/// Outside bytes for a sentence: quoted, escaped, at most `limit` of them.
+/// Quotes and escapes untrusted bytes for a sentence, at most `limit` of them.
 fn printable(bytes: &[u8], limit: usize) -> String {
     let short: String =
         bytes.iter().take(limit).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();

@@ -1,11 +1,11 @@
-//! The pace at which a group of connections is opened. Pure: computes how many attempts may begin now.
+//! The pace at which connections are opened: computes how many attempts may begin now, without I/O.
 //!
-//! A server's accept queue holds 5 to 4,096 connections; a connection that finds it full is dropped and retried after a
-//! second. So the ramp starts slowly, doubles while all goes well, and falls back when an attempt hangs.
+//! A server's accept queue holds 5 to 4,096 connections; a connection that finds it full is dropped and retried after
+//! a second. So the ramp starts slowly, doubles while no attempt hangs, and slows down when one does.
 
 use std::num::NonZeroU64;
 
-/// An attempt hangs if it takes longer than this and than twice the shortest handshake: a dropped SYN adds a second.
+/// An attempt hangs if it takes longer than this and twice the shortest handshake. A dropped SYN adds a second.
 const HANGS_AFTER_NS: u64 = 200_000_000;
 /// Interval of bursts.
 const TICK_NS: u64 = 1_000_000;
@@ -20,7 +20,7 @@ pub(crate) struct ConnectRamp {
     /// Maximum attempts in progress.
     under_way: u64,
     next_tick_ns: u64,
-    /// The gap between attempts at a fixed rate; `None` = adaptive.
+    /// Gap between attempts at a fixed rate; `None` = adaptive.
     gap_ns: Option<NonZeroU64>,
     last_fall_ns: u64,
     good_ticks: u32,
@@ -50,18 +50,17 @@ impl ConnectRamp {
         self.shortest_ns.unwrap_or(0)
     }
 
-    /// Whether an attempt of this age hangs.
     pub(crate) fn hangs(&self, age_ns: u64) -> bool {
         age_ns > HANGS_AFTER_NS.max(self.shortest_ns() * 2)
     }
 
-    /// Attempts that may begin now, with `under_way` in progress. A result above 0 is used up by the call.
+    /// Number of attempts that may begin now, while `under_way` are in progress. The caller must begin them all.
     pub(crate) fn allowance(&mut self, now_ns: u64, under_way: u64) -> u64 {
         if now_ns < self.next_tick_ns {
             return 0;
         }
         if let Some(gap_ns) = self.gap_ns {
-            // Late ticks catch up at most a millisecond's worth: no burst after a pause.
+            // Late ticks catch up for at most a millisecond, so that no burst follows a pause.
             let missed_ns = if self.next_tick_ns == 0 { 0 } else { (now_ns - self.next_tick_ns).min(TICK_NS) };
             self.next_tick_ns = now_ns + gap_ns.get();
             return 1 + missed_ns / gap_ns;
@@ -84,7 +83,7 @@ impl ConnectRamp {
         self.next_tick_ns
     }
 
-    /// An attempt hangs or failed: slow down, at most once per `HANGS_AFTER_NS`.
+    /// Slows down because an attempt hangs or failed, at most once per `HANGS_AFTER_NS`.
     pub(crate) fn fall_back(&mut self, now_ns: u64) {
         if now_ns < self.last_fall_ns + HANGS_AFTER_NS && self.last_fall_ns != 0 {
             return;
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ramp_speeds_up_while_all_goes_well() {
+    fn the_ramp_accelerates_while_attempts_succeed() {
         let mut ramp = ConnectRamp::new(0.0);
         let begun: u64 = (0..1000).map(|tick| ramp.allowance(tick * TICK_NS, 0)).sum();
         assert!(begun > 50_000, "{begun}");
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_asked_for_is_kept() {
+    fn a_requested_rate_is_kept() {
         let mut ramp = ConnectRamp::new(100.0);
         let begun: u64 = (1..=10_000).map(|step| ramp.allowance(step * 100_000, 0)).sum();
         assert!((99..=101).contains(&begun), "{begun} in a second");

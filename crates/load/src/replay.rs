@@ -1,5 +1,5 @@
-//! Replaying a log: the read-ahead between the log's reader and an engine thread, and the comparison of answers with
-//! the log. The engine thread's part is in `worker/source/replay.rs`.
+//! Replays a log: reads ahead on a separate thread, and compares the responses with the log.
+//! `worker/source/replay.rs` sends the requests.
 
 mod doubts;
 mod feed;
@@ -10,14 +10,14 @@ pub(crate) use feed::{Feed, FeedReport, FeedStep, Next, feeder};
 
 use record::workload::ReplayResult;
 
-/// A request between the log and a connection.
+/// A request that was read from the log but not yet sent.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) client: u64,
     pub(crate) session: u64,
-    /// Since the start of the requests; the engine thread converts it to an instant.
+    /// Time since the first request; the engine thread converts it to an instant.
     pub(crate) intended_ns: u64,
-    /// When the engine thread took it from the feed: later waiting is not the generator's own lateness.
+    /// When the engine thread took it from the feed. Waiting after this time is not the generator's lateness.
     pub(crate) taken_ns: u64,
     pub(crate) bytes: Box<[u8]>,
     pub(crate) is_head: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Pending {
     pub(crate) body_bytes: Option<u64>,
 }
 
-/// Compares the answers of the window with the log.
+/// Compares the responses of the window with the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(crate) expected_bytes: u64,
@@ -35,9 +35,9 @@ pub(crate) struct Comparison {
     pub(crate) sizes_different: u64,
     pub(crate) statuses_equal: u64,
     pub(crate) statuses_different: u64,
-    /// Sessions that lost their connection to another client.
+    /// Sessions whose connection was closed for another client.
     pub(crate) evicted: u64,
-    /// Whether the part was sent to its end.
+    /// Whether all of this thread's part was sent.
     pub(crate) is_whole: bool,
 }
 
@@ -46,7 +46,7 @@ impl Comparison {
         if let Some(logged) = request.status {
             *if logged == status { &mut self.statuses_equal } else { &mut self.statuses_different } += 1;
         }
-        // Another status means another document; a HEAD has no body, whatever size was logged.
+        // Another status means another document, and a response to HEAD has no body, whatever size was logged.
         if let Some(expected) = request.body_bytes
             && request.status.is_none_or(|logged| logged == 200)
             && status == 200
@@ -58,7 +58,6 @@ impl Comparison {
         }
     }
 
-    /// Adds this part's counts to the result of the whole.
     pub(crate) fn add_to(&self, result: &mut ReplayResult) {
         result.expected_bytes = result.expected_bytes.saturating_add(self.expected_bytes);
         result.got_bytes += self.got_bytes;
@@ -71,7 +70,7 @@ impl Comparison {
     }
 }
 
-/// The reports of all feeders as one. Every feeder read the same lines, but perhaps not equally far.
+/// Merges the reports of all feeders. All feeders read the same lines, but perhaps not equally far.
 pub(crate) fn merged(reports: Vec<FeedReport>) -> Option<ReplayResult> {
     let mut whole: Option<ReplayResult> = None;
     for FeedReport { account, unsendable, failure } in reports {

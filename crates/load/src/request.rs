@@ -1,5 +1,5 @@
-//! The bytes of the requests, made once before the load. The engine's own fields (Host, Content-Length, Connection) are
-//! written only here; [`crate::check()`] has checked all outside text before.
+//! The bytes of the requests, made once before the load. The engine's own fields (Host, Content-Length, Connection)
+//! are written only here; [`crate::check()`] has checked all untrusted text before.
 
 use crate::connection::{Connection, LAST_REQUEST};
 use crate::http2;
@@ -15,10 +15,10 @@ pub(crate) const TRACE_LINE: &str = "traceparent: 00-000000000000000000000000000
 
 #[derive(Debug)]
 pub(crate) struct Requests {
-    /// For each target: the request on a persistent connection, and the last one of a connection.
+    /// Two requests for each target: the second one is the last on its connection.
     pub(crate) targets: Vec<Request>,
     pub(crate) is_head: bool,
-    /// The body that HTTP/2 sends after each header block.
+    /// Request body; HTTP/2 sends it after each header block.
     pub(crate) body: Arc<[u8]>,
     /// Draws targets by their weights; `None` if they are used in turn.
     popularity: Option<WeightedAliasIndex<f64>>,
@@ -65,7 +65,6 @@ impl Requests {
         self.targets[connection.target as usize].bytes(connection.has(LAST_REQUEST))
     }
 
-    /// The class of a target; 0 without classes.
     #[inline]
     pub(crate) fn class_of(&self, target: usize) -> u8 {
         self.class_of.get(target).copied().unwrap_or(0)
@@ -76,9 +75,8 @@ impl Requests {
     }
 }
 
-/// How one thread chooses the target of its next request.
 pub(crate) enum Choice {
-    /// In turn; the next one.
+    /// In turn; this target is next.
     InTurn(usize),
     /// By the plan's weights.
     Weighted(Box<ChaCha8Rng>),
@@ -89,13 +87,14 @@ impl Choice {
         if requests.popularity.is_none() {
             return Choice::InTurn(share.index as usize % requests.targets.len().max(1));
         }
-        // Independent of the schedule's draws.
+        // Independent of the schedule's random numbers.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(1 << 32 | u64::from(share.index));
         Choice::Weighted(Box::new(rng))
     }
 
-    /// The next target. Weights use Walker's alias method: two draws, whatever the number of targets.
+    /// The next target. Walker's alias method chooses by weight with two random numbers, whatever the number of
+    /// targets.
     #[inline]
     pub(crate) fn next(&mut self, requests: &Requests) -> usize {
         match self {
@@ -126,7 +125,7 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
     bytes
 }
 
-/// The lines of the header fields that all requests of a plan have.
+/// The header fields common to all requests of a plan.
 pub(crate) fn fields(plan: &LoadPlan) -> String {
     let mut fields = format!("Host: {}\r\n", plan.host);
     if plan.traceparent {
@@ -138,13 +137,11 @@ pub(crate) fn fields(plan: &LoadPlan) -> String {
     fields
 }
 
-/// The requests of a plan, as HTTP/2 has them, with its body.
 pub(crate) fn http_2(plan: &LoadPlan, body: impl Into<Arc<[u8]>>) -> http2::Requests {
     let paths = plan.targets.iter().map(|target| target.path.as_str());
     http2::Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, body)
 }
 
-/// Writes the requests of a log for HTTP/2.
 pub(crate) fn http_2_writer(plan: &LoadPlan) -> http2::Writer {
     http2::Writer::new(scheme(plan), &plan.host, &plan.headers)
 }
@@ -158,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_request_of_a_connection_says_so() {
+    fn the_last_request_on_a_connection_announces_the_close() {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.host = "example".into();
         plan.headers = vec![("X-A".into(), "b".into())];
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_comes_with_its_length() {
+    fn a_body_is_sent_with_its_length() {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.method = "POST".into();
         plan.body = b"a=1".to_vec();

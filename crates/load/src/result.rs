@@ -6,22 +6,23 @@ use record::workload::ReplayResult;
 use record::{Doubt, Latency, LoadCounts, LoadPlan, Pace, WorkloadResult, names};
 use serde::{Deserialize, Serialize};
 
-/// The measured window of one load. A worker sends it as JSON.
+/// The result of one load: its measured window. A worker sends it as JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadResult {
     /// When the window began, Unix milliseconds.
     pub started_unix_ms: u64,
-    /// Length of the window; shorter than planned if interrupted, 0 if it was never reached.
+    /// Length of the window. Shorter than planned if interrupted, 0 if the load ended before it.
     pub window_ns: u64,
-    /// Load before the window.
+    /// Duration of the warm-up.
     pub warmup_ns: u64,
     /// Counts and times.
     #[serde(flatten)]
     pub counts: LoadCounts,
-    /// Complete responses since the load began, including warm-up and last answers; `None` if other machines sent it.
+    /// Complete responses since the load began, including those of the warm-up and after the window. `None` if other
+    /// machines sent the load.
     #[serde(skip)]
     pub answered_in_all: Option<u64>,
-    /// The course of the window, as CSV with a header line.
+    /// Time series of the window, as CSV with a header line.
     pub series_csv: String,
     /// The longest time in the window in which requests were in flight, or had timed out, and no response came. `None`
     /// if there was none, or if other machines sent the load: their clocks cannot show whether all waited at once.
@@ -52,7 +53,7 @@ pub struct LoadResult {
     /// Result of replaying a log; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayResult>,
-    /// Reasons not to trust the figures.
+    /// Reasons to doubt the figures.
     pub doubts: Vec<Doubt>,
 }
 
@@ -62,7 +63,7 @@ impl LoadResult {
         self.window_ns as f64 / 1e9
     }
 
-    /// The share of the window in which arrivals were dated.
+    /// The share of the window in which arrivals of responses were recorded.
     pub(crate) fn dated_ratio(&self) -> f64 {
         self.counts.dated_ns as f64 / (self.engine.threads.max(1) as f64 * self.window_ns as f64)
     }
@@ -163,7 +164,7 @@ impl LoadResult {
         } else {
             "no response came in while arrivals were dated"
         };
-        // All threads have the same bursts.
+        // All threads record arrivals at the same time.
         match self.counts.dated_times.div_ceil(self.engine.threads.max(1) as u64) {
             0 => figures.not_measured(names::REAP_DATED, why),
             bursts => figures.measured(names::REAP_DATED, self.dated_ratio(), bursts, Origin::Timed),
@@ -218,9 +219,9 @@ impl LoadResult {
             figures.measured(name, count as f64 / seconds, count, Origin::Counted);
         }
         match plan.pace {
-            // The schedule's actual rate, not the planned one: a Poisson schedule varies.
+            // A Poisson schedule varies, so this is its actual rate, not the planned one.
             Pace::Open { .. } => figures.measured(names::OFFERED, sent as f64 / seconds, sent, Origin::Counted),
-            Pace::Closed => figures.not_measured(names::OFFERED, "a closed loop offers what the server takes"),
+            Pace::Closed => figures.not_measured(names::OFFERED, "a closed loop offers only what the server answers"),
         }
         for (name, bytes, n) in [
             (names::BODY_BYTES, counts.body_bytes, responses),

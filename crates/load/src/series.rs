@@ -8,7 +8,7 @@ const SUB: u64 = 1 << SUB_BITS;
 /// Up to 2^42 ns, more than an hour.
 const BUCKETS: usize = ((42 - SUB_BITS as usize) + 1) * SUB as usize;
 
-/// The header line of `series.csv`. Times are at the end of the step.
+/// The header line of `series.csv`. Each row has the time at the end of its step.
 pub const HEADER: &str = "t_s,completed,failed,received_bytes,response_p50_us,response_p99_us,lag_max_us,connections\n";
 
 #[derive(Debug, Clone)]
@@ -34,7 +34,6 @@ impl Step {
         }
     }
 
-    /// Adds all counts but the connections.
     fn add(&mut self, other: &Step) {
         self.completed += other.completed;
         self.failed += other.failed;
@@ -53,7 +52,7 @@ pub(crate) struct Series {
     steps: Vec<Step>,
     /// Later times make the steps longer instead of being lost.
     is_growing: bool,
-    /// The step of the last call, in which most times fall.
+    /// The step of the last call; most times fall into it.
     current: usize,
     current_end_ns: u64,
 }
@@ -241,7 +240,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_stall_is_one_row() {
+    fn a_stall_takes_one_row() {
         let mut series = Series::new(1_000, 300_000_000);
         series.completed(1_000, 50_000);
         series.connections(1_000, 2);
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_add_up() {
+    fn series_of_threads_are_added() {
         let mut one = Series::new(0, 200_000_000);
         let mut two = Series::new(0, 200_000_000);
         one.completed(5, 1_000);
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_series_loses_nothing_and_merges_with_a_shorter_one() {
+    fn a_growing_series_keeps_all_values_and_merges_with_a_shorter_one() {
         let mut long = Series::growing(1_000);
         for second in 0..3600u64 {
             long.completed(1_000 + second * 1_000_000_000, 50_000);

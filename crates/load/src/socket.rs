@@ -1,9 +1,9 @@
-//! The system calls on sockets, as thin safe functions. Errors are raw `errno` values: the hot path looks at them once.
+//! Thin safe functions around the socket system calls. Errors are raw `errno` values, which the hot path compares
+//! directly.
 
 use crate::ports::PortChoice;
 use std::net::{IpAddr, SocketAddr};
 
-/// An `errno` value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Errno(pub i32);
 
@@ -25,7 +25,6 @@ fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {
     if result < 0 { Err(Errno::last()) } else { Ok(result) }
 }
 
-/// A socket address in the kernel's form.
 #[derive(Clone, Copy)]
 pub(crate) struct RawAddress {
     storage: libc::sockaddr_storage,
@@ -86,7 +85,7 @@ pub(crate) fn close(fd: i32) {
 
 /// Lets a later close reset the connection, so that neither side keeps the port.
 pub(crate) fn reset_at_close(fd: i32) {
-    // Without it the port is kept: no error.
+    // If this fails, the port stays in TIME_WAIT, which is not an error.
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 });
 }
 
@@ -102,14 +101,14 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
-/// Has the kernel stamp every packet that comes in, or lets it be. It stamps while one socket of the machine asks for
-/// it, and begins and ends a little after it was asked. (`SO_TIMESTAMPNS` asks until its socket is closed.)
+/// Turns the kernel's time stamps for received packets on or off. The kernel stamps while any socket of the machine
+/// asks for it, and switches with a short delay. (`SO_TIMESTAMPNS` would ask until its socket is closed.)
 pub(crate) fn set_stamping(fd: i32, is_on: bool) -> Result<(), Errno> {
     let flags = if is_on { libc::SOF_TIMESTAMPING_RX_SOFTWARE } else { 0 };
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
 }
 
-/// Has reads by [`receive_stamped`] say when the last byte came in, where packets are stamped.
+/// Makes [`receive_stamped`] on this socket return the arrival time of the last byte, while packets are stamped.
 pub(crate) fn set_stamps(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_SOFTWARE)
 }
@@ -123,7 +122,7 @@ pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_on))
 }
 
-/// Time since the peer's last acknowledgement, to a few milliseconds.
+/// Time since the peer's last acknowledgement, exact to a few milliseconds.
 pub(crate) fn acknowledged_ns_ago(fd: i32) -> Option<u64> {
     // SAFETY: all zeros are a valid tcp_info.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -135,8 +134,8 @@ pub(crate) fn acknowledged_ns_ago(fd: i32) -> Option<u64> {
     (code == 0).then(|| u64::from(info.tcpi_last_ack_recv) * 1_000_000)
 }
 
-/// Makes a socket limit its peer as a slow link would, on loopback, too: segments of an Ethernet's size and a small
-/// receive buffer. Both must be set before connecting.
+/// Makes a socket limit its peer as a slow link would, also on loopback: with Ethernet-sized segments and a small
+/// receive buffer. Must be called before connecting.
 pub(crate) fn set_narrow(fd: i32, buffer_bytes: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, 1460i32)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer_bytes)
@@ -176,7 +175,7 @@ pub(crate) fn bind_source(
     if source.is_none() && port == 0 {
         return Ok(());
     }
-    // The port is chosen at connect, where only the whole tuple must be unique.
+    // Connect chooses the port, so only the whole tuple must be unique.
     let _ = set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1i32);
     if port != 0 {
         // An old connection of this port may be in TIME_WAIT.
@@ -232,8 +231,8 @@ pub(crate) fn take_error(fd: i32) -> Option<Errno> {
     (error != 0).then_some(Errno(error))
 }
 
-// The two calls of every request bypass the C library's wrappers, which are thread cancellation points and so do about
-// 15 ns of bookkeeping around each.
+// The two calls of each request bypass the C library: its wrappers are thread cancellation points and cost about 15
+// ns more.
 
 #[inline]
 pub(crate) fn send(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
@@ -255,7 +254,8 @@ pub(crate) fn receive(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
     usize::try_from(received).map_err(|_| Errno::last())
 }
 
-/// As [`receive`], with the wall clock's time at which the last byte read came in; `None` where the kernel did not say.
+/// As [`receive`], with the arrival time of the last byte read, on the wall clock; `None` if the kernel did not stamp
+/// it.
 pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
     #[repr(C, align(8))]
     struct Control([u8; 64]);
@@ -283,7 +283,7 @@ pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Opti
     }
     // SAFETY: the data after the header are three timespecs, as its type and length say.
     let [stamp, ..] = unsafe { libc::CMSG_DATA(header).cast::<[libc::timespec; 3]>().read_unaligned() };
-    // The first is the kernel's stamp, the others are those of hardware: 0 = none.
+    // The first is the kernel's stamp, 0 = none; the others are those of hardware.
     let stamp_ns = stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64;
     Ok((count, (stamp_ns > 0).then_some(stamp_ns)))
 }

@@ -1,20 +1,20 @@
-//! The longest stall of a server: a time in which requests were under way and no response came. A closed loop sends
-//! nothing meanwhile, so a stall leaves few slow requests, whatever its length. A request that timed out counts as
-//! under way until the next response: the server was not heard of since.
+//! The longest stall of a server: a time in which requests were in flight and no response came. A closed loop sends
+//! nothing meanwhile, so even a long stall leaves few slow requests. A request that timed out counts as in flight
+//! until the next response, because the server was silent since.
 
 use std::ops::Range;
 
-/// Longest times without a response kept by each thread. The server's are among them unless this many own connections
-/// waited longer.
+/// Number of longest waits that each thread keeps. The server's stall is among them unless this many waits of the
+/// thread's own connections were longer.
 const KEPT: usize = 32;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stalls {
     /// When the last response came.
     answered_ns: u64,
-    /// When the first request was sent that was given up since.
+    /// When the first request that has been given up since then was sent.
     given_up_ns: Option<u64>,
-    /// Beginnings and ends, unordered.
+    /// Beginnings and ends of waits, unordered.
     longest: Vec<(u64, u64)>,
     /// The shortest of `longest`, once that is full.
     shortest_ns: u64,
@@ -25,7 +25,7 @@ fn length((from_ns, to_ns): (u64, u64)) -> u64 {
 }
 
 impl Stalls {
-    /// A response at `now_ns` to a request sent at `sent_ns`; clipped to the window.
+    /// Counts a response at `now_ns` to a request sent at `sent_ns`, clipped to the window.
     #[inline]
     pub(crate) fn answered(&mut self, sent_ns: u64, now_ns: u64, window: Range<u64>) {
         let sent_ns = self.given_up_ns.take().map_or(sent_ns, |given_up_ns| given_up_ns.min(sent_ns));
@@ -36,12 +36,12 @@ impl Stalls {
         }
     }
 
-    /// A request sent at `sent_ns` timed out, or had no response when the run ended.
+    /// Counts a request, sent at `sent_ns`, that timed out or had no response when the run ended.
     pub(crate) fn gave_up(&mut self, sent_ns: u64) {
         self.given_up_ns = Some(self.given_up_ns.map_or(sent_ns, |given_up_ns| given_up_ns.min(sent_ns)));
     }
 
-    /// The run has ended: requests given up stalled until the window's end.
+    /// Ends the run: requests given up extend the stall to the window's end.
     pub(crate) fn end(&mut self, window: Range<u64>) {
         if let Some(given_up_ns) = self.given_up_ns {
             self.answered(given_up_ns, window.end, window);
@@ -61,8 +61,8 @@ impl Stalls {
         }
     }
 
-    /// Adds another thread: the server stalled while neither had a response. A thread without any response waited all
-    /// the time.
+    /// Merges another thread's waits: the server stalled while neither thread had a response. A thread without any
+    /// response waited all the time.
     pub(crate) fn merge(&mut self, other: Stalls) {
         if self.longest.is_empty() {
             *self = other;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_a_request_and_time_before_the_window_are_no_stall() {
+    fn time_without_requests_and_before_the_window_is_no_stall() {
         assert_eq!(Stalls::default().longest_ns(), None);
         assert_eq!(seen(&[(10, 130)]).longest_ns(), Some(30), "from the window's begin");
         assert_eq!(
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_were_given_up_and_the_end_of_the_window_do_not_end_a_stall() {
+    fn abandoned_requests_and_the_end_of_the_window_do_not_end_a_stall() {
         let mut stalls = seen(&[(100, 200)]);
         [210, 410, 610].into_iter().for_each(|sent| stalls.gave_up(sent));
         stalls.answered(810, 900, 100..2_000);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_are_kept_of_many() {
+    fn only_the_longest_stalls_are_kept() {
         let mut stalls = Stalls::default();
         (1..1000).for_each(|at| stalls.answered(at * 1000, at * 1000 + at * 7 % 1000, 0..u64::MAX));
         let mut kept: Vec<u64> = stalls.longest.iter().copied().map(length).collect();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_stall_together_or_not_at_all() {
+    fn a_stall_must_affect_all_threads() {
         let merged = |a: &[(u64, u64)], b: &[(u64, u64)]| {
             let mut both = seen(a);
             both.merge(seen(b));
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(merged(&[(100, 200)], &[(250, 400)]), Some(0), "one of them was always answered");
         assert_eq!(merged(&[(100, 200)], &[]), Some(100));
         assert_eq!(merged(&[], &[]), None);
-        // Both stalled from 300 to 800; then the first had a longer wait of its own.
+        // Both threads stalled from 300 to 800; then the first one had a longer wait of its own.
         let pause_and_own = [(100, 300), (300, 800), (800, 810), (810, 1500)];
         let pause = [(100, 290), (290, 800), (800, 900), (900, 1000), (1000, 1100), (1100, 1500)];
         assert_eq!(merged(&pause_and_own, &pause), Some(500), "the longest of all, not of what was longest for each");

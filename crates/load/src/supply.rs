@@ -30,7 +30,8 @@ impl Supply for NoSupply {}
 
 /// The steps of a replay, read ahead by a separate thread.
 pub trait ReplaySource: Send {
-    /// The next step; `None` at the end of the log. An error (one sentence) ends the replay after the steps before it.
+    /// The next step; `None` at the end of the log. An error (one sentence) ends the replay after the steps before
+    /// it.
     fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>>;
 
     /// The reader's counts: the fields of [`ReplayResult`] that concern the log. Counts of lines are of the whole log,
@@ -43,13 +44,13 @@ pub trait ReplaySource: Send {
 pub enum ReplayStep<'a> {
     /// Send a request.
     Request(ReplayRequest<'a>),
-    /// The session is over: its connection is closed once the last answer is complete.
+    /// The session has ended: close its connection once the last response is complete.
     Close {
         /// As in [`ReplayRequest::client`].
         client: u64,
         /// As in [`ReplayRequest::session`].
         session: u64,
-        /// The time, in nanoseconds since the first request of the log.
+        /// Nanoseconds since the first request of the log.
         at_ns: u64,
     },
 }
@@ -66,7 +67,7 @@ pub struct ReplayRequest<'a> {
     pub intended_ns: u64,
     /// A token of 1 to 32 characters.
     pub method: &'a [u8],
-    /// As a client sends it: not empty, without spaces and control bytes. Untrusted.
+    /// The request target as it is sent: not empty, without spaces and control bytes. Untrusted.
     pub target: &'a [u8],
     /// Status in the log.
     pub status: Option<u16>,

@@ -1,8 +1,8 @@
 //! The counts and times of one engine thread; the tallies are merged at the end.
 //!
-//! A request belongs to the window if any part of its life does: it was *intended* in the window, or was in flight when
-//! the window began. Either way it counts with its full time. Rates count what *happened* inside the window. The two
-//! differ by the requests in flight at the window's ends.
+//! A request belongs to the window if any part of its life does: it was *intended* in the window, or was in flight
+//! when the window began. Either way it counts with its full time. Rates count what *happened* inside the window.
+//! Requests in flight at either end of the window make the difference.
 
 use crate::framing::{HTTP_2, is_http_2};
 use crate::http2::{REFUSED_STREAM, error_name};
@@ -14,7 +14,6 @@ use std::ops::Range;
 
 /// A longer connect counts as slow: a lost SYN is repeated after 1 s.
 const SLOW_CONNECT_NS: u64 = 1_000_000_000;
-/// Maximum examples of failures, one per kind.
 const MAX_EXAMPLES: usize = 8;
 
 /// Why a request has no complete response.
@@ -46,7 +45,7 @@ impl Failure {
         match error.0 {
             libc::ECONNREFUSED => Failure::Refused,
             libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED => Failure::Reset,
-            // The kernel gave up before our own timeout, which makes no difference to users.
+            // The kernel's timeout came before our own; users need no distinction.
             libc::ETIMEDOUT => Failure::ConnectTimedOut,
             libc::EADDRNOTAVAIL | libc::EADDRINUSE => Failure::LocalLimit("no local port was left for a connection"),
             libc::EMFILE | libc::ENFILE => Failure::LocalLimit("no file descriptor was left for a connection"),
@@ -120,12 +119,12 @@ pub(crate) struct Tally {
     /// The measured window, `[begin, end)`; the end moves only if a run is cut short.
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
-    /// The result's counts. Before [`Tally::finish`] they lack service times and times to first byte of responses that
+    /// The counts of the result. [`Tally::finish`] adds the service times and times to first byte of responses that
     /// came in one piece.
     pub(crate) counts: LoadCounts,
-    /// Service times of responses that came in one piece, whose first byte is their last: one record instead of two.
+    /// Service times of responses that came in one piece. Their first byte is their last, so one record suffices.
     whole: Latency,
-    /// The status of the last responses, not yet in the map, so that a run of equal ones is one insertion.
+    /// The latest status and how often it came in a row; one insertion into the map covers them all.
     last_status: (u16, u64),
     pub(crate) series: Series,
     pub(crate) stalls: Stalls,
@@ -151,7 +150,7 @@ impl Tally {
         }
     }
 
-    /// Takes over counts from before the window was known: connections, stray bytes, examples of failures.
+    /// Takes over the connections, stray bytes and failure examples that were counted before the window was known.
     pub(crate) fn take_connections(&mut self, before: Tally) {
         self.counts.add(&before.counts);
         for (kind, words) in before.examples {
@@ -164,7 +163,7 @@ impl Tally {
         at_ns >= self.begin_ns && at_ns < self.end_ns
     }
 
-    /// The relation to the window of a request that ended, or was still in flight, at `end_ns`.
+    /// How a request that ended, or was still in flight, at `end_ns` relates to the window.
     #[inline]
     pub(crate) fn belongs(&self, intended_ns: u64, end_ns: u64) -> Belongs {
         if self.covers(intended_ns) {
@@ -176,8 +175,8 @@ impl Tally {
         }
     }
 
-    /// A request ended: counts it if it was carried in, because it was not counted when sent. Returns whether it is in
-    /// the window.
+    /// Counts an ended request that was sent before the window; later ones were counted when sent. Returns whether it
+    /// belongs to the window.
     #[inline]
     fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
         let belongs = self.belongs(intended_ns, end_ns);
@@ -185,7 +184,7 @@ impl Tally {
         belongs.is_counted()
     }
 
-    /// A request is sent, or has failed before.
+    /// Counts a request that is sent, or has failed before that.
     #[inline]
     pub(crate) fn issued(&mut self, intended_ns: u64) {
         if self.covers(intended_ns) {
@@ -193,7 +192,7 @@ impl Tally {
         }
     }
 
-    /// An open-loop request is sent, `wait_ns` after a connection was first missing for it.
+    /// Counts an open-loop request that is sent, `wait_ns` after it first lacked a connection.
     #[inline]
     pub(crate) fn left(&mut self, intended_ns: u64, actual_ns: u64, wait_ns: u64) {
         let lag_ns = actual_ns.saturating_sub(intended_ns);
@@ -224,7 +223,7 @@ impl Tally {
         }
     }
 
-    /// Further parts of a response came, with this gap between them.
+    /// Counts further parts of a response, with this gap between them.
     #[inline]
     pub(crate) fn parts_came(&mut self, intended_ns: u64, now_ns: u64, gap_ns: u64, parts: u32) {
         if parts > 0 && self.belongs(intended_ns, now_ns).is_counted() {
@@ -232,7 +231,7 @@ impl Tally {
         }
     }
 
-    /// A complete response. `first_byte_ns` 0: it came in one piece.
+    /// Counts a complete response. `first_byte_ns` = 0: it came in one piece.
     #[inline]
     pub(crate) fn completed(
         &mut self,
@@ -280,7 +279,7 @@ impl Tally {
         self.completed_total += 1;
     }
 
-    /// Arrivals were dated in this time.
+    /// Counts a period in which arrivals were recorded.
     pub(crate) fn dated(&mut self, time: Range<u64>) {
         let (from_ns, to_ns) = (time.start.max(self.begin_ns), time.end.min(self.end_ns));
         if from_ns < to_ns {
@@ -289,18 +288,17 @@ impl Tally {
         }
     }
 
-    /// The last byte of a complete response arrived at `arrived_ns` and was read at `now_ns`.
+    /// Counts a complete response whose last byte arrived at `arrived_ns` and was read at `now_ns`.
     pub(crate) fn arrived(&mut self, intended_ns: u64, arrived_ns: u64, now_ns: u64) {
         if self.belongs(intended_ns, now_ns).is_counted() {
             let times = &mut self.counts.times;
             times.reap.record_ns(now_ns.saturating_sub(arrived_ns));
             times.sampled.record_ns(now_ns.saturating_sub(intended_ns));
-            // A byte that arrived between the dating of the event and the read did not wait.
+            // A byte that arrived after the event's time stamp, but before the read, did not wait.
             times.arrived.record_ns(arrived_ns.min(now_ns).saturating_sub(intended_ns));
         }
     }
 
-    /// Counts a response whose arrival time is not known.
     pub(crate) fn arrival_unknown(&mut self, intended_ns: u64, now_ns: u64) {
         self.counts.arrivals_unknown += u64::from(self.belongs(intended_ns, now_ns).is_counted());
     }
@@ -312,7 +310,7 @@ impl Tally {
         }
     }
 
-    /// A request ended without a complete response. [`Tally::issued`] was called for it.
+    /// Counts a request that ended without a complete response; [`Tally::issued`] was called for it.
     pub(crate) fn failed(&mut self, intended_ns: u64, now_ns: u64, failure: Failure) {
         if self.is_over(intended_ns, now_ns) {
             let outcomes = &mut self.counts.outcomes;
@@ -340,12 +338,12 @@ impl Tally {
         }
     }
 
-    /// A request sent at `sent_ns` timed out; [`Tally::failed`] counts it.
+    /// Counts a request, sent at `sent_ns`, that timed out; [`Tally::failed`] is called as well.
     pub(crate) fn gave_up(&mut self, sent_ns: u64) {
         self.stalls.gave_up(sent_ns);
     }
 
-    /// A request that was still under way, or had not left, when the run ended. [`Tally::issued`] was called for it.
+    /// Counts a request that was in flight, or unsent, when the run ended. [`Tally::issued`] was called for it.
     pub(crate) fn unfinished(&mut self, intended_ns: u64, now_ns: u64, has_left: bool) {
         if self.is_over(intended_ns, now_ns) {
             self.counts.outcomes.unfinished += 1;
@@ -354,7 +352,8 @@ impl Tally {
         }
     }
 
-    /// A connection that was to carry requests in the window, and whether it received a byte since the window began.
+    /// Counts a connection that was to carry requests in the window, and whether it received a byte since the window
+    /// began.
     pub(crate) fn used(&mut self, has_heard: bool) {
         self.counts.outcomes.connections_used += 1;
         self.counts.outcomes.connections_silent += u64::from(!has_heard);
@@ -371,7 +370,7 @@ impl Tally {
         self.example(failure.kind(), || failure.words());
     }
 
-    /// The server closed a new connection on which no request had been sent.
+    /// Counts a new connection that the server closed before a request was sent.
     pub(crate) fn closed_unused(&mut self) {
         self.counts.outcomes.closed_unused += 1;
     }
@@ -405,7 +404,7 @@ impl Tally {
         }
     }
 
-    /// Ends the counting: adds buffered counts. In a closed loop the response time is the service time.
+    /// Finishes the counts with those that were buffered. In a closed loop the response time is the service time.
     pub(crate) fn finish(&mut self, is_open: bool) {
         self.settle_status();
         self.stalls.end(self.begin_ns..self.end_ns);

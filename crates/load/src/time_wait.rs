@@ -1,8 +1,8 @@
-//! TIME_WAIT sockets on the server's side: connections of one request that the server closes first.
+//! TIME_WAIT sockets on the server: it closes first after one request per connection.
 //!
 //! Almeida, Almeida and Yates ("Measuring the behavior of a World-Wide Web server", 1996, section 5.5) found that a
-//! server of their day slowed down with the number of such sockets. Each needs a different tuple, because a new
-//! connection from the same address and port replaces the old one, so ports are used in turn.
+//! server of their day slowed down with the number of such sockets. A new connection from the same address and port
+//! replaces such a socket, so ports are used in turn.
 
 use crate::LoadError;
 use crate::check::port_rules;
@@ -16,9 +16,9 @@ use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The lowest port used on addresses other than loopback; programs listen below.
+/// The lowest port used on addresses other than loopback; servers usually listen on lower ones.
 const LOWEST_PORT: u16 = 10_000;
-/// After this many consecutive failures the server does not close, or does not answer.
+/// After this many consecutive failures, the server is assumed not to close or not to answer.
 const MOST_FAILURES: u32 = 50;
 
 /// Makes the sockets; remembers the last port used.
@@ -52,7 +52,7 @@ impl TimeWaitMaker {
         Ok(TimeWaitMaker { plan, sources, ports, next: 0 })
     }
 
-    /// The most sockets that can exist at once.
+    /// Maximum sockets that can exist at once.
     pub fn capacity(&self) -> u64 {
         self.sources.len() as u64 * self.range()
     }
@@ -61,7 +61,7 @@ impl TimeWaitMaker {
         u64::from(self.ports.1 - self.ports.0) + 1
     }
 
-    /// Makes `count` more, one after the other. Returns early when `stop` is set.
+    /// Makes `count` more sockets, one after another. Returns early when `stop` is set.
     pub fn make(&mut self, count: u64, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<(), LoadError> {
         let requests = Requests::new(&self.plan);
         let request = requests.targets[0].bytes(true);
@@ -96,7 +96,7 @@ impl TimeWaitMaker {
         Ok(())
     }
 
-    /// One connection, one request, and the server's close.
+    /// Opens a connection, sends one request, and waits for the server's close.
     fn one(&self, source: Option<IpAddr>, port: u16, request: &[u8]) -> Result<(), Errno> {
         let address = RawAddress::new(self.plan.addresses[0]);
         let fd = socket::stream_socket(address.family())?;

@@ -1,5 +1,5 @@
-//! The engine against servers that behave, and against servers that do not. One binary; every server is in this
-//! process, or a child of it, and listens on loopback.
+//! The engine against well-behaved and faulty servers, which run in this process or a child of it and listen on
+//! loopback.
 
 mod cold;
 mod connecting;

@@ -34,13 +34,13 @@ fn wait_for(what: &str, is_done: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_herd_grows_shrinks_and_takes_hardly_any_memory() {
+fn cold_connections_grow_and_shrink_with_little_memory() {
     let (address, kept) = hoarder();
     let mut pool = ColdPool::begin(&plan(address), 3_000).unwrap();
     let never = AtomicBool::new(false);
     pool.resize(2_000, PATIENCE, &never, |_| {}).unwrap();
     assert_eq!(pool.counts().established, 2_000);
-    // Those of them that the client gave up in their handshake come on top.
+    // The listener also has connections that the client gave up during their handshake.
     let accepted = || kept.lock().unwrap().len();
     wait_for("the server's accepts", || accepted() >= 2_000);
     assert!(pool.counts().user_bytes / 2_000 <= 512, "{} bytes each", pool.counts().user_bytes / 2_000);
@@ -48,7 +48,7 @@ fn a_herd_grows_shrinks_and_takes_hardly_any_memory() {
     pool.resize(500, PATIENCE, &never, |_| {}).unwrap();
     assert_eq!(pool.counts().established, 500);
     assert_eq!(pool.counts().dropped, dropped, "closing on request is not a drop");
-    // The closed ones really are closed: the server reads their end.
+    // The server reads the end of the closed connections.
     let ended = || {
         let mut byte = [0u8; 1];
         let kept = kept.lock().unwrap();
@@ -62,10 +62,10 @@ fn a_herd_grows_shrinks_and_takes_hardly_any_memory() {
     wait_for("all ends of connections but 500", || accepted() - ended() == 500);
 }
 
-/// A listener with a short queue that does not accept at once, so that its kernel answers some handshakes with cookies
-/// and forgets them: those connections have a client's end alone.
+/// A listener with a short queue that does not accept at once. Its kernel answers some handshakes with cookies and
+/// forgets them, so that only the client has those connections.
 #[test]
-fn connections_that_only_the_client_has_are_found_and_opened_again() {
+fn connections_that_only_the_client_has_are_found_and_reopened() {
     use std::os::fd::AsRawFd;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
     // SAFETY: no pointers; listening again only changes the queue's length.
@@ -93,7 +93,7 @@ fn connections_that_only_the_client_has_are_found_and_opened_again() {
 }
 
 #[test]
-fn connections_that_the_server_drops_are_counted_and_opened_again() {
+fn connections_that_the_server_drops_are_counted_and_reopened() {
     let (address, kept) = hoarder();
     let mut pool = ColdPool::begin(&plan(address), 400).unwrap();
     let never = AtomicBool::new(false);
@@ -117,7 +117,7 @@ fn a_server_that_refuses_ends_the_opening_with_a_sentence() {
 }
 
 #[test]
-fn more_than_the_descriptors_allow_is_refused_with_how_many_fit() {
+fn too_many_connections_are_refused_with_the_number_that_fits() {
     let (address, _kept) = hoarder();
     let limit = record::machine::raise_descriptor_limit();
     let error = ColdPool::begin(&plan(address), limit + 1).unwrap_err();
@@ -125,7 +125,7 @@ fn more_than_the_descriptors_allow_is_refused_with_how_many_fit() {
 }
 
 #[test]
-fn a_server_that_resets_every_connection_is_not_asked_again_at_full_speed() {
+fn connections_to_a_server_that_resets_all_are_not_retried_at_full_speed() {
     use std::os::fd::AsRawFd;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
     let address = listener.local_addr().unwrap();
@@ -145,6 +145,6 @@ fn a_server_that_resets_every_connection_is_not_asked_again_at_full_speed() {
     assert!(error.contains("cold connections are established"), "{error}");
     let counts = pool.counts();
     assert!(counts.dropped + counts.failed > 0, "{counts:?}");
-    // 500 wanted for 1.5 s and more: without a pause that would be tens of thousands.
+    // For 1.5 s, the pool wants 500 more connections; without a pause it would make tens of thousands of attempts.
     assert!(counts.opened + counts.failed < 5_000, "it spins: {counts:?}");
 }

@@ -1,4 +1,4 @@
-//! Connections alone: each is a request.
+//! Loads of connections without requests.
 
 use crate::servers::*;
 use record::protocol::{ANSWER, Protocol};
@@ -12,7 +12,7 @@ fn connecting(address: SocketAddr) -> LoadPlan {
     LoadPlan { protocol: Protocol::Connect, targets: Vec::new(), requests_per_connection: 1, ..plan(address) }
 }
 
-/// A server that accepts and closes, and counts.
+/// A server that accepts, counts and closes connections.
 fn accepting() -> Server {
     let accepted = Arc::new(AtomicU64::new(0));
     let counted = accepted.clone();
@@ -23,7 +23,7 @@ fn accepting() -> Server {
     server
 }
 
-/// The server accepts what is left in its backlog after the load.
+/// Waits until the server has accepted the connections left in its backlog.
 fn accepts(server: &Server, connections: u64) {
     let begun = Instant::now();
     while server.requests.load(Ordering::SeqCst) != connections {
@@ -34,11 +34,11 @@ fn accepts(server: &Server, connections: u64) {
 }
 
 #[test]
-fn a_closed_loop_connects_again_and_again() {
+fn a_closed_loop_reconnects_repeatedly() {
     let server = accepting();
     let result = run(&LoadPlan { connections: 3, warmup_ns: 20 * MS, ..connecting(server.address) });
     let outcomes = result.counts.outcomes;
-    // Where the server gets no CPU its backlog fills, and the next attempts take a second.
+    // If the server gets no CPU, its backlog fills and the next attempts take a second.
     assert!(outcomes.requests() > 0 && outcomes.connects > 10, "{outcomes:?} {:?}", result.first_errors);
     assert_eq!(
         (outcomes.ok, outcomes.connects_failed),
@@ -64,11 +64,11 @@ fn an_open_loop_connects_at_its_rate_on_as_few_slots_as_it_needs() {
 }
 
 #[test]
-fn a_closed_port_and_a_full_backlog_are_outcomes_of_their_own() {
+fn a_closed_port_and_a_full_backlog_are_separate_outcomes() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound");
     let outcomes = run(&connecting(closed)).counts.outcomes;
     assert!(outcomes.sent > 0 && outcomes.refused == outcomes.sent, "{outcomes:?}");
-    // Nobody accepts: the kernel completes as many handshakes as the backlog holds.
+    // No thread accepts; the kernel completes as many handshakes as the backlog holds.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     let plan = LoadPlan {

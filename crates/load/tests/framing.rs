@@ -1,9 +1,9 @@
-//! The framing against an oracle, against itself in other pieces, and against responses whose meaning is known.
+//! Compares the framing with an oracle, with itself for other splits of the bytes, and with known responses.
 
 use load::framing::{AtEnd, BodyKind, Framing, HeadCache, MAX_HEAD_BYTES, parse_head};
 use proptest::prelude::*;
 
-/// What a connection's bytes amount to.
+/// The result of a connection's bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Malformed,
@@ -14,7 +14,7 @@ enum Verdict {
         parts: u32,
         is_keep_alive: bool,
     },
-    /// The connection ended; body bytes until then.
+    /// The connection ended after this many body bytes.
     Ended {
         at_end: AtEnd,
         body: usize,
@@ -49,7 +49,7 @@ fn fresh(bytes: &[u8], sizes: &[usize]) -> Verdict {
     verdict(&mut HeadCache::new(false, 1), bytes, sizes)
 }
 
-/// A response whose meaning is known, as bytes.
+/// A response with known meaning, and its bytes.
 #[derive(Debug, Clone)]
 struct Known {
     bytes: Vec<u8>,
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn what_we_accept_httparse_accepts_with_the_same_meaning(bytes in damaged()) {
+    fn httparse_accepts_all_that_we_accept_with_the_same_meaning(bytes in damaged()) {
         let is_end = |end: &usize| [&b"\n\n"[..], b"\n\r\n"].iter().any(|empty| bytes[..*end].ends_with(empty));
         let Some(end) = (1..=bytes.len()).find(is_end) else { return Ok(()) };
         let Ok(head) = parse_head(&bytes[..end], false) else { return Ok(()) };

@@ -86,7 +86,7 @@ impl Peer {
         Some(Frame { kind: head[3], flags: head[4], stream, payload: self.take(length)? })
     }
 
-    /// The stream of the next request.
+    /// Reads up to the next request; returns its stream.
     pub fn request(&mut self) -> Option<u32> {
         self.header().map(|(stream, _)| stream)
     }
@@ -102,7 +102,7 @@ impl Peer {
         }
     }
 
-    /// Whether another request has come already, as a whole; other frames may be before it.
+    /// Whether another whole request has already come; other frames may precede it.
     fn has_more(&self) -> bool {
         let at = |place: usize| self.received.get(place).map(|byte| usize::from(*byte));
         let mut begin = 0;
@@ -131,14 +131,14 @@ pub fn speaking(handle: impl Fn(TcpStream, &AtomicU64) -> Option<()> + Send + Sy
     let requests = Arc::new(AtomicU64::new(0));
     let counted = requests.clone();
     let mut server = serve(move |stream| {
-        // It ends with its connection.
+        // The server thread ends with its connection.
         let _ = handle(stream, &counted);
     });
     server.requests = requests;
     server
 }
 
-/// Whether this holds within ten seconds.
+/// Whether the condition holds within ten seconds.
 fn patiently(holds: impl Fn() -> bool) -> bool {
     (0..1000).any(|_| {
         holds() || {
@@ -152,7 +152,7 @@ pub fn http2(streams: u32, address: SocketAddr) -> LoadPlan {
     LoadPlan { protocol: Protocol::Http2(Http2Plan { streams }), ..plan(address) }
 }
 
-/// Every request ended in one outcome, and the server saw as many.
+/// Asserts that every request has one outcome, and that the server saw as many requests.
 fn adds_up(result: &LoadResult, server: &Server) {
     let outcomes = result.counts.outcomes;
     assert!(outcomes.sent > 0, "{outcomes:?} {:?}", result.first_errors);
@@ -169,7 +169,7 @@ fn says(result: &LoadResult, words: &str) {
     assert!(result.first_errors.iter().any(|said| said.contains(words)), "{words}: {:?}", result.first_errors);
 }
 
-/// Answers those requests that came together last first, each with an interim response, a padded body and trailers.
+/// Answers requests that came together in reverse order, each with an interim response, a padded body and trailers.
 fn backwards(stream: TcpStream, requests: &AtomicU64) -> Option<()> {
     let mut peer = Peer::new(stream, &[])?;
     loop {
@@ -190,7 +190,7 @@ fn backwards(stream: TcpStream, requests: &AtomicU64) -> Option<()> {
         for stream in &streams {
             out.extend(frame(DATA, PADDED, *stream, b"\x03, you\0\0\0"));
             out.extend(frame(0x7f, 0xff, *stream, b"of no known kind"));
-            // Trailers: a reference to what the table has since the header.
+            // The trailers refer to an entry that the header added to the table.
             out.extend(frame(HEADERS, END_HEADERS | END_STREAM, *stream, &[0xbe]));
         }
         // In pieces, now and then.
@@ -291,7 +291,7 @@ fn an_open_loop_uses_the_streams_of_a_connection() {
 }
 
 #[test]
-fn a_server_that_allows_fewer_streams_gets_no_more_and_later_as_many_as_it_allows() {
+fn the_number_of_streams_follows_the_servers_limit() {
     let server = speaking(|stream, requests| {
         // 3 = SETTINGS_MAX_CONCURRENT_STREAMS.
         let mut peer = Peer::new(stream, &setting(3, 2))?;
@@ -302,7 +302,7 @@ fn a_server_that_allows_fewer_streams_gets_no_more_and_later_as_many_as_it_allow
                     waiting.push(peer.request()?);
                     requests.fetch_add(1, Ordering::SeqCst);
                 }
-                // Were there a third one, it would be here before the answer to PING.
+                // A third request would arrive before the answer to PING.
                 peer.say(&frame(PING, 0, 0, b"any more"))?;
                 while peer.frame()?.kind != PING {}
                 assert!(!peer.has_more());
@@ -318,7 +318,7 @@ fn a_server_that_allows_fewer_streams_gets_no_more_and_later_as_many_as_it_allow
     });
     let result = run(&http2(8, server.address));
     all_ok(&result, &server);
-    // As many as it allows are fewer than were asked for.
+    // The server allows fewer requests than the plan wants.
     let doubt = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::LittlesLaw);
     assert!(doubt.is_some_and(|doubt| doubt.what.contains("the server allows no more")), "{:?}", result.doubts);
 }
@@ -348,9 +348,9 @@ fn a_reset_stream_fails_its_request_only() {
 }
 
 #[test]
-fn gaps_between_the_parts_of_each_stream_are_timed_though_streams_take_turns() {
+fn gaps_between_parts_are_timed_for_each_interleaved_stream() {
     const GAP: Duration = Duration::from_millis(20);
-    // Three parts of each of two responses: the gap of a stream is two pauses, that of the connection one.
+    // Each of two responses has three parts; the gap on a stream is two pauses, that on the connection one.
     let server = speaking(|stream, requests| {
         let _ = stream.set_nodelay(true);
         let mut peer = Peer::new(stream, &[])?;
@@ -364,7 +364,7 @@ fn gaps_between_the_parts_of_each_stream_are_timed_though_streams_take_turns() {
                 for stream in streams {
                     std::thread::sleep(GAP);
                     let flags = if part == 2 { END_STREAM } else { 0 };
-                    // Two frames, read together: one part.
+                    // Two frames that are read together are one part.
                     peer.say(&[frame(DATA, 0, stream, b"data: "), frame(DATA, flags, stream, b"x\n\n")].concat())?;
                 }
             }
@@ -380,11 +380,11 @@ fn gaps_between_the_parts_of_each_stream_are_timed_though_streams_take_turns() {
 }
 
 #[test]
-fn the_events_of_a_stream_are_counted_by_its_type_in_either_form_of_the_header() {
+fn events_are_counted_by_the_content_type_in_both_forms_of_the_header() {
     let server = speaking(|stream, requests| {
         let _ = stream.set_nodelay(true);
         let mut peer = Peer::new(stream, &[])?;
-        // Kept in the table by the first response, named from there by all others.
+        // The first response adds the field to the table, and the others refer to it.
         let mut kind = [&[0x5f, 17][..], b"text/event-stream"].concat();
         loop {
             let stream = peer.request()?;
@@ -405,7 +405,7 @@ fn the_events_of_a_stream_are_counted_by_its_type_in_either_form_of_the_header()
 }
 
 #[test]
-fn requests_beyond_goaway_are_refused_and_the_connection_is_opened_again() {
+fn requests_beyond_goaway_are_refused_and_the_connection_is_reopened() {
     let server = speaking(|stream, requests| {
         let mut peer = Peer::new(stream, &[])?;
         for _ in 0..10 {
@@ -415,11 +415,11 @@ fn requests_beyond_goaway_are_refused_and_the_connection_is_opened_again() {
         }
         let last = peer.request()?;
         requests.fetch_add(1, Ordering::SeqCst);
-        // None comes beyond it where the window ends here.
+        // The window may end here, without a request beyond the limit.
         let beyond = peer.request()?;
         requests.fetch_add(1, Ordering::SeqCst);
         assert!(beyond > last);
-        // First the gentle announcement; then the last stream, which is still answered.
+        // The first GOAWAY announces the end; the second names the last stream, which is still answered.
         let mut out = frame(GOAWAY, 0, 0, &[0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
         out.extend(frame(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &[0, 0, 0, 0], b"enough"].concat()));
         out.extend(ok(last));
@@ -439,9 +439,9 @@ fn requests_beyond_goaway_are_refused_and_the_connection_is_opened_again() {
 }
 
 #[test]
-fn requests_put_on_a_connection_that_goes_away_at_its_opening_are_refused() {
+fn requests_on_a_connection_that_goes_away_at_its_start_are_refused() {
     let server = speaking(|mut stream, _| {
-        // The requests that are opened for a connection leave when its SETTINGS have come.
+        // Requests that wait for a connection are sent when its SETTINGS have come.
         stream.write_all(&[frame(SETTINGS, 0, 0, &[]), frame(GOAWAY, 0, 0, &[0; 8])].concat()).ok()?;
         while let Ok(1..) = stream.read(&mut [0; 4096]) {}
         None
@@ -455,7 +455,7 @@ fn requests_put_on_a_connection_that_goes_away_at_its_opening_are_refused() {
 }
 
 #[test]
-fn frames_that_are_no_response_do_not_make_a_connection_heard() {
+fn frames_without_a_response_do_not_count_as_an_answer_on_the_connection() {
     let server = speaking(|stream, _| {
         let mut peer = Peer::new(stream, &[])?;
         loop {
@@ -517,7 +517,7 @@ fn a_body_is_sent_as_the_windows_allow() {
 }
 
 #[test]
-fn a_window_that_stays_shut_and_a_silent_server_time_out_each_request() {
+fn a_closed_window_and_a_silent_server_time_out_each_request() {
     for (what, settings) in [("shut", setting(4, 0)), ("silent", Vec::new())] {
         let server = speaking(move |stream, _| {
             let mut peer = Peer::new(stream, &settings)?;
@@ -535,7 +535,7 @@ fn a_window_that_stays_shut_and_a_silent_server_time_out_each_request() {
 }
 
 #[test]
-fn a_request_that_times_out_is_cancelled_and_the_others_go_on() {
+fn a_request_that_times_out_is_cancelled_and_the_others_continue() {
     let cancelled = Arc::new(AtomicU64::new(0));
     let counted = cancelled.clone();
     let server = speaking(move |stream, requests| {
@@ -546,7 +546,7 @@ fn a_request_that_times_out_is_cancelled_and_the_others_go_on() {
             match frame.kind {
                 HEADERS => {
                     requests.fetch_add(1, Ordering::SeqCst);
-                    // Each 50th is forgotten, but never all ten: the others are heard.
+                    // Every 50th request gets no response, but never all ten, so that the connection receives bytes.
                     if turn % 50 == 0 && forgotten < 5 {
                         forgotten += 1;
                     } else {
@@ -569,8 +569,7 @@ fn a_request_that_times_out_is_cancelled_and_the_others_go_on() {
     let outcomes = result.counts.outcomes;
     assert_eq!(outcomes.ok + outcomes.timed_out + outcomes.unfinished, outcomes.sent, "{outcomes:?}");
     assert_eq!(outcomes.connects, 2, "{outcomes:?}");
-    // At the end nothing comes in any more, so the last ones end with their connections. Others are read after the
-    // load.
+    // At the end no bytes come, so the last requests time out with their connections. Others are read after the load.
     assert!(outcomes.timed_out > 40, "{outcomes:?}");
     let all_are_cancelled = || cancelled.load(Ordering::SeqCst) + 20 >= outcomes.timed_out;
     assert!(patiently(all_are_cancelled), "{outcomes:?} {cancelled:?}");
@@ -597,7 +596,7 @@ fn a_connection_closes_after_its_requests_and_not_before_their_responses() {
 }
 
 #[test]
-fn what_is_no_http_2_is_named_in_one_sentence_and_is_an_outcome() {
+fn an_invalid_http_2_stream_is_an_outcome_described_in_one_sentence() {
     let settings = || frame(SETTINGS, 0, 0, &[]);
     let after_settings = |bytes: Vec<u8>| [settings(), bytes].concat();
     let endless: Vec<u8> = (0..2000).flat_map(|_| frame(CONTINUATION, 0, 1, &[])).collect();
@@ -610,7 +609,7 @@ fn what_is_no_http_2_is_named_in_one_sentence_and_is_an_outcome() {
             "longer than the 16384",
             after_settings([&[0xff, 0xff, 0xff, HEADERS, 0, 0, 0, 0, 1], &[0; 100][..]].concat()),
         ),
-        ("length that its kind", after_settings(frame(RST_STREAM, 0, 1, b"12345"))),
+        ("wrong length for its type", after_settings(frame(RST_STREAM, 0, 1, b"12345"))),
         ("a stream on which its type is not allowed", after_settings(frame(DATA, 0, 0, b"x"))),
         ("more padding", after_settings(frame(HEADERS, PADDED | END_HEADERS, 1, &[9, 0x88]))),
         ("interrupts", after_settings([frame(HEADERS, 0, 1, &[0x88]), frame(PING, 0, 0, b"12345678")].concat())),
@@ -621,18 +620,18 @@ fn what_is_no_http_2_is_named_in_one_sentence_and_is_an_outcome() {
         ("no status", after_settings(frame(HEADERS, END_HEADERS, 1, &[0x54, 0]))),
         ("body before its header", after_settings(frame(DATA, 0, 1, b"x"))),
         ("pushes", after_settings(frame(5, END_HEADERS, 1, &[0, 0, 0, 2, 0x88]))),
-        ("opens a window", after_settings(frame(WINDOW_UPDATE, 0, 1, &[0; 4]))),
-        ("opens a window", after_settings(frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]))),
+        ("opens an HTTP/2 window", after_settings(frame(WINDOW_UPDATE, 0, 1, &[0; 4]))),
+        ("opens an HTTP/2 window", after_settings(frame(WINDOW_UPDATE, 0, 0, &[0x7f, 0xff, 0xff, 0xff]))),
         ("not allowed", frame(SETTINGS, 0, 0, &setting(4, u32::MAX))),
         ("multiple of 6", frame(SETTINGS, 0, 0, &[1])),
-        ("demand an answer", after_settings(frame(PING, 0, 0, b"12345678").repeat(10_001))),
+        ("require an answer", after_settings(frame(PING, 0, 0, b"12345678").repeat(10_001))),
         ("interim", after_settings(frame(HEADERS, END_HEADERS, 1, b"\x08\x03103").repeat(101))),
         ("ended in the middle of a response", after_settings(frame(HEADERS, END_HEADERS, 1, &[0x88]))),
         ("before any byte", after_settings(frame(HEADERS, END_HEADERS, 1, &[0x88])[..9].to_vec())),
     ];
     for (words, bytes) in cases {
         let server = serve(move |mut stream| {
-            // Up to the first request, where one is sent.
+            // Reads up to the first request, if there is one.
             let _ = stream.read(&mut [0; 4096]);
             let settings = bytes.len().min(9);
             if bytes.starts_with(&[0, 0, 0, SETTINGS]) {
@@ -650,7 +649,7 @@ fn what_is_no_http_2_is_named_in_one_sentence_and_is_an_outcome() {
             } else {
                 let _ = stream.write_all(&bytes);
             }
-            // What it sent is read before the end of the connection.
+            // The client reads the response before it sees the end of the connection.
             let _ = stream.shutdown(std::net::Shutdown::Write);
             while let Ok(1..) = stream.read(&mut [0; 4096]) {}
         });
@@ -669,11 +668,11 @@ fn what_is_no_http_2_is_named_in_one_sentence_and_is_an_outcome() {
 }
 
 #[test]
-fn a_probe_follows_nothing_and_says_where_to() {
+fn a_probe_reports_a_redirect_without_following_it() {
     let server = speaking(|stream, _| {
         let mut peer = Peer::new(stream, &[])?;
         let stream = peer.request()?;
-        // 302, and location in the Huffman code.
+        // Status 302, and location in the Huffman code.
         let block = b"\x48\x03302\x6e\x91\x9d\x29\xad\x17\x18\x63\xc7\x8f\x0b\x97\xc8\xe9\xae\x82\xae\x43\xd3";
         peer.say(&frame(HEADERS, END_HEADERS | END_STREAM, stream, block))?;
         peer.frame().map(drop)
@@ -689,7 +688,7 @@ pub fn field(name: &str, value: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_call_of_grpc_has_the_status_of_its_trailers() {
+fn a_grpc_call_has_the_status_of_its_trailers() {
     let server = speaking(|stream, requests| {
         let mut peer = Peer::new(stream, &[])?;
         let status = |code: &str| field("grpc-status", code);
@@ -704,7 +703,7 @@ fn a_call_of_grpc_has_the_status_of_its_trailers() {
                 }
             };
             requests.fetch_add(1, Ordering::SeqCst);
-            // The room that the message took: without it the client sends the last of 65,535 bytes and waits.
+            // Window space for the message; without it, the client sends the last of 65,535 bytes and waits.
             peer.say(&frame(WINDOW_UPDATE, 0, 0, &7u32.to_be_bytes()))?;
             peer.say(&match turn % 8 {
                 0 => last(stream, &[vec![0x88], status("14"), field("grpc-message", "not%20now")].concat()),
@@ -714,7 +713,7 @@ fn a_call_of_grpc_has_the_status_of_its_trailers() {
                 _ => [
                     headers(stream, &[0x88]),
                     frame(DATA, 0, stream, b"\0\0\0\0\x01x"),
-                    // As an entry of the table, from the second time on.
+                    // From the second time on, the field is an entry of the table.
                     last(stream, &if turn < 8 { [&[0x40][..], &status("0")[1..]].concat() } else { vec![0xbe] }),
                 ]
                 .concat(),
@@ -738,7 +737,7 @@ fn a_call_of_grpc_has_the_status_of_its_trailers() {
 }
 
 #[test]
-fn a_large_body_is_put_in_pieces_as_the_transport_takes_them() {
+fn a_large_body_is_written_in_pieces_as_the_transport_accepts_them() {
     let body: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
     let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &body[..]);
     let mut session = Session::<u8>::default();
@@ -773,7 +772,7 @@ fn a_large_body_is_put_in_pieces_as_the_transport_takes_them() {
     assert!(bodies.values().all(|received| *received == (body.clone(), 1)));
 }
 
-/// What a session made of a connection's bytes: the ends of requests in their order, and the rule that they break.
+/// A session's reading of a connection's bytes: the ends of requests in order, and the rule that the bytes break.
 #[derive(Debug, PartialEq)]
 struct Verdict {
     ends: Vec<(usize, Option<Ended>, u16)>,
@@ -816,7 +815,7 @@ fn verdict(bytes: &[u8], size: usize) -> Verdict {
     verdict
 }
 
-/// Frames as a server may send them, and as none should.
+/// Frames of correct and faulty servers.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let stream = prop::sample::select(vec![0u32, 1, 3, 5, 7, 9, 11, 2]);
     let block = prop::sample::select(vec![

@@ -1,5 +1,5 @@
-//! Bodies that are shorter or longer than announced, or that a response cannot have: the same cases in HTTP/1.1 and in
-//! HTTP/2 (RFC 9112 section 6.3, RFC 9113 section 8.1.1).
+//! Bodies that are shorter or longer than announced, or not allowed: the same cases in HTTP/1.1 and in HTTP/2 (RFC
+//! 9112 section 6.3, RFC 9113 section 8.1.1).
 
 use crate::http2::*;
 use crate::servers::*;
@@ -8,12 +8,12 @@ use record::protocol::{GrpcPlan, Protocol};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-/// A response of 100 bytes of body, or of none.
+/// A response with 100 bytes of body, or without one.
 #[derive(Clone, Copy)]
 struct Case {
     method: &'static str,
     status: u16,
-    /// Values of `content-length`, one a field.
+    /// Values of `content-length`, one per field.
     lengths: &'static [&'static str],
     has_body: bool,
     has_trailers: bool,
@@ -32,7 +32,7 @@ const GOOD: Case = Case {
 };
 const BODY: [u8; 100] = [b'x'; 100];
 
-/// Every combination that a server can send.
+/// All combinations.
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     static WRONG: [&str; 4] = ["-1", "1e2", "", "99999999999999999999"];
@@ -56,10 +56,10 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// Whether requests end with a good response, and whether any fail.
+    /// Whether some requests succeed, and whether some fail.
     fn outcomes(&self, plan: &LoadPlan) -> (bool, bool) {
         let plan = LoadPlan { method: self.method.into(), duration_ns: 5 * MS, ..plan.clone() };
-        // On a busy machine no request may end in so short a time.
+        // Retry, because no request may end in so short a time on a busy machine.
         (0..1000)
             .map(|_| run(&plan).counts.outcomes)
             .find(|outcomes| outcomes.ok + outcomes.failed() > 0)
@@ -108,7 +108,7 @@ impl Case {
 }
 
 #[test]
-fn a_body_of_another_length_than_announced_fails_in_http_1_as_in_http_2() {
+fn a_body_of_a_wrong_length_fails_in_http_1_and_http_2() {
     for case in cases() {
         let server = speaking(move |stream, _| {
             let mut peer = Peer::new(stream, &[])?;
@@ -133,7 +133,7 @@ fn a_body_of_another_length_than_announced_fails_in_http_1_as_in_http_2() {
 }
 
 #[test]
-fn a_call_of_grpc_whose_message_is_cut_fails() {
+fn a_grpc_call_with_a_truncated_message_fails() {
     for (message, is_ok) in [(&b"\0\0\0\0\x02hi"[..], true), (b"\0\0\0\0\x03hi", false), (b"\0\0\0\0\x02hi\0", false)] {
         let server = speaking(move |stream, _| {
             let mut peer = Peer::new(stream, &[])?;

@@ -1,4 +1,4 @@
-//! As many connections as one process may have, against a child process that accepts them.
+//! Opens the maximum number of connections of a process, to a child process that accepts them.
 
 use crate::servers::{MS, plan, run};
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ const AS_SERVER: &str = "STRAINGAUGE_TEST_SERVER";
 const AS_CLIENT: &str = "STRAINGAUGE_TEST_CLIENT";
 const WANTED: u64 = 19_000;
 
-/// Not a separate test: the child of the test below runs it, with the environment variable set.
+/// Not a test by itself: the test below runs it in a child process, with the environment variable set.
 #[test]
 fn child_server() {
     if std::env::var_os(AS_SERVER).is_none() {
@@ -23,7 +23,7 @@ fn child_server() {
     accept_and_answer(&listener);
 }
 
-/// A minimal event loop: a thread a connection would be 19,000 threads.
+/// A minimal event loop, because a thread per connection would mean 19,000 threads.
 fn accept_and_answer(listener: &TcpListener) {
     listener.set_nonblocking(true).unwrap();
     // SAFETY: plain system calls on descriptors and buffers that live through each call; the process is killed at last.
@@ -59,7 +59,7 @@ fn accept_and_answer(listener: &TcpListener) {
     }
 }
 
-/// The other child: a separate process, as the tests beside it use descriptors, too.
+/// The client's process, separate because other tests in this process use descriptors, too.
 #[test]
 fn child_client() {
     let Some(address) = std::env::var(AS_CLIENT).ok().and_then(|text| text.parse().ok()) else { return };
@@ -88,7 +88,7 @@ fn child(test: &str, variable: &str, value: &str) -> Command {
 }
 
 #[test]
-fn nineteen_thousand_connections_use_several_sources_and_all_open() {
+fn all_of_nineteen_thousand_connections_open_from_several_sources() {
     let mut server =
         child("many_connections::child_server", AS_SERVER, "1").stdout(Stdio::piped()).spawn().expect("a child");
     let port = BufReader::new(server.stdout.take().unwrap())

@@ -1,4 +1,4 @@
-//! The schedule is kept, whatever the server does.
+//! The engine keeps its schedule, whatever the server does.
 
 use crate::servers::*;
 use record::Arrival;
@@ -28,8 +28,8 @@ fn every_scheduled_request_is_sent_on_its_schedule() {
 }
 
 #[test]
-fn a_slow_server_gets_every_request_late_rather_than_never() {
-    // 20 ms for each request on one connection: 50 per second at most, 200 per second offered.
+fn a_slow_server_gets_every_request_even_if_late() {
+    // The server needs 20 ms per request on one connection, so it serves at most 50 per second of the 200 offered.
     let server = serve(|mut stream| {
         while read_request(&mut stream).is_some() {
             std::thread::sleep(Duration::from_millis(20));
@@ -41,7 +41,7 @@ fn a_slow_server_gets_every_request_late_rather_than_never() {
     let result = run(&plan);
     assert_eq!(result.counts.outcomes.sent, 60);
     assert_eq!(result.counts.outcomes.ok + result.counts.outcomes.unfinished, 60, "{:?}", result.counts.outcomes);
-    // The 50th request cannot end before 50 x 20 ms, and was meant to leave at 245 ms.
+    // The 50th request ends after at least 50 x 20 ms, and its intended send was at 245 ms.
     assert!(result.counts.times.response.max_ns().unwrap() >= 700 * MS);
 }
 
@@ -60,8 +60,8 @@ fn a_connection_for_each_request_is_opened_when_the_request_is_due() {
 }
 
 #[test]
-fn a_server_that_closes_idle_connections_costs_no_request() {
-    // Ends each connection after a response, without announcing it: as at the end of a keep-alive timeout.
+fn closing_idle_connections_fails_no_request() {
+    // Closes each connection after a response, without announcement, as an expired keep-alive timeout does.
     let server = serve(|mut stream| {
         if read_request(&mut stream).is_some() {
             let _ = stream.write_all(SMALL);
@@ -75,12 +75,11 @@ fn a_server_that_closes_idle_connections_costs_no_request() {
 }
 
 #[test]
-fn precise_waiting_is_reported_with_what_was_in_force() {
+fn precise_waiting_is_reported_with_the_achieved_settings() {
     let server = answering(SMALL);
     let mut plan = open(server.address, 500.0, Arrival::Constant);
     plan.precise = true;
-    // A machine that wakes every one of a run's sleeps too late leaves nothing to poll for; another run finds it
-    // quieter.
+    // If the machine wakes up late from every sleep of a run, nothing is left to poll for, so try again.
     let polled = (0..50).any(|_| {
         let result = run(&plan);
         assert_eq!(result.counts.outcomes.ok, 100);
@@ -103,14 +102,14 @@ fn limited() -> Server {
 }
 
 #[test]
-fn connections_beyond_the_servers_limit_are_not_opened_again_at_full_speed() {
+fn connections_beyond_the_servers_limit_are_not_reopened_at_full_speed() {
     let server = limited();
     let mut plan = open(server.address, 20.0, Arrival::Constant);
     (plan.connections, plan.duration_ns) = (10, 500 * MS);
     let result = run(&plan);
     let outcomes = result.counts.outcomes;
     assert!(outcomes.ok > 0, "{outcomes:?}");
-    // 8 slots that rest for 10 ms, 20 ms, 40 ms, ...
+    // 8 slots pause for 10 ms, 20 ms, 40 ms, ...
     assert!(outcomes.connects < 200, "it spins: {outcomes:?}");
     assert!(outcomes.closed_unused > 0, "{outcomes:?}");
     let words = format!("closed {} connections before any request", outcomes.closed_unused);
@@ -119,7 +118,7 @@ fn connections_beyond_the_servers_limit_are_not_opened_again_at_full_speed() {
 
 #[test]
 fn the_time_to_open_a_connection_is_not_the_clients_lateness() {
-    // The opening is answered after 30 ms.
+    // The server answers the opening after 30 ms.
     let server = serve(|mut stream| {
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -143,7 +142,8 @@ fn the_time_to_open_a_connection_is_not_the_clients_lateness() {
 
 #[test]
 fn the_wait_for_a_connection_slot_is_not_the_clients_lateness() {
-    // 20 ms for each request on one connection at a time: 50 per second at most, 200 per second offered.
+    // The server needs 20 ms per request, one connection at a time, so it serves at most 50 per second of the 200
+    // offered.
     let server = serve(|mut stream| {
         if read_request(&mut stream).is_some() {
             std::thread::sleep(Duration::from_millis(20));
@@ -153,6 +153,6 @@ fn the_wait_for_a_connection_slot_is_not_the_clients_lateness() {
     let mut plan = open(server.address, 200.0, Arrival::Constant);
     (plan.connections, plan.requests_per_connection, plan.duration_ns) = (1, 1, 300 * MS);
     let times = run(&plan).counts.times;
-    // The last of 60 requests was meant to leave at 295 ms, and leaves 59 x 20 ms after the first one.
+    // The intended send of the last of 60 requests was at 295 ms; it is sent 59 x 20 ms after the first one.
     assert!(times.connection_wait.max_ns() >= Some(700 * MS), "{:?}", times.connection_wait.max_ns());
 }

@@ -1,4 +1,4 @@
-//! Every way a server can fail a request ends in the outcome of that name, and in none other.
+//! Each way in which a server can fail a request leads to exactly one outcome.
 
 use crate::servers::*;
 use record::scenario::RequestTarget;
@@ -8,7 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Runs a closed loop against a server that handles each connection so; at least one request must have been sent.
+/// Runs a closed loop against a server with this connection handler; at least one request must have been sent.
 fn outcomes_of(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
     let server = serve(handle);
     let outcomes = run(&plan(server.address)).counts.outcomes;
@@ -16,7 +16,7 @@ fn outcomes_of(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
     outcomes
 }
 
-/// Reads one request, then does something to the connection.
+/// Reads one request, then passes the connection to `then`.
 fn after_request(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
     outcomes_of(move |mut stream| {
         if read_request(&mut stream).is_some() {
@@ -25,7 +25,7 @@ fn after_request(then: impl Fn(TcpStream) + Send + Sync + 'static) -> Outcomes {
     })
 }
 
-/// Answers every request so.
+/// The outcomes if the server answers every request with `answer`.
 fn answered(answer: &[u8]) -> Outcomes {
     let server = answering(answer);
     run(&plan(server.address)).counts.outcomes
@@ -36,7 +36,7 @@ fn finished(outcomes: Outcomes) -> u64 {
 }
 
 #[test]
-fn a_plain_server_answers_everything() {
+fn a_plain_server_answers_all_requests() {
     let server = answering(SMALL);
     let result = run(&plan(server.address));
     let outcomes = result.counts.outcomes;
@@ -52,7 +52,7 @@ fn a_plain_server_answers_everything() {
 }
 
 #[test]
-fn threads_share_connections_and_add_up() {
+fn threads_share_connections_and_their_counts_add_up() {
     let server = answering(SMALL);
     let mut plan = plan(server.address);
     (plan.connections, plan.threads) = (7, 3);
@@ -63,24 +63,24 @@ fn threads_share_connections_and_add_up() {
 }
 
 #[test]
-fn a_closed_port_is_refused_without_a_busy_loop() {
+fn connections_to_a_closed_port_are_refused_without_a_busy_loop() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let outcomes = run(&plan(port)).counts.outcomes;
     assert_eq!(outcomes.refused, outcomes.sent);
-    // Two slots; back-off of 10, 20, 40, 80 ms.
+    // Two slots pause for 10, 20, 40, 80 ms.
     assert!((1..=12).contains(&outcomes.connects_failed), "{outcomes:?}");
     let open_outcomes = run(&open(port, 500.0, Arrival::Constant)).counts.outcomes;
     assert_eq!((open_outcomes.sent, open_outcomes.refused), (100, 100));
 }
 
 #[test]
-fn a_reset_is_a_reset() {
+fn a_reset_counts_as_a_reset() {
     let outcomes = after_request(reset);
     assert_eq!(outcomes.reset, outcomes.sent, "{outcomes:?}");
 }
 
 #[test]
-fn silence_times_out() {
+fn a_silent_server_causes_timeouts() {
     let server = serve(|mut stream| while read_request(&mut stream).is_some() {});
     let mut plan = plan(server.address);
     plan.timeout_ns = 60 * MS;
@@ -106,13 +106,13 @@ fn a_body_that_ends_early_is_truncated() {
 }
 
 #[test]
-fn closing_without_an_answer_is_closed_early() {
+fn closing_without_an_answer_counts_as_closed_early() {
     let outcomes = after_request(drop);
     assert_eq!(outcomes.closed_early, outcomes.sent, "{outcomes:?}");
 }
 
 #[test]
-fn garbage_is_malformed() {
+fn garbage_counts_as_malformed() {
     for garbage in [
         &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
         b"\x15\x03\x03\x00\x02\x02\x46",
@@ -127,7 +127,7 @@ fn garbage_is_malformed() {
 }
 
 #[test]
-fn a_header_of_ten_megabytes_is_malformed_and_not_read_to_its_end() {
+fn a_header_of_ten_megabytes_is_malformed_and_not_read_completely() {
     let server = serve(|mut stream| {
         if read_request(&mut stream).is_some() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX-Long: ");
@@ -143,7 +143,7 @@ fn a_header_of_ten_megabytes_is_malformed_and_not_read_to_its_end() {
 }
 
 #[test]
-fn bytes_behind_a_response_are_malformed_not_eaten() {
+fn bytes_after_a_response_count_as_malformed() {
     let mut twice = SMALL.to_vec();
     twice.extend_from_slice(b"junk");
     let outcomes = answered(&twice);
@@ -182,7 +182,7 @@ fn error_statuses_are_non_2xx_and_redirects_are_not() {
 }
 
 #[test]
-fn every_framing_is_followed() {
+fn every_framing_is_understood() {
     for answer in [
         &b"HTTP/1.1 204 No Content\r\n\r\n"[..],
         b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n",
@@ -213,7 +213,7 @@ fn a_close_delimited_body_ends_with_the_connection() {
 }
 
 #[test]
-fn a_response_byte_by_byte_is_one_response() {
+fn a_response_sent_byte_by_byte_counts_once() {
     for answer in [SMALL, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"] {
         let answer = answer.to_vec();
         let outcomes = outcomes_of(move |mut stream| {
@@ -232,7 +232,7 @@ fn a_response_byte_by_byte_is_one_response() {
     }
 }
 
-/// Answers each request with these pieces, a pause after each.
+/// Answers each request with these pieces, and pauses after each piece.
 fn in_pieces<const N: usize>(pieces: [&'static [u8]; N], pause: Duration) -> Server {
     serve(move |mut stream| {
         let _ = stream.set_nodelay(true);
@@ -248,7 +248,7 @@ fn in_pieces<const N: usize>(pieces: [&'static [u8]; N], pause: Duration) -> Ser
 }
 
 #[test]
-fn gaps_between_the_parts_of_a_stream_are_timed_where_that_is_asked_for() {
+fn gaps_between_the_parts_of_a_stream_are_timed_on_request() {
     const GAP: Duration = Duration::from_millis(20);
     let parts: [&'static [u8]; 3] = [
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
@@ -268,7 +268,8 @@ fn gaps_between_the_parts_of_a_stream_are_timed_where_that_is_asked_for() {
             assert!(gaps.is_empty() && figure.is_none(), "{figure:?}");
             continue;
         }
-        // Parts that a busy machine reads together are one; none is shorter than the server makes it, all in all.
+        // A busy machine may read parts together, which makes them one. On average, no gap is shorter than the
+        // server's.
         assert!(!gaps.is_empty() && gaps.len() <= 2 * outcomes.ok, "{} gaps of {outcomes:?}", gaps.len());
         assert!(gaps.max_ns() >= Some(GAP.as_nanos() as u64 * 9 / 10), "{:?}", gaps.max_ns());
         assert_eq!(figure.and_then(|figure| figure.n), Some(gaps.len()));
@@ -276,9 +277,9 @@ fn gaps_between_the_parts_of_a_stream_are_timed_where_that_is_asked_for() {
 }
 
 #[test]
-fn gaps_of_an_event_stream_are_those_between_events_however_they_are_sent() {
+fn gaps_of_an_event_stream_are_measured_between_events() {
     const GAP: Duration = Duration::from_millis(20);
-    // Two events at once, a comment, and one in two pieces: three gaps, of which one is none and one is two pauses.
+    // Two events at once, a comment, and an event in two pieces: three gaps, one of zero and one of two pauses.
     let parts: [&'static [u8]; 4] = [
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: \
           chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
@@ -294,7 +295,7 @@ fn gaps_of_an_event_stream_are_those_between_events_however_they_are_sent() {
     assert!(outcomes.ok > 0 && outcomes.ok == outcomes.sent, "{outcomes:?}");
     assert_eq!(gaps.len(), 3 * outcomes.ok, "{outcomes:?}");
     let mean_us = result.figures(&plan).get(record::names::PART_GAP_MEAN).and_then(|mean| mean.value).expect("gaps");
-    // Pauses of pieces that a busy machine reads together are not seen.
+    // A busy machine may read pieces together, without the pause between them.
     let longest_us = gaps.max_ns().expect("gaps") as f64 / 1e3;
     assert!(longest_us > 1.5 * GAP.as_micros() as f64, "{longest_us}");
     assert!(mean_us * gaps.len() as f64 >= 0.99 * longest_us && mean_us < longest_us, "{mean_us} {longest_us}");
@@ -328,7 +329,7 @@ fn a_body_of_a_hundred_megabytes_is_counted_to_the_byte() {
 }
 
 #[test]
-fn a_large_request_body_arrives_whole() {
+fn a_large_request_body_arrives_completely() {
     let server = answering(SMALL);
     let mut plan = plan(server.address);
     plan.method = "POST".into();
@@ -353,7 +354,7 @@ fn head_responses_have_no_body() {
 }
 
 #[test]
-fn one_request_a_connection_reconnects_each_time_and_says_so() {
+fn one_request_per_connection_reconnects_each_time_and_announces_the_close() {
     let server = serve(|mut stream| {
         let request = read_request(&mut stream).unwrap_or_default();
         let says_close = String::from_utf8_lossy(&request).contains("Connection: close");
@@ -366,13 +367,13 @@ fn one_request_a_connection_reconnects_each_time_and_says_so() {
 }
 
 #[test]
-fn a_server_that_closes_after_each_response_is_reconnected() {
-    // It announces nothing, as many do when they reach their own limit of requests.
+fn the_client_reconnects_to_a_server_that_closes_after_each_response() {
+    // The server announces nothing, like many servers at their limit of requests.
     let server = serve(|mut stream| {
         if read_request(&mut stream).is_some() {
             let _ = stream.write_all(SMALL);
             let _ = stream.shutdown(Shutdown::Write);
-            // Lets the client's next request, if it was quicker, be read and lost.
+            // Reads the client's next request, if it has already come, and drops it.
             read_request(&mut stream);
         }
     });
@@ -454,7 +455,7 @@ fn an_address_of_the_ip_version_of_the_source_addresses_is_chosen() {
 }
 
 #[test]
-fn stopping_keeps_what_was_measured() {
+fn stopping_keeps_the_measured_results() {
     let server = answering(SMALL);
     let mut plan = plan(server.address);
     plan.duration_ns = 3_600_000 * MS;
@@ -497,11 +498,11 @@ fn a_warm_up_is_not_counted() {
 }
 
 #[test]
-fn a_server_that_leaves_the_announced_close_to_the_client_is_waited_for_once() {
+fn the_client_waits_once_for_an_announced_close() {
     let server =
         serve(|mut stream| while read_request(&mut stream).is_some() && stream.write_all(SMALL_CLOSE).is_ok() {});
     let result = run(&LoadPlan { connections: 1, duration_ns: 800 * MS, ..plan(server.address) });
-    // One a linger of 250 ms would be four.
+    // With a linger of 250 ms for each response there would be four.
     assert!(result.counts.outcomes.ok > 8, "{:?}", result.counts.outcomes);
     assert_eq!(result.counts.closes_awaited, 1);
     assert!(
@@ -512,7 +513,7 @@ fn a_server_that_leaves_the_announced_close_to_the_client_is_waited_for_once() {
 }
 
 #[test]
-fn a_server_that_frames_a_body_in_two_ways_is_not_waited_for_to_close() {
+fn the_client_does_not_wait_for_the_close_of_an_ambiguously_framed_body() {
     let both = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let result = run(&LoadPlan { connections: 1, ..plan(answering(*both).address) });
     let outcomes = result.counts.outcomes;
@@ -522,7 +523,7 @@ fn a_server_that_frames_a_body_in_two_ways_is_not_waited_for_to_close() {
 }
 
 #[test]
-fn a_server_that_ends_idle_connections_by_a_408_has_not_failed() {
+fn a_408_on_an_idle_connection_is_no_failure() {
     let server = serve(|mut stream| {
         let _ = stream.set_read_timeout(Some(Duration::from_millis(20)));
         while read_request(&mut stream).is_some() && stream.write_all(SMALL).is_ok() {}

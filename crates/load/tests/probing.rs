@@ -1,4 +1,4 @@
-//! One sentence for each kind of thing that can be on a port.
+//! The probe describes each kind of listener in one sentence.
 
 use crate::servers::*;
 use std::io::Write;
@@ -25,14 +25,14 @@ fn an_answer_is_read_to_its_end() {
 }
 
 #[test]
-fn a_closed_port_says_so() {
+fn the_error_names_a_closed_port() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let text = load::probe(&plan(port), PATIENCE).unwrap_err().to_string();
     assert_eq!(text, format!("{port} refuses connections: is the server running, and on this port?"));
 }
 
 #[test]
-fn what_is_not_http_is_quoted_harmlessly() {
+fn an_answer_that_is_not_http_is_quoted_safely() {
     let text = said(b"220 mail.example ESMTP\r\n\x1b[31m");
     assert!(text.contains("does not answer in HTTP/1.x"), "{text}");
     assert!(text.contains("220 mail.example ESMTP\\r\\n\\x1b[31m"), "{text}");
@@ -45,18 +45,18 @@ fn a_tls_port_is_recognised() {
 }
 
 #[test]
-fn a_body_that_ends_early_says_so() {
+fn the_error_names_a_truncated_body() {
     let text = said(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello");
     assert!(text.contains("the body ends early"), "{text}");
 }
 
 #[test]
-fn a_connection_closed_without_answer_says_so() {
+fn the_error_names_a_connection_closed_without_answer() {
     assert!(said(b"").contains("closed the connection without sending a response"));
 }
 
 #[test]
-fn a_header_without_end_says_so() {
+fn the_error_names_an_endless_header() {
     let server = serve(|mut stream| {
         if read_request(&mut stream).is_some() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");
@@ -68,14 +68,14 @@ fn a_header_without_end_says_so() {
 }
 
 #[test]
-fn silence_says_how_long_was_waited() {
+fn the_error_for_silence_states_the_waiting_time() {
     let server = serve(|mut stream| while read_request(&mut stream).is_some() {});
     let text = load::probe(&plan(server.address), Duration::from_millis(100)).unwrap_err().to_string();
     assert!(text.contains("no complete response within 100 ms"), "{text}");
 }
 
 #[test]
-fn redirects_and_errors_are_answers() {
+fn redirects_and_errors_count_as_answers() {
     let server = answering(&b"HTTP/1.1 302 Found\r\nLocation: https://example/\r\nContent-Length: 0\r\n\r\n"[..]);
     let found = load::probe(&plan(server.address), PATIENCE).unwrap();
     assert_eq!((found.status, found.location.as_deref()), (302, Some("https://example/")));
@@ -84,12 +84,12 @@ fn redirects_and_errors_are_answers() {
     assert_eq!((found.status, found.location), (404, None));
 }
 
-/// What a server of HTTP/2 says first, and what it says to a client that did not begin in HTTP/2.
+/// The first frames of an HTTP/2 server: to an HTTP/2 client, and to another client.
 const SETTINGS: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64";
 const GOAWAY: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x01";
 
 #[test]
-fn a_server_of_http_2_is_recognised_whenever_it_speaks() {
+fn an_http_2_server_is_recognised_early_and_late() {
     for frame in [SETTINGS, GOAWAY] {
         let text = said(frame);
         assert!(text.contains("speaks HTTP/2 only on this port"), "{text}");
@@ -107,7 +107,7 @@ fn a_server_of_http_2_is_recognised_whenever_it_speaks() {
     assert!(text.contains("speaks HTTP/2 only on this port"), "unasked, as most do: {text}");
 }
 
-/// The first example of what went wrong in a load.
+/// The first error example of a load.
 fn first_error(handle: impl Fn(std::net::TcpStream) + Send + Sync + 'static) -> String {
     let server = serve(handle);
     let mut plan = plan(server.address);

@@ -46,7 +46,7 @@ fn tcp(pipeline: u32, expect: Expect) -> Protocol {
     Protocol::Tcp(TcpPlan { send: b"ping\n".to_vec(), expect, pipeline })
 }
 
-/// Every request ended in one outcome, and the server saw as many.
+/// Asserts that every request has one outcome, and that the server saw as many requests.
 fn adds_up(result: &LoadResult, server: &Server) {
     let outcomes = result.counts.outcomes;
     assert!(outcomes.sent > 0, "{outcomes:?} {:?}", result.first_errors);
@@ -68,8 +68,8 @@ fn each_request_in_flight_is_counted_with_its_own_time() {
 }
 
 #[test]
-fn an_open_loop_uses_the_room_of_a_connection() {
-    // Answers after a while: without several in flight, one connection could not keep up.
+fn an_open_loop_fills_connections_up_to_their_limit() {
+    // The server answers after a delay; with one request in flight at a time, the connection could not keep up.
     let server = serve(|mut stream| {
         let mut buffer = [0; 65536];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -113,14 +113,14 @@ fn an_open_loop_opens_connections_on_demand_and_fills_them() {
 }
 
 #[test]
-fn answers_with_their_length_before_them_are_read() {
+fn length_prefixed_answers_are_read() {
     let server = line_by_line(&[b"\x00\x03abc", b"\x00\x00"]);
     let result = run(&speaking(tcp(3, Expect::U16be), server.address));
     adds_up(&result, &server);
     assert_eq!(result.counts.outcomes.ok, result.counts.outcomes.sent, "{:?}", result.first_errors);
 }
 
-/// Reads commands as Redis does, as far as needed here, and answers each.
+/// Reads commands like Redis, as far as needed here, and answers each.
 fn redis_like(answer: impl Fn(&[String]) -> Vec<u8> + Send + Sync + 'static) -> Server {
     let requests = Arc::new(AtomicU64::new(0));
     let counted = requests.clone();
@@ -134,7 +134,7 @@ fn redis_like(answer: impl Fn(&[String]) -> Vec<u8> + Send + Sync + 'static) -> 
                 counted.fetch_add(1, Ordering::SeqCst);
             }
             let answer = answer(&words);
-            // In pieces, now and then.
+            // Sends the answer in pieces with pauses.
             let (first, rest) = answer.split_at(answer.len() / 2);
             if out.write_all(first).is_err() || out.write_all(rest).is_err() {
                 return;
@@ -146,7 +146,7 @@ fn redis_like(answer: impl Fn(&[String]) -> Vec<u8> + Send + Sync + 'static) -> 
 }
 
 #[test]
-fn error_replies_fail_a_request_and_are_counted_by_their_kind() {
+fn error_replies_fail_requests_and_are_counted_by_kind() {
     let server = redis_like(|words| match words[0].as_str() {
         "GET" => b"$-1\r\n".to_vec(),
         _ => b"-MOVED 3999 127.0.0.1:6381\r\n".to_vec(),
@@ -163,7 +163,7 @@ fn error_replies_fail_a_request_and_are_counted_by_their_kind() {
 }
 
 #[test]
-fn a_connection_opens_with_a_password_and_a_database() {
+fn a_connection_sends_its_password_and_database_first() {
     let server = redis_like(|words| match words[0].as_str() {
         "AUTH" if words[1..] == ["user", "secret"] => b"+OK\r\n".to_vec(),
         "AUTH" => b"-WRONGPASS invalid username-password pair\r\n".to_vec(),
@@ -185,7 +185,7 @@ fn a_connection_opens_with_a_password_and_a_database() {
 }
 
 #[test]
-fn a_server_of_another_protocol_is_named() {
+fn the_error_names_the_servers_other_protocol() {
     let server = serve(|mut stream| {
         let mut buffer = [0; 4096];
         let _ = stream.read(&mut buffer);
@@ -205,7 +205,7 @@ fn a_server_of_another_protocol_is_named() {
 }
 
 #[test]
-fn what_ends_a_connection_ends_all_that_was_in_flight_on_it() {
+fn the_end_of_a_connection_ends_all_its_requests_in_flight() {
     type Ends = fn(TcpStream);
     let cases: [(&str, Ends); 5] = [
         ("closes", |mut stream| {
@@ -253,7 +253,7 @@ fn a_silent_server_times_out_every_request_in_flight() {
 }
 
 #[test]
-fn a_slow_reader_gets_every_byte_of_what_was_put_together() {
+fn a_slow_reader_gets_every_byte_of_combined_requests() {
     let requests = Arc::new(AtomicU64::new(0));
     let counted = requests.clone();
     let mut server = serve(move |mut stream| {

@@ -1,4 +1,4 @@
-//! HTTP/2 of nginx, Apache and Node as they are installed: our counts are those of the server's log.
+//! HTTP/2 with installed nginx, Apache and Node servers: our counts equal those of the server's log.
 
 use crate::real_servers::started;
 use crate::servers::*;
@@ -14,7 +14,7 @@ fn http2(streams: u32, address: SocketAddr) -> LoadPlan {
     LoadPlan { protocol, threads: 2, connections: 4, ..plan(address) }
 }
 
-/// A folder of its own, removed at the end.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-/// The lines of a log, once there are so many and no more come.
+/// Waits until a log has `least` lines and does not grow; returns their number.
 fn lines(log: &Path, least: u64) -> u64 {
     let count = || std::fs::read_to_string(log).map_or(0, |text| text.lines().count() as u64);
     let begun = Instant::now();
@@ -52,7 +52,7 @@ fn lines(log: &Path, least: u64) -> u64 {
     }
 }
 
-/// Loads in closed and open loop; every request has its line in the log and its response.
+/// Runs closed and open loops; each request must have a line in the log and a response.
 fn counts_equal(log: &Path, plans: &[LoadPlan]) {
     for plan in plans {
         let before = lines(log, 0);
@@ -108,10 +108,10 @@ fn nginx_logs_the_same_requests_in_http_2() {
     assert!(why.contains("--http2"), "{why}");
 }
 
-/// nginx ends a connection after so many requests, and does not process those that are under way beyond.
+/// After a limit of requests, nginx ends a connection and refuses the requests in flight beyond it.
 #[test]
-fn nginx_that_limits_the_requests_of_a_connection_refuses_some() {
-    let test = "nginx_that_limits_the_requests_of_a_connection_refuses_some";
+fn nginx_with_a_request_limit_per_connection_refuses_some() {
+    let test = "nginx_with_a_request_limit_per_connection_refuses_some";
     let folder = Folder::new("nginx-goaway");
     folder.write("page", "x");
     let Some(server) = nginx(test, &folder, "http2; keepalive_requests 50") else { return };
@@ -123,7 +123,7 @@ fn nginx_that_limits_the_requests_of_a_connection_refuses_some() {
     assert_eq!(lines(&folder.0.join("log"), outcomes.ok), outcomes.ok, "{:?}", result.first_errors);
 }
 
-/// A certificate for localhost, made by openssl; `None`, with the reason, where there is none.
+/// A certificate for localhost, made by openssl; `None` if that is missing, with a message.
 fn certificate(test: &str, folder: &Folder) -> Option<(String, String)> {
     let (key, certificate) = (folder.write("key", ""), folder.write("certificate", ""));
     let made = std::process::Command::new("openssl")
@@ -147,8 +147,8 @@ fn certificate(test: &str, folder: &Folder) -> Option<(String, String)> {
 }
 
 #[test]
-fn h2_is_chosen_over_tls_and_a_server_without_it_is_named() {
-    let test = "h2_is_chosen_over_tls_and_a_server_without_it_is_named";
+fn h2_is_negotiated_over_tls_and_a_server_without_it_is_an_error() {
+    let test = "h2_is_negotiated_over_tls_and_a_server_without_it_is_an_error";
     let folder = Folder::new("nginx-tls");
     folder.write("page", &"x".repeat(1_000));
     let Some((key, certificate)) = certificate(test, &folder) else { return };
@@ -195,7 +195,7 @@ fn apache_logs_the_same_requests_in_http_2() {
                  granted\n</Directory>\n"
             ),
         );
-        // One process, so that none survives.
+        // Runs as one process, so that none survives.
         vec!["-f".into(), config, "-X".into()]
     });
     let Some(server) = server else { return };
@@ -216,7 +216,7 @@ http2.createServer().on('stream', (stream, headers) => {
 }).listen(Number(process.argv[2]), '127.0.0.1');
 ";
 
-/// With bodies of requests beyond a window, bodies of responses and trailers.
+/// The request bodies exceed a window; the responses have bodies and trailers.
 #[test]
 fn node_gets_the_bodies_that_were_sent() {
     let test = "node_gets_the_bodies_that_were_sent";

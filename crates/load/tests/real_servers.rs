@@ -1,4 +1,4 @@
-//! Redis and memcached as they are installed: our counts are the server's own.
+//! Redis and memcached, if installed: our counts equal those of the server.
 
 use crate::servers::*;
 use record::LoadPlan;
@@ -20,7 +20,7 @@ impl Drop for Program {
     }
 }
 
-/// Starts a program on a free port of loopback; `None`, with the reason on standard error, where it is not installed.
+/// Starts a program on a free loopback port. `None` if it is not installed, with a message on standard error.
 pub fn started(test: &str, program: &str, arguments: impl Fn(u16) -> Vec<String>) -> Option<Program> {
     for _ in 0..5 {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
@@ -36,7 +36,7 @@ pub fn started(test: &str, program: &str, arguments: impl Fn(u16) -> Vec<String>
             return None;
         };
         let mut program = Program { child, address: ([127, 0, 0, 1], port).into() };
-        // It ends where another program has taken the port meanwhile.
+        // The program ends if another one has taken the port meanwhile.
         while program.child.try_wait().unwrap().is_none() {
             if TcpStream::connect(program.address).is_ok() {
                 return Some(program);
@@ -47,7 +47,7 @@ pub fn started(test: &str, program: &str, arguments: impl Fn(u16) -> Vec<String>
     panic!("{program} does not listen on any of five free ports");
 }
 
-/// What a server says to these bytes, up to the text at the end.
+/// Sends these bytes and returns the server's answer up to `end`.
 fn said(address: SocketAddr, words: &str, end: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(words.as_bytes()).unwrap();
@@ -77,7 +77,7 @@ fn redis_server(test: &str, password: &str) -> Option<Program> {
     })
 }
 
-/// How often Redis says that it ran a command.
+/// How many times Redis ran a command, by its own statistics.
 fn calls(address: SocketAddr, password: &str, command: &str) -> u64 {
     let auth = if password.is_empty() { String::new() } else { format!("AUTH {password}\r\n") };
     let stats = said(address, &format!("{auth}INFO commandstats\r\nPING\r\n"), "+PONG");
@@ -106,8 +106,8 @@ fn redis_counts_the_same_commands() {
 }
 
 #[test]
-fn commands_of_redis_are_sent_in_turn_and_its_errors_are_told_apart() {
-    let name = "commands_of_redis_are_sent_in_turn_and_its_errors_are_told_apart";
+fn redis_commands_are_sent_in_turn_and_its_errors_are_distinguished() {
+    let name = "redis_commands_are_sent_in_turn_and_its_errors_are_distinguished";
     let Some(server) = redis_server(name, "") else { return };
     let command = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
     let commands = vec![

@@ -1,10 +1,10 @@
-//! Reap delay: what the client adds to a response time by not taking up an answer that has come in.
+//! Reap delay: the time by which a client lengthens a response time by reading an answer late.
 //!
-//! The engine asks for the arrivals of a rate series on its own thread, one after another. So what gives them can stop
-//! the engine, and can be the server, too: then it is known to the microsecond when answers came in and how long the
-//! engine did nothing.
+//! The engine takes the arrivals of a rate series on its own thread, one after another. The iterator that supplies
+//! them also acts as the server and stalls the engine. So the test knows to the microsecond when answers arrived and
+//! how long the engine did nothing.
 //!
-//! A load of less than a second is one burst, so every request of these loads is of the sample.
+//! A load shorter than a second is one burst, so it samples every request.
 
 use crate::servers::*;
 use load::{LoadEvents, LoadResult, Supply};
@@ -17,19 +17,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Requests that are sent at once, each on its own connection.
+/// Requests sent at once, each on its own connection.
 const REQUESTS: usize = 100;
 const REST: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Stalls {
-    /// Before it answers.
+    /// The server stalls before it answers.
     Server,
-    /// When the answers are there.
+    /// The client stalls after the answers have arrived.
     Client,
 }
 
-/// When what happened, on the monotonic clock.
+/// When each event happened, on the monotonic clock.
 #[derive(Default)]
 struct Diary {
     start_ns: u64,
@@ -45,7 +45,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// All requests but the last are on their way.
+    /// Waits until all requests but the last are sent.
     fn all_are_sent(&self) {
         while self.streams.lock().unwrap().len() <= REQUESTS {
             std::thread::sleep(Duration::from_millis(1));
@@ -77,7 +77,7 @@ impl Stage {
 }
 
 impl Supply for Stage {
-    /// All at once, and a last one that is asked for when they have left.
+    /// All arrivals at once, except a last one that the engine takes after it has sent the others.
     fn arrivals<'a>(&'a self, _: &LoadPlan, _: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
         let end = std::iter::from_fn(move || {
             self.all_are_sent();
@@ -94,7 +94,7 @@ impl LoadEvents for Stage {
     }
 }
 
-/// Plays it once; the instant at which the load had ended, too.
+/// Runs the load; also returns the instant at which it had ended.
 fn play(stalls: Stalls) -> (LoadResult, Diary, u64) {
     let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
     let accepted = streams.clone();
@@ -118,19 +118,19 @@ fn play(stalls: Stalls) -> (LoadResult, Diary, u64) {
     (result, diary, ended_ns)
 }
 
-/// Histograms keep three digits.
+/// Tolerance for histograms, which keep three digits.
 fn about(nanos: u64) -> u64 {
     nanos - nanos / 500
 }
 
-/// The kernel takes its time to begin.
+/// The kernel needs some time to begin stamping.
 fn assert_most_are_dated(result: &LoadResult) {
     let (dated, all) = (result.counts.times.reap.len(), result.counts.outcomes.completed());
     assert!(dated <= all && 2 * dated > all, "{dated} of {all} dated");
 }
 
 #[test]
-fn a_planted_stall_of_the_client_is_its_reap_delay() {
+fn a_planted_client_stall_shows_as_reap_delay() {
     let (result, diary, ended_ns) = play(Stalls::Client);
     let times = &result.counts.times;
     assert_most_are_dated(&result);
@@ -138,10 +138,10 @@ fn a_planted_stall_of_the_client_is_its_reap_delay() {
     // All but the last request were answered before the stall.
     let (least, most) = (times.reap.quantile_ns(0.02).unwrap(), times.reap.max_ns().unwrap());
     assert!(least >= about(planted_ns), "{least} ns of {planted_ns} ns");
-    // The engine's own record: from the first answer's departure until all were taken up.
+    // The test's own record: from the departure of the first answer until all were read.
     let stalled_ns = ended_ns - diary.answering_ns;
     assert!(about(most) <= stalled_ns, "{most} ns of {stalled_ns} ns");
-    // Without it nothing of the stall is left: those answers were there before it.
+    // Without the reap delay, the stall disappears, because the answers had arrived before it.
     assert!(about(times.arrived.quantile_ns(0.98).unwrap()) <= diary.answered_ns - diary.start_ns);
     assert!(times.sampled.min_ns().unwrap() >= about(diary.stalled_ns - diary.start_ns - 50 * MS));
     let doubt = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::ReapDelay);
@@ -149,7 +149,7 @@ fn a_planted_stall_of_the_client_is_its_reap_delay() {
 }
 
 #[test]
-fn a_slow_server_is_no_reap_delay() {
+fn a_slow_server_causes_no_reap_delay() {
     let (result, diary, ended_ns) = play(Stalls::Server);
     let times = &result.counts.times;
     assert_most_are_dated(&result);
@@ -158,7 +158,7 @@ fn a_slow_server_is_no_reap_delay() {
 }
 
 #[test]
-fn the_time_that_a_server_thinks_is_not_the_clients() {
+fn server_think_time_is_not_charged_to_the_client() {
     let server = serve(|mut stream| {
         while read_request(&mut stream).is_some() {
             std::thread::sleep(Duration::from_millis(5));
@@ -199,7 +199,7 @@ fn a_body_that_comes_in_pieces_is_timed_by_its_last_byte() {
     assert!(times.arrived.min_ns().unwrap() >= about(3 * MS), "{:?}", times.arrived.min_ns());
 }
 
-/// Says so, and how long it was. A machine that is busy enough passes bursts by.
+/// The report has the sampled time. A busy machine may miss bursts.
 #[test]
 fn a_long_load_is_sampled_in_bursts() {
     let server = answering(SMALL.to_vec());
@@ -217,9 +217,9 @@ fn a_long_load_is_sampled_in_bursts() {
     assert_eq!(p50.origin, Some(record::figure::Origin::Sampled));
 }
 
-/// The end of the connection, which has no time of arrival, is the end of the response.
+/// The end of the connection completes the response, and its arrival time is not known.
 #[test]
-fn where_no_arrival_is_known_the_figure_says_so() {
+fn without_known_arrivals_the_figure_gives_the_reason() {
     let served = Arc::new(AtomicBool::new(false));
     let seen = served.clone();
     let server = serve(move |mut stream| {
@@ -238,7 +238,7 @@ fn where_no_arrival_is_known_the_figure_says_so() {
 }
 
 #[test]
-fn clients_that_read_slowly_on_purpose_have_no_reap_delay() {
+fn deliberately_slow_readers_have_no_reap_delay() {
     let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n".to_vec();
     answer.resize(answer.len() + 10_000, b'x');
     let server = answering(answer);

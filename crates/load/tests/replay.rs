@@ -1,4 +1,4 @@
-//! Replay: the order of a client, sessions on connections, bounds, and servers that do not play along.
+//! Replay: order of a client's requests, sessions on connections, limits, and faulty servers.
 
 use crate::servers::*;
 use load::{LoadResult, ReplayRequest, ReplaySource, ReplayStep, Supply};
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One line of a made-up log: (client, session, milliseconds).
+/// One line of a synthetic log: (client, session, milliseconds).
 type Line = (u64, u64, u64);
 
 /// A log in memory, split by client.
@@ -18,7 +18,7 @@ struct Log {
     lines: Vec<Line>,
     /// The status of every line.
     status: u16,
-    /// A sentence at the end instead of the end.
+    /// An error sentence that ends the log.
     failure: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Supply for Log {
     }
 }
 
-/// A plan for a log: at its times, or as fast as possible.
+/// A plan that replays a log at its times, or as fast as possible.
 fn replaying(address: SocketAddr, is_paced: bool) -> LoadPlan {
     let mut plan = plan(address);
     plan.workload.trace = Some(TraceSource {
@@ -90,10 +90,10 @@ fn replay(plan: &LoadPlan, lines: Vec<Line>) -> LoadResult {
     load::run_supplied(plan, &log, &AtomicBool::new(false), &mut Events::default()).expect("the plan can be run")
 }
 
-/// Targets with the number of their connection, in the order in which they came.
+/// Recorded targets with the number of their connection, in order of arrival.
 type Noted = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// A server that notes the targets it reads.
+/// A server that records the targets it reads.
 fn noting() -> (Server, Noted) {
     let noted = Noted::default();
     let (notes, connections) = (noted.clone(), std::sync::atomic::AtomicU64::new(0));
@@ -111,17 +111,17 @@ fn noting() -> (Server, Noted) {
     (server, noted)
 }
 
-/// Client, session and number of a noted target.
+/// Client, session and number of a recorded target.
 fn parts(target: &str) -> (u64, u64, u64) {
     let mut numbers = target[1..].split('/').map(|part| part.parse().expect("our own targets"));
     (numbers.next().unwrap(), numbers.next().unwrap(), numbers.next().unwrap())
 }
 
 #[test]
-fn sessions_are_connections_and_clients_keep_their_order() {
+fn sessions_become_connections_and_clients_keep_their_order() {
     for (is_paced, threads, connections) in [(false, 1, 3), (false, 2, 8), (true, 2, 100)] {
         let (server, noted) = noting();
-        // 20 clients, each with 3 sessions of 4 requests, all mixed, a request each 0.1 ms.
+        // 20 clients, each with 3 sessions of 4 requests, interleaved, one request every 0.1 ms.
         let lines: Vec<Line> = (0..240)
             .map(|n| {
                 let (client, step) = (n % 20, n / 20);
@@ -156,8 +156,8 @@ fn sessions_are_connections_and_clients_keep_their_order() {
 }
 
 #[test]
-fn late_requests_leave_and_none_is_dropped() {
-    // The server takes 20 ms; one client wants a request each millisecond.
+fn late_requests_are_sent_and_none_is_dropped() {
+    // The server needs 20 ms; one client sends a request every millisecond.
     let ids = Arc::new(Mutex::new(Vec::new()));
     let noted = ids.clone();
     let server = serve(move |mut stream| {
@@ -180,7 +180,7 @@ fn late_requests_leave_and_none_is_dropped() {
     assert_eq!(of_slowest, ids.lock().unwrap().iter().rev().cloned().collect::<Vec<_>>());
     assert!(slowest[0].wait_ns > 300 * MS, "{:?}", slowest[0]);
     assert_eq!(result.counts.outcomes.connects, 1);
-    // The last one was meant to leave after 19 ms, and waited for 19 answers of 20 ms.
+    // The intended send of the last request was at 19 ms, and it waited for 19 responses of 20 ms.
     assert!(result.counts.times.response.max_ns().unwrap() > 300 * MS, "{:?}", result.counts.times.response.max_ns());
     assert!(result.counts.times.connection_wait.max_ns().unwrap() > 300 * MS, "the lateness is the server's");
 }
@@ -199,7 +199,7 @@ fn a_duration_ends_a_log_before_its_end() {
 }
 
 #[test]
-fn a_server_that_resets_or_refuses_fails_every_request_once_and_the_run_ends() {
+fn resets_and_refusals_fail_every_request_once_and_the_run_ends() {
     let resetting = serve(|mut stream| {
         let _ = read_request(&mut stream);
         reset(stream);
@@ -219,7 +219,7 @@ fn a_server_that_resets_or_refuses_fails_every_request_once_and_the_run_ends() {
 }
 
 #[test]
-fn a_server_that_closes_after_each_answer_gets_the_rest_on_new_connections() {
+fn the_rest_of_the_log_is_sent_on_new_connections_if_the_server_closes() {
     let server = serve(|mut stream| {
         if read_request(&mut stream).is_some() {
             let _ = stream.write_all(SMALL_CLOSE);
@@ -230,7 +230,7 @@ fn a_server_that_closes_after_each_answer_gets_the_rest_on_new_connections() {
 }
 
 #[test]
-fn an_answer_with_the_logs_own_status_is_ok_unless_the_server_failed() {
+fn an_answer_with_the_logged_status_is_ok_unless_it_is_a_server_error() {
     for (logged, answered, is_ok) in
         [(404, "404 Not Found", true), (200, "404 Not Found", false), (503, "503 Busy", false)]
     {
@@ -249,7 +249,7 @@ fn an_answer_with_the_logs_own_status_is_ok_unless_the_server_failed() {
 }
 
 #[test]
-fn a_log_that_breaks_off_is_sent_up_to_there_and_says_so() {
+fn a_truncated_log_is_sent_up_to_its_end_and_reported() {
     let server = answering(SMALL);
     let log =
         Log { lines: (0..6).map(|n| (n, n, 0)).collect(), status: 200, failure: Some("line 7 is missing".into()) };

@@ -1,4 +1,4 @@
-//! TLS against servers that end it before TCP, that refuse clients, and that read slowly.
+//! TLS with servers that end it before TCP, refuse clients, or read slowly.
 
 use crate::servers::*;
 use record::protocol::{Http2Plan, Protocol, RedisPlan};
@@ -20,7 +20,8 @@ const PEM: &[u8] = include_bytes!("../src/tls/self_signed.pem");
 
 type Secure = StreamOwned<ServerConnection, TcpStream>;
 
-/// Serves each connection with `handle`, which reads and writes above TLS. `wants_certificate`: of the client.
+/// Serves each connection with `handle`, which reads and writes above TLS. `wants_certificate`: demands a client
+/// certificate.
 pub fn serve_secure(wants_certificate: bool, handle: impl Fn(Secure) + Send + Sync + 'static) -> Server {
     let provider = Arc::new(ring::default_provider());
     let certificate = CertificateDer::from_pem_slice(PEM).expect("a certificate");
@@ -53,8 +54,8 @@ pub fn secured(plan: LoadPlan) -> LoadPlan {
     LoadPlan { clients: record::ClientPlan { tls: Some(tls), ..plan.clients.clone() }, ..plan }
 }
 
-/// Answers one request and then ends TLS, so long after it; TCP stays open until the client has ended TLS, too. So do
-/// asyncio and what is built on it.
+/// Answers one request and ends TLS after this time. TCP stays open until the client has ended TLS, too, as in
+/// asyncio.
 fn ending_tls(answer: &'static [u8], after: Duration) -> Server {
     serve_secure(false, move |mut stream| {
         if read_request(&mut stream).is_none() {
@@ -102,7 +103,7 @@ fn a_request_does_not_wait_until_the_end_of_the_handshake_is_acknowledged() {
 }
 
 #[test]
-fn a_connection_that_the_server_has_ended_over_tls_is_not_used_again() {
+fn a_connection_that_the_server_closed_over_tls_is_not_reused() {
     for after in [Duration::ZERO, Duration::from_millis(20)] {
         let server = ending_tls(SMALL, after);
         let mut plan = secured(open(server.address, 10.0, Arrival::Constant));
@@ -111,7 +112,7 @@ fn a_connection_that_the_server_has_ended_over_tls_is_not_used_again() {
         assert_eq!((outcomes.ok, outcomes.sent), (5, 5), "{after:?}: {outcomes:?}");
         assert!(outcomes.connects > 2, "{after:?}: {outcomes:?}");
     }
-    // The answer and the end in one read: the next request of a closed loop is not sent.
+    // The response and the end of TLS come in one read: the closed loop sends no further request.
     let server = ending_tls(SMALL, Duration::ZERO);
     let outcomes = run(&secured(plan(server.address))).counts.outcomes;
     assert!(outcomes.ok > 2 && outcomes.ok == outcomes.sent, "{outcomes:?}");
@@ -129,7 +130,7 @@ fn the_end_of_tls_ends_a_body_without_length_and_an_announced_close() {
 }
 
 #[test]
-fn a_connection_closed_or_reset_during_the_handshake_is_a_failure_of_tls() {
+fn a_connection_closed_or_reset_during_the_handshake_is_a_tls_failure() {
     for is_reset in [false, true] {
         let server = serve(move |mut stream| {
             let _ = stream.read(&mut [0; 4096]);
@@ -147,7 +148,7 @@ fn a_connection_closed_or_reset_during_the_handshake_is_a_failure_of_tls() {
 }
 
 #[test]
-fn a_server_that_wants_a_certificate_of_the_client_says_so_before_any_load() {
+fn a_required_client_certificate_is_reported_before_any_load() {
     let server = serve_secure(true, |mut stream| while read_request(&mut stream).is_some() {});
     let patience = Duration::from_secs(5);
     for protocol in [
@@ -171,7 +172,7 @@ fn a_server_that_wants_a_certificate_of_the_client_says_so_before_any_load() {
 }
 
 #[test]
-fn a_server_that_wants_none_is_not_waited_for() {
+fn the_check_does_not_wait_if_no_client_certificate_is_required() {
     let server = serve_secure(false, |mut stream| while read_request(&mut stream).is_some() {});
     load::connect_once(&secured(plan(server.address)), Duration::from_secs(5)).expect("it takes the client");
 }
@@ -187,12 +188,12 @@ fn a_request_body_is_sent_over_tls_as_fast_as_the_server_reads() {
     (plan.connections, plan.duration_ns, plan.timeout_ns) = (1, 100 * MS, 200 * MS);
     (plan.method, plan.body) = ("POST".into(), vec![b'b'; BODY]);
     let counts = run(&plan).counts;
-    // What the buffers of the sockets hold.
+    // The socket buffers hold these bytes.
     assert!(counts.sent_bytes > 0 && counts.sent_bytes < BODY as u64 / 2, "{}", counts.sent_bytes);
 }
 
 #[test]
-fn a_large_request_body_arrives_whole_over_tls() {
+fn a_large_request_body_arrives_completely_over_tls() {
     let requests = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let counted = requests.clone();
     let server = serve_secure(false, move |mut stream| {
@@ -244,7 +245,7 @@ fn interim_responses_do_not_stop_a_body_that_is_still_being_sent() {
 }
 
 #[test]
-fn a_server_that_closes_before_it_has_read_a_body_ends_the_request() {
+fn closing_before_the_body_is_read_ends_the_request() {
     let server = serve_secure(false, |mut stream| {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
@@ -253,7 +254,7 @@ fn a_server_that_closes_before_it_has_read_a_body_ends_the_request() {
     let mut plan = secured(plan(server.address));
     (plan.method, plan.body) = ("POST".into(), vec![b'b'; 16 << 20]);
     let outcomes = run(&plan).counts.outcomes;
-    // Its answer may be lost with what it has not read.
+    // The server's reset may lose the response.
     assert!(outcomes.sent > 1 && outcomes.timed_out == 0, "{outcomes:?}");
     assert_eq!(outcomes.non_2xx + outcomes.reset + outcomes.unfinished, outcomes.sent, "{outcomes:?}");
 }

@@ -1,4 +1,4 @@
-//! Small servers of `std::net`, one thread a connection, for the tests to misbehave with.
+//! Small servers on `std::net`, one thread per connection, for tests of misbehaviour.
 
 use load::{LoadEvents, LoadResult, Progress};
 use record::{Arrival, LoadPlan, Pace};
@@ -11,10 +11,10 @@ pub const MS: u64 = 1_000_000;
 pub const SMALL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 pub const SMALL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
 
-/// A listening server; ends accepting when dropped.
+/// A listening server; stops accepting when dropped.
 pub struct Server {
     pub address: SocketAddr,
-    /// Complete requests read by [`read_request`] callers that count them.
+    /// Number of complete requests; handlers that call [`read_request`] count them.
     pub requests: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
@@ -49,7 +49,7 @@ pub fn serve_on(address: IpAddr, handle: impl Fn(TcpStream) + Send + Sync + 'sta
     Server { address, requests: Arc::default(), stop }
 }
 
-/// Answers every request on a connection with `answer`, until the client closes, or once if the answer closes.
+/// Answers every request on a connection with `answer` until the client closes; once if the answer announces a close.
 pub fn answering(answer: impl Into<Vec<u8>>) -> Server {
     let answer = answer.into();
     let says_close = answer.windows(17).any(|words| words == b"Connection: close");
@@ -102,7 +102,7 @@ pub fn reset(stream: TcpStream) {
     };
 }
 
-/// A closed loop of two connections for 200 ms.
+/// The events in order.
 pub fn plan(address: SocketAddr) -> LoadPlan {
     LoadPlan { connections: 2, duration_ns: 200 * MS, ..LoadPlan::simple(address) }
 }
@@ -131,14 +131,14 @@ impl LoadEvents for Events {
     }
 }
 
-/// Runs the plan and checks what holds for every run.
+/// Runs the plan and checks the invariants of every run.
 pub fn run(plan: &LoadPlan) -> LoadResult {
     let result = load::run(plan, &AtomicBool::new(false), &mut Events::default()).expect("the load runs");
     assert_books(&result);
     result
 }
 
-/// Every request ended in exactly one outcome, and the histograms have as many values as the outcomes say.
+/// Asserts that every request has exactly one outcome, and that the histograms have as many values as the outcomes.
 pub fn assert_books(result: &LoadResult) {
     let outcomes = result.counts.outcomes;
     assert_eq!(outcomes.sum(), outcomes.requests(), "{outcomes:?}");

@@ -1,4 +1,4 @@
-//! The reason for an open loop: a server that stops for a second must not hide it.
+//! Open loop: a server that stalls for a second cannot hide it.
 
 use crate::servers::*;
 use load::LoadResult;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000 * MS;
 
-/// Answers at once, but for one stall of a second, `after` the first request, when no client is answered.
+/// Answers at once, except during one stall of a second that begins `after` the first request.
 fn stalling(after: Duration) -> Server {
     let first: Arc<Mutex<Option<Instant>>> = Arc::default();
     serve(move |mut stream| {
@@ -28,22 +28,23 @@ fn stalling(after: Duration) -> Server {
 }
 
 #[test]
-fn stalled_server_does_not_hide_latency() {
+fn an_open_loop_shows_the_latency_of_a_stall() {
     let server = stalling(Duration::from_millis(700));
     let mut plan = open(server.address, 400.0, Arrival::Constant);
     plan.connections = 1;
     plan.duration_ns = 3 * SECOND;
     let result = run(&plan);
     assert_eq!(result.counts.outcomes.ok, 1200, "{:?}", result.counts.outcomes);
-    // 400 requests were meant to leave during the stall, a third of all. Their users waited for up to a second, half of
-    // them for half of it: the stall itself makes these lower bounds, not the speed of this machine.
+    // 400 requests, a third of all, were intended during the stall. They waited for up to a second, half of them for
+    // at least half a second. These bounds follow from the stall, not from the speed of the machine.
     assert!(result.counts.times.response.max_ns().unwrap() >= 900 * MS);
     assert!(
         result.counts.times.response.quantile_ns(0.9).unwrap() >= 600 * MS,
         "{:?}",
         result.counts.times.response.quantile_ns(0.9)
     );
-    // Service time counts from the actual send, and only one request was under way: the 99th percentile knows nothing.
+    // Service time counts from the actual send, and only one request was in flight, so the 99th percentile misses the
+    // stall.
     let waited = |latency: &record::Latency| latency.len() - latency.count_at_most(400 * MS);
     assert_eq!(waited(&result.counts.times.service), 1, "one request met the stall on its connection");
     assert!(waited(&result.counts.times.response) >= 200, "{}", waited(&result.counts.times.response));
@@ -71,7 +72,7 @@ fn a_closed_loop_hides_the_same_stall() {
 }
 
 #[test]
-fn a_stall_at_the_end_of_the_window_is_waited_for() {
+fn the_load_waits_for_a_stall_at_the_end_of_the_window() {
     let server = stalling(Duration::from_millis(400));
     let mut plan = open(server.address, 200.0, Arrival::Poisson);
     plan.connections = 2;
@@ -82,7 +83,7 @@ fn a_stall_at_the_end_of_the_window_is_waited_for() {
 }
 
 #[test]
-fn requests_that_nobody_answers_are_unfinished_and_doubted() {
+fn unanswered_requests_are_unfinished_and_raise_a_doubt() {
     let server = serve(|mut stream| {
         while read_request(&mut stream).is_some() {
             std::thread::sleep(Duration::from_secs(8));
@@ -101,7 +102,7 @@ fn requests_that_nobody_answers_are_unfinished_and_doubted() {
     assert!(result.stall_ns >= Some(100 * MS), "{:?}", result.stall_ns);
 }
 
-/// Before the window, through all of it, and beyond: a stall of a second around a window of 300 ms.
+/// A stall of a second that begins before a window of 300 ms and ends after it.
 fn stall_around_the_window(plan: LoadPlan) -> LoadResult {
     let result = run(&LoadPlan { warmup_ns: 300 * MS, duration_ns: 300 * MS, ..plan });
     let outcomes = result.counts.outcomes;
@@ -128,13 +129,13 @@ fn a_closed_loop_shows_a_stall_that_began_in_the_warm_up() {
 fn an_open_loop_shows_a_stall_that_began_in_the_warm_up() {
     let server = stalling(Duration::from_millis(150));
     let result = stall_around_the_window(open(server.address, 100.0, Arrival::Constant));
-    // 30 were meant for the window, 15 waited since the stall began: in a connection, or for one.
+    // 30 requests were intended in the window and 15 before it during the stall; these waited in or for a connection.
     assert_eq!(result.counts.outcomes.sent, 30);
     assert!(result.counts.outcomes.carried_in >= 10, "{:?}", result.counts.outcomes);
 }
 
 #[test]
-fn a_request_that_hangs_through_the_whole_run_is_unfinished_however_early_it_was_sent() {
+fn a_request_that_hangs_for_the_whole_run_is_unfinished() {
     let server = serve(|mut stream| {
         while read_request(&mut stream).is_some() {
             std::thread::sleep(Duration::from_secs(8));
@@ -153,7 +154,7 @@ fn a_request_that_hangs_through_the_whole_run_is_unfinished_however_early_it_was
 }
 
 #[test]
-fn connections_that_the_server_does_not_serve_are_counted_and_doubted() {
+fn unserved_connections_are_counted_and_raise_a_doubt() {
     let served = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let server = serve(move |mut stream| {
         let is_served = served.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 2;
@@ -175,7 +176,7 @@ fn connections_that_the_server_does_not_serve_are_counted_and_doubted() {
 }
 
 #[test]
-fn a_server_that_answers_everybody_keeps_to_littles_law() {
+fn a_server_that_answers_all_connections_satisfies_littles_law() {
     for answer in [SMALL, SMALL_CLOSE] {
         let server = answering(answer);
         let mut plan = plan(server.address);
@@ -191,7 +192,7 @@ fn a_server_that_answers_everybody_keeps_to_littles_law() {
 }
 
 #[test]
-fn a_run_that_is_stopped_in_its_warm_up_counts_nothing() {
+fn a_run_stopped_during_its_warm_up_has_no_counts() {
     struct Stopping<'a>(&'a std::sync::atomic::AtomicBool);
     impl load::LoadEvents for Stopping<'_> {
         fn progress(&mut self, progress: &load::Progress) {
@@ -216,11 +217,11 @@ fn a_run_that_is_stopped_in_its_warm_up_counts_nothing() {
 }
 
 #[test]
-fn requests_that_timed_out_are_doubted_as_censored() {
+fn timed_out_requests_raise_a_doubt_about_censored_times() {
     let served = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let server = serve(move |mut stream| {
         while read_request(&mut stream).is_some() {
-            // One request of all hangs.
+            // Exactly one request hangs.
             if served.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 3 {
                 std::thread::sleep(Duration::from_secs(8));
             }
@@ -236,7 +237,7 @@ fn requests_that_timed_out_are_doubted_as_censored() {
 }
 
 #[test]
-fn a_stall_is_as_long_as_it_was_though_its_requests_timed_out() {
+fn a_stall_keeps_its_length_even_if_its_requests_time_out() {
     let server = stalling(Duration::from_millis(300));
     let plan = plan(server.address);
     let plan = LoadPlan { connections: 1, duration_ns: 2 * SECOND, timeout_ns: 200 * MS, ..plan };

@@ -19,17 +19,19 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define OF_USER (1ULL << 8) /* BPF_F_USER_STACK */
 #define DEAD 0xb0           /* TASK_DEAD, EXIT_DEAD, EXIT_ZOMBIE */
 #define AF_UNIX_FAMILY 1
-#define SYSCALL_FUTEX_KNOWN 1 /* kinds of calls, in `calls` */
+#define SYSCALL_FUTEX_KNOWN 1 /* values in `calls`: the kinds of calls */
 #define SYSCALL_DESCRIPTOR 2
 #define WAKER_FRAMES 12 /* of the kernel, from the event to the timer's function */
 #define TIMER_FUNCTION_BYTES 64
 
-#define AFTERWARDS_NS 50000000 /* for this long after the window's end a thread's next event ends its last interval */
+#define AFTERWARDS_NS                                                                               \
+    50000000 /* a thread's next event ends its last interval up to this long after the window's end \
+              */
 #define LONGEST_EVENT_NS 20000
 #define NEVER_NS (~0ULL >> 1)
 
 volatile struct account_gate gate SEC(".bss.gate");
-/* Ports that the server's machine listens on, a bit for each: connections with these local ports were accepted. */
+/* The listening ports of the server's machine, one bit each: connections with these local ports were accepted. */
 __u64 listening[65536 / 64] SEC(".bss.listening");
 struct account_sums sums SEC(".bss.sums");
 struct cpu_clock clocks[ACCOUNT_CPUS] SEC(".bss.clocks");
@@ -66,7 +68,7 @@ struct {
     __type(key, __u64);
     __type(value, struct outgoing);
 } outgoing SEC(".maps");
-/* Only programs of different kinds interrupt each other on a CPU; each kind has a buffer. */
+/* Only programs of different kinds interrupt each other on a CPU, so each kind has its own buffer. */
 struct {
     __uint(type, MAP_PERCPU_ARRAY);
     __uint(max_entries, 2);
@@ -178,7 +180,7 @@ static __always_inline void describe_socket(struct place *place, struct file *fi
     if (family != AF_UNIX_FAMILY) {
         place->port = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
         if (is_served(BPF_CORE_READ(sk, __sk_common.skc_num))) {
-            /* Otherwise each client would be a separate place. */
+            /* Each client would otherwise be a separate place. */
             place->object[0] = place->object[1] = 0;
             place->port = is_window_closed(sk) ? WINDOW_CLOSED : 0;
             place->device |= SERVED;
@@ -214,7 +216,7 @@ static __always_inline void describe_wait(struct place *place, struct task_struc
     __s32 number;
     __u8 kind;
 
-    if (!regs || !BPF_CORE_READ(t, files)) /* a thread of the kernel, or one that ends */
+    if (!regs || !BPF_CORE_READ(t, files)) /* a kernel thread, or one that is exiting */
         return;
     number = (__s32)SYSCALL_NUMBER(regs);
     if (number < 0)
@@ -265,7 +267,7 @@ static __always_inline void advance(struct cpu_clock *c, __u64 now_ns) {
     c->since_ns = now_ns;
 }
 
-/* Reads a CPU's clocks as of now. Another CPU may write them at the same time, which costs some accuracy only. */
+/* Reads a CPU's clocks as of now. Another CPU may write them concurrently, which only reduces accuracy. */
 static __always_inline void read_clock(__u32 cpu, __u64 now_ns, struct doer *d) {
     struct cpu_clock *c = clock_of(cpu);
     __u64 since_ns = c->since_ns, more = 0;
@@ -506,7 +508,7 @@ int BPF_PROG(on_waking, struct task_struct *t) {
     return 0;
 }
 
-/* The time after this, in which the thread frees its resources, is not counted. */
+/* Time after this event, in which the thread frees its resources, is not counted. */
 SEC("?tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *t) {
     __u64 now_ns = bpf_ktime_get_ns();
@@ -536,7 +538,7 @@ int BPF_PROG(process_ended, struct task_struct *t) {
     return 0;
 }
 
-/* Run by the reader: the window begins and ends with a moment that the programs see at once. */
+/* The reader runs this program to begin and end a window at a moment that all programs see at once. */
 SEC("syscall")
 int open_window(void *context) {
     gate.closes_ns = NEVER_NS;
@@ -556,7 +558,8 @@ int close_window(void *context) {
     return 0;
 }
 
-/* After the end of the window: adds the state in progress of each thread, unless the thread's next event has. */
+/* After the end of the window: adds the state in progress of each thread, unless the thread's next event has done
+   so. */
 SEC("iter/task")
 int walk_threads(struct bpf_iter__task *context) {
     struct task_struct *t = context->task;
@@ -566,7 +569,7 @@ int walk_threads(struct bpf_iter__task *context) {
     if (!t || t->exit_state || !is_member(t))
         return 0;
     now_ns = gate.closes_ns;
-    /* A thread without a record did not switch: it ran, waited for a CPU, or was blocked all the time. */
+    /* A thread without a record did not switch: it ran, waited for a CPU, or was blocked the whole time. */
     d = t->start_time < now_ns ? doer_of(t, t->on_cpu, !t->__state) : 0;
     if (!d || d->is_summed)
         return 0;

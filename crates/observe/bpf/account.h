@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structures shared by the programs of the account and their reader in src/account. The reader's types are generated
- * from these, so the padding has names. Times are nanoseconds of CLOCK_MONOTONIC. */
+/* Structures shared by the programs of the account and their reader in src/account. The reader's types are
+ * generated from these structures, so all padding has names. Times are nanoseconds of CLOCK_MONOTONIC. */
 #ifndef STRAINGAUGE_ACCOUNT_H
 #define STRAINGAUGE_ACCOUNT_H
 
-#define ACCOUNT_CPUS 1024 /* a power of two; CPUs beyond share rows */
+#define ACCOUNT_CPUS 1024 /* a power of two; further CPUs share rows */
 #define SYSCALLS_KNOWN 512
-#define NAME_BYTES 16  /* of a thread, TASK_COMM_LEN */
-#define SUN_PATH 108   /* of a Unix socket's name */
+#define NAME_BYTES 16  /* length of a thread's name, TASK_COMM_LEN */
+#define SUN_PATH 108   /* length of a Unix socket's path */
 #define WAIT_FRAMES 24 /* innermost first */
 
 enum doing {
@@ -15,24 +15,23 @@ enum doing {
     READY_OWN,     /* runnable while its CPU ran another thread of the server */
     READY_OTHERS,  /* runnable while its CPU ran something else */
     READY_STOPPED, /* runnable while its CPU was idle: its control group was stopped, or it was about to run */
-    READY_MOVED,   /* runnable before it ran on another CPU: which of these is not known */
+    READY_MOVED,   /* runnable before it ran on another CPU; the reason is not known */
     BLOCKED,
 };
 
 #pragma clang diagnostic push
 #pragma clang diagnostic error "-Wpadded"
 
-/* What threads of one name in one process did. */
+/* A place in a state, for the threads of one name in one process. */
 struct place {
     __u32 tgid;
-    __s32 call;     /* number of the system call; -1 = none */
-    __u8 doing;     /* enum doing; with FIRST_THREAD of the thread that the process began with */
-    __u8 file_type; /* of the descriptor that the call names, as in stat's mode >> 12; 0 = it names none. Of futex:
+    __s32 call;      /* number of the system call; -1 = none */
+    __u8 doing;      /* enum doing; FIRST_THREAD marks the process's first thread */
+    __u8 file_type;  /* type of the descriptor that the call names, as stat's mode >> 12; 0 = none. Of futex:
                        BY_TIMER, BY_THREAD; 0 = not ended */
-    __u16 port;     /* of a socket's other end; of a served socket: WINDOW_CLOSED or 0 */
-    __u32 device;   /* of a file; of a socket: its family, and SERVED for one of the served port */
-    __u64
-        object[2]; /* of a file: its inode; of a socket: the other end's address; of futex: the address and the call */
+    __u16 port;      /* port of a socket's other end; of a served socket: WINDOW_CLOSED or 0 */
+    __u32 device;    /* device of a file; for a socket its family, and SERVED for the served port */
+    __u64 object[2]; /* a file's inode; the address of a socket's other end; for futex the address and the call */
     char name[NAME_BYTES];
 };
 #define SERVED 0x80000000u
@@ -41,35 +40,35 @@ struct place {
 #define BY_THREAD 0xe   /* something else did */
 #define FIRST_THREAD 0x80
 
-/* Of RUNNING: `times` and `longest_ns` are of the work between two waits, however often it was preempted. */
+/* Use of a place. For RUNNING, `times` and `longest_ns` are of the work between two waits, including preemptions. */
 struct wait_use {
     __u64 ns, times, longest_ns;
 };
 
-/* One thread. */
+/* A thread's record. */
 struct doer {
     __u64 since_ns;
-    __u64 woken_ns;                              /* 0 = not yet */
+    __u64 woken_ns;                              /* 0 = not woken yet */
     __u64 own_ns, others_ns;                     /* its CPU's clocks when it became runnable */
-    __u64 kernel_stack, user_stack, waker_stack; /* hashes; 0 = not sampled */
-    __u64 start_ns;                              /* of the thread: its number may be another one's before */
-    __u64 work_ns;                               /* on a CPU since its last wait */
+    __u64 kernel_stack, user_stack, waker_stack; /* hashes of stacks; 0 = not sampled */
+    __u64 start_ns;                              /* start of the thread, because its id may have belonged to another */
+    __u64 work_ns;                               /* time on a CPU since its last wait */
     __u32 window;
     __u32 cpu;
     __u8 is_running, is_sampled;
-    __u8 is_closed; /* counted up to the end of the window */
-    __u8 is_summed; /* and its life as well */
+    __u8 is_closed; /* time is counted up to the end of the window */
+    __u8 is_summed; /* its lifetime is added to the sums */
     __u8 ended_by;  /* BY_TIMER or BY_THREAD: how its wait ended; 0 = not yet */
     __u8 reserved[3];
 };
 
-/* What one CPU did: time that it ran the server, and other tasks, up to `since_ns`. */
+/* One CPU's time with threads of the server, and with other tasks, up to `since_ns`. */
 struct cpu_clock {
     __u64 own_ns, others_ns, since_ns;
     __u64 switches, wakings; /* events seen while a window was open */
-    __u64 cost_ns;           /* of the programs on this CPU in this window, by every sixteenth event */
+    __u64 cost_ns;           /* cost of the programs on this CPU in this window, estimated from every sixteenth event */
     __u64 stack_at_ns;       /* when the last stack was taken */
-    __u32 ran;               /* 0 = idle, 1 = the server, 2 = something else */
+    __u32 ran;               /* what ran last: 0 = idle, 1 = the server, 2 = something else */
     __u32 window;
 } __attribute__((aligned(64)));
 
@@ -83,8 +82,8 @@ struct wait_stack {
     __u64 frames[WAIT_FRAMES];
 };
 
-/* A connection that the server opened, and the calls on it: a call lasts from the first byte sent after an answer to
- * the first byte received after it. */
+/* A connection that the server opened, and the calls on it: a call lasts from the first byte sent after an answer
+ * to the first byte of the next answer. */
 struct outgoing {
     __u64 busy_since_ns; /* 0 = not busy */
     __u64 busy_ns, calls, longest_ns;
@@ -100,19 +99,19 @@ struct outgoing {
 
 struct account_gate {
     __u64 opened_ns;
-    __u64 closes_ns;    /* what comes later does not count; the programs set it when they have cost too much */
-    __u64 budget_ns;    /* what they may cost on a CPU in this window */
+    __u64 closes_ns;    /* later events do not count; the programs set it when their cost exceeds the budget */
+    __u64 budget_ns;    /* maximum cost of the programs on a CPU in this window */
     __u64 ended_ns;     /* when the reader asked for the end */
-    __u64 stack_gap_ns; /* between two stacks on a CPU */
-    __u32 window;       /* number of the last one */
-    __u32 is_open;      /* until it has been read */
-    __u32 port;         /* the served one */
+    __u64 stack_gap_ns; /* minimum time between two stacks on a CPU */
+    __u32 window;       /* number of the last window */
+    __u32 is_open;      /* set until the window has been read */
+    __u32 port;         /* the served port */
     __u32 reserved;
 };
 
 /* Sums of the closing walk over all threads, and losses. */
 struct account_sums {
-    __u64 threads_ns; /* life of the threads within the window */
+    __u64 threads_ns; /* lifetime of the threads within the window */
     __u64 threads;
     __u64 lost_places, lost_threads, lost_stacks, lost_calls;
 };

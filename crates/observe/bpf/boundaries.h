@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phases by the server's own functions: probes (uprobes) where it goes from parsing to processing, from processing to
- * logging, and where logging ends. A probe traps, which costs microseconds, so probes are attached in few and short
- * windows.
+/* Phases by the server's own functions: uprobes at the functions between parsing, processing, logging and the end
+ * of logging. A probe traps, which costs microseconds, so probes are attached only in few and short windows.
  *
- * The request is the one that the thread works on by its last socket event. One read may hold several requests
- * (pipelining): the end of one is then the begin of the next. */
+ * The thread's last socket event determines its request. One read may contain several requests (pipelining); the
+ * end of one is then the begin of the next. */
 #ifndef STRAINGAUGE_BOUNDARIES_H
 #define STRAINGAUGE_BOUNDARIES_H
 
-/* Parallel to the table of requests, slot by slot; one slot without a pack. */
+/* Marks parallel to the table of requests, slot by slot; a single slot without a pack. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1); /* set by the reader */

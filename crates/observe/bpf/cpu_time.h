@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Charges CPU time to requests. A thread's time between two of its socket events belongs to the request of the first of
- * them.
+/* Charges CPU time to requests. A thread's time between two of its socket events belongs to the request of the
+ * first of them.
  *
- * The thread's CPU clock needs no context-switch hook: clock_task + sum_exec_runtime - exec_start grows only while it
- * runs (kernel/sched/fair.c, update_curr). clock_task is kept by each CPU and stops during interrupts and stolen time,
- * so it differs from CPU to CPU by seconds on a virtual machine; how far it is late against the common clock is read
- * from the runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
+ * The thread's CPU clock needs no context-switch hook: clock_task + sum_exec_runtime - exec_start grows only while
+ * it runs (kernel/sched/fair.c, update_curr). Each CPU has its own clock_task, which stops during interrupts and
+ * stolen time. On a virtual machine these clocks differ by seconds, so their lag behind the common clock is read
+ * from the runqueue. Times are signed, because stolen time is noticed late and a difference may be negative. */
 #ifndef STRAINGAUGE_CPU_TIME_H
 #define STRAINGAUGE_CPU_TIME_H
 
@@ -15,7 +15,7 @@ static __always_inline struct thread *thread_at(__u32 pid, __u32 way) {
     return bpf_map_lookup_elem(&threads, &i);
 }
 
-/* A thread's record lies in one of WAYS neighbouring places. */
+/* A thread's record is in one of WAYS neighbouring places. */
 static __always_inline struct thread *find_thread(__u32 pid) {
 #pragma unroll
     for (__u32 way = 0; way < WAYS; way++) {
@@ -93,8 +93,8 @@ static __always_inline void charge_phase(struct request *r, struct thread *c, st
         break;
     case PHASE_LOG:
         r->phase_cpu_ns[2] += spent;
-        /* The thread went on to other work, so the log phase has ended. Without a switch in between, the CPU time
-         * spent is the time that passed. */
+        /* The log phase has ended, because the thread went on to other work. Without a switch in between, the CPU
+         * time used equals the elapsed time. */
         if (!r->end_ns)
             r->end_ns = r->last_send_ns + (spent > 0 ? spent : 0);
         break;
@@ -109,7 +109,7 @@ static __always_inline void charge_phase(struct request *r, struct thread *c, st
     }
 }
 
-/* Up to a constant that is equal on all CPUs and cancels in differences. */
+/* Correct up to a constant that is equal on all CPUs and cancels in differences. */
 static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns) {
     __s64 clock = now_ns + t->se.sum_exec_runtime - t->se.exec_start;
 
@@ -121,8 +121,8 @@ static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns) {
     return clock;
 }
 
-/* Charges the thread's CPU time since its last event and makes `sk` its current request. Returns the time charged to
- * no request: the thread came from a connection that has ended, or was not seen before. */
+/* Charges the thread's CPU time since its last event and makes `sk` its current request. Returns the time that
+ * belongs to no request, because the thread's last connection has ended or the thread is new. */
 static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u64 sk, __u32 slot, __u64 now_ns) {
     __s64 clock = cpu_clock(t, now_ns);
     __s64 other = 0;

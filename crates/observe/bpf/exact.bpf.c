@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time by layer, without sampling: programs at the begin and end of the functions where one layer calls another keep a
- * stack of layers on every CPU, and each change charges the time since the last change to the layer that was on top.
+/* Time by layer, without sampling: programs at the begin and end of the functions where one layer calls another
+ * maintain a stack of layers on every CPU, and each change charges the time since the last change to the layer on
+ * top.
  *
- * No event is written to a log: time is handed over by exchanging `last_ns`, so an interrupt between two instructions
- * of a program takes its own part and leaves the rest. A function's end finds its begin by the address of their common
- * frame on the kernel's stack, so a missed end or begin disturbs nothing above or below it. */
+ * No events are logged. Time is handed over by exchanging `last_ns`, so an interrupt between two instructions of a
+ * program takes only its own part. A function's end finds its begin by the address of their common frame on the
+ * kernel's stack, so a missed end or begin does not disturb other frames. */
 #include "packets.h"
 #include "exact.h"
 
@@ -42,7 +43,7 @@ static __always_inline void set_whose(struct exact_cpu *cpu, __u32 pid, __u32 tg
     cpu->is_known = 1;
 }
 
-/* The first program on this CPU: only the idle loop is known to have run before it. */
+/* The first program on this CPU. Only the idle loop is known to have run before it. */
 static __noinline int meet(struct exact_cpu *cpu) {
     if (!cpu)
         return 0;
@@ -67,7 +68,7 @@ static __always_inline void add(struct cell *cell, __u64 from_ns, __u64 to_ns) {
         __sync_fetch_and_add(&cell->ns, to_ns - from_ns);
 }
 
-/* Charges the time up to now. An interrupt may have charged part of it, or all. */
+/* Charges the time up to now. An interrupt may already have charged part or all of it. */
 static __always_inline void charge(struct exact_cpu *cpu, struct cell *cell, __u64 now_ns) {
     __u64 last_ns = *(volatile __u64 *)&cpu->last_ns;
     for (int i = 0; i < 4 && now_ns > last_ns; i++) {
@@ -80,10 +81,10 @@ static __always_inline void charge(struct exact_cpu *cpu, struct cell *cell, __u
     }
 }
 
-/* The time since a program's time stamp belongs to the program. */
+/* Time after a program's time stamp is charged to the program. */
 static __always_inline void charge_program(struct exact_cpu *cpu, __u64 began_ns) {
     __u64 now_ns = bpf_ktime_get_ns();
-    /* Otherwise an interrupt has charged it to the layer that it interrupted. */
+    /* If this fails, an interrupt has charged the time to the layer that it interrupted. */
     if (__sync_val_compare_and_swap(&cpu->last_ns, began_ns, now_ns) == began_ns)
         add(&cpu->cells[((cpu->whose * PLACES_OF_WORK) * LAYERS + LAYER_MEASUREMENT) & (CELLS - 1)], began_ns, now_ns);
 }
@@ -115,7 +116,7 @@ static __always_inline void mark(struct exact_cpu *cpu, struct cell *before, __u
     }
 }
 
-/* Increases the depth first, so that an interrupt pushes above it. False: no room. */
+/* Increases the depth first, so that an interrupt pushes above it. Returns false if the stack is full. */
 static __always_inline bool push(struct exact_cpu *cpu, __u64 id, __u8 layer, __u8 is_network) {
     __u32 depth = cpu->depth + 1;
     if (depth >= DEPTH) {
@@ -192,8 +193,8 @@ static __noinline int section(__u64 id, __u32 layer, __u32 begins) {
     return 0;
 }
 
-/* At the begin and end of a function the arguments are at the same place on the kernel's stack, which no other call
- * has. */
+/* At the begin and end of a function, its arguments are at the same place on the kernel's stack, which no other
+ * call shares. */
 #define SLOT(n)                                   \
     SEC("fentry") int enter_##n(__u64 *context) { \
         return entered((__u64)context, n);        \
@@ -202,7 +203,7 @@ static __noinline int section(__u64 id, __u32 layer, __u32 begins) {
         return left((__u64)context);              \
     }
 #define SLOTS_8(d) SLOT(d##0) SLOT(d##1) SLOT(d##2) SLOT(d##3) SLOT(d##4) SLOT(d##5) SLOT(d##6) SLOT(d##7)
-/* Numbers in the names are octal with a leading digit; C reads 0NN as octal too. */
+/* Numbers in the names are octal with a leading digit; C also reads 0NN as octal. */
 SLOTS_8(00)
 SLOTS_8(01)
 SLOTS_8(02)
@@ -231,7 +232,7 @@ SECTION(reschedule, ID_RESCHEDULE, LAYER_OTHER)
 SECTION(irq_work, ID_IRQ_WORK, LAYER_OTHER)
 SECTION(softirq, ID_SOFTIRQ, LAYER_OTHER)
 
-/* Between these two the packet belongs to the driver of any interface. */
+/* Between these two tracepoints, the packet belongs to the driver of any interface. */
 SEC("tp_btf/net_dev_start_xmit")
 int driver_begins(__u64 *context) {
     return section(context[0], LAYER_DRIVER, 1);
@@ -248,7 +249,7 @@ static __always_inline int set_mode(__u8 mode, bool is_call) {
     struct exact_cpu *cpu = this_cpu();
     if (!cpu)
         return 0;
-    /* A thread that makes a system call comes from its own code, even if nothing else is known. */
+    /* A thread that makes a system call comes from its own code, which is known even if nothing else is. */
     if (is_call && cpu->is_known && cpu->stack[0].layer == LAYER_UNKNOWN)
         cpu->stack[0].layer = LAYER_USER;
     cpu = begin(&now_ns, &before);

@@ -111,10 +111,10 @@ struct tcp_sock {
     __u64 bytes_acked;
     __u64 tcp_clock_cache; /* CLOCK_MONOTONIC, ns */
     __u64 tcp_wstamp_ns;   /* when the last segment left */
-    __u64 first_tx_mstamp; /* when the last acknowledged segment left, us */
+    __u64 first_tx_mstamp; /* when the last acknowledged segment left, microseconds */
     /* time with data to send, jiffies: on the path, limited by the receiver's window, limited by the send buffer */
     __u32 chrono_stat[3];
-    bool is_mptcp; /* a path of a connection of MPTCP */
+    bool is_mptcp; /* whether this is a path of an MPTCP connection */
 };
 struct mptcp_sock {
     struct inet_connection_sock sk;
@@ -124,7 +124,7 @@ struct mptcp_sock {
 
 struct rq {
     __u64 clock;
-    __u64 clock_task; /* the same without interrupts and stolen time */
+    __u64 clock_task; /* like `clock`, without interrupts and stolen time */
 };
 struct cfs_rq {
     struct rq *rq;
@@ -157,7 +157,7 @@ struct files_struct {
     struct fdtable *fdt;
 };
 struct signal_struct {
-    __u64 sum_sched_runtime; /* CPU time of the threads that have ended */
+    __u64 sum_sched_runtime; /* CPU time of ended threads */
 };
 struct task_struct {
     unsigned int __state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies the protocol on the port. Requests are counted by changes of direction, which is wrong where one read
- * holds several of them, or none. So the reader grants a few looks at each reading: the next reads that begin a request
- * have their first bytes copied from the buffer into which the server has just read, named by the arguments of its
- * system call. Reads of io_uring name no buffer there: `kept` stays 0. */
+/* Identifies the protocol on the port. Requests are counted by changes of direction, which is wrong if a read has
+ * several of them or none. So at each reading, the reader grants some samples: for the next reads that begin a
+ * request, the first bytes are copied from the server's buffer, which the arguments of its system call name. Reads
+ * of io_uring name no buffer there: `kept` stays 0. */
 #ifndef STRAINGAUGE_LOOKS_H
 #define STRAINGAUGE_LOOKS_H
 
@@ -25,11 +25,11 @@ static __always_inline __u64 buffer_of_read(struct task_struct *t) {
 
     if (number == options.read_syscalls[READ_PLAIN] || number == options.read_syscalls[READ_FROM])
         return at;
-    /* struct msghdr: the pointer to its pieces is the third word. */
+    /* struct msghdr: the third word points to the pieces. */
     if (number == options.read_syscalls[READ_MESSAGE] && bpf_probe_read_user(&at, sizeof(at), (void *)(at + 16)))
         return 0;
     if (number == options.read_syscalls[READ_MESSAGE] || number == options.read_syscalls[READ_PIECES]) {
-        /* struct iovec: the address is the first word. */
+        /* struct iovec: the first word is the address. */
         if (!bpf_probe_read_user(&at, sizeof(at), (void *)at))
             return at;
     }
@@ -41,7 +41,7 @@ static __always_inline __u64 buffer_of_read(struct task_struct *t) {
 }
 #endif
 
-/* `bytes` were read and begin a request. */
+/* Samples a read of `bytes` that begins a request. */
 static __always_inline void look(struct task_struct *t, __u32 bytes, bool is_first) {
     __u32 number, i;
     struct look *l;
@@ -58,7 +58,7 @@ static __always_inline void look(struct task_struct *t, __u32 bytes, bool is_fir
     l->is_first = is_first;
     l->kept = 0;
     at = buffer_of_read(t);
-    /* Bounded here, where older verifiers still track the bound. */
+    /* Bounded here, so that older verifiers still track the bound. */
     asm volatile("" : "+r"(length));
     if (length > LOOK_BYTES)
         length = LOOK_BYTES;

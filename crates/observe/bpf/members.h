@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The processes of the server. The reader adds those that it knows; the programs follow what they start, and remove
- * what has ended. */
+/* The processes of the server. The reader adds those that it knows; the programs add their descendants and remove
+ * ended ones. */
 #ifndef STRAINGAUGE_MEMBERS_H
 #define STRAINGAUGE_MEMBERS_H
 
-/* Called by the includer at each event. */
+/* The includer is called at each event. */
 #ifndef FOLLOWER_RAN
 #define FOLLOWER_RAN()
 #endif
 
-#define TICK_NS (1000000000 / 100) /* of the starts in /proc/PID/stat (USER_HZ) */
+#define TICK_NS (1000000000 / 100) /* unit of the start times in /proc/PID/stat (USER_HZ) */
 
 #pragma clang diagnostic push
 #pragma clang diagnostic error "-Wpadded"
 
-/* Numbers are reused, so the start is compared, too. */
+/* Process ids are reused, so the start time is compared, too. */
 struct member {
     __u64 start_ticks;
-    __u32 image; /* the process that its memory is a copy of; itself, where it runs a program of its own */
+    __u32 image; /* the process whose memory it copied; itself after exec */
     __u32 reserved;
 };
 
 struct member_counts {
-    __u64 lost;         /* processes that had no place */
-    __u64 ended_cpu_ns; /* CPU time of those that have ended, from their start */
+    __u64 lost;         /* processes for which there was no place */
+    __u64 ended_cpu_ns; /* CPU time of ended processes, from their start */
 };
 
 #pragma clang diagnostic pop
@@ -69,12 +69,12 @@ int BPF_PROG(process_executed, struct task_struct *t) {
     return 0;
 }
 
-/* Runs when the kernel frees a thread: a moment after its end, closing its sockets included. */
+/* Runs when the kernel frees a thread, shortly after its end and the closing of its sockets. */
 static __always_inline void forget_process(struct task_struct *t) {
     __u32 tgid = t->tgid;
     struct member *member;
 
-    /* The first thread is the last to go. */
+    /* The first thread is freed last. */
     if (t->pid != tgid)
         return;
     member = bpf_map_lookup_elem(&members, &tgid);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the port's packets for the profiler's programs, and reports at which end each is received. The includer
- * defines the four functions that are only declared here. */
+/* Counts the port's packets for the profiler's programs, and reports which end receives each. The includer defines
+ * the four functions that are only declared here. */
 #ifndef STRAINGAUGE_PACKETS_H
 #define STRAINGAUGE_PACKETS_H
 
@@ -12,7 +12,7 @@
 #include <bpf/bpf_tracing.h>
 #include "members.h"
 
-/* include/uapi/linux/bpf.h; with other names, because other headers of this folder may define some of them. */
+/* include/uapi/linux/bpf.h. Other names, because headers of this folder may define some of them. */
 #define MAP_HASH 1
 #define MAP_ARRAY 2
 #define MAP_PERCPU_ARRAY 6
@@ -20,14 +20,14 @@
 
 /* Whether a window is open. */
 static __always_inline bool counts_now(void);
-/* The CPU begins to handle a packet that this side receives. */
+/* Called when the CPU begins to handle a packet that this side receives. */
 static __always_inline void take_up(struct cpu_row *own, enum side side);
-/* Called around the work of a hook, so that its time can be measured. */
+/* Called around the work of a hook, to measure its time. */
 static __always_inline __u64 hook_begins(void);
 static __always_inline void hook_ends(__u64 began_ns);
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-/* libbpf ignores the part of a name after ___. */
+/* libbpf ignores the suffix from ___ on. */
 struct net_device___profile {
     possible_net_t nd_net;
 };
@@ -44,7 +44,7 @@ struct skb_shared_info___profile {
 };
 #pragma clang attribute pop
 
-/* Separate sections, so that the reader can attach each by itself. */
+/* Separate sections, so that the reader can attach each program by itself. */
 const volatile struct target target SEC(".rodata.target");
 struct cpu_row rows[CPUS] SEC(".bss.rows");
 
@@ -63,8 +63,8 @@ struct packet {
     __u32 payload_bytes;
 };
 
-/* Reads the TCP header after the IP header at `ip`, of which `linear` bytes may be read. False: not TCP, not a first
- * fragment, or after IPv6 extension headers. */
+/* Reads the TCP header after the IP header at `ip`, of which `linear` bytes may be read. Returns false if it is
+ * not TCP, not a first fragment, or follows IPv6 extension headers. */
 static __always_inline bool parse(const unsigned char *ip, __u32 linear, __u32 skb_len, struct packet *packet,
                                   struct cpu_row *own) {
     __u8 head[40], tcp[20];
@@ -101,7 +101,7 @@ static __always_inline bool parse(const unsigned char *ip, __u32 linear, __u32 s
     }
     packet->from = tcp[0] << 8 | tcp[1];
     packet->to = tcp[2] << 8 | tcp[3];
-    /* Packets above 64 KiB carry no length. */
+    /* Packets above 64 KiB have no length field. */
     __u32 headers = header + (tcp[12] >> 4) * 4;
     length = length ? length : skb_len;
     packet->payload_bytes = length > headers ? length - headers : 0;
@@ -143,8 +143,8 @@ int BPF_PROG(packet_received, struct sk_buff___profile *skb) {
     return 0;
 }
 
-/* A TCP socket, or the smaller structure in its place during the handshake and after the close, which ends before
- * sk_protocol. */
+/* Whether this is a TCP socket, or the smaller structure that replaces it during the handshake and after the
+ * close, and ends before sk_protocol. */
 static __always_inline bool is_tcp(const struct sock *sk) {
     __u8 state = sk->__sk_common.skc_state;
     return state == TCP_TIME_WAIT || state == 12 /* TCP_NEW_SYN_RECV */ || sk->sk_protocol == IPPROTO_TCP;
@@ -156,12 +156,12 @@ static __always_inline void packet_leaves(struct sk_buff___profile *skb) {
     struct sock *sk = skb->sk;
     __u16 port = sk ? sk->__sk_common.skc_num : 0;
     if (port) {
-        /* The usual case reads no header: TCP keeps its data outside the linear part. */
+        /* Usually no header is read, because TCP keeps its data outside the linear part. */
         if (port != target.port || !is_tcp(sk))
             return;
         packet.payload_bytes = skb->data_len;
     } else {
-        /* E.g. resets, which the kernel sends through a separate socket. */
+        /* For example resets, which the kernel sends through a separate socket. */
         unsigned char *ip = skb->head + skb->network_header;
         __u32 link = ip - skb->data;
         if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own) || packet.from != target.port)

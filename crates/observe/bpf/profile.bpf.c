@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler: counts stacks in the kernel, and records for every packet of the port its direction and the receiving
- * end. A sample in a network softirq belongs to the end whose packet that CPU handled last, whichever process it
- * interrupted. */
+/* The sampler: counts stacks in the kernel, and counts every packet of the port by direction and receiving end. A
+ * sample in a network softirq belongs to the receiver of the packet that the CPU handled last, not to the
+ * interrupted process. */
 #include "packets.h"
 #include "stack_hash.h"
 
@@ -25,8 +25,8 @@ static __always_inline __u64 hook_begins(void) {
 
 static __always_inline void hook_ends(__u64 began_ns) {}
 
-/* arch/.../include/uapi/asm/ptrace.h: the context's layout is fixed. Declared with full words: the verifier refuses
- * narrower reads of registers. */
+/* arch/.../include/uapi/asm/ptrace.h: the context's layout is fixed. Declared with full words, because the
+ * verifier refuses narrower reads of registers. */
 struct perf_event_context {
 #if defined(__TARGET_ARCH_x86)
     __u64 before_cs[17], cs;
@@ -63,7 +63,7 @@ struct {
     __type(key, __u64);
     __type(value, struct user_stack);
 } user_stacks SEC(".maps");
-/* perf_event programs do not nest (bpf_prog_active), so one buffer a CPU is enough. */
+/* perf_event programs do not nest (bpf_prog_active), so one buffer per CPU is enough. */
 struct {
     __uint(type, MAP_PERCPU_ARRAY);
     __uint(max_entries, 1);
@@ -71,8 +71,8 @@ struct {
     __type(value, struct kernel_stack);
 } scratch SEC(".maps");
 
-/* The timer of a clock event that comes late is set to the next period from now (hrtimer_forward_now in
- * kernel/events/core.c), so the periods between have no sample. Up to half a period is normal scatter. */
+/* A late timer of a clock event is set to the next period from now (hrtimer_forward_now in kernel/events/core.c),
+ * so skipped periods have no sample. Up to half a period is normal scatter. */
 static __always_inline void note_arrival(struct cpu_row *own) {
     __u64 now_ns = bpf_ktime_get_ns(), period_ns = target.period_ns, from_ns = own->last_ns;
     if (from_ns < gate.opened_ns)
@@ -121,7 +121,7 @@ int sample_taken(struct perf_event_context *context) {
         if (bytes > 0) {
             stack->count = bytes / 8;
             key.user_stack = hash_of(stack->frames, stack->count, USER_FRAMES);
-            /* The kernel's record is longer and has the same beginning. */
+            /* The kernel's record is longer, but begins in the same way. */
             if (!bpf_map_lookup_elem(&user_stacks, &key.user_stack) &&
                 bpf_map_update_elem(&user_stacks, &key.user_stack, stack, ONLY_NEW) == -7) {
                 own->lost_stacks++;

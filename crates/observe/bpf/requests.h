@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of connections and what becomes of a request when it ends.
+/* The table of connections, and the counting of ended requests.
  *
- * A connection's record lies in one of WAYS neighbouring slots chosen by the socket's own hash, so that finding it
- * costs a compare in most cases and no map call ever. A record whose slot is wanted by another connection is closed as
- * if the request had ended: exact when its response was written, counted in `lost_open` otherwise.
+ * A connection's record is in one of WAYS neighbouring slots chosen by the socket's own hash, so finding it
+ * usually costs one comparison and never a map call. If another connection needs the slot, the request is ended:
+ * exactly if its response was written, otherwise it is counted in `lost_open`.
  *
- * Counts of the receive and send hooks go to rows of this CPU without atomic instructions: the hooks run in tasks, with
- * preemption off. The state hook runs in softirq, too, so it has a separate row that is written atomically. */
+ * Counts of the receive and send hooks go to rows of this CPU without atomic instructions: the hooks run in tasks,
+ * with preemption off. The state hook runs in softirq, too, so it has a separate row that is written atomically. */
 #ifndef STRAINGAUGE_REQUESTS_H
 #define STRAINGAUGE_REQUESTS_H
 
@@ -43,7 +43,7 @@ struct {
     __type(value, struct phase_row);
 } phases SEC(".maps");
 
-/* One object a section: each becomes a separate map that the reader maps into its memory. */
+/* One object per section: each becomes a separate map, which the reader maps into its memory. */
 const volatile struct watch_options options SEC(".rodata.options") = {};
 struct port_counts counts SEC(".bss.counts");
 #define COUNT_BY(name, number) __sync_fetch_and_add(&counts.counters[COUNT_##name], number)
@@ -65,7 +65,7 @@ static __always_inline struct run_row *runs_here(void) {
     return bpf_map_lookup_elem(&runs, &cpu);
 }
 
-/* For kinds of events that cannot interrupt each other. */
+/* Counters for kinds of events that cannot interrupt each other. */
 #define RAN(kind)                           \
     ({                                      \
         struct run_row *here = runs_here(); \
@@ -123,7 +123,7 @@ static __always_inline __u32 class_of(__u64 bytes_out) {
     return c;
 }
 
-/* The position of the socket's next response byte in the stream; does not wrap at 32 bits (bytes_acked has 64). */
+/* Position of the socket's next response byte in the stream; does not wrap at 32 bits (bytes_acked has 64). */
 static __always_inline __u64 written_position(struct tcp_sock *tp) {
     return tp->bytes_acked + (__u32)(tp->write_seq - tp->snd_una);
 }
@@ -132,8 +132,8 @@ static __always_inline bool is_ours(const struct sock *sk) {
     return !options.netns_inum || sk->__sk_common.skc_net.net->ns.inum == options.netns_inum;
 }
 
-/* Connections of MPTCP: the application reads and writes a socket whose data the kernel spreads over sockets of TCP.
- * The hooks know it as a struct sock, so what follows it is copied. */
+/* MPTCP connections: the application reads and writes a socket whose data the kernel spreads over TCP sockets. The
+ * hooks know it as a struct sock, so its further fields are copied. */
 static __always_inline bool is_mptcp(__u64 sk) {
     __u16 protocol = 0;
 
@@ -149,7 +149,7 @@ static __always_inline __u64 written_by_mptcp(__u64 sk) {
     return at;
 }
 
-/* When the last acknowledged segment was sent on the first path; 0 = not known. */
+/* When the last acknowledged segment was sent on the first path; 0 = unknown. */
 static __always_inline __u64 sent_by_mptcp(__u64 sk) {
     struct sock *first = 0;
     __u64 us = 0;
@@ -161,12 +161,12 @@ static __always_inline __u64 sent_by_mptcp(__u64 sk) {
     return us * 1000;
 }
 
-/* Sockets of MPTCP have no hash of their own; most clients have different ports. */
+/* MPTCP sockets have no hash of their own; most clients have different ports. */
 static __always_inline __u32 mptcp_hash(const struct sock *sk) {
     return (sk->__sk_common.skc_dport * 0x9e3779b1U) >> 12;
 }
 
-/* The server has ended its stream of responses: it will answer nothing that it reads from now on. */
+/* Whether the server has ended its stream of responses, so that it will not answer what it reads from now on. */
 static __always_inline bool has_ended_stream(const struct sock *sk) {
     __u8 state = sk->__sk_common.skc_state;
 
@@ -211,7 +211,7 @@ static __always_inline void record_finished(struct request *r, __u64 bytes_out, 
     }
 }
 
-/* For code that softirq may interrupt, or that runs in softirq. */
+/* For code in softirq, or code that softirq may interrupt. */
 static __always_inline void record_finished_atomically(struct request *r, __u64 bytes_out, __u64 end_ns) {
     __u32 i = options.state_bank * SIZE_CLASSES + class_of(bytes_out);
     struct class_row *row = bpf_map_lookup_elem(&classes, &i);
@@ -245,8 +245,8 @@ static __always_inline void forget(struct request *r) {
     r->is_split = 0;
 }
 
-/* Position and last transmission of a socket that is not an argument of the hook; its memory stays readable, and the
- * state hook frees the record before the socket is reused. */
+/* Position and last transmission of a socket that is not an argument of the hook. Its memory stays readable, and
+ * the state hook frees the record before the socket is reused. */
 static __always_inline __u64 written_position_of(__u64 sk, __u64 *sent_ns, __u32 *unacked) {
     struct tcp_sock *tp = (struct tcp_sock *)sk;
     __u64 acked = 0, us = 0;
@@ -266,7 +266,7 @@ static __always_inline __u64 written_position_of(__u64 sk, __u64 *sent_ns, __u32
     return acked + *unacked;
 }
 
-/* A slot for a connection that has none: a free one, else the one that the hash selects. */
+/* Finds a slot for a new connection: a free one, else the one that the hash selects. */
 static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot) {
     __u32 base = hash & options.slots_mask & ~(WAYS - 1);
     struct request *r;
@@ -280,7 +280,7 @@ static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot) 
             return r;
         }
     }
-    /* All are taken: prefer one without a request in progress. */
+    /* All slots are taken: prefer one without a request in progress. */
     *slot = base + ((hash >> 24) & (WAYS - 1));
 #pragma unroll
     for (__u32 way = 0; way < WAYS; way++) {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slow-down experiments: spins for a given time at a place of the server's work, and counts how often and for how
- * long. Each program is attached only if its place is requested. */
-/* Programs that spin are named slow_*: the profile charges their time to the place where they are attached. */
+/* Slow-down experiments: delays the server at a place of its code, and counts how often and for how long. Each
+ * program is attached only if its place is requested. */
+/* Programs that add delay are named slow_*: the profile charges their time to the place where they are attached. */
 #define packet_received slow_packet_received
 #define packet_queued slow_packet_queued
 #include "packets.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* The order is that of SlowPlace in crates/record/src/axis.rs. */
+/* In the order of SlowPlace in crates/record/src/axis.rs. */
 enum place { RECEIVE, SEND, WAKE_UP, REQUEST, ACCEPT, FILE_READ, FUNCTION, PLACES };
 
-/* Bounds for a broken delay, by time and by the number of clock readings, which take at least 20 ns. */
+/* Limits for a faulty delay: time, and number of clock readings, which take at least 20 ns each. */
 #define MOST_NS 100000
 #define MOST_READINGS 8192
 
@@ -22,7 +22,7 @@ struct {
     __type(value, __u64);
 } delays SEC(".maps");
 
-/* Spins since the load, and the nanoseconds that they took. */
+/* Number and duration (nanoseconds) of the delays since the program was loaded. */
 struct spun {
     __u64 count;
     __u64 ns;
@@ -51,8 +51,8 @@ static __always_inline void spin(__u32 place) {
     own->ns += ns;
 }
 
-/* packets.h distinguishes the packets, and counts those that leave while counts_now holds: only the program of
- * leaving packets is loaded with it. */
+/* packets.h identifies the packets, and counts those that leave while counts_now returns true. Only the program
+ * for leaving packets is loaded with it. */
 static __always_inline bool counts_now(void) {
     return 1;
 }
@@ -75,7 +75,7 @@ static __always_inline bool is_member(__u32 tgid) {
     return bpf_map_lookup_elem(&members, &tgid) != 0;
 }
 
-/* At a switch the time is the next thread's, whose clock already runs. */
+/* At a switch, the delay is charged to the next thread, whose clock already runs. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(slow_thread_runs, bool preempt, struct task_struct *prev, struct task_struct *next) {
     if (next->pid && is_member(next->tgid))

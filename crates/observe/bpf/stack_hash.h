@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The number by which a stack is kept once. */
+/* The key under which a stack is stored once. */
 #ifndef STRAINGAUGE_STACK_HASH_H
 #define STRAINGAUGE_STACK_HASH_H
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets in TIME_WAIT. They enter with an event and leave without one: when their timer fires, or when their client
- * connects from the same port again.
+/* Sockets in TIME_WAIT. They enter with an event and leave without one: when their timer fires, or when their
+ * client connects from the same port again.
  *
- * The timer is set to a minute and fires at the next step of the timer wheel (kernel/time/timer.c, calc_wheel_index):
- * for such a long time a step is 2^time_wait_shift jiffies, which is seconds. So the step at which a socket leaves is
- * known at its entry, and one count for each step is enough. */
+ * The timer is set to a minute and fires at the next step of the timer wheel (kernel/time/timer.c,
+ * calc_wheel_index). For such a long time, a step is 2^time_wait_shift jiffies, which is seconds. So the step at
+ * which a socket leaves is known when it enters, and one count per step is enough. */
 #ifndef STRAINGAUGE_STATES_H
 #define STRAINGAUGE_STATES_H
 
 /* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept until the client
- * comes back or the reader removes them. If it is full, early ends are missed until the next scan. */
+ * connects again or the reader removes them. If the map is full, early ends are missed until the next scan. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -65,7 +65,7 @@ static __always_inline __u64 mixed(__u64 hash, __u32 word) {
     return hash ^ hash >> 29;
 }
 
-/* Must equal client_key() of timer_wheel.rs. */
+/* Must equal client_key() in timer_wheel.rs. */
 static __always_inline __u64 client_key(const struct sock *sk) {
     const struct sock_common *c = &sk->__sk_common;
     __u64 hash = mixed(0, c->skc_dport);
@@ -81,7 +81,7 @@ static __always_inline __u64 client_key(const struct sock *sk) {
     return hash;
 }
 
-/* Adds to the count of a step. A place with the count of an earlier step restarts. */
+/* Adds to the count of a step. A place with the count of an earlier step starts again. */
 static __always_inline void add_time_wait(__u64 step, __s32 change) {
     __u64 *place = &counts.time_waits[step & (TIME_WAIT_SLOTS - 1)];
 
@@ -105,7 +105,7 @@ static __always_inline void enter_time_wait(const struct sock *sk) {
     bpf_map_update_elem(&waiting_clients, &key, &step, 0);
 }
 
-/* The kernel reuses the port of a socket in TIME_WAIT for its client's next connection. */
+/* The kernel reuses the port of a socket in TIME_WAIT for the client's next connection. */
 static __always_inline void end_time_wait(const struct sock *sk) {
     __u64 key = client_key(sk);
     __u64 *step = bpf_map_lookup_elem(&waiting_clients, &key);
@@ -119,7 +119,7 @@ static __always_inline void end_time_wait(const struct sock *sk) {
     bpf_map_delete_elem(&waiting_clients, &key);
 }
 
-/* Run by the reader: a moment in both clocks. */
+/* Run by the reader: the current time on both clocks. */
 SEC("syscall")
 int moment(void *context) {
     swept.now_jiffies = bpf_jiffies64();

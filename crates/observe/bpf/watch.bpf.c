@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Requests of one TCP port, counted exactly by the server's own reads; connection states, counted on each transition.
+/* Requests of one TCP port, counted exactly by the server's own reads; connection states, counted on each
+ * transition.
  *
- * A request begins with the first byte read after a response was written, and ends with the connection's next read (or
- * its end), when the position of the response stream shows that it was answered. So one hook per read counts requests,
- * bytes both ways and CPU time, without a clock read (TCP has just read it) and without a hook on sends. The send hook
- * is attached in windows only, for the phases. */
+ * A request begins with the first byte read after a response was written. It ends with the connection's next read
+ * (or end), when the position of the response stream shows that it was answered. So one hook per read counts
+ * requests, bytes in both directions and CPU time, without reading the clock (TCP has just done so) and without a
+ * hook on sends. The send hook is attached in windows only, for the phases. */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -19,7 +20,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* `c` is the thread that finished the request and runs now, so its record needs no atomic instructions. */
+/* `c` is the current thread, which finished the request, so its record needs no atomic instructions. */
 static __always_inline void record_phases(struct request *r, __u64 bytes_out, struct thread *c) {
     __u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(bytes_out);
     struct phase_row *row = bpf_map_lookup_elem(&phases, &i);
@@ -28,7 +29,7 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out, st
 
     if (!row)
         return;
-    /* The clocks of the two hooks may differ by some hundred nanoseconds; a phase is never negative. */
+    /* The clocks of the two hooks may differ by some hundred nanoseconds, but a phase is never negative. */
     elapsed[0] = r->parsed_ns > r->begun_ns ? r->parsed_ns - r->begun_ns : 0;
     elapsed[1] = r->last_send_ns > r->parsed_ns ? r->last_send_ns - r->parsed_ns : 0;
     elapsed[2] = end_ns > r->last_send_ns ? end_ns - r->last_send_ns : 0;
@@ -92,8 +93,8 @@ static __always_inline void first_read(struct request *r, __u64 now_ns, __s64 ac
     }
 }
 
-/* Bytes that left the receive queue since the last event, beyond those that were `read`: the server splices them to
- * another socket. The end of a stream takes a number, too. */
+/* Adds bytes that left the receive queue since the last event in addition to those that were `read`: the server
+ * splices them to another socket. The end of a stream also takes a sequence number. */
 static __always_inline void note_unread(struct request *r, __u32 copied, __u32 read) {
     __s32 unread = copied - r->copied - read;
 
@@ -152,7 +153,7 @@ static __always_inline void add_read(struct sock *sk, struct request *r, __u32 s
     begin(r, now_ns, at, bytes);
 }
 
-/* `by_position`: the event carries no byte count and comes before TCP refreshes its clock. */
+/* `by_position`: the event has no byte count and comes before TCP refreshes its clock. */
 static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32 bytes, const bool by_position) {
     __u32 hash = sk->__sk_common.skc_hash, slot = 0;
     struct request *r = find((__u64)sk, hash, &slot);
@@ -160,7 +161,7 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
     __u64 now_ns;
 
     if (is_new) {
-        /* A known connection belongs to this namespace: checking each time would follow three more pointers. */
+        /* A known connection belongs to this namespace; checking each time would follow three more pointers. */
         if (!control.counts || !is_ours(sk))
             return;
         r = claim((__u64)sk, hash, &slot);
@@ -170,8 +171,8 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
     if (by_position) {
         __u32 copied = tp->copied_seq;
 
-        /* The connection is older than the watch, or its window: how much of its first request was read before is
-         * unknown. */
+        /* The connection is older than the watch or its window, so it is not known how much of its first request
+         * was read before. */
         bytes = r->copied ? copied - r->copied : 1;
         r->copied = copied;
         if (!bytes)
@@ -202,7 +203,7 @@ int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags) {
     struct tcp_sock *tp;
 
     RAN(receives);
-    /* The error queue holds copies of sent data, with time stamps. */
+    /* The error queue contains copies of sent data with time stamps. */
     if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
         return 0;
     tp = bpf_skc_to_tcp_sock(sk);
@@ -227,7 +228,7 @@ int BPF_PROG(on_copied, struct sock *sk) {
     return 0;
 }
 
-/* `sk` of a probe is a number to the verifier, so its fields are copied. */
+/* In a probe, `sk` is a number to the verifier, so its fields are copied. */
 static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
     __u32 hash = is_probed ? BPF_CORE_READ(sk, __sk_common.skc_hash) : sk->__sk_common.skc_hash;
     struct task_struct *t;
@@ -293,8 +294,8 @@ int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long
     return 0;
 }
 
-/* If functions cannot be hooked (arm64 before Linux 6.4): probes at begin and return. At return the socket is no
- * longer known. */
+/* For kernels that cannot hook functions (arm64 before Linux 6.4): probes at begin and return. At the return, the
+ * socket is no longer known. */
 #if defined(__TARGET_ARCH_x86)
 #define FIRST_ARGUMENT 14
 #define RETURNED 10
@@ -304,14 +305,14 @@ int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long
 #endif
 
 #ifdef RETURNED
-/* Threads in a send, by number. */
+/* Threads in a send, by thread id. */
 struct sending {
     __u64 sk;
     __u64 pid;
 };
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, THREADS); /* set by the reader: 1 where nothing is probed */
+    __uint(max_entries, THREADS); /* set by the reader; 1 without probes */
     __type(key, __u32);
     __type(value, struct sending);
 } sending SEC(".maps");
@@ -374,8 +375,8 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev) {
     return 0;
 }
 
-/* The parse phase ends where the server opens or looks up the requested file. This delays every system call of the
- * machine, so it is attached in few windows. */
+/* The parse phase ends where the server opens or looks up the requested file. This slows every system call of the
+ * machine, so it is attached only in few windows. */
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     struct task_struct *t;
@@ -405,7 +406,7 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     return 0;
 }
 
-/* A block device read by the thread at work on a request, including read-ahead. */
+/* A thread that works on a request reads from a block device, including read-ahead. */
 SEC("?tp_btf/block_bio_queue")
 int BPF_PROG(on_disk_read, struct bio *bio) {
     struct request *r;
@@ -426,8 +427,8 @@ int BPF_PROG(on_disk_read, struct bio *bio) {
     return 0;
 }
 
-/* The connection ends with bytes that were read and not answered. If the server closes after an answer, they are the
- * rest of an upload that it refused, else a request. */
+/* The connection ends with unanswered bytes. If the server closes after an answer, they are the rest of an upload
+ * that it refused; otherwise they are a request. */
 static __always_inline void end_unanswered(struct request *r, __u64 at, bool has_answered) {
     __u32 i = options.state_bank * SIZE_CLASSES + class_of(at);
     struct class_row *row = bpf_map_lookup_elem(&classes, &i);
@@ -440,8 +441,8 @@ static __always_inline void end_unanswered(struct request *r, __u64 at, bool has
     }
 }
 
-/* The application closes: its work until now belongs to the request, later work does not. `at`: position in the
- * stream of responses; `end_ns`: when its last byte was sent; `has_answered`: and the server closes first. */
+/* The application closes: its work so far belongs to the request, later work does not. `at`: position in the
+ * stream of responses; `end_ns`: when its last byte was sent; `has_answered`: also, the server closes first. */
 static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_ns, bool has_answered) {
     struct task_struct *t = bpf_get_current_task_btf();
     struct thread *c = thread_of(t);
@@ -471,13 +472,13 @@ static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_
 static __always_inline void on_own_tcp_close(struct tcp_sock *tp, struct request *r, int old_state) {
     __u64 at = written_position(tp);
 
-    /* Data held back by TCP_CORK is sent with this close. Otherwise the last segment may not be acknowledged yet;
-     * TCP's last transmission is its time then. */
+    /* Data held back by TCP_CORK is sent with this close. Otherwise, the last segment may not be acknowledged yet,
+     * and the time is that of TCP's last transmission. */
     __u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
 
     if (tp->snd_nxt != tp->write_seq)
         end_ns = bpf_ktime_get_ns();
-    /* The first number belongs to the handshake. */
+    /* The first sequence number belongs to the handshake. */
     on_own_close(r, at, end_ns, old_state == TCP_ESTABLISHED && at > 1);
 }
 
@@ -499,7 +500,7 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     COUNT_BY(CLOSED_BYTES_ACKED, tp->bytes_acked);
     COUNT_BY(CLOSED_DATA_SEGMENTS_IN, tp->data_segs_in);
     COUNT_BY(CLOSED_DATA_SEGMENTS_OUT, tp->data_segs_out);
-    /* Without an error the server has reset it: it had not read everything, or SO_LINGER is 0. */
+    /* Without an error, the server has reset the connection: it had not read all data, or SO_LINGER is 0. */
     if (sk->sk_err || old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT)
         COUNT(ABORTED);
     else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING)
@@ -513,7 +514,7 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
                 !sk->sk_err && old_state == TCP_ESTABLISHED && written_position(tp) > 1);
 }
 
-/* Whether a socket belongs to the port. skc_num may already be 0 when it closes, because the port was released. */
+/* Whether a socket belongs to the port. skc_num may already be 0 at the close, because the port was released. */
 static __always_inline bool is_of_port(struct sock *sk, struct tcp_sock *tp) {
     return tp && tp->inet_conn.icsk_inet.inet_sport == __builtin_bswap16(options.port) && is_ours(sk);
 }
@@ -522,7 +523,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
     struct request *r;
     __u32 hash, slot = 0;
 
-    /* An accepted child is a copy of its listener, which stays. The state CLOSE is not counted. */
+    /* An accepted child is a copy of its listener, which stays. State CLOSE is not counted. */
     if (old_state != TCP_CLOSE && !(old_state == TCP_LISTEN && new_state == TCP_SYN_RECV))
         __sync_fetch_and_add(&counts.left[old_state & 15], 1);
     if (new_state != TCP_CLOSE)
@@ -538,7 +539,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
             COUNT(MULTIPATH);
             return 0;
         }
-        /* With TCP Fast Open the server may have read before. */
+        /* With TCP Fast Open, the server may have read before. */
         if (!control.counts || find((__u64)sk, hash, &slot))
             return 0;
         r = claim((__u64)sk, hash, &slot);
@@ -559,7 +560,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
     return 0;
 }
 
-/* A connection of MPTCP; its paths are counted as connections, as ss does. */
+/* A state change of an MPTCP connection. Its paths are counted as connections, as in ss. */
 static __always_inline int changed_mptcp_state(struct sock *sk, int old_state, int new_state) {
     struct request *r;
     __u32 slot = 0;
@@ -590,8 +591,8 @@ int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
     return changed_state(sk, tp, old_state, new_state);
 }
 
-/* The kernel does not run a program that it has just interrupted: a transition in softirq during on_state() of a
- * task would be missed. This program is attached after it, and counts what it did not see. */
+/* The kernel does not run a program that it has just interrupted, so a transition in softirq during a task's
+ * on_state() would be missed. This program is attached after it, and counts the transitions that it missed. */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(on_missed_state, struct sock *sk, int old_state, int new_state) {
     struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -612,18 +613,18 @@ int BPF_PROG(on_retransmit, const struct sock *sk) {
     return 0;
 }
 
-/* `segment` is answered by the reset. Without it the server ends the connection; without a socket there is none for
- * the segment. */
+/* The reset answers `segment`. Without a segment, the server ends the connection; without a socket, the segment
+ * has none. */
 SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(on_send_reset, struct sock *sk, const struct sk_buff *segment) {
     RAN_ATOMICALLY(others);
     if (sk) {
-        /* A closed socket has given its port back already. */
+        /* A closed socket has already released its port. */
         struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
         if (tp ? !is_of_port(sk, tp) : sk->__sk_common.skc_num != options.port || !is_ours(sk))
             return 0;
-        /* It ends with its reset. */
+        /* The connection ends with its reset. */
         if (sk->__sk_common.skc_state == TCP_TIME_WAIT)
             end_time_wait(sk);
     } else {
@@ -652,7 +653,7 @@ int BPF_PROG(process_ended, struct task_struct *t) {
     struct thread *c = find_thread(t->pid);
 
     FOLLOWER_RAN();
-    /* Its work is still known, until another thread takes the place. */
+    /* The thread's work is still known, unless another thread took the place. */
     if (c)
         *(volatile __u32 *)&c->pid = 0;
     forget_process(t);
@@ -682,7 +683,7 @@ static long end_one(struct bpf_map *map, const __u32 *slot, struct request *r, v
     return 0;
 }
 
-/* Run by the reader when no read is seen any more: ends the requests that have begun, answered or not. */
+/* Run by the reader when no more reads are seen: ends all requests in progress, answered or not. */
 SEC("syscall")
 int end_counting(void *context) {
     bpf_for_each_map_elem(&requests, end_one, 0, 0);
@@ -720,7 +721,7 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
             return 0;
         swept.sending++;
     }
-    /* With more requests than places, those of one place replace each other, except that the oldest stays. */
+    /* With more requests than places, requests replace each other, but the oldest one stays. */
     i = swept.listed++;
     struct open_request *o = &swept.open[i % OPEN_LISTED];
     if (i < OPEN_LISTED || r->begun_ns < o->begun_ns) {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the programs and their reader in src/watch/programs.rs. The reader's types are generated from these, so
- * they name their padding. All times are nanoseconds of CLOCK_MONOTONIC unless the name says otherwise; all counts
- * are cumulative since attach. */
+/* Shared by the programs and their reader in src/watch/programs.rs. The reader's types are generated from these
+ * structures, so all padding has names. All times are nanoseconds of CLOCK_MONOTONIC unless the name says
+ * otherwise; all counts are cumulative since attach. */
 #ifndef STRAINGAUGE_WATCH_H
 #define STRAINGAUGE_WATCH_H
 
 #include "counters.h" /* written by build.rs */
 
-#define SIZE_CLASSES 8     /* at most; the last one in use is open above */
-#define BUCKETS 40         /* log2 of ns >> 6: bucket b holds [2^(b+5), 2^(b+6)) ns, bucket 0 everything below 64 ns */
-#define WAYS 4             /* places where a connection's record may lie */
-#define THREADS 4096       /* threads distinguished; a power of two */
-#define OPEN_LISTED 256    /* open requests listed one by one */
+#define SIZE_CLASSES 8     /* maximum; the last class in use is unbounded */
+#define BUCKETS 40         /* log2 of ns >> 6: bucket b is [2^(b+5), 2^(b+6)) ns, bucket 0 is below 64 ns */
+#define WAYS 4             /* places in which a connection's record may be */
+#define THREADS 4096       /* number of distinguished threads; a power of two */
+#define OPEN_LISTED 256    /* maximum open requests that are listed one by one */
 #define SYSCALLS 8         /* system calls that end the parse phase */
-#define LOOKS 32           /* reads examined until the reader fetches them */
-#define LOOK_BYTES 1024    /* of each, at most */
+#define LOOKS 32           /* maximum samples until the reader fetches them */
+#define LOOK_BYTES 1024    /* maximum bytes of each sample */
 #define TIME_WAIT_SLOTS 64 /* steps of the kernel's timer wheel; a minute has fewer */
 
-/* System calls that read, by what their second argument points to. */
+/* Read system calls, by what their second argument points to. */
 enum { READ_PLAIN, READ_FROM, READ_PIECES, READ_MESSAGE, READ_SYSCALLS };
 
-enum boundary { BOUNDARY_PARSED = 1, BOUNDARY_PROCESSED, BOUNDARY_LOGGED }; /* pack.rs */
+enum boundary { BOUNDARY_PARSED = 1, BOUNDARY_PROCESSED, BOUNDARY_LOGGED }; /* see pack.rs */
 enum phase { PHASE_NONE, PHASE_PARSE, PHASE_PROCESS, PHASE_LOG, PHASES = 3 };
 
 #pragma clang diagnostic push
@@ -30,70 +30,70 @@ struct histogram {
     __u64 buckets[BUCKETS];
 };
 
-/* One connection and its request in progress. Counting only touches the first cache line. */
+/* A connection and its request in progress. Counting touches only the first cache line. */
 struct request {
     __u64 sk;       /* owner; 0 = free */
-    __u64 begun_ns; /* first byte read; before it, when the connection was established */
-    __u64 written;  /* position in the stream of responses where the request began */
+    __u64 begun_ns; /* first byte read; before that, when the connection was established */
+    __u64 written;  /* position of the request's begin in the stream of responses */
     __s64 cpu_ns;
     __u64 bytes_in; /* 0 = connected, nothing read yet */
     __u64 disk_bytes;
     __u32 receives;
-    __u32 window; /* in which it began; 0 = in none */
+    __u32 window; /* window in which the request began; 0 = none */
     __u8 phase;
     __u8 is_split;    /* the parse phase ended at a system call, not at the first send */
-    __u16 disk_reads; /* asked of block devices; stays at the largest */
+    __u16 disk_reads; /* reads from block devices; saturates */
     __u32 pid;        /* thread that read last */
-    /* second line: phases, written in windows only */
+    /* Second line: phases, written only in windows. */
     __u64 parsed_ns, last_send_ns, end_ns;
     __s64 phase_cpu_ns[PHASES];
     __u32 sends;
-    __u32 copied;     /* position in the stream of requests up to which it was copied into events */
-    __u64 bytes_sent; /* in this window; after the server's end of the stream: by the last request */
+    __u32 copied;     /* position in the stream of requests up to which events have counted it */
+    __u64 bytes_sent; /* bytes sent in this window; after the server's end of the stream, by the last request */
 } __attribute__((aligned(128)));
 
-/* One thread of the server: which request it worked on last, and until when its CPU time is charged. */
+/* A thread of the server: the request it worked on last, and up to when its CPU time is charged. */
 struct thread {
-    __u32 pid, tgid;    /* `pid`: 0 = has ended */
-    __u32 slot;         /* where the record of `sk` lies */
-    __u32 timed;        /* requests that it finished whose phases are summed below */
+    __u32 pid, tgid;    /* `pid`: 0 = ended */
+    __u32 slot;         /* slot of the record of `sk` */
+    __u32 timed;        /* requests finished by the thread whose phases are summed below */
     __u64 sk;           /* socket of the last event; 0 = between connections */
-    __s64 mark_ns;      /* the thread's CPU clock, up to a constant; 0 = its work until now belongs to no request */
-    __s64 other_cpu_ns; /* of no request: accept, close */
+    __s64 mark_ns;      /* the thread's CPU clock, up to a constant; 0 = its work so far belongs to no request */
+    __s64 other_cpu_ns; /* CPU time of no request: accept, close */
     __u64 requests, bytes_in;
     __s64 charged_ns; /* CPU time between its events */
-    /* second line */
+    /* Second line. */
     __u64 bytes_out;
-    __u64 disk_mark_bytes; /* the thread's reads from disks, up to its last event in a window */
+    __u64 disk_mark_bytes; /* the thread's disk reads up to its last event in a window */
     __u32 disk_window;
     __u32 sends_in_windows;
-    __u64 elapsed_ns[PHASES]; /* written in windows only */
+    __u64 elapsed_ns[PHASES]; /* written only in windows */
     __s64 phase_cpu_ns[PHASES];
-    /* third line */
-    __u64 process_start_ticks; /* of the process with the number `tgid` */
+    /* Third line. */
+    __u64 process_start_ticks; /* start of the process with the id `tgid` */
     __u64 reserved[6];
 } __attribute__((aligned(64)));
 
-/* Where the server's own functions saw the request of a slot. */
+/* When the server's own functions handled the request of a slot. */
 struct mark {
-    __u64 request_ns;              /* `begun_ns` of the request that it is of */
-    __u64 begun_ns;                /* the same; of a later request of one read: when the one before was logged */
+    __u64 request_ns; /* `begun_ns` of its request */
+    __u64 begun_ns;   /* equal to `request_ns`; for a later request of a read, when the one before was logged */
     __u64 parsed_ns, processed_ns; /* 0 = not yet */
     __s64 begun_cpu_ns, parsed_cpu_ns, processed_cpu_ns;
     __u32 window;
     __u32 reserved;
 };
 
-/* Finished requests of one size class, on one CPU. */
+/* Finished requests of a size class on one CPU. */
 struct class_row {
     __u64 requests, bytes_in, bytes_out, receives;
     __s64 cpu_ns;
-    __u64 elapsed_ns, timed; /* `timed` requests had an end time */
+    __u64 elapsed_ns, timed; /* `timed` counts the requests with an end time */
     __u64 reserved;
     struct histogram elapsed;
 } __attribute__((aligned(64)));
 
-/* Finished requests with phases of one size class, on one CPU. */
+/* Finished requests of a size class with phases, on one CPU. */
 struct phase_row {
     __u64 requests, bytes_in, bytes_out, receives, sends, disk_bytes;
     __u64 split; /* requests whose parse phase ended at a system call, not at the first send */
@@ -109,71 +109,71 @@ struct phase_row {
 struct port_counts {
     /* Sockets that entered and left each state since attach, by the kernel's number of the state. */
     __u64 entered[16], left[16];
-    /* Sockets in TIME_WAIT that entered it since attach, by the step of the timer wheel at which they leave: the
-     * number of the step in the upper half, a signed count in the lower one. Valid until that step. */
+    /* Sockets that entered TIME_WAIT since attach, by the step of the timer wheel at which they leave. The step's
+     * number is in the upper half, a signed count in the lower half. Valid until that step. */
     __u64 time_waits[TIME_WAIT_SLOTS];
     __u64 time_wait_entered;
-    __u64 time_wait_reused;   /* left TIME_WAIT before their time: their client connected from the same port */
+    __u64 time_wait_reused;   /* sockets that left TIME_WAIT early because their client connected from the same port */
     __u64 counters[COUNTERS]; /* COUNT(NAME); declared in crates/record/src/watch/counters.rs */
-    /* from establishment to the first byte read; CPU where the thread did nothing else between */
+    /* from establishment to the first byte read; CPU if the thread did nothing else between */
     __u64 connects, connect_elapsed_ns;
     __s64 connect_cpu_ns;
     __u64 connects_with_cpu;
     struct histogram connect_elapsed;
-    /* threads whose place was taken by others */
+    /* CPU time of threads whose place was taken by others */
     __s64 displaced_thread_other_cpu_ns;
     __u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
     __u64 displaced_thread_timed, displaced_thread_elapsed_ns[PHASES];
     __s64 displaced_thread_phase_cpu_ns[PHASES];
-    __u64 boundaries_seen; /* functions of the server that were hit, in windows */
+    __u64 boundaries_seen; /* calls of the server's functions seen in windows */
 };
 
-/* How often programs ran on one CPU, on any port's events: each run costs. */
+/* Runs of programs on one CPU for events of any port: each run has a cost. */
 struct run_row {
     __u64 receives, sends, switches, syscalls, disk_reads;
-    __u64 others; /* states, retransmissions, resets: also in softirq */
+    __u64 others; /* states, retransmissions, resets; also in softirq */
     __u64 reserved[2];
 } __attribute__((aligned(64)));
 
 /* Fixed before the programs are loaded: the verifier sees constants. */
 struct watch_options {
-    __u64 class_below_bytes[SIZE_CLASSES - 1]; /* upper ends of the size classes; ~0 where there is none */
-    __u32 netns_inum;                          /* network namespace that the port belongs to; 0 = any */
-    __u32 slots_mask;                          /* slots of the table of requests - 1 */
-    __u32 state_bank;                          /* which bank of rows is the state hook's: the number of possible CPUs */
-    __s32 split_syscalls[SYSCALLS]; /* numbers of the system calls that end the parse phase; -1 where there is none */
-    __s32 read_syscalls[READ_SYSCALLS]; /* read, recvfrom, readv, recvmsg */
-    __u32 time_wait_jiffies;            /* how long a socket stays in TIME_WAIT */
-    __u32 time_wait_shift;              /* jiffies of a step of the timer wheel for that long, log2 */
+    __u64 class_below_bytes[SIZE_CLASSES - 1]; /* upper ends of the size classes; ~0 if unused */
+    __u32 netns_inum;                          /* network namespace of the port; 0 = any */
+    __u32 slots_mask;                          /* number of slots in the table of requests, minus 1 */
+    __u32 state_bank;                          /* bank of rows for the state hook: the number of possible CPUs */
+    __s32 split_syscalls[SYSCALLS];            /* numbers of the system calls that end the parse phase; -1 if unused */
+    __s32 read_syscalls[READ_SYSCALLS];        /* read, recvfrom, readv, recvmsg */
+    __u32 time_wait_jiffies;                   /* duration of TIME_WAIT */
+    __u32 time_wait_shift;                     /* log2 of the jiffies in a step of the timer wheel for that duration */
     __u16 port;
     __u16 reserved;
 };
 
-/* Looks that were taken of those that the reader granted. */
+/* Number of the granted samples that were taken. */
 struct look_count {
     __u32 taken, reserved;
 };
 
 /* The first bytes of a read that began a request. */
 struct look {
-    __u32 number;   /* its own, from 1; 0 = none yet */
-    __u32 bytes;    /* read */
-    __u32 kept;     /* of them in `head`; 0 = the buffer is not known */
-    __u32 is_first; /* of its connection */
+    __u32 number;   /* number of the sample, from 1; 0 = none yet */
+    __u32 bytes;    /* bytes read */
+    __u32 kept;     /* bytes kept in `head`; 0 = the buffer is unknown */
+    __u32 is_first; /* whether it is the first read of its connection */
     __u8 head[LOOK_BYTES];
 };
 
 /* Written by the reader while the programs run. */
 struct control {
     __u32 window;        /* number of the window that is open or draining; 0 = none */
-    __u32 gate;          /* requests that begin now are given phases */
-    __u32 looks_granted; /* reads that may be examined, since attach; grows */
-    __u32 by_thread;     /* phases are summed by thread, too; not in windows of probes, which change what they time */
-    __u32 counts;        /* requests that begin now are counted */
+    __u32 gate;          /* whether requests that begin now get phases */
+    __u32 looks_granted; /* reads that may be sampled, since attach; grows */
+    __u32 by_thread;     /* whether phases are summed by thread; not in windows of probes, which change the times */
+    __u32 counts;        /* whether requests that begin now are counted */
     __u32 reserved;
 };
 
-/* Requests that no event has finished yet, found by a sweep. */
+/* A request that no event has finished yet, found by a sweep. */
 struct open_request {
     __u64 sk, begun_ns, bytes_in, bytes_out;
     __s64 cpu_ns;
@@ -184,9 +184,9 @@ struct sweep_row {
     __s64 cpu_ns;
 };
 struct sweep {
-    struct sweep_row answered[SIZE_CLASSES]; /* response written; ends with the connection's next event */
+    struct sweep_row answered[SIZE_CLASSES]; /* responses that were written; the connection's next event ends them */
     __u64 waiting;                           /* request read, no response yet */
-    __u64 sending;                           /* response written, not all of it acknowledged */
+    __u64 sending;                           /* response written, but not fully acknowledged */
     __s64 waiting_cpu_ns;
     __u64 connections; /* records in use */
     __u64 now_ns, now_jiffies;

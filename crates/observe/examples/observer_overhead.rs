@@ -1,5 +1,5 @@
-//! What watching costs a server: CPU time per request with the watch in each mode, in turns, and what a reading of the
-//! connections costs against a scan. Driven by bench/observer-overhead.
+//! Measures the cost of watching for a server: CPU time per request with the watch in each mode, in turns, and the
+//! cost of reading the connections compared with a scan. bench/observer-overhead runs it.
 //!
 //! usage: observer_overhead requests PORT PATH CONNECTIONS ROUNDS [close]
 //!        observer_overhead readings CONNECTIONS
@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// A port below those that servers of the bench use.
+/// A port below those that the bench's servers use.
 const NOBODYS_PORT: u16 = 9;
 const PIECES: usize = 5;
 const PIECE_REQUESTS: usize = 320;
@@ -40,7 +40,7 @@ fn requests(port: u16, path: &str, connections: usize, rounds: usize, closes: bo
     if let Some(error) = watcher.why_no_programs() {
         return Err(error.to_string().into());
     }
-    // The kernel's call of a program that only checks the port: no watch by reads can cost less.
+    // The kernel's call of a program that only checks the port, which is the minimum cost of a watch by reads.
     let elsewhere = WatchOptions { mode: Mode::Zero, splits: false, ..WatchOptions::of_port(NOBODYS_PORT) };
     let mut elsewhere = Watcher::start(elsewhere)?;
     let pids = watcher.pids();
@@ -67,7 +67,7 @@ fn requests(port: u16, path: &str, connections: usize, rounds: usize, closes: bo
             arms.swap(0, 2);
         }
         for (name, mode) in arms {
-            // Only one program per hook: the kernel calls two in another way.
+            // Only one program per hook, because the kernel calls two differently.
             elsewhere.set_mode(Mode::Zero)?;
             watcher.set_mode(mode)?;
             if name == "away" {
@@ -112,7 +112,7 @@ fn connect(port: u16) -> Outcome<TcpStream> {
     Ok(stream)
 }
 
-/// Length of the whole response on a connection that stays open, or that the request closes.
+/// Length of the whole response, on a connection that stays open or closes after the request.
 fn response_bytes(port: u16, request: &str) -> Outcome<usize> {
     let mut stream = connect(port)?;
     stream.write_all(request.as_bytes())?;
@@ -145,7 +145,7 @@ fn cpu_ns(pids: &[u32]) -> Outcome<u64> {
     Ok(sum)
 }
 
-/// Prints the median cost of a reading of the connections' states in nanoseconds, by method.
+/// Prints the median cost of reading the connections' states, in nanoseconds, by method.
 fn readings(connections: usize) -> Outcome<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
@@ -170,7 +170,7 @@ fn readings(connections: usize) -> Outcome<()> {
         println!("{connections},{method},{},{seen}", costs[5]);
         Ok(())
     };
-    // Too short for one clock reading: measures a hundred.
+    // Measures a hundred, because one is too short for the clock.
     let mut hundred = || {
         let before = monotonic_ns();
         for _ in 0..100 {

@@ -1,7 +1,8 @@
-//! What watching costs: this room's readings against the usual ways to read the same, in CPU time of the reader.
+//! Measures the cost of watching: CPU time of this crate's readings compared with the usual ways of reading the same
+//! data.
 //!
 //! `reading_cost OUT_DIR [ROUNDS]` writes OUT_DIR/readings.csv (raw) and prints the medians. It opens its connections
-//! in a network namespace of its own, so it needs root; bench/observer-cost/run drives it.
+//! in a network namespace of its own, so it needs root. bench/observer-cost/run runs it.
 
 use observe::proc_text::{parse_process_stat, parse_tcp_line, parse_thread_account};
 use observe::sock_diag::{DiagSocket, Scope};
@@ -13,7 +14,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Both ends of each connection are here, and descriptors are limited.
+/// Both ends of each connection are in this process, whose descriptors are limited.
 const CONNECTIONS: [usize; 4] = [0, 100, 1000, 10_000];
 const PROCESSES: [usize; 3] = [1, 10, 100];
 /// Programs started for each reading are slow, so they have fewer rounds.
@@ -46,7 +47,8 @@ fn main() {
     summary(&readings);
 }
 
-/// Room for both ends of 10,000 connections, or as much as the hard limit allows; how many descriptors that is.
+/// Makes room for both ends of 10,000 connections, as far as the hard limit allows; returns the number of
+/// descriptors.
 fn raise_descriptor_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 40_000, rlim_max: 40_000 };
     // SAFETY: `limit` is a live rlimit; as root the hard limit may grow up to fs.nr_open, unless a capability is
@@ -54,7 +56,7 @@ fn raise_descriptor_limit() -> usize {
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0 {
         return limit.rlim_cur as usize;
     }
-    // SAFETY: `limit` is a live rlimit that the kernel writes, and then reads.
+    // SAFETY: `limit` is a live rlimit that the kernel first writes and then reads.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
         limit.rlim_cur = limit.rlim_max;
@@ -63,7 +65,7 @@ fn raise_descriptor_limit() -> usize {
     limit.rlim_cur as usize
 }
 
-/// What the watch reads of the machine at its own interval, against the same files opened each time and against vmstat.
+/// The watch's reading of the machine, compared with opening the same files each time and with vmstat.
 fn system(rounds: usize, readings: &mut Vec<Reading>) {
     const FILES: [&str; 6] =
         ["/proc/stat", "/proc/vmstat", "/proc/diskstats", "/proc/interrupts", "/proc/softirqs", "/proc/meminfo"];
@@ -86,11 +88,11 @@ fn system(rounds: usize, readings: &mut Vec<Reading>) {
     }
 }
 
-/// Ours first: the others are shown as a ratio to it.
+/// Our method comes first; the others are shown as a ratio to it.
 const STATES_OURS: &str = "transitions, counted by the watch (ours)";
 const SYSTEM_OURS: &str = "counters of the watch, files kept open (ours)";
 const SCAN: &str = "inet_diag, all states";
-/// Too short for one reading of the clock.
+/// Number of readings per measurement, because one is too short for the clock.
 const STATES_AT_ONCE: usize = 1000;
 const EDGES_OURS: &str = "both edges of a window (ours)";
 
@@ -166,7 +168,7 @@ fn sockets(count: usize, rounds: usize, readings: &mut Vec<Reading>) {
     drop(held);
 }
 
-/// Per cent of a CPU instead of microseconds.
+/// This method is shown in per cent of a CPU instead of microseconds.
 const SHARE: &str = "observer, 3 s windows, 100 ms interval: % of a CPU";
 
 fn read_proc_net_tcp(port: u16) -> usize {
@@ -307,9 +309,9 @@ fn children_us(work: impl FnOnce()) -> f64 {
 }
 
 fn enter_new_namespace() {
-    // SAFETY: the only thread there is moves to a new network namespace.
+    // SAFETY: this is the only thread; it moves to a new network namespace.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.expect("a namespace needs root");
-    // ifreq: 16 bytes of name, then the flags.
+    // struct ifreq: 16 bytes of name, then the flags.
     let mut request = [0u8; 40];
     request[..2].copy_from_slice(b"lo");
     request[16..18].copy_from_slice(&(libc::IFF_UP as u16).to_ne_bytes());

@@ -1,4 +1,4 @@
-//! The processes of the server's backends on this machine: found once by the sockets that they hold, then followed.
+//! The server's backend processes on this machine: found once by their sockets, then followed.
 
 use crate::listening::servers_of;
 use crate::outgoing::{Elsewhere, Held, canonical};
@@ -8,25 +8,21 @@ use crate::sock_diag::Scope;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 
-/// Maximum generations of a backend's processes.
 const MAX_DEPTH: usize = 16;
-/// Maximum searches at an address without a result: its processes cannot be seen, or are on another machine.
+/// Maximum searches without result at an address: its processes are not visible, or on another machine.
 const MAX_SEARCHES: usize = 16;
-/// Maximum addresses whose processes are searched for.
 const MAX_ADDRESSES: usize = 16;
-/// Maximum network namespaces searched.
 const MAX_NAMESPACES: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
-    /// The eldest process of each backend.
     roots: BTreeSet<Process>,
-    /// By address: the number of searches without a result; the maximum if one succeeded.
+    /// Number of searches without result by address; the maximum after a success.
     searches: BTreeMap<String, usize>,
 }
 
 impl Backends {
-    /// Finds the processes at these addresses, if an address is new or a process has ended.
+    /// Finds the processes at these addresses if an address is new or a process has ended.
     pub fn find(&mut self, backends: &BTreeMap<String, Held>, table: &ProcessTable) {
         let known = self.roots.len();
         self.roots.retain(|root| table.has(*root));
@@ -60,7 +56,7 @@ impl Backends {
     }
 }
 
-/// The inodes of sockets in other network namespaces, e.g. of containers; namespaces that we may not enter are skipped.
+/// The inodes of sockets in other network namespaces, e.g. of containers. Skips namespaces that we may not enter.
 fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
     let mut found = Vec::new();
     for mut reader in one_of_each_namespace().into_iter().filter_map(|pid| PortReader::open(Some(pid), 0).ok()) {
@@ -74,13 +70,12 @@ fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
                 found.extend(is_one.then_some(one.inode));
             }),
         };
-        // Sockets read from a process that ended meanwhile are valid, too.
+        // Sockets read from a process that has ended meanwhile are valid, too.
         drop(read);
     }
     found
 }
 
-/// A process of each network namespace.
 fn one_of_each_namespace() -> Vec<u32> {
     let mut seen = HashSet::new();
     let namespace = |pid: u32| fs::read_link(format!("/proc/{}/ns/net", living_thread(pid))).ok();
@@ -88,7 +83,7 @@ fn one_of_each_namespace() -> Vec<u32> {
     all_pids().into_iter().filter(is_new).take(MAX_NAMESPACES).collect()
 }
 
-/// The eldest ancestor that runs the same program, as the master of a worker; never an ancestor of ours.
+/// The oldest ancestor with the same program, e.g. the master of a worker; never one of our own ancestors.
 fn eldest_of(pid: u32, table: &ProcessTable) -> Option<Process> {
     let command = |pid: u32| table.get(pid).map(|origin| &origin.command);
     let ours: BTreeSet<Process> = family(std::process::id(), table).collect();
@@ -96,7 +91,6 @@ fn eldest_of(pid: u32, table: &ProcessTable) -> Option<Process> {
     family(pid, table).take_while(is_same).last().or_else(|| family(pid, table).next())
 }
 
-/// The process, its parent, and so on.
 fn family(pid: u32, table: &ProcessTable) -> impl Iterator<Item = Process> {
     let first = table.get(pid).map(|origin| Process { pid, start_ticks: origin.start_ticks });
     std::iter::successors(first, |one| table.parent(table.get(one.pid)?)).take(MAX_DEPTH)
@@ -108,7 +102,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Command, Stdio};
 
-    /// Python in a network namespace of its own, which does the next step at each line.
+    /// Python in a separate network namespace, which does the next step for each line.
     struct Elsewhere {
         child: Child,
         said: BufReader<std::process::ChildStdout>,
@@ -161,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_at_a_file_is_found_in_another_namespace_when_its_connections_have_ended() {
+    fn a_unix_listener_in_another_namespace_is_found_after_its_connections_ended() {
         if !is_allowed() {
             return;
         }

@@ -1,12 +1,12 @@
-//! Why the server or the machine could not be watched at all. A single unreadable counter is no error but a figure
-//! without a value ("not measured: why").
+//! Errors if the server or the machine cannot be watched at all. A single unreadable counter is not an error but a
+//! figure without a value ("not measured: why").
 
 use std::io;
 
-/// An error of this crate. The message says what failed, why, and the remedy.
+/// An error of this crate. The message tells what failed, why, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
-    /// The namespace of another process may not be entered.
+    /// The network namespace of another process cannot be entered.
     #[error(
         "cannot look into the network namespace of process {pid} ({source}): run it as root, or watch from inside that \
          namespace"
@@ -17,7 +17,7 @@ pub enum ObserveError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// Something listens, but its process belongs to another user.
+    /// A process of another user listens.
     #[error(
         "something listens on port {port}, but its process cannot be seen: it belongs to another user (uid {uid}); run \
          it as root or as that user"
@@ -28,7 +28,7 @@ pub enum ObserveError {
         /// Owner of the listening socket.
         uid: u32,
     },
-    /// Only a service manager holds the listening socket.
+    /// Only a service manager has the listening socket.
     #[error(
         "port {port} is socket-activated: systemd (process {manager}) holds its listening socket, and the server is \
          not running yet; start its service, or connect to the port once"
@@ -61,7 +61,7 @@ pub enum ObserveError {
     /// The watcher's thread could not be started.
     #[error("cannot start the watcher's thread: {0}")]
     Thread(io::Error),
-    /// `window_ends` without `window_begins`.
+    /// `window_ends` was called without `window_begins`.
     #[error("no window is open: begin one before ending it")]
     NoWindow,
 }

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Command lines of servers can have megabytes.
+/// Maximum characters of a fact, because a command line may have megabytes.
 const MAX_FACT_CHARS: usize = 1000;
 
-/// Reads the facts. The first member is the oldest by number, usually the master.
+/// Reads the facts. The first of `members` has the lowest process id; it is usually the master.
 pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut set = |name: &str, value: String| {
@@ -64,8 +64,8 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
     facts
 }
 
-/// A process's control group (v2) if it contains only the server: made by straingauge, or a systemd service, and
-/// without this process.
+/// A process's control group (v2), if it contains only the server: made by straingauge, or that of a systemd service,
+/// and without this process.
 pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
     let folder = cgroup_apart(pid)?;
     let name = folder.file_name()?.to_string_lossy();

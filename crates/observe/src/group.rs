@@ -2,12 +2,12 @@
 //!
 //! # How nothing is lost when processes end
 //!
-//! A process's CPU clock covers all its threads, ended ones included. When a process ends and its parent waits for it,
-//! the kernel adds its whole CPU time to the parent's `cutime`/`cstime`. So the sum over the living of *own clock +
-//! waited-for children* does not change when one ends, and its growth is the group's CPU time, even for children that
-//! were born and ended between two readings. CPU time of an ended child that the group has already counted is kept as
-//! *owed* by its parent, so that the parent's growing `cutime` does not count it twice. Only if no process waits for a
-//! child (its parent ignores SIGCHLD, or ended first) is the time after the child's last reading lost.
+//! A process's CPU clock covers all its threads, ended ones included. When a process ends and its parent waits for
+//! it, the kernel adds its whole CPU time to the parent's `cutime`/`cstime`. So the sum over living processes of *own
+//! clock + waited-for children* does not change when one ends. Its growth is the group's CPU time, including children
+//! that started and ended between two readings. CPU time of an ended child that the group has already counted is kept
+//! as *owed* by its parent, so that the parent's growing `cutime` does not count it twice. Time after a child's last
+//! reading is lost only if no process waits for the child (its parent ignores SIGCHLD, or ended first).
 
 use crate::cpu_clock;
 use crate::kept_file::KeptFile;
@@ -23,7 +23,7 @@ use std::fs;
 use std::path::PathBuf;
 
 const MAX_KEPT_FILES: usize = 512;
-/// Larger groups are read in part, and the figures report it.
+/// A larger group is read only in part, and the figures report that.
 const MAX_THREADS: usize = 100_000;
 
 /// The processes of the server.
@@ -31,7 +31,7 @@ const MAX_THREADS: usize = 100_000;
 pub enum Group {
     /// A process and its descendants, and its session or control group if these contain only the server.
     Tree(u32),
-    /// The process that listens on a port, with descendants.
+    /// The process that listens on a port, and its descendants.
     ListeningOn(u16),
     /// The server is on another machine.
     None,
@@ -42,18 +42,18 @@ pub enum Group {
 pub struct Target {
     /// The server's port.
     pub port: u16,
-    /// Processes of the group.
+    /// The processes of the server.
     pub group: Group,
-    /// Read sockets and network counters in this process's network namespace; `None` = in that of the thread that
+    /// Sockets and network counters are read in this process's network namespace; `None` = that of the thread that
     /// starts the observer.
     pub netns_pid: Option<u32>,
     /// CPUs that the server may use; empty = all.
     pub server_cpus: Vec<usize>,
-    /// The load generator's process, whose CPU time is not "other work". 0 = it is not on this machine.
+    /// The load generator's process, whose CPU time is not "other work"; 0 = it is not on this machine.
     pub client_pid: u32,
 }
 
-/// Resources that the group used since it was first seen.
+/// Resources used by the group since it was first observed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GroupCounters {
     /// CPU time by the scheduler, nanoseconds.
@@ -76,7 +76,7 @@ pub struct GroupCounters {
 pub struct GroupSize {
     pub processes: u64,
     pub threads: u64,
-    /// Sum of resident pages; shared pages count in each process.
+    /// Sum of resident pages; each process counts shared pages.
     pub resident_pages: u64,
 }
 
@@ -85,7 +85,7 @@ pub struct GroupSize {
 pub struct ProcessCpu {
     /// The process.
     pub process: Process,
-    /// Since it was first seen, by the scheduler, nanoseconds: its part of [`GroupCounters::cpu_ns`].
+    /// CPU time since the process was first observed, nanoseconds: its part of [`GroupCounters::cpu_ns`].
     pub cpu_ns: u64,
     /// Name of its program; untrusted text.
     pub name: PlainText,
@@ -110,7 +110,7 @@ struct Member {
     parent: u32,
     last: ProcessStat,
     cpu_ns: u64,
-    /// The part that is in the group's CPU time.
+    /// CPU time that is included in the group's.
     counted_ns: u64,
     /// `counted_ns` when the window began.
     at_window_start_ns: u64,
@@ -127,13 +127,13 @@ impl Member {
     }
 }
 
-/// CPU time of members that have ended, summed by programs in the kernel ([`ServerGroup::add_ended`]).
+/// CPU time of ended members, summed by kernel programs ([`ServerGroup::add_ended`]).
 #[derive(Debug, Default)]
 struct Ended {
     is_summed: bool,
-    /// By their clocks at the last reading.
+    /// CPU time of ended members by their clocks at the last reading.
     seen_ns: u64,
-    /// The most by which the kernel's sum exceeded `seen_ns`. The kernel adds a process a moment after it has ended.
+    /// Maximum excess of the kernel's sum over `seen_ns`. The kernel adds a process shortly after its end.
     unseen_ns: u64,
 }
 
@@ -141,15 +141,14 @@ struct Ended {
 pub struct ServerGroup {
     members: BTreeMap<u32, Member>,
     counters: GroupCounters,
-    /// CPU time by parent that was counted from ended children and will appear again in the parent's children times.
+    /// CPU time of ended children that was already counted and will appear again in the children time of this parent.
     owed_ns: HashMap<u32, u64>,
-    /// Major faults by parent, likewise.
+    /// Major faults of ended children that were already counted, by parent.
     owed_faults: HashMap<u32, u64>,
     ended: Ended,
     /// Processes to be admitted, with the CPU time that they have used for the server.
     adopted: HashMap<Process, u64>,
     roots: HashSet<Process>,
-    /// By the process that leads the session.
     sessions: HashSet<Process>,
     cgroup: Option<PathBuf>,
     cgroup_cpu: Option<KeptFile>,
@@ -164,7 +163,7 @@ pub struct ServerGroup {
 }
 
 impl ServerGroup {
-    /// A group that grows from `roots` and, if given, their control group.
+    /// A group that grows from `roots` and, if given, a control group.
     pub fn new(roots: impl IntoIterator<Item = u32>, cgroup: Option<PathBuf>) -> Self {
         let cgroup_cpu = cgroup.as_ref().and_then(|path| KeptFile::open(path.join("cpu.stat")).ok());
         let mut group = ServerGroup {
@@ -178,12 +177,12 @@ impl ServerGroup {
         group
     }
 
-    /// More processes whose descendants belong to the group.
+    /// Adds processes whose descendants belong to the group.
     pub fn add_roots(&mut self, roots: impl IntoIterator<Item = u32>) {
         for pid in roots {
             let Some(stat) = read_stat(pid) else { continue };
             let root = Process { pid, start_ticks: stat.start_ticks };
-            // A session that the root leads is the server's; another one belongs to a shell.
+            // A session led by the root belongs to the server; another one belongs to a shell.
             if stat.session == pid {
                 self.sessions.insert(root);
             }
@@ -191,15 +190,16 @@ impl ServerGroup {
         }
     }
 
-    /// Takes in a process that was seen to work for the server. `used_ns`: CPU time that it used for that so far.
+    /// Adds a process that was observed to work for the server. `used_ns`: CPU time that it has used for the server.
     pub fn adopt(&mut self, process: Process, used_ns: u64) {
         if self.members.get(&process.pid).is_none_or(|member| member.process(process.pid) != process) {
             self.adopted.insert(process, used_ns);
         }
     }
 
-    /// Takes the kernel's sum of the CPU time of members that have ended, from their starts: exact also if nobody waits
-    /// for them, and for those never seen. From the first call on, parents' children times no longer count.
+    /// Sets the kernel's sum of the CPU time of ended members since their start. It is exact even if no process waits
+    /// for them, and includes members never observed. From the first call on, children times of parents no longer
+    /// count.
     pub fn add_ended(&mut self, sum_ns: u64) {
         self.ended.is_summed = true;
         let grown_ns = sum_ns.saturating_sub(self.ended.seen_ns).saturating_sub(self.ended.unseen_ns);
@@ -215,7 +215,7 @@ impl ServerGroup {
         self.members.iter().map(|(pid, member)| member.process(*pid)).collect()
     }
 
-    /// The group's threads, as (process, thread).
+    /// The group's threads as (process, thread).
     pub fn threads(&self) -> Vec<(u32, u32)> {
         let of_member = |(pid, member): (&u32, &Member)| {
             let pid = *pid;
@@ -224,10 +224,10 @@ impl ServerGroup {
         self.members.iter().flat_map(of_member).collect()
     }
 
-    /// Adds processes that appeared since the last call. All CPU time of one that started after the first call counts;
-    /// of an older one, only the time from now on.
+    /// Adds processes that appeared since the last call. All CPU time counts for processes that started after the
+    /// first call, and only future time for older ones.
     pub fn admit(&mut self, table: &ProcessTable) {
-        // Start times are rounded down to a tick: one born in the tick of the first call counts as older.
+        // Start times are rounded down to a tick, so one that started in the tick of the first call counts as older.
         let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let in_cgroup: HashSet<u32> = self.cgroup_processes().unwrap_or_default().into_iter().collect();
         let sessions = self.living_sessions(table);
@@ -255,15 +255,14 @@ impl ServerGroup {
             for pid in newcomers {
                 self.admit_one(pid, table, watched_since_ticks);
             }
-            // All of them ended meanwhile.
+            // All of them have ended meanwhile.
             if self.members.len() == before {
                 return;
             }
         }
     }
 
-    /// The numbers of the server's sessions. A session without processes is over, and so is one whose number another
-    /// process got.
+    /// The session ids of the server. A session without processes is over, as is one whose id another process got.
     fn living_sessions(&mut self, table: &ProcessTable) -> HashSet<u32> {
         let used: HashSet<u32> = table.iter().map(|(_, origin)| origin.session).collect();
         let is_anothers = |leader: &Process| table.get(leader.pid).is_some() && !table.has(*leader);
@@ -305,13 +304,14 @@ impl ServerGroup {
         self.members.insert(pid, member);
     }
 
-    /// The processes in the group's control group and those below it; `None` without a separate one.
+    /// The processes in the group's control group and its descendants; `None` without a separate one.
     pub fn cgroup_processes(&self) -> Option<Vec<u32>> {
         in_control_group(self.cgroup.as_ref()?).ok()
     }
 
-    /// Reads every member: first the numbers that may include ended children, then all CPU clocks close together, then
-    /// the threads. Returns the middle of the interval in which the clocks were read, for which the CPU time is valid.
+    /// Reads every member: first the numbers that may include ended children, then all CPU clocks at nearly the same
+    /// time, then the threads. Returns the middle of the interval in which the clocks were read; the CPU time is
+    /// valid for that moment.
     pub fn read(&mut self) -> u64 {
         let mut pids = self.pids();
         let mut ended = HashSet::new();
@@ -332,7 +332,7 @@ impl ServerGroup {
             let earlier = std::mem::replace(&mut member.last, stat.clone());
             children.push((pid, earlier, stat));
         }
-        // An ended process's number may have been reused.
+        // The id of an ended process may have been reused.
         pids.retain(|pid| !ended.contains(pid));
         let began_ns = record::time::monotonic_ns();
         for &pid in &pids {
@@ -351,7 +351,7 @@ impl ServerGroup {
             self.counters.cgroup_us = file.read(&mut self.buffer).ok().and_then(parse_cgroup_usage_us);
         }
         let ended_ns = record::time::monotonic_ns();
-        // Ended ones first: CPU time that they leave owed may be contained in the children times just read.
+        // Ended ones come first, because the children times just read may contain their owed CPU time.
         for pid in ended {
             self.bury(pid);
         }
@@ -367,14 +367,14 @@ impl ServerGroup {
         began_ns + (ended_ns - began_ns) / 2
     }
 
-    /// Counts from now on: earlier CPU time does not belong to the group.
+    /// Starts counting now: earlier CPU time does not belong to the group.
     pub fn restart(&mut self) {
         self.read();
         self.counters = GroupCounters { cgroup_us: self.counters.cgroup_us, ..GroupCounters::default() };
         self.members.values_mut().for_each(|member| member.counted_ns = 0);
     }
 
-    /// Counts CPU time and faults of a parent's waited-for children beyond the part counted while they lived.
+    /// Counts CPU time and faults of a parent's waited-for children, less the part counted while they lived.
     fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
         let user = now.children_user_ticks.saturating_sub(earlier.children_user_ticks);
         let system = now.children_system_ticks.saturating_sub(earlier.children_system_ticks);
@@ -388,7 +388,7 @@ impl ServerGroup {
         if !self.ended.is_summed {
             self.counters.cpu_ns += new_ns;
         }
-        // The split is known only for the whole: new time is divided in the same ratio.
+        // Only the split of the total is known, so new time is divided in the same ratio.
         let share = new_ns as f64 / grown_ns as f64;
         self.counters.user_ticks += (user as f64 * share).round() as u64;
         self.counters.system_ticks += (system as f64 * share).round() as u64;
@@ -443,7 +443,7 @@ impl ServerGroup {
         if !has_new {
             return;
         }
-        // The only thread has the number of the process.
+        // A single thread has the id of the process.
         let tids = match member.last.threads {
             1 => vec![pid],
             _ => {
@@ -461,7 +461,7 @@ impl ServerGroup {
             }
             let file = match KeptFile::open(format!("/proc/{pid}/task/{tid}/schedstat")) {
                 Ok(file) => file,
-                // Either the thread ended, or this kernel has no such file.
+                // The thread ended, or this kernel has no such file.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     self.has_accounts = fs::exists("/proc/thread-self/schedstat").unwrap_or(false);
                     continue;
@@ -480,7 +480,7 @@ impl ServerGroup {
         }
     }
 
-    /// Resets the busiest thread and process: a window begins.
+    /// Resets the busiest thread and process at the begin of a window.
     pub fn begin_window(&mut self) {
         (self.busiest_ended_ns, self.busiest_process_ended_ns) = (0, 0);
         for member in self.members.values_mut() {
@@ -524,7 +524,7 @@ impl ServerGroup {
         self.counters
     }
 
-    /// The living processes with their parts of the group's CPU time; the rest belongs to ended ones.
+    /// The living processes with their parts of the group's CPU time; the rest belongs to ended processes.
     pub fn by_process(&self) -> Vec<ProcessCpu> {
         let of_member = |(pid, member): (&u32, &Member)| ProcessCpu {
             process: member.process(*pid),
@@ -558,7 +558,7 @@ impl ServerGroup {
     }
 }
 
-/// The part of a parent's growth that was not counted while the children lived.
+/// The growth of a parent's time that was not counted while the children lived.
 fn beyond_owed(owed: &mut HashMap<u32, u64>, parent: u32, grown: u64) -> u64 {
     let owed = owed.entry(parent).or_default();
     let counted_before = grown.min(*owed);
@@ -572,19 +572,19 @@ fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &Thre
     counters.switches += now.switches.saturating_sub(earlier.switches);
 }
 
-/// Pages of these processes that are not backed by a file or shared memory: heaps and stacks. 0 for an ended process.
+/// Pages of these processes without a file or shared memory behind them: heaps and stacks. 0 for an ended process.
 pub fn anonymous_pages(pids: &[u32]) -> u64 {
     let of_process = |pid: &u32| parse_anonymous_pages(&fs::read(format!("/proc/{}/statm", living_thread(*pid))).ok()?);
     pids.iter().filter_map(of_process).sum()
 }
 
-/// Proportional set size of these processes, in bytes; `None` if that of a living one may not be read. 0 for an ended
+/// Proportional set size of these processes in bytes; `None` if that of a living one cannot be read. 0 for an ended
 /// process.
 pub fn proportional_memory(pids: &[u32]) -> Option<u64> {
     let of_process = |pid: &u32| match fs::read(format!("/proc/{}/smaps_rollup", living_thread(*pid))) {
         Ok(text) => parse_proportional_memory(&text),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
-        // It has ended, or is ending and has freed its memory.
+        // The process has ended, or is ending and has freed its memory.
         Err(_) => Some(0),
     };
     pids.iter().map(of_process).sum()
@@ -610,9 +610,9 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
-    /// Starts a process that gets the number of one that has ended; `None` where the kernel does not let us choose.
+    /// Starts a process with the id of an ended one; `None` if the kernel does not allow the choice.
     fn with_number(pid: u32, command: &mut Command) -> Option<Child> {
-        // Other work may take the number first, and give it back.
+        // Other work may take the id first, and release it again.
         for _ in 0..5000 {
             std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
             let mut child = command.spawn().ok()?;
@@ -628,7 +628,7 @@ mod tests {
     #[test]
     fn a_process_that_starts_later_below_the_control_group_is_a_member() {
         let folder = tempfile::tempdir().unwrap();
-        // Like a control group of threads, the last one lists no processes.
+        // A threaded control group lists no processes.
         fs::create_dir_all(folder.path().join("worker/threads")).unwrap();
         for empty in ["cgroup.procs", "worker/cgroup.procs"] {
             fs::write(folder.path().join(empty), "").unwrap();
@@ -644,8 +644,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_with_the_number_of_an_ended_member_is_none() {
-        let test = "a_stranger_with_the_number_of_an_ended_member_is_none";
+    fn a_process_that_reuses_a_members_number_is_no_member() {
+        let test = "a_process_that_reuses_a_members_number_is_no_member";
         let in_session = |script: &str| {
             let mut command = Command::new("setsid");
             command.args(["sh", "-c", script]);
@@ -655,7 +655,7 @@ mod tests {
         let mut table = ProcessTable::default();
         let mut group = ServerGroup::new([server.id()], None);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        // The shell becomes the leader of a session that contains its child.
+        // The shell leads a session that contains its child.
         while group.pids().len() < 2 {
             assert!(std::time::Instant::now() < deadline);
             table.scan();
@@ -664,7 +664,7 @@ mod tests {
         }
         let end = |pids: &[u32]| {
             for pid in pids {
-                // SAFETY: no memory is passed; the processes are those that this test started.
+                // SAFETY: no memory is passed; the test itself started these processes.
                 unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
             }
         };

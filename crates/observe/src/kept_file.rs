@@ -1,12 +1,12 @@
-//! A file of /proc that is opened once and read repeatedly: `pread` from its start makes the kernel produce it again,
-//! for about half the cost of reopening it. For a process that ended it returns ESRCH, even if its number was reused.
+//! A file of /proc that is opened once and read repeatedly: `pread` from offset 0 makes the kernel generate it again,
+//! at about half the cost of reopening. For an ended process it returns ESRCH, even if the process id was reused.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Larger than any file read here on a machine with thousands of CPUs; the rest is not read.
+/// Maximum bytes read; no file read here is larger, even on a machine with thousands of CPUs.
 const MAX_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
@@ -39,7 +39,6 @@ impl KeptFile {
     }
 }
 
-/// Reads a file that this kernel may not have.
 pub fn read<'a>(file: &Option<KeptFile>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     file.as_ref()?.read(buffer).ok()
 }
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kept_file_of_an_ended_process_says_so() {
+    fn the_kept_file_of_an_ended_process_gives_an_error() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let kept = KeptFile::open(format!("/proc/{}/stat", child.id())).unwrap();
         let mut buffer = Vec::new();

@@ -1,11 +1,12 @@
 //! The server and its machine, watched from outside while the load runs: counters, CPU time, connection states.
 //!
 //! An [`Observer`] watches the processes of one server ([`Target`]) in windows. [`Observer::window_begins`] and
-//! [`Observer::window_ends`] take their readings at once, the server's CPU clocks and the wall clock close together; in
-//! between a thread samples momentary state (connection states, accept queue). [`Window::observation`] turns the
-//! difference into figures ([`record::names`]), each with its origin, or with the reason why it could not be measured.
+//! [`Observer::window_ends`] take their readings at once, with the server's CPU clocks and the wall clock at nearly
+//! the same time. In between, a thread samples momentary state (connection states, accept queue).
+//! [`Window::observation`] turns the difference into figures ([`record::names`]), each with its origin, or with the
+//! reason why it could not be measured.
 //!
-//! Nothing here needs privilege; without it, fewer processes can be seen, and the figures concerned have the reason.
+//! No privilege is required, but without it fewer processes are visible, and the affected figures have the reason.
 //! [`capabilities()`] lists what this machine can measure.
 //!
 //! ```no_run
@@ -28,8 +29,9 @@
 //!
 //! Modules: [`proc_text`] (parsers), `kept_file`, `cpu_clock`, [`sock_diag`] (ways of reading), `group`, `machine`,
 //! `network`, `port_sockets` (the readings), `sampler`, `observer` (their timing), `window` with `doubts` and
-//! `neighbours` (the results). A further source, such as a BPF program, is one more reader like `network`: read at both
-//! edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
+//! `neighbours` (the results). A new source, such as a BPF program, is another reader like `network`: it is read at
+//! both ends of the window into [`window::Edge`], or by the sampler into its samples, and `window` converts it into
+//! figures.
 
 mod account;
 mod backends;

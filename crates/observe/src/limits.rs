@@ -1,5 +1,5 @@
-//! What bounds the server: the CPUs that it may run on, its control group's limit of CPU time, one CPU for each of its
-//! threads, open descriptors. Read without privilege for processes of the same user.
+//! The limits of the server: the CPUs it may use, its control group's limit of CPU time, one CPU for each of its
+//! threads, and open descriptors. Processes of the same user can be read without privilege.
 
 use crate::facts::{cgroup_apart, cgroup_mount, controller_mount};
 use crate::group::{ServerGroup, clock_ticks_per_sec};
@@ -14,15 +14,11 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum processes whose descriptors are counted.
 const MAX_COUNTED: usize = 64;
-/// Maximum threads whose CPUs are read, and processes whose control groups are.
 const MAX_THREADS: usize = 1024;
-/// See [`MAX_THREADS`].
 const MAX_GROUPED: usize = 16;
-/// Threads of a server that has used less CPU time may have used none.
+/// With less CPU time of the server, its threads may show none.
 const IDLE_NS: u64 = 50_000_000;
-/// Maximum depth of a control group that is followed to the root.
 const MAX_DEPTH: usize = 32;
 /// Limits of memory from here on are none: version 1 writes 2^63 less a page.
 const NO_LIMIT: u64 = 1 << 60;
@@ -41,7 +37,7 @@ impl LimitReader {
         LimitReader { stat: KeptFile::open("/proc/stat").ok(), buffer: Vec::new(), tick_ns, busiest_thread_ns: 0 }
     }
 
-    /// Reads the limits right after the group was read. The busiest thread is that since the last call.
+    /// Reads the limits, right after the group was read. The busiest thread is that since the last call.
     pub fn read(&mut self, group: &mut ServerGroup) -> LimitTotals {
         let busiest = group.busiest_thread();
         let mut threads = group.busy_threads();
@@ -50,7 +46,7 @@ impl LimitReader {
         }
         let (cpus, idle_ns) = self.idle(&threads).unzip();
         self.busiest_thread_ns += group.busiest_thread_ns().unwrap_or(0);
-        // Some kernels keep accounts of threads that are always zero; so are those of a server that has done nothing.
+        // Some kernels have thread accounts that are always zero, like those of a server that has done nothing.
         let has_accounts = self.busiest_thread_ns > 0 || group.counters().cpu_ns < IDLE_NS;
         let pids = group.pids();
         let limits = LimitTotals {
@@ -76,7 +72,7 @@ impl LimitReader {
     }
 }
 
-/// Open descriptors and the limit of the process nearest to it; `None` if none can be read.
+/// Open descriptors and limit of the process closest to its limit; `None` if none can be read.
 pub fn most_descriptors(members: &[u32]) -> Option<Descriptors> {
     let of_process = |pid: &u32| {
         let folder = format!("/proc/{}/fd", living_thread(*pid));
@@ -92,7 +88,7 @@ pub fn most_descriptors(members: &[u32]) -> Option<Descriptors> {
     members.iter().take(MAX_COUNTED).filter_map(of_process).max_by(|a, b| used(a).total_cmp(&used(b)))
 }
 
-/// The CPUs that any of these threads may run on, ascending; `None` if that cannot be read.
+/// The CPUs that any of these threads may use, ascending; `None` if that cannot be read.
 pub fn allowed_cpus(threads: &[u32]) -> Option<Vec<usize>> {
     let of_thread = |tid: &u32| sched_getaffinity(Some(Pid::from_raw(*tid as i32)?)).ok();
     let sets: Vec<CpuSet> = threads.iter().take(MAX_THREADS).filter_map(of_thread).collect();
@@ -100,7 +96,7 @@ pub fn allowed_cpus(threads: &[u32]) -> Option<Vec<usize>> {
     (!sets.is_empty()).then(|| (0..CpuSet::MAX_CPU).filter(is_allowed).collect())
 }
 
-/// The control groups of these processes for a controller, of both versions: mount point and path below it.
+/// The control groups of these processes for a controller, in both versions: mount point and path below it.
 fn groups(pids: &[u32], controller: &str) -> Vec<(PathBuf, String)> {
     let (unified, of_controller) = (cgroup_mount(), controller_mount(controller));
     let mut folders = Vec::new();
@@ -268,7 +264,7 @@ mod tests {
         assert_eq!(read_quota(folder.path()), Some(quota));
     }
 
-    /// A server that is watched before its first request has a beginning to count from.
+    /// A watch that begins before the server's first request has a baseline.
     #[test]
     fn an_idle_group_has_cpus_and_a_busiest_thread_that_used_nothing() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
@@ -295,7 +291,7 @@ mod tests {
             group.admit(&table);
             group.read();
             let limits = reader.read(&mut group);
-            // It has run for a while, in at least two intervals.
+            // The process has run for a while, in at least two intervals.
             if limits.busiest_thread_ns.is_some_and(|ns| ns > 30_000_000) {
                 break limits;
             }

@@ -1,5 +1,5 @@
-//! Finds the process that listens on a port: from the port to the socket ([`PortReader`]), from the socket to the
-//! process (/proc/PID/fd).
+//! Finds the process that listens on a port: the socket of the port ([`PortReader`]), then the process of the socket
+//! (/proc/PID/fd).
 
 use crate::error::ObserveError;
 use crate::port_sockets::PortReader;
@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The process that serves a port. Texts come from outside: escape them before printing.
+/// The process that serves a port. Its texts are untrusted: escape them before printing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProcess {
-    /// The process; if several share the socket (a master and its workers), the one whose parent is not among them.
+    /// The process; if several share the socket (a master and its workers), the one whose parent does not.
     pub pid: u32,
     /// Name of its program, at most 15 bytes.
     pub command: PlainText,
@@ -24,12 +24,12 @@ pub struct ServerProcess {
     pub executable: Option<PathBuf>,
     /// Its arguments, if they may be read.
     pub arguments: Vec<PlainText>,
-    /// Every process that holds the listening socket, itself included; no service manager.
+    /// Every process that has the listening socket, including this one but no service manager.
     pub sharing: Vec<u32>,
 }
 
 /// Finds the process that listens on `port`, in the network namespace of `netns_pid` or of the calling thread.
-/// `Ok(None)`: nothing listens. [`ObserveError::HiddenServer`]: a process does, but cannot be seen.
+/// `Ok(None)`: no process listens. [`ObserveError::HiddenServer`]: a process listens but is not visible.
 /// [`ObserveError::NotStarted`]: a service manager listens for it.
 pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<ServerProcess>, ObserveError> {
     let listeners = listeners(port, netns_pid)?;
@@ -57,8 +57,8 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
     }))
 }
 
-/// The addresses that are listened on at `port`; empty if there are none. They show whether the server can be reached
-/// by IPv4, IPv6, or from this machine only.
+/// The addresses on which processes listen at `port`. They show whether the server can be reached by IPv4, by IPv6,
+/// or only from this machine.
 pub fn listening_addresses(port: u16, netns_pid: Option<u32>) -> Result<Vec<SocketAddr>, ObserveError> {
     let addresses: BTreeSet<SocketAddr> =
         listeners(port, netns_pid)?.into_iter().map(|listener| listener.address).collect();
@@ -70,7 +70,7 @@ fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<Listener>, Observe
     sockets.map(|sockets| sockets.listeners).map_err(|source| ObserveError::Sockets { port, source })
 }
 
-/// The processes among `candidates` that have one of the sockets open. Other users' processes are visible only with
+/// The processes among `candidates` that have one of the sockets open. Processes of other users are visible only with
 /// privilege.
 pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
     let holds = |pid: u32| {
@@ -86,7 +86,7 @@ pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
 }
 
 /// The processes that have one of the sockets open: service managers, and the others. Systemd keeps the listening
-/// socket of a unit that it starts on demand (systemd.socket(5), `Accept=no`), and is no part of that server.
+/// socket of a unit that it starts on demand (systemd.socket(5), `Accept=no`), but is not part of that server.
 fn managers_and_servers_of(inodes: &HashSet<u64>) -> (BTreeSet<u32>, BTreeSet<u32>) {
     let is_manager = |pid: &u32| read_stat(*pid).is_some_and(|stat| stat.command.as_str() == "systemd");
     holders_of(inodes, &all_pids()).into_iter().partition(is_manager)

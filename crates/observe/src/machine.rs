@@ -1,8 +1,8 @@
 //! The machine's CPUs: time by mode from `/proc/stat`, read together with a clock.
 //!
 //! Busy modes are sampled by the timer tick on most kernels (an interrupt, a few hundred times a second, reads which
-//! mode the CPU is in). Idle and iowait are timed by tickless kernels (CONFIG_NO_HZ_COMMON, the usual one), so *elapsed
-//! time - idle - iowait* is the better measure of how busy a CPU was; both are given in ticks of 10 ms.
+//! mode the CPU is in). Tickless kernels (CONFIG_NO_HZ_COMMON, the usual ones) time idle and iowait, so *elapsed time
+//! - idle - iowait* is the better measure of a CPU's use. Both are in ticks of 10 ms.
 
 use crate::error::ObserveError;
 use crate::group::clock_ticks_per_sec;
@@ -49,14 +49,14 @@ impl MachineReader {
 pub struct CpuUse {
     /// CPUs that are in both readings.
     pub cpus: usize,
-    /// Time by mode, in ticks, summed over them.
+    /// Time by mode in ticks, summed over these CPUs.
     pub times: CpuTimes,
     /// Length of the interval in ticks.
     pub elapsed_ticks: f64,
 }
 
 impl CpuUse {
-    /// Change between two readings on the CPUs that `is_wanted` selects.
+    /// Change between two readings for the CPUs that `is_wanted` selects.
     pub fn between(begin: &MachineReading, end: &MachineReading, is_wanted: impl Fn(usize) -> bool) -> Self {
         let elapsed_ns = end.at_ns.saturating_sub(begin.at_ns) as f64;
         let mut cpu_use =
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_cpus_are_told_apart() {
+    fn the_servers_cpus_are_counted_separately() {
         let idle = |idle| CpuTimes { idle, ..CpuTimes::default() };
         let begin = reading(0, &[(0, idle(0)), (1, idle(0))]);
         let end = reading(1_000_000_000, &[(0, idle(100)), (1, idle(25))]);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_interval_has_no_shares() {
+    fn shares_need_an_interval_longer_than_zero() {
         let at = reading(5, &[(0, CpuTimes::default())]);
         let nothing = CpuUse::between(&at, &at, |_| true);
         assert_eq!((nothing.share(0), nothing.busy_cpus()), (None, None));

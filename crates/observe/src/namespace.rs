@@ -1,4 +1,5 @@
-//! Opens files and sockets in another process's network namespace; tells whether process ids are the host's.
+//! Opens files and sockets in another process's network namespace, and checks whether process ids are those of the
+//! host.
 
 use crate::error::ObserveError;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -6,7 +7,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
-/// An error if processes have other ids here than in the initial namespace, whose ids BPF programs see.
+/// Returns an error if processes have other ids here than in the initial namespace, whose ids BPF programs see.
 pub fn needs_hosts_process_ids() -> Result<(), ObserveError> {
     // PROC_PID_INIT_INO of include/linux/proc_ns.h.
     const INITIAL: u64 = 0xefff_fffc;
@@ -14,13 +15,13 @@ pub fn needs_hosts_process_ids() -> Result<(), ObserveError> {
     if number == INITIAL { Ok(()) } else { Err(ObserveError::ForeignProcessIds) }
 }
 
-/// Runs `open` in the network namespace of `pid`, or of the calling thread for `None`. Sockets and files of /proc/net
+/// Runs `open` in the network namespace of `pid`, or of the calling thread for `None`. Sockets and /proc/net files
 /// that it opens stay in that namespace, whichever thread uses them later.
 pub fn in_namespace_of<T: Send>(pid: Option<u32>, open: impl FnOnce() -> T + Send) -> Result<T, ObserveError> {
     let Some(pid) = pid else { return Ok(open()) };
     let refused = |source| ObserveError::Namespace { pid, source };
     let path = format!("/proc/{}/ns/net", crate::processes::living_thread(pid));
-    // Entering the own namespace needs privilege, so skip it.
+    // Entering our own namespace needs privilege, so skip it.
     if let (Ok(theirs), Ok(ours)) = (fs::read_link(&path), fs::read_link("/proc/thread-self/ns/net"))
         && theirs == ours
     {

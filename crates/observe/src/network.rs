@@ -1,7 +1,7 @@
 //! Counters of the network stack in the server's namespace: `/proc/net/{snmp,netstat,dev,softnet_stat}` and
 //! `/proc/net/stat/nf_conntrack`.
 //!
-//! The files are opened inside the namespace and stay in it. `softnet_stat` is about the whole machine, whatever the
+//! The files are opened inside the namespace and stay in it. `softnet_stat` covers the whole machine in any
 //! namespace.
 
 use crate::kept_file::{KeptFile, read};
@@ -13,7 +13,7 @@ use crate::processes::living_thread;
 use record::PlainText;
 use std::collections::BTreeMap;
 
-/// Missing counters are `None`.
+/// The counters; missing ones are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     /// `Tcp: InSegs`.
@@ -38,11 +38,11 @@ pub struct NetworkReading {
     pub conntrack: Option<(u64, u64)>,
     /// `TcpExt: TCPTimeWaitOverflow`.
     pub time_wait_overflows: Option<u64>,
-    /// Devices of known speed.
+    /// Devices with known speed.
     pub links: Vec<Link>,
 }
 
-/// A network device of known speed.
+/// A network device with known speed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its name; untrusted text.
@@ -126,8 +126,8 @@ pub fn conntrack_limit() -> Option<u64> {
         .filter(|most| *most > 0)
 }
 
-/// Speeds of physical devices. `/sys/class/net` shows those of the caller's namespace only, and a veth pair's 10 Gbit/s
-/// are not real; a server in a separate namespace has none.
+/// Speeds of physical devices. `/sys/class/net` shows only those of the caller's namespace, and the 10 Gbit/s of a
+/// veth pair are not real, so a server in a separate namespace has none.
 fn speeds(pid: Option<u32>) -> BTreeMap<String, u64> {
     let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).ok();
     if pid.is_some_and(|pid| namespace(&pid.to_string()) != namespace("thread-self")) {

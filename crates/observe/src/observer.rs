@@ -24,11 +24,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// With a shorter interval the watcher would mostly measure itself.
+/// With a shorter interval, the watcher would mostly measure itself.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Raises the calling thread's priority while it lives, if permitted: with thousands of server processes runnable, the
-/// readings of one moment would take longer than the window.
+/// Raises the calling thread's priority while it exists, if permitted. With thousands of runnable server processes,
+/// readings that belong together would otherwise take longer than the window.
 struct FirstInLine {
     before: i32,
 }
@@ -67,24 +67,23 @@ pub struct Observer {
     opened: Option<Edge>,
     /// Counters at the end of the previous window, or at the start.
     network_before: NetworkReading,
-    /// The most frequent remote address of the server's own connections, the last time that there were any.
+    /// Most frequent remote address of the server's own connections, when there last were any.
     backend: Option<String>,
-    /// The backends on this machine.
     backends: Backends,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
     memory: MemoryLimit,
-    /// The processes that run beside the server on purpose.
+    /// The processes of the command of `find --beside`.
     beside: Option<ServerGroup>,
-    /// Keeps the account of the server's threads, or why it is not kept.
+    /// The account of the server's threads, or why it is not kept.
     account: Result<Accountant, String>,
 }
 
 impl Observer {
-    /// Starts watching; the thread takes its readings every `interval`, or less often if they are expensive.
+    /// Starts watching. The thread takes a reading every `interval`, or less often if readings are expensive.
     ///
-    /// Unreadable counters are not an error: their figures have the reason why they have no value. A group that does
-    /// not exist yet (nothing listens) is added when it appears.
+    /// Unreadable counters are not an error: their figures have the reason. A group that does not exist yet (no
+    /// process listens) is added when it appears.
     pub fn start(target: Target, interval: Duration) -> Result<Self, ObserveError> {
         let machine = MachineReader::open()?;
         let mut network = NetworkReader::open(target.netns_pid);
@@ -140,8 +139,8 @@ impl Observer {
         Ok(observer)
     }
 
-    /// From now on these processes and their descendants run beside the server on purpose: their CPU time and memory
-    /// are figures of their own, and no other work. Empty: nothing runs beside it any more.
+    /// Sets the processes that run with the server on purpose, including descendants: their CPU time and memory are
+    /// separate figures, not other work. Empty: no such processes.
     pub fn beside(&mut self, roots: &[u32]) {
         self.beside = (!roots.is_empty()).then(|| ServerGroup::new(roots.iter().copied(), None));
     }
@@ -188,8 +187,8 @@ impl Observer {
         let begin = self.opened.take().ok_or(ObserveError::NoWindow)?;
         let first = FirstInLine::begin();
         let own_before_ns = cpu_clock::of_this_thread();
-        // In this order: the window's length comes from the group's clocks, including those of processes that started
-        // in it.
+        // The order matters: the group's clocks, including those of processes that started in the window, determine
+        // its length.
         self.table.scan();
         let at_ns = {
             let mut group = self.shared.group();
@@ -265,7 +264,7 @@ impl Observer {
         })
     }
 
-    /// The CPUs that it was given, or else those that its threads may run on; empty = all.
+    /// The CPUs that the server was given, or else those that its threads may use; empty = all.
     fn server_cpus(&self, busy_threads: &[u32], machine: &MachineStat) -> Vec<usize> {
         if !self.target.server_cpus.is_empty() || self.target.group == Group::None {
             return self.target.server_cpus.clone();
@@ -280,7 +279,7 @@ impl Observer {
         edge.edge_cpu_ns = cpu_clock::of_this_thread() - own_before_ns;
     }
 
-    /// Facts about the server, by name. Texts come from outside: escape them before printing.
+    /// Facts about the server by name. Texts are untrusted: escape them before printing.
     pub fn server_facts(&self) -> BTreeMap<String, String> {
         let members = self.shared.group().pids();
         let mut facts = facts::read(&self.target, &members, self.socket_method);
@@ -300,12 +299,12 @@ impl Drop for Observer {
     }
 }
 
-/// One sentence with the remedy.
+/// The reason and the remedy in one sentence.
 fn why_not_kept(refusal: Refusal) -> String {
     WatchError::from(refusal).to_string()
 }
 
-/// The processes that the group grows from, and why there are none.
+/// The processes from which the group grows, or why there are none.
 fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
     match target.group {
         Group::None => (Vec::new(), Some("the server's processes are not on this machine, or were not named".into())),

@@ -1,4 +1,4 @@
-//! Connections of the server to other servers: its backends, for which it may wait.
+//! Connections of the server to other servers: backends for which it may wait.
 
 use crate::cpu_clock;
 use crate::port_sockets::PortReader;
@@ -10,31 +10,29 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::{fs, io};
 
-/// Limits: processes whose descriptors are read, descriptors of each, and addresses kept of other connections.
 const MAX_PROCESSES: usize = 64;
 const MAX_DESCRIPTORS: usize = 4096;
 const MAX_ADDRESSES: usize = 65_536;
-/// Maximum inodes kept of one backend.
+/// Maximum inodes kept per backend.
 const MAX_HELD: usize = 16;
 
-/// Sockets of the machine's own services, which are no backends of a server that logs, looks up names or talks to
-/// systemd.
+/// Sockets of the machine's own services, e.g. for logs, names or systemd. They are not backends of a server.
 const SYSTEM_SOCKETS: [&str; 6] =
     ["/run/systemd/", "/var/run/systemd/", "/run/dbus/", "/var/run/dbus/", "/dev/log", "/run/nscd/"];
 
-/// Whether a system service listens at this file.
+/// Whether a system service listens on this file.
 pub fn is_of_system(name: &str) -> bool {
     SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start))
 }
 
-/// The connections that were found.
+/// The connections found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Established connections that they opened.
+    /// Number of established connections that the processes opened.
     pub established: u64,
     /// The most frequent remote address: `127.0.0.1:9000`, or `unix:/run/app.sock`.
     pub most: Option<String>,
-    /// By address: what is known of the processes there.
+    /// The processes at each address, as far as known.
     pub backends: BTreeMap<String, Held>,
 }
 
@@ -51,23 +49,23 @@ pub struct Held {
 pub enum Elsewhere {
     /// The socket that listens at this file.
     Listener(SocketFile),
-    /// Connections between these ends, the backend's first.
+    /// Connections between these ends, the backend's end first.
     Connections(Vec<(SocketAddr, SocketAddr)>),
 }
 
-/// Descriptors are listed before connections. If this thread waited longer for its CPU in between, connections may have
-/// been opened, and the reading is repeated.
+/// Descriptors are listed before connections. If this thread waited longer for its CPU in between, connections may
+/// have been opened, so the reading is repeated.
 const SOON_NS: u64 = 10_000_000;
 
-/// The connections of these processes to ports other than the served one and those on which they listen themselves;
-/// `None` if they cannot be read.
+/// The connections of these processes to ports other than the served one and their own listening ports; `None` if
+/// they cannot be read.
 pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     let (found, waited_ns) = read_once(members, port)?;
     let again = (waited_ns > SOON_NS).then(|| read_once(members, port)).flatten();
     Some(again.map_or(found, |(again, _)| again))
 }
 
-/// One reading, and how long it waited for its CPU after listing the descriptors.
+/// A reading, and how long it waited for its CPU after listing the descriptors.
 fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let first = members.first()?;
     let mut inodes = HashSet::new();
@@ -102,7 +100,7 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     for (local, remote) in own.into_iter().filter(|(local, _)| !own_ports.contains(&local.port())) {
         let address = remote.to_string();
         *counts.entry(address.clone()).or_insert(0u64) += 1;
-        // The other end of a connection within the namespace is listed, too.
+        // The list also has the other end of a connection within the namespace.
         match others.get(&remote) {
             Some(held) => {
                 let held = held.iter().take(MAX_HELD).chain(listeners.get(&remote.port()));
@@ -120,7 +118,7 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
             }
         }
     }
-    // A kernel may lack the module that lists them.
+    // The kernel may lack the module that lists them.
     let unix = unix_backends(&mut reader, &inodes).unwrap_or_default();
     for (name, (held, count)) in unix.by_name {
         backends.insert(name.clone(), held);
@@ -131,20 +129,19 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     Some((Outgoing { established, most, backends }, waiting_ns().saturating_sub(waited_before_ns)))
 }
 
-/// One form for IPv4 addresses written as IPv4 or as IPv6.
+/// One form for IPv4 addresses, whether written as IPv4 or as IPv6.
 pub fn canonical(end: SocketAddr) -> SocketAddr {
     SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 #[derive(Default)]
 struct UnixBackends {
-    /// By path: the sockets of those processes, and the number of connections.
+    /// By path: the processes' sockets, and the number of connections.
     by_name: BTreeMap<String, (Held, u64)>,
-    /// Connections that wait to be accepted if none is: their listener is not known.
+    /// Connections that wait to be accepted while none is; their listener is not known.
     waiting: u64,
 }
 
-/// For the sockets of these descriptors.
 fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<UnixBackends> {
     let (mut peers, mut accepted, mut listeners) = (Vec::new(), HashMap::new(), HashMap::new());
     reader.read_unix(|socket| {
@@ -170,7 +167,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
         let (held, count) = found.by_name.entry(format!("unix:{name}")).or_default();
         *count += 1;
         if held.inodes.is_empty() {
-            // A listener is listed where it was bound, which may be outside the server's network namespace.
+            // A listener is listed in the network namespace where it was bound, which may not be the server's.
             let listener = listeners.get(at).copied();
             held.elsewhere = file.filter(|_| listener.is_none()).map(Elsewhere::Listener);
             held.inodes.extend(listener);
@@ -179,7 +176,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
             held.inodes.push(peer);
         }
     }
-    // The listener of connections that wait is not known; count them for the busiest.
+    // The listener of waiting connections is not known, so they count for the busiest one.
     let waiting = peers.iter().filter(|peer| **peer == 0).count() as u64;
     match found.by_name.values_mut().max_by_key(|(_, count)| *count) {
         Some((_, count)) => *count += waiting,
@@ -188,7 +185,7 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
     Ok(found)
 }
 
-/// A path may end with a zero byte; a name that is no path begins with one, which is usually written as `@`.
+/// A path may end with a zero byte. A name that is not a path begins with one, which is usually written as `@`.
 pub fn name_of(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     let text = text.trim_end_matches('\0');
@@ -201,7 +198,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn connections_to_others_are_counted_and_those_of_the_served_port_are_not() {
+    fn connections_to_other_servers_are_counted_and_those_of_the_served_port_are_not() {
         let (served, backend) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let port = served.local_addr().unwrap().port();
         let to_backend: Vec<TcpStream> =
@@ -216,7 +213,7 @@ mod tests {
         assert!(!before.backends.contains_key(&address), "the other ends are nobody else's: {before:?}");
         let (client, served) = (TcpStream::connect(served.local_addr().unwrap()).unwrap(), served.accept().unwrap());
         assert_eq!(of_us().established, before.established + 1, "the client's end is ours, too");
-        // To another process, like a backend.
+        // The socket belongs to another process, like a backend's.
         let mut sleep = std::process::Command::new("sleep");
         let child = sleep.arg("60").stdin(std::os::fd::OwnedFd::from(accepted.into_iter().next().unwrap())).spawn();
         drop(sleep);
@@ -229,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_unix_sockets_are_written_as_usual() {
+    fn names_of_unix_sockets_are_formatted() {
         assert_eq!(name_of(b"/run/app.sock\0"), "/run/app.sock");
         assert_eq!(name_of(b"/run/app.sock"), "/run/app.sock");
         assert_eq!(name_of(b"\0app"), "@app");
@@ -265,7 +262,7 @@ mod tests {
         let _open: Vec<_> = (0..3).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap()).collect();
         next();
         let found = of_us();
-        // Two are accepted, the third waits.
+        // Two connections are accepted, and the third waits.
         assert_eq!((found.established, found.most), (3, Some(format!("unix:{}", path.display()))));
         let inodes: HashSet<u64> = found.backends.into_values().flat_map(|held| held.inodes).collect();
         assert_eq!(inodes.len(), 3, "the listener and two that are accepted");

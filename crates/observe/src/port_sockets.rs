@@ -7,20 +7,20 @@ use crate::sock_diag::{Connection, DiagSocket, ESTABLISHED, Listener, PortSocket
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 
-/// Lines of /proc/net/tcp have 150 bytes.
+/// Maximum length of a line; lines of /proc/net/tcp have 150 bytes.
 const MAX_LINE_BYTES: u64 = 4096;
 
 /// A reader of one namespace's sockets.
 #[derive(Debug)]
 pub enum PortReader {
-    /// By netlink.
+    /// Reads by netlink.
     Diag(DiagSocket),
-    /// By text: the kernel formats every socket of the namespace, and we parse it. Several times more expensive.
+    /// Parses text: the kernel formats every socket of the namespace, which is several times more expensive.
     Text(Vec<BufReader<File>>),
 }
 
 impl PortReader {
-    /// Opens the better reader that works in the namespace of `pid` (of the calling thread for `None`).
+    /// Opens the best reader that works in the namespace of `pid` (`None`: of the calling thread).
     pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
         in_namespace_of(pid, || {
             let diag = DiagSocket::connect().and_then(|mut diag| {
@@ -50,7 +50,7 @@ impl PortReader {
         }
     }
 
-    /// Calls `each` with the sockets of `scope`, which is one of other ports.
+    /// Calls `each` with the sockets of `scope`, which must be a scope of other ports.
     pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(Connection)) -> io::Result<()> {
         match self {
             PortReader::Diag(diag) => diag.read_elsewhere(port, scope, each),
@@ -67,8 +67,8 @@ impl PortReader {
         }
     }
 
-    /// Calls `each` with every Unix socket that is connected or listens. Text does not say what is connected to what,
-    /// so it gives none.
+    /// Calls `each` with every Unix socket that is connected or listens. Text does not show which sockets are
+    /// connected, so it returns none.
     pub fn read_unix(&mut self, each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
         match self {
             PortReader::Diag(diag) => diag.read_unix(each),
@@ -76,12 +76,12 @@ impl PortReader {
         }
     }
 
-    /// Whether listeners have the number of their drops: text does not.
+    /// Whether listeners have the number of their drops; text has not.
     pub fn knows_drops(&self) -> bool {
         matches!(self, PortReader::Diag(_))
     }
 
-    /// How the sockets are read, in words.
+    /// Describes how the sockets are read.
     pub fn method(&self) -> &'static str {
         match self {
             PortReader::Diag(_) => "inet_diag netlink",
@@ -107,7 +107,6 @@ pub fn read_text(file: &mut impl BufRead, port: u16, sockets: &mut PortSockets) 
     })
 }
 
-/// The sockets in the text of /proc/net/tcp or tcp6.
 fn each_line(file: &mut impl BufRead, mut each: impl FnMut(TcpLine)) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
@@ -125,7 +124,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn netlink_and_text_tell_the_same() {
+    fn netlink_and_text_give_the_same_sockets() {
         let listener = TcpListener::bind("127.83.7.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let _open: Vec<_> =
@@ -134,7 +133,7 @@ mod tests {
         assert_eq!(diag.method(), "inet_diag netlink");
         let file = BufReader::new(File::open("/proc/thread-self/net/tcp").unwrap());
         let mut text = PortReader::Text(vec![file]);
-        // The text is produced piece by piece: while connections open and close, a line may be skipped or repeated.
+        // The text is produced in pieces: while connections open and close, a line may be skipped or repeated.
         let (by_diag, by_text) = (0..100)
             .map(|_| {
                 (diag.read(address.port(), Scope::AllStates).unwrap(), text.read(address.port(), Scope::AllStates))
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_end_at_other_ports_are_the_same_by_netlink_and_by_text() {
+    fn netlink_and_text_give_the_same_connections_to_other_ports() {
         let (served, other) = (TcpListener::bind("127.83.7.2:0").unwrap(), TcpListener::bind("127.83.7.3:0").unwrap());
         let (served, other) = (served.local_addr().map(|at| (served, at)), other.local_addr().map(|at| (other, at)));
         let ((served, served_at), (_other, other_at)) = (served.unwrap(), other.unwrap());

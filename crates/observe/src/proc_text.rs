@@ -3,13 +3,13 @@
 //! The text is the kernel's, but process names in it are untrusted, and a file may be cut short: no input panics,
 //! missing or malformed fields are `None` or left out, and memory is bounded.
 //!
-//! Not the crate procfs: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups' `cpu.stat`,
-//! panics on a `stat` that is cut short, and reads all fields where a few are needed every few milliseconds.
+//! The crate procfs is not used: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups'
+//! `cpu.stat`, panics on a truncated `stat`, and reads all fields although a few are needed every few milliseconds.
 
 use record::PlainText;
 use std::net::{IpAddr, SocketAddr};
 
-/// More CPUs than Linux supports (CONFIG_NR_CPUS is at most 8192).
+/// Maximum CPUs, as in Linux (CONFIG_NR_CPUS is at most 8192).
 const MAX_CPUS: usize = 8192;
 
 pub(crate) fn number(field: &[u8]) -> Option<u64> {
@@ -32,17 +32,17 @@ pub struct ProcessStat {
     pub command: PlainText,
     /// State letter: `R`, `S`, `Z`, ...
     pub state: char,
-    /// The current parent; 1 or a subreaper after the real one ended.
+    /// The current parent; 1 or a subreaper after the original one has ended.
     pub parent: u32,
     /// Session.
     pub session: u32,
-    /// Major faults of all threads, ended ones included.
+    /// Major faults of all threads, including ended ones.
     pub major_faults: u64,
     /// Major faults of waited-for children.
     pub children_major_faults: u64,
-    /// User time of all threads, ended ones included.
+    /// User time of all threads, including ended ones.
     pub user_ticks: u64,
-    /// System time of all threads, ended ones included.
+    /// System time of all threads, including ended ones.
     pub system_ticks: u64,
     /// User time of waited-for children.
     pub children_user_ticks: u64,
@@ -56,13 +56,13 @@ pub struct ProcessStat {
     pub resident_pages: u64,
 }
 
-/// Parses `/proc/PID/stat`. The command, in parentheses, may hold spaces, parentheses and newlines.
+/// Parses `/proc/PID/stat`. The command, in parentheses, may contain spaces, parentheses and newlines.
 pub fn parse_process_stat(text: &[u8]) -> Option<ProcessStat> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let command = PlainText::of_bytes(text.get(open + 1..close)?, 64);
     let fields: Vec<&[u8]> = words(text.get(close + 1..)?).take(24).collect();
-    // Field numbers as in the manual page, which counts from 1 and has the state as the third.
+    // Field numbers as in the manual page, which counts from 1; the state is the third.
     let field = |numbered: usize| fields.get(numbered - 3).copied().and_then(number);
     Some(ProcessStat {
         command,
@@ -81,12 +81,12 @@ pub fn parse_process_stat(text: &[u8]) -> Option<ProcessStat> {
     })
 }
 
-/// `/proc/PID/task/TID/schedstat`: the scheduler's own account of one thread (Documentation/scheduler/sched-stats.rst).
+/// `/proc/PID/task/TID/schedstat`: the scheduler's account of one thread (Documentation/scheduler/sched-stats.rst).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThreadAccount {
     /// Time on a CPU, nanoseconds.
     pub run_ns: u64,
-    /// Time ready to run but waiting for a CPU, nanoseconds.
+    /// Time runnable without a CPU, nanoseconds.
     pub wait_ns: u64,
     /// Number of times that the thread was switched in.
     pub switches: u64,
@@ -101,7 +101,7 @@ pub fn parse_thread_account(text: &[u8]) -> Option<ThreadAccount> {
 /// CPU time by mode, in clock ticks. User time includes guest time, as in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// User mode, nice included.
+    /// User mode, including nice.
     pub user: u64,
     /// System mode.
     pub system: u64,
@@ -121,7 +121,7 @@ pub struct CpuTimes {
 record::grows!(CpuTimes { user, system, idle, iowait, irq, softirq, steal });
 
 impl CpuTimes {
-    /// All modes together.
+    /// Sum of all modes.
     pub fn total(&self) -> u64 {
         [self.user, self.system, self.idle, self.iowait, self.irq, self.softirq, self.steal]
             .iter()
@@ -132,7 +132,7 @@ impl CpuTimes {
 /// The fields read from `/proc/stat`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineStat {
-    /// Each CPU's times, by CPU number. Offline CPUs are absent.
+    /// Times of each CPU, by CPU number. Offline CPUs are absent.
     pub cpus: Vec<(usize, CpuTimes)>,
     /// Interrupts since boot.
     pub interrupts: u64,
@@ -140,7 +140,7 @@ pub struct MachineStat {
     pub context_switches: u64,
 }
 
-/// Parses `/proc/stat`; `None` if it has no CPU.
+/// Parses `/proc/stat`; `None` if it lists no CPU.
 pub fn parse_machine_stat(text: &[u8]) -> Option<MachineStat> {
     let mut stat = MachineStat::default();
     for line in lines(text) {
@@ -170,8 +170,8 @@ pub fn parse_machine_stat(text: &[u8]) -> Option<MachineStat> {
     (!stat.cpus.is_empty()).then_some(stat)
 }
 
-/// One counter of `/proc/net/snmp` or `/proc/net/netstat`, in which a line of names is followed by a line of values,
-/// both beginning with the protocol (`Tcp:`). Some values are negative (`MaxConn: -1`); such a one is `None`.
+/// Reads a counter of `/proc/net/snmp` or `/proc/net/netstat`, where a line of names is followed by a line of values,
+/// both beginning with the protocol (`Tcp:`). `None` for negative values (`MaxConn: -1`).
 pub fn parse_protocol_counter(text: &[u8], protocol: &str, counter: &str) -> Option<u64> {
     let mut of_protocol =
         lines(text).filter(|line| line.strip_prefix(protocol.as_bytes()).is_some_and(|rest| rest.starts_with(b":")));
@@ -182,9 +182,9 @@ pub fn parse_protocol_counter(text: &[u8], protocol: &str, counter: &str) -> Opt
 /// Packets counted by the interfaces of a namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// Received.
+    /// Received packets.
     pub received: u64,
-    /// Sent.
+    /// Sent packets.
     pub sent: u64,
 }
 
@@ -202,12 +202,12 @@ pub fn parse_net_bytes(text: &[u8]) -> Vec<(String, u64, u64)> {
     lines(text).filter_map(of_line).take(64).collect()
 }
 
-/// Sums the packets of all interfaces in `/proc/net/dev`, the loopback device included.
+/// Sums the packets of all interfaces in `/proc/net/dev`, including the loopback device.
 pub fn parse_net_dev(text: &[u8]) -> Option<PacketCounts> {
     let mut sum = PacketCounts::default();
     let mut interfaces = 0;
     for line in lines(text) {
-        // Interface names may hold anything but `/` and blanks, also colons; the numbers do not.
+        // Interface names may contain anything except `/` and spaces, even colons; the numbers do not.
         let Some(colon) = line.iter().rposition(|byte| *byte == b':') else { continue };
         let fields: Vec<u64> = words(&line[colon + 1..]).take(16).filter_map(number).collect();
         if let [_, received, _, _, _, _, _, _, _, sent, ..] = fields[..] {
@@ -224,26 +224,26 @@ pub fn parse_softnet_drops(text: &[u8]) -> Option<u64> {
     sum_of_column(text, 1)
 }
 
-/// Times that receive processing stopped with packets left: the third column of the same file.
+/// How often receive processing stopped with packets left: the third column of the same file.
 pub fn parse_softnet_squeezes(text: &[u8]) -> Option<u64> {
     sum_of_column(text, 2)
 }
 
-/// Tracked connections, and packets dropped because their table was full or an entry had to go: the columns `entries`
-/// and `drop` of `/proc/net/stat/nf_conntrack`, which has a line for each CPU. The number of entries is of all CPUs.
+/// Tracked connections, and packets dropped because their table was full or an entry was removed early: the columns
+/// `entries` and `drop` of `/proc/net/stat/nf_conntrack`, with one line per CPU. `entries` counts those of all CPUs.
 pub fn parse_conntrack(text: &[u8]) -> Option<(u64, u64)> {
     let mut rows = lines(text);
     let drops = words(rows.next()?).position(|word| word == b"drop")?;
     Some((sum_of_column(rows.next()?, 0)?, sum_of_column(text, drops)?))
 }
 
-/// The sum of a column of hexadecimal numbers; lines without a number there are left out.
+/// The sum of a column of hexadecimal numbers; lines without a number there are skipped.
 fn sum_of_column(text: &[u8], column: usize) -> Option<u64> {
     let number = |line| u64::from_str_radix(std::str::from_utf8(words(line).nth(column)?).ok()?, 16).ok();
     lines(text).take(MAX_CPUS).filter_map(number).reduce(u64::saturating_add)
 }
 
-/// `usage_usec` of a control group's `cpu.stat`: CPU time of everything that ever ran in it, microseconds.
+/// `usage_usec` in a control group's `cpu.stat`: CPU time of all processes that ever ran in it, microseconds.
 pub fn parse_cgroup_usage_us(text: &[u8]) -> Option<u64> {
     parse_named(text, "usage_usec")
 }
@@ -255,7 +255,7 @@ pub fn parse_cpu_limit(text: &[u8]) -> Option<f64> {
     (quota_us > 0 && period_us > 0).then(|| quota_us as f64 / period_us as f64)
 }
 
-/// Periods of a limit in which the group ran, and in which it was throttled, from `cpu.stat`.
+/// From `cpu.stat`: periods of a limit in which the group ran, and in which it was throttled.
 pub fn parse_throttled(text: &[u8]) -> Option<(u64, u64)> {
     Some((parse_named(text, "nr_periods")?, parse_named(text, "nr_throttled")?))
 }
@@ -280,7 +280,7 @@ pub fn parse_named(text: &[u8], name: &str) -> Option<u64> {
     lines(text).find_map(of_line)
 }
 
-/// The path in the hierarchy of a controller (version 1) from the same file.
+/// The path in the hierarchy of a controller (version 1), from the same file.
 pub fn parse_controller_path(text: &[u8], controller: &str) -> Option<String> {
     checked_path(lines(text).find_map(|line| {
         let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);
@@ -294,7 +294,7 @@ fn checked_path(path: &[u8]) -> Option<String> {
     (path.starts_with('/') && !path.contains("..")).then(|| path.to_string())
 }
 
-/// The system call that a sleeping thread waits in.
+/// The system call in which a sleeping thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitCall {
     /// poll or ppoll.
@@ -304,7 +304,7 @@ pub enum WaitCall {
     },
     /// select or pselect6.
     Select {
-        /// The highest descriptor + 1, whatever the sets hold.
+        /// Highest descriptor in the sets, plus 1.
         limit: u64,
         /// Addresses of the sets in the thread's memory (bits by descriptor); 0 = none.
         sets: [u64; 3],
@@ -313,9 +313,9 @@ pub enum WaitCall {
     Scalable,
 }
 
-/// The call that a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` if it does
-/// not sleep); `None` for other calls. 32-bit programs have other numbers: the result is `None` or wrong, and no such
-/// server is known to matter.
+/// The call in which a thread sleeps, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` if it
+/// does not sleep); `None` for other calls. 32-bit programs have other numbers, so the result is `None` or wrong; no
+/// such server is known to matter.
 pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
     let mut fields = words(lines(text).next()?);
     let call = std::str::from_utf8(fields.next()?).ok()?.parse::<libc::c_long>().ok()?;
@@ -340,7 +340,8 @@ pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
     }
 }
 
-/// Resident pages less those of files and shared memory, in `/proc/PID/statm` (its second and third number, proc(5)).
+/// Resident pages minus those of files and shared memory, from `/proc/PID/statm` (its second and third number,
+/// proc(5)).
 pub fn parse_anonymous_pages(text: &[u8]) -> Option<u64> {
     let mut pages = words(text).skip(1).map(number);
     let (resident, shared) = (pages.next()??, pages.next()??);
@@ -366,13 +367,13 @@ pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
 pub struct TcpLine {
     /// Local address and port.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address and port.
     pub remote: SocketAddr,
     /// State number (include/net/tcp_states.h).
     pub state: u8,
-    /// Bytes not yet read; of a listener: connections not yet accepted.
+    /// Bytes not yet read; for a listener, connections not yet accepted.
     pub receive_queue: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
     /// Inode; 0 for a socket in TIME_WAIT.
     pub inode: u64,
@@ -396,7 +397,8 @@ pub fn parse_tcp_line(line: &[u8]) -> Option<TcpLine> {
     })
 }
 
-/// The kernel prints each 32-bit word of an address, which is in network order, as a number of this machine.
+/// The kernel prints each 32-bit word of an address, which is in network order, as a number in this machine's byte
+/// order.
 fn parse_hex_address(hex: &str) -> Option<IpAddr> {
     if !hex.is_ascii() {
         return None;

@@ -1,5 +1,4 @@
-//! The processes of this machine: one pass over /proc that finds those that are new since the last one, and each
-//! process's CPU clock.
+//! The processes of this machine: a pass over /proc that finds new ones, and each process's CPU clock.
 
 use crate::cpu_clock;
 use crate::proc_text::{ProcessStat, parse_process_stat};
@@ -10,13 +9,13 @@ use std::io;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 
-/// Above the largest pid_max of Linux.
+/// More than Linux's largest pid_max.
 const MAX_PROCESSES: usize = 1 << 22;
 
-/// A process. Its number may be reused after its end; with its start it is unique.
+/// A process. Its id may be reused after its end, but with its start time it is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
     /// Start, ticks since boot.
     pub start_ticks: u64,
@@ -28,12 +27,12 @@ impl Process {
     }
 }
 
-/// Facts from when a process was first seen.
+/// Facts from the time when a process was first observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Its parent then; later it may be re-parented.
+    /// The parent at that time; a process may be re-parented later.
     pub parent: u32,
-    /// Its session then.
+    /// The session at that time.
     pub session: u32,
     /// Start, ticks since boot.
     pub start_ticks: u64,
@@ -44,17 +43,17 @@ pub struct Origin {
 /// The processes of the machine at the last [`scan`](ProcessTable::scan).
 #[derive(Debug, Default)]
 pub struct ProcessTable {
-    /// With the inode of its folder in /proc, which changes if the number is reused.
+    /// By process id, with the inode of the folder in /proc, which changes if the id is reused.
     known: HashMap<u32, (u64, Origin)>,
 }
 
 impl ProcessTable {
-    /// Lists /proc. Reads only the processes that were not there before.
+    /// Lists /proc, and reads only the new processes.
     pub fn scan(&mut self) {
         self.keep(folders());
     }
 
-    /// Makes the table hold exactly `pids`. Reads only those that were not there before.
+    /// Makes the table contain exactly `pids`, and reads only the new ones.
     pub fn learn(&mut self, pids: &[u32]) {
         let inode = |pid: u32| Some((pid, fs::metadata(format!("/proc/{pid}")).ok()?.ino()));
         self.keep(pids.iter().filter_map(|pid| inode(*pid)));
@@ -67,7 +66,7 @@ impl ProcessTable {
             if let Some(same) = known.as_ref().filter(|(folder, _)| *folder == inode) {
                 self.known.insert(pid, same.clone());
             } else if let Some(stat) = read_stat(pid) {
-                // The kernel may also have dropped the folder of a process that lives on.
+                // The kernel may also have dropped the /proc folder of a living process.
                 let is_same = |(_, origin): &(u64, Origin)| origin.start_ticks == stat.start_ticks;
                 let origin = known.filter(is_same).map_or_else(|| Origin::from(stat), |(_, origin)| origin);
                 self.known.insert(pid, (inode, origin));
@@ -87,10 +86,10 @@ impl ProcessTable {
         self.get(process.pid).is_some_and(|origin| origin.start_ticks == process.start_ticks)
     }
 
-    /// The process that started this one, if it was there.
+    /// The process that started this one, if the table has it.
     pub fn parent(&self, origin: &Origin) -> Option<Process> {
         let start_ticks = self.get(origin.parent)?.start_ticks;
-        // A process that started later has only reused the parent's number.
+        // A process that started later has only reused the parent's id.
         (start_ticks <= origin.start_ticks).then_some(Process { pid: origin.parent, start_ticks })
     }
 
@@ -109,8 +108,8 @@ impl From<ProcessStat> for Origin {
     }
 }
 
-/// A thread with the process's memory, files and namespaces: the first one, unless that has ended; `/proc/PID` shows
-/// none of them then.
+/// A thread with the process's memory, files and namespaces: the first one, unless it has ended, because `/proc/PID`
+/// then shows none of them.
 pub fn living_thread(pid: u32) -> u32 {
     if read_stat(pid).is_none_or(|stat| stat.state != 'Z' || stat.threads < 2) {
         return pid;
@@ -124,7 +123,6 @@ pub fn read_stat(pid: u32) -> Option<ProcessStat> {
     parse_process_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The processes of a control group (version 2) and of those below it.
 pub fn in_control_group(folder: &Path) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     let mut read = |folder: &Path| -> io::Result<()> {
@@ -136,9 +134,9 @@ pub fn in_control_group(folder: &Path) -> io::Result<Vec<u32>> {
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            // Links are not followed: a control group's tree has none.
+            // Links are not followed, because a control group's tree has none.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                // A group that vanished has no processes; one of threads (cgroup.type) lists none.
+                // A group that vanished has no processes; a threaded one (cgroup.type) lists none.
                 let _ = read(&entry.path());
                 folders.push(entry.path());
             }
@@ -147,12 +145,10 @@ pub fn in_control_group(folder: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// The pids of all processes that can be seen.
 pub fn all_pids() -> Vec<u32> {
     folders().map(|(pid, _)| pid).collect()
 }
 
-/// All processes with the inodes of their folders in /proc.
 fn folders() -> impl Iterator<Item = (u32, u64)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).take(MAX_PROCESSES)
@@ -163,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_started_later_is_no_parent() {
+    fn a_process_that_started_later_cannot_be_a_parent() {
         let origin = |parent, start_ticks| Origin { parent, start_ticks, ..Origin::default() };
         let known = [(10, (1, origin(1, 500))), (11, (2, origin(10, 600))), (12, (3, origin(10, 400)))];
         let table = ProcessTable { known: known.into() };

@@ -1,5 +1,5 @@
-//! The watcher's thread: between the edges of windows it reads connection states, accept queues and the group at an
-//! interval, and stretches the interval so that it costs little.
+//! The watcher's thread: within windows, it reads connection states, accept queues and the group at an interval,
+//! which it extends if the readings cost too much.
 
 use crate::cpu_clock;
 use crate::group::ServerGroup;
@@ -14,41 +14,41 @@ use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A reading that took `t` of CPU time is followed by at least this many `t` on average before the next of its kind:
-/// 0.25 % of a CPU for each kind.
+/// After a reading that took `t` of CPU time, at least this many `t` pass on average before the next of its kind:
+/// 0.25 % of a CPU per kind.
 const REST_AFTER_READING: u32 = 400;
 
-/// Threads and unread bytes are sampled more often than the rest: the accuracy of their shares depends on the number of
-/// samples.
+/// Threads and unread bytes are sampled this many times as often as the rest, because the accuracy of their shares
+/// depends on the number of samples.
 const LOOKS_PER_READING: u32 = 10;
 
-/// Readings of the thread since the window began.
+/// The thread's readings since the window began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     /// Sockets by state, summed over the readings.
     pub state_sums: [u64; STATES.len()],
-    /// Readings of states.
+    /// Number of readings of states.
     pub state_readings: u64,
     /// Connections with bytes that the server had not read, summed over these readings.
     pub unread_sum: u64,
     pub queue_max: u32,
-    /// Its limit, 0 where unknown.
+    /// Limit of the accept queue; 0 if unknown.
     pub queue_limit: u32,
-    /// Readings of accept queues.
+    /// Number of readings of accept queues.
     pub queue_readings: u64,
-    /// In which calls the server's threads were seen waiting, since the window before ended.
+    /// Calls in which the server's threads were sampled since the last window ended.
     pub waits: Waits,
     pub group_readings: u64,
     pub readings: u64,
     pub cpu_ns: u64,
-    /// Why sockets could not be read, the last time.
+    /// The latest reason why sockets could not be read.
     pub socket_error: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct Control {
     samples: Samples,
-    /// When the window began, while it has no reading of the states.
+    /// When the window began, until it has a reading of the states.
     window_began: Option<Instant>,
     is_stopping: bool,
     thread_id: Option<u32>,
@@ -66,7 +66,7 @@ impl Shared {
         Arc::new(Shared { group: Mutex::new(group), control: Mutex::default(), wake: Condvar::new() })
     }
 
-    /// The group. A panic elsewhere does not make its counters wrong.
+    /// The group. A panic of another thread does not invalidate its counters.
     pub fn group(&self) -> MutexGuard<'_, ServerGroup> {
         lock(&self.group)
     }
@@ -75,10 +75,10 @@ impl Shared {
         lock(&self.control)
     }
 
-    /// Starts over and asks for an early reading.
+    /// Starts over, and requests an early reading.
     pub fn begin_window(&self) {
         let mut control = self.control();
-        // Between windows a server may sleep where a saturated one never does: what was seen then belongs to the next
+        // Between windows a server may sleep where a saturated one never does; those samples belong to the next
         // window.
         let waits = std::mem::take(&mut control.samples.waits);
         control.samples = Samples { waits, ..Samples::default() };
@@ -86,7 +86,7 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Readings of the window that ends.
+    /// The readings of the window, which ends.
     pub fn end_window(&self) -> Samples {
         let mut control = self.control();
         let samples = control.samples.clone();
@@ -94,7 +94,7 @@ impl Shared {
         samples
     }
 
-    /// Ends the thread after the reading it is in.
+    /// Ends the thread after its current reading.
     pub fn stop(&self) {
         self.control().is_stopping = true;
         self.wake.notify_all();
@@ -106,7 +106,7 @@ impl Shared {
     }
 }
 
-/// When a kind of reading may come again.
+/// When the next reading of a kind is allowed.
 struct Pace {
     interval: Duration,
     due: Instant,
@@ -124,21 +124,21 @@ impl Pace {
 
     fn rest_after(&mut self, cpu_ns: u64) {
         let rest = Duration::from_nanos(cpu_ns).saturating_mul(REST_AFTER_READING).max(self.interval);
-        // Multiples of the golden ratio spread evenly over any number of intervals.
+        // Multiples of the golden ratio are spread evenly over any number of intervals.
         self.phase = (self.phase + 0.618_034).fract();
         self.due = Instant::now() + rest.mul_f64(0.5 + self.phase);
     }
 }
 
 pub struct Sampler {
-    /// Sockets of the port; `None` where they cannot be read.
+    /// Reader of the port's sockets; `None` if they cannot be read.
     pub reader: Option<PortReader>,
     pub port: u16,
-    /// Mean time between two cheap readings of a kind; thread samples are taken ten times as often.
+    /// Mean time between two cheap readings of a kind; threads are sampled ten times as often.
     pub interval: Duration,
     /// CPUs that the thread avoids if it can.
     pub avoid_cpus: Vec<usize>,
-    /// Whether the group is the process that listens on the port, also after a restart.
+    /// Whether the group is the process that listens on the port, even after a restart.
     pub follows_port: bool,
 }
 
@@ -166,7 +166,7 @@ impl Sampler {
             }
             if group.is_due() {
                 let cost = measured(|| {
-                    // A service manager may start a server at a socket that exists already.
+                    // A service manager may start a server for a socket that exists already.
                     if self.follows_port && shared.group().pids().is_empty() {
                         follow(shared, &known_listeners);
                     }
@@ -195,8 +195,7 @@ impl Sampler {
         }
     }
 
-    /// Sleeps until `next`; `None` = stop; `Some(true)` = half an interval ago a window began, and it has no reading
-    /// yet.
+    /// Sleeps until `next`. `None` = stop; `Some(true)` = a window began half an interval ago and has no reading yet.
     fn wait(&self, shared: &Shared, next: Instant) -> Option<bool> {
         let mut control = shared.control();
         loop {
@@ -257,8 +256,8 @@ impl Sampler {
     }
 }
 
-/// The listening sockets changed: if no member holds them, whoever does belongs to the group from now on (a server that
-/// daemonised out of sight of its parent, or was restarted).
+/// Handles changed listening sockets: if no member has them, the process that has them joins the group (a server that
+/// became a daemon elsewhere, or was restarted).
 fn follow(shared: &Shared, inodes: &HashSet<u64>) {
     let members = shared.group().pids();
     if inodes.is_empty() || !holders_of(inodes, &members).is_empty() {

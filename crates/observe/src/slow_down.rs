@@ -1,7 +1,7 @@
-//! Slow-down experiments: BPF programs at places of a server's work spin for a given time, and count it. The loss of
+//! Slow-down experiments: BPF programs at places of a server's code add a given delay, and count it. The loss of
 //! throughput shows what would be gained if that place were cheaper.
 //!
-//! Nothing is pinned: the programs end with this process. The programs bound each spin, too.
+//! Nothing is pinned, so the programs end with this process. They also limit each delay.
 
 use crate::ObserveError;
 use crate::bpf::members::{FOLLOWERS, Members};
@@ -15,28 +15,28 @@ use record::axis::MAX_SLOW_DOWN_NS;
 use record::{PlainText, SlowPlace};
 use std::os::unix::fs::MetadataExt;
 
-/// Why a server cannot be slowed down: a sentence.
+/// The reason why a server cannot be slowed down, as a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum SlowDownError {
-    /// Nothing listens.
+    /// No process listens.
     #[error("nothing listens on port {port} here")]
     NoServer {
         /// The port.
         port: u16,
     },
-    /// No right to load programs.
+    /// Permission to load programs is missing.
     #[error("BPF programs are not permitted: run as root, or with cap_bpf and cap_perfmon")]
     NotPermitted,
     /// The kernel refused a program.
     #[error("the kernel refused a program: {0}")]
     Refused(String),
-    /// No such function.
+    /// The server's program has no such function.
     #[error("the server's program has no symbol '{0}': it was inlined or stripped, or lies in a library")]
     NoFunction(PlainText),
-    /// Longer than the bound.
+    /// The delay exceeds the limit.
     #[error("a spin takes {MAX_SLOW_DOWN_NS} ns at most")]
     TooLong,
-    /// The server cannot be seen.
+    /// The server is not visible.
     #[error(transparent)]
     Observe(#[from] ObserveError),
 }
@@ -47,28 +47,27 @@ impl From<Refusal> for SlowDownError {
     }
 }
 
-/// Spins at a place since it was attached.
+/// Delays added at a place since the program was attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spun {
-    /// Number of times that the place was reached.
+    /// Number of times the place was reached.
     pub count: u64,
-    /// The time of the spins, nanoseconds.
+    /// Duration of the delays, nanoseconds.
     pub ns: u64,
 }
 
-/// Programs at the places of a server.
+/// BPF programs at the places of a server.
 pub struct SlowDown {
     object: Object,
     links: Vec<Link>,
-    /// Programs attached when a time is first set, so that they come after those of a profile that begins meanwhile,
-    /// which note the current packet.
+    /// Programs that are attached when a delay is first set, so that they run after the programs of a profile that
+    /// begins before that, which record the current packet.
     late: Vec<&'static str>,
     group: ServerGroup,
     table: ProcessTable,
     members: Members,
 }
 
-/// The program of a place.
 fn program_of(place: SlowPlace) -> &'static str {
     match place {
         SlowPlace::Receive => "slow_packet_received",
@@ -83,8 +82,8 @@ fn program_of(place: SlowPlace) -> &'static str {
 
 impl SlowDown {
     /// Loads the programs for these places of the server that listens on `port`, without a delay. `netns_pid`: a
-    /// process of its network namespace, if that is another. `function`: a function of the server's program, for its
-    /// place.
+    /// process in the server's network namespace, if that is a separate one. `function`: a function of the server's
+    /// program, for the place of that kind.
     pub fn attach(
         port: u16,
         netns_pid: Option<u32>,
@@ -129,7 +128,7 @@ impl SlowDown {
         Ok(slow)
     }
 
-    /// A probe at a function of the server's program, in all of its processes.
+    /// Attaches a probe to a function of the server's program, in all of its processes.
     fn probe(&self, pid: u32, function: &str) -> Result<Link, SlowDownError> {
         let program = bpf::program(&self.object, program_of(SlowPlace::Function))?;
         let options = UprobeOpts { func_name: Some(function.to_string()), ..UprobeOpts::default() };
@@ -142,14 +141,14 @@ impl SlowDown {
         })
     }
 
-    /// Takes in processes that the server has started.
+    /// Adds processes that the server has started.
     fn admit(&mut self) -> Result<(), SlowDownError> {
         self.table.scan();
         self.group.admit(&self.table);
         Ok(self.members.update(&self.object, &self.group.processes())?)
     }
 
-    /// Spins this long at `place` from now on, and nowhere else; `None`: nowhere.
+    /// Sets a delay at `place` and removes all others; `None` removes all.
     pub fn set(&mut self, place: Option<SlowPlace>, ns: u64) -> Result<(), SlowDownError> {
         if ns > MAX_SLOW_DOWN_NS {
             return Err(SlowDownError::TooLong);
@@ -166,7 +165,7 @@ impl SlowDown {
         Ok(())
     }
 
-    /// Spins at a place so far.
+    /// The delays added at a place so far.
     pub fn spun(&self, place: SlowPlace) -> Result<Spun, SlowDownError> {
         let number = SlowPlace::ALL.iter().position(|at| *at == place).unwrap_or(0) as u32;
         let map = bpf::map(&self.object, "spun")?;
@@ -183,7 +182,7 @@ impl SlowDown {
 
 impl Drop for SlowDown {
     fn drop(&mut self) {
-        // Links refer to programs of the object.
+        // Links refer to programs of the object, so they are dropped first.
         self.links.clear();
     }
 }

@@ -1,10 +1,10 @@
-//! The TCP sockets of one local port, by state, from the kernel's inet_diag (netlink), and the accept queues of its
-//! listeners.
+//! Reads the TCP sockets of a local port by state, and the accept queues of its listeners, from the kernel's
+//! inet_diag (netlink).
 //!
-//! The port is filtered in the kernel by a small program (INET_DIAG_REQ_BYTECODE), which saves copying; the kernel
-//! still walks its hash of connections. A dump of listeners only walks the listeners and is cheap. Message layout:
+//! A small program (INET_DIAG_REQ_BYTECODE) filters the port in the kernel, which saves copying; the kernel still
+//! walks its hash of connections. A dump of listeners walks only the listeners, which is cheap. Message layout:
 //! include/uapi/linux/{netlink,sock_diag,inet_diag}.h. netlink-packet-sock-diag is not used: its requests carry no
-//! bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
+//! bytecode, it does not know the interface that answers for both families, and it creates an object for each socket.
 
 mod unix;
 
@@ -18,12 +18,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// Message of the older interface, which answers for IPv4 and IPv6 from one walk (`struct inet_diag_req`).
+/// Message of the older interface, which answers for IPv4 and IPv6 with one walk (`struct inet_diag_req`).
 const TCPDIAG_GETSOCK: u16 = 18;
 /// Message of the newer interface, one address family at a time (`struct inet_diag_req_v2`).
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQ_BYTECODE: u16 = 1;
-/// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO), and the index of the drops in it.
+/// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO).
 const SKMEMINFO: u16 = 7;
 const DROPS: usize = 8;
 const BC_JMP: u8 = 1;
@@ -34,17 +34,17 @@ pub(crate) const TCP_LISTEN: u8 = 10;
 const FIN_WAIT_2: u8 = 5;
 const MESSAGE_BYTES: usize = 72;
 pub(crate) const HEADER_BYTES: usize = 16;
-/// The kernel fills at most 32 KiB a datagram.
+/// Buffer for a datagram; the kernel fills at most 32 KiB.
 const BUFFER_BYTES: usize = 64 << 10;
-/// One listener per CPU and address is usual (SO_REUSEPORT).
+/// Maximum listeners; one per CPU and address is usual (SO_REUSEPORT).
 const MAX_LISTENERS: usize = 4096;
 /// Maximum sockets in TIME_WAIT that are listed; all are counted.
 pub const MAX_TIMERS: usize = 131_072;
-/// `idiag_timer` of a socket reduced to a timer.
+/// `idiag_timer` of a socket that is reduced to a timer.
 const REDUCED_TO_TIMER: u8 = 3;
 
-/// Names of the TCP states by number (include/net/tcp_states.h), as used in `connection_states`. Number 12, a request
-/// that is not yet a separate socket, is reported by the kernel as `syn-recv`.
+/// Names of the TCP states by number (include/net/tcp_states.h), as used in `connection_states`. The kernel reports
+/// number 12, a request without a separate socket yet, as `syn-recv`.
 pub const STATES: [&str; 12] = [
     "unknown",
     "established",
@@ -63,70 +63,70 @@ pub const STATES: [&str; 12] = [
 /// A listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
-    /// Address it is bound to.
+    /// The bound address.
     pub address: SocketAddr,
     /// Inode, as in `/proc/PID/fd`.
     pub inode: u64,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Connections that wait to be accepted.
+    /// Number of connections that wait to be accepted.
     pub queue: u32,
     /// Limit of `queue`: the smaller of listen()'s argument and net.core.somaxconn.
     pub queue_limit: u32,
-    /// Connections and SYNs dropped since it listens because a queue was full; wraps.
+    /// Connections and SYNs dropped because a queue was full, since the socket listens; wraps.
     pub drops: u32,
 }
 
 /// An established connection, or a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Connection {
-    /// A listener, which has no other end.
+    /// Whether it is a listener, which has no other end.
     pub is_listener: bool,
     /// Inode, as in `/proc/PID/fd`.
     pub inode: u64,
-    /// This end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// The remote address.
     pub remote: SocketAddr,
 }
 
-/// The sockets of a port at one moment (the walk takes milliseconds with many connections; it is not a snapshot).
+/// The sockets of a port. Not a snapshot: with many connections, the walk takes milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortSockets {
     /// Number of sockets by state; indices as in [`STATES`].
     pub by_state: [u64; STATES.len()],
-    /// Established ones with bytes that the server has not read.
+    /// Number of established sockets with bytes that the server has not read.
     pub unread: u64,
     /// The listeners among them.
     pub listeners: Vec<Listener>,
-    /// The sockets reduced to a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
+    /// Sockets reduced to a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
     /// [`MAX_TIMERS`].
     pub timers: Vec<TimerSocket>,
-    /// Number of these in FIN_WAIT_2.
+    /// Number of timer sockets in FIN_WAIT_2.
     pub timers_in_fin_wait_2: u64,
 }
 
-/// A socket of which the kernel keeps only a timer.
+/// A socket that the kernel has reduced to a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimerSocket {
     /// Address family as in the kernel's message: an IPv4 connection of an IPv6 socket is IPv6.
     pub is_ipv6: bool,
-    /// The client's port and both addresses, as they lie in memory.
+    /// The client's port, in network byte order.
     pub client_port: u16,
-    /// See `client_port`; an IPv4 address is the first word.
+    /// The client's address, in network byte order; an IPv4 address is the first word.
     pub client: [u32; 4],
-    /// See `client`.
+    /// The server's address, like `client`.
     pub server: [u32; 4],
-    /// When its timer is due, CLOCK_MONOTONIC; it fires at the next step of the timer wheel after that.
+    /// When its timer is due (CLOCK_MONOTONIC); it fires at the next step of the timer wheel.
     pub due_ns: u64,
 }
 
 impl PortSockets {
-    /// Adds a socket; listeners are to be added before the others, as the kernel names them.
+    /// Adds a socket; listeners must be added first, in the kernel's order.
     ///
-    /// A socket whose local address none of the listeners has is a client's that happens to have the same port number,
-    /// on its way to somewhere else: it is passed over. Without a listener they cannot be distinguished, and all are
-    /// counted. Returns whether it is one of the port's.
+    /// A socket whose local address matches no listener belongs to a client that happens to use the same port number,
+    /// so it is skipped. Without a listener all are counted, because they cannot be distinguished. Returns whether
+    /// the socket belongs to the port.
     pub(crate) fn add(&mut self, state: u8, socket: Listener) -> bool {
         let index = match usize::from(state) {
             12 => 3,
@@ -148,8 +148,8 @@ impl PortSockets {
     }
 }
 
-/// Whether a connection with local address `local` can have come from a listener bound to `bound`. A listener on `::`
-/// may serve IPv4, whose addresses are then shown as mapped or bare.
+/// Whether a connection with local address `local` may come from a listener bound to `bound`. A listener on `::` may
+/// serve IPv4, whose addresses are then shown as mapped or bare.
 fn serves(bound: IpAddr, local: IpAddr) -> bool {
     match bound.to_canonical() {
         IpAddr::V6(any) if any.is_unspecified() => true,
@@ -158,18 +158,18 @@ fn serves(bound: IpAddr, local: IpAddr) -> bool {
     }
 }
 
-/// Which sockets a dump asks for.
+/// The sockets that a dump requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Listeners only: cheap.
+    /// Only listeners, which is cheap.
     Listeners,
-    /// Sockets in TIME_WAIT only.
+    /// Only sockets in TIME_WAIT.
     TimeWait,
     /// Every state.
     AllStates,
-    /// Established ones and listeners of every other port.
+    /// Established sockets and listeners of all other ports.
     Elsewhere,
-    /// Listeners of every other port.
+    /// Listeners of all other ports.
     ListenersElsewhere,
 }
 
@@ -179,7 +179,7 @@ pub(crate) enum Interface {
     OneFamily(i32),
 }
 
-/// A netlink socket to inet_diag, in the namespace that the thread was in when it connected.
+/// A netlink socket for inet_diag, in the namespace in which the thread was when it connected.
 #[derive(Debug)]
 pub struct DiagSocket {
     socket: OwnedFd,
@@ -188,7 +188,7 @@ pub struct DiagSocket {
     is_old_interface_refused: bool,
 }
 
-/// A socket that asks for sockets, in the network namespace of the calling thread.
+/// A socket for queries, in the network namespace of the calling thread.
 pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
@@ -196,20 +196,20 @@ pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
         SocketFlags::CLOEXEC,
         Some(netlink::SOCK_DIAG),
     )?;
-    // The kernel answers at once; the timeout only matters if a datagram is lost.
+    // The kernel answers at once; the timeout matters only if a datagram is lost.
     set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(5)))?;
     Ok(socket)
 }
 
 impl DiagSocket {
-    /// Opens the socket. Needs no privilege.
+    /// Opens the socket; no privilege is needed.
     pub fn connect() -> io::Result<Self> {
         record::fault::step()?;
         let socket = socket()?;
         Ok(DiagSocket { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0, is_old_interface_refused: false })
     }
 
-    /// The sockets whose local port is `port`, IPv4 and IPv6.
+    /// Reads the IPv4 and IPv6 sockets whose local port is `port`.
     pub fn read_port(&mut self, port: u16, scope: Scope) -> io::Result<PortSockets> {
         let mut sockets = PortSockets::default();
         self.dump(port, scope, |datagram, sequence, filled_ns| {
@@ -221,7 +221,7 @@ impl DiagSocket {
         Ok(sockets)
     }
 
-    /// Calls `each` with the sockets of `scope`, which is one of other ports.
+    /// Calls `each` with the sockets of `scope`, which must be a scope of other ports.
     pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(Connection)) -> io::Result<()> {
         self.dump(port, scope, |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
@@ -237,8 +237,8 @@ impl DiagSocket {
         })
     }
 
-    /// Passes every datagram of the answer to `read`, with its sequence and when the kernel filled it. A refused
-    /// request has only the refusal.
+    /// Passes every datagram of the answer to `read`, with its sequence number and the time at which the kernel
+    /// filled it. A refused request has only the refusal.
     fn dump(
         &mut self,
         port: u16,
@@ -291,7 +291,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
         Scope::Elsewhere => 1 << ESTABLISHED | 1 << TCP_LISTEN,
     };
     let extensions: u8 = if scope == Scope::Listeners { 1 << (SKMEMINFO - 1) } else { 0 };
-    // struct inet_diag_sockid: source port first, everything else 0 = any.
+    // struct inet_diag_sockid: source port first, all else 0 = any.
     let mut id = [0u8; 48];
     if !matches!(scope, Scope::Elsewhere | Scope::ListenersElsewhere) {
         id[..2].copy_from_slice(&port.to_be_bytes());
@@ -312,7 +312,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
             SOCK_DIAG_BY_FAMILY
         }
     };
-    // Each port comparison is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which
+    // Each comparison of a port is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which
     // rejects. Kernels before 4.16 have no equality.
     let operation = |code: u8, no: u16, port: u16| {
         let [no_low, no_high] = no.to_ne_bytes();
@@ -336,12 +336,12 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
     Message { kind, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
-/// Whether the dump goes on with another datagram.
+/// Whether the dump continues with another datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// More will come.
+    /// More datagrams will come.
     More,
-    /// The end of the list.
+    /// The list is complete.
     Complete,
 }
 
@@ -350,7 +350,7 @@ pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) 
     each_socket(datagram, sequence, |body| add_socket(body, sockets))
 }
 
-/// Calls `each` with the body of every socket's message. Messages of another sequence (a late answer) are skipped.
+/// Calls `each` with the body of every socket's message. Skips messages with another sequence number (a late answer).
 fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> io::Result<Progress> {
     for message in messages(datagram) {
         let Message { kind, sequence: of, body } = message?;
@@ -380,7 +380,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// As a request with this flag.
+    /// The bytes of a request with this flag.
     pub fn bytes(&self, flag: i32) -> Vec<u8> {
         let length = HEADER_BYTES + self.body.len();
         let mut bytes = Vec::with_capacity(length);
@@ -444,14 +444,14 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
                 client_port: u16::from_ne_bytes([message[6], message[7]]),
                 client: words(24),
                 server: words(8),
-                // Only the remainder; the reader of the datagram adds the time.
+                // The remaining time; the reader of the datagram adds the current time.
                 due_ns: u64::from(u32_at(message, 52)) * 1_000_000,
             });
         }
     }
 }
 
-/// The address at this place of a `struct inet_diag_msg`.
+/// Reads the address at this offset of a `struct inet_diag_msg`.
 fn address(message: &[u8], at: usize) -> IpAddr {
     let words = &message[at..at + 16];
     if i32::from(message[0]) == libc::AF_INET6 {
@@ -463,7 +463,7 @@ fn address(message: &[u8], at: usize) -> IpAddr {
     }
 }
 
-/// The drops in a message's attributes; 0 if none were requested.
+/// Reads the drops from a message's attributes; 0 if none were requested.
 fn drops(attributes: &[u8]) -> u32 {
     let memory = attribute(attributes, SKMEMINFO).filter(|memory| memory.len() >= (DROPS + 1) * 4);
     memory.map_or(0, |memory| u32_at(memory, DROPS * 4))

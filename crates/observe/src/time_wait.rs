@@ -1,4 +1,4 @@
-//! The TIME_WAIT sockets of a port: counts them and their kernel memory, and ends them early.
+//! The TIME_WAIT sockets of a port: counts them and their kernel memory, or ends them early.
 
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
@@ -9,11 +9,11 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::io;
 
 const TIME_WAIT: u8 = 6;
-/// Ends a socket; needs CAP_NET_ADMIN, and CONFIG_INET_DIAG_DESTROY.
+/// Message that ends a socket; needs CAP_NET_ADMIN and CONFIG_INET_DIAG_DESTROY.
 const SOCK_DESTROY: u16 = 21;
 const BATCH: usize = 4096;
 
-/// Reads and ends them in one namespace.
+/// Reads and ends the sockets of a port in one namespace.
 #[derive(Debug)]
 pub struct TimeWaitSockets {
     port: u16,
@@ -22,7 +22,7 @@ pub struct TimeWaitSockets {
 }
 
 impl TimeWaitSockets {
-    /// Of the port, in the namespace of `pid` (of the calling thread for `None`).
+    /// For a port in the namespace of `pid` (`None`: of the calling thread).
     pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
         let reader = PortReader::open(pid, port)?;
         let socket = in_namespace_of(pid, sock_diag::socket)?
@@ -35,13 +35,13 @@ impl TimeWaitSockets {
         Ok(self.reader.read(self.port, Scope::AllStates)?.by_state[usize::from(TIME_WAIT)])
     }
 
-    /// Kernel memory of one, from the slab's object size; `None` if /proc/slabinfo cannot be read.
+    /// Kernel memory per socket, from the slab's object size; `None` if /proc/slabinfo cannot be read.
     pub fn bytes_each() -> Option<f64> {
         let slabs = std::fs::read_to_string("/proc/slabinfo").ok()?;
         object_bytes(&slabs)
     }
 
-    /// Ends all of them and returns their number. Fails if the kernel or our privileges do not allow it.
+    /// Ends all sockets and returns their number. Fails if the kernel or our privileges do not allow it.
     pub fn end_all(&mut self) -> io::Result<u64> {
         let mut ended = 0;
         loop {
@@ -53,7 +53,7 @@ impl TimeWaitSockets {
             for body in &found {
                 match self.end(body) {
                     Ok(()) => progress += 1,
-                    // It expired meanwhile.
+                    // The socket expired meanwhile.
                     Err(error) if error.raw_os_error() == Some(libc::ENOENT) => progress += 1,
                     Err(error) => return Err(error),
                 }
@@ -62,7 +62,7 @@ impl TimeWaitSockets {
         }
     }
 
-    /// The requests (`struct inet_diag_req_v2`) that name up to a batch of them.
+    /// The requests (`struct inet_diag_req_v2`) that name up to a batch of sockets.
     fn list(&mut self) -> io::Result<Vec<[u8; 56]>> {
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -119,7 +119,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn the_size_of_a_socket_is_that_of_the_slab() {
+    fn the_size_of_a_socket_is_its_slab_size() {
         let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\ntw_sock_TCPv6 1 2 264 \
                     16\ntw_sock_TCP 47888 47888 256 16 1 : tunables\n";
         assert_eq!(object_bytes(text), Some(256.0));
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn sockets_are_counted_and_ended() {
-        // Elsewhere, another program's client may get the same port.
+        // In the common namespace, another program's client may use the same port.
         if let Err(why) = crate::capabilities::scratch::enter_new_namespace() {
             return eprintln!("SKIPPED counting TIME_WAIT sockets in a namespace: {why}");
         }

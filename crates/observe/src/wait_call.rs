@@ -1,4 +1,4 @@
-//! The call in which the server waits. With `select` or `poll` it passes its whole set of descriptors with every call,
+//! Samples the call in which the server waits. With `select` or `poll`, each call passes the whole set of descriptors
 //! and the kernel examines all of them; with epoll or io_uring it does not.
 
 use crate::proc_text::{WaitCall, parse_wait_call};
@@ -10,18 +10,18 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const MAX_THREADS: usize = 64;
-/// Maximum descriptors counted for a select: the kernel's default limit of a process (fs.nr_open, proc(5)).
+/// Maximum descriptors counted for a select: the kernel's default limit per process (fs.nr_open, proc(5)).
 const MAX_SELECTED: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// In select or poll.
+    /// Samples in select or poll.
     pub select_or_poll: u64,
-    /// In epoll or io_uring.
+    /// Samples in epoll or io_uring.
     pub scalable: u64,
     /// Largest set of a select or poll.
     pub largest_set: u64,
-    /// Why they cannot be seen, the last time.
+    /// The latest reason why the calls could not be read.
     pub error: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Waits {
                     self.count(call);
                     if let Some(WaitCall::Select { limit, sets }) = call
                         && let Some(size) = selected(*tid, limit, sets)
-                        // The sets belong to the call only if it lasted meanwhile.
+                        // The sets belong to the call only if it was still the same afterwards.
                         && fs::read(&path).is_ok_and(|after| after == text)
                     {
                         self.largest_set = self.largest_set.max(size);
@@ -71,7 +71,7 @@ impl Waits {
         self.error = other.error.or_else(|| self.error.take());
     }
 
-    /// Why there is no figure.
+    /// The reason why there is no figure.
     pub fn why_none(&self) -> String {
         self.error.clone().unwrap_or_else(|| "no thread was seen waiting in select, poll, epoll or io_uring".into())
     }

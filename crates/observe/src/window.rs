@@ -1,4 +1,4 @@
-//! A window between two edges, and the figures that follow from it.
+//! A window between two readings, and the figures derived from it.
 
 mod doubts;
 mod neighbours;
@@ -34,7 +34,7 @@ pub struct Edge {
     pub network: NetworkReading,
     /// Every process's CPU clock.
     pub clocks: BTreeMap<Process, u64>,
-    /// The load generator's CPU clock; `None` where it is not on this machine.
+    /// The load generator's CPU clock; `None` if it is not on this machine.
     pub client_cpu_ns: Option<u64>,
     /// CPU time of the watcher's thread.
     pub watcher_cpu_ns: u64,
@@ -44,54 +44,54 @@ pub struct Edge {
     pub quota: Option<CpuQuota>,
     /// What limited the server's memory.
     pub memory: MemoryUse,
-    /// When the CPU clocks of the processes beside the server were read.
+    /// When the CPU clocks of the command of `find --beside` were read.
     pub beside_at_ns: u64,
-    /// Their CPU time so far.
+    /// CPU time of that command so far.
     pub beside_cpu_ns: u64,
 }
 
-/// The processes that run beside the server on purpose, at the end of a window.
+/// The processes of the command of `find --beside`, at the end of a window.
 #[derive(Debug, Clone)]
 pub struct Beside {
-    /// Ascending.
+    /// Process ids, ascending.
     pub(crate) pids: Vec<u32>,
-    /// Their proportional set size, bytes; `None` where it cannot be read.
+    /// Proportional set size of the processes, bytes; `None` if it cannot be read.
     pub(crate) memory: Option<u64>,
 }
 
-/// Why whole kinds of figures have no value.
+/// Reasons why whole kinds of figures have no value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MissingReasons {
     /// Why the group has no processes.
     pub group: Option<String>,
     /// Why the sockets of the port cannot be read.
     pub sockets: Option<String>,
-    /// Threads were left out because there are too many.
+    /// Whether threads were left out because there are too many.
     pub is_cut: bool,
 }
 
-/// What was read between [`window_begins`](crate::Observer::window_begins) and
+/// The readings between [`window_begins`](crate::Observer::window_begins) and
 /// [`window_ends`](crate::Observer::window_ends).
 #[derive(Debug, Clone)]
 pub struct Window {
     pub(crate) begin: Edge,
     pub(crate) end: Edge,
-    /// Counters at the end of the window before, or at the start.
+    /// Counters at the end of the previous window, or at the start.
     pub(crate) network_before: NetworkReading,
     pub(crate) samples: Samples,
     pub(crate) busiest_thread_ns: Option<u64>,
     pub(crate) busiest_process_ns: u64,
     pub(crate) size: GroupSize,
-    /// Pages of the members that no file and no shared memory backs.
+    /// Pages of the members without a file or shared memory behind them.
     pub(crate) anonymous_pages: u64,
     /// The account of the server's threads, or the reason why there is none.
     pub(crate) account: Result<Account, String>,
     pub(crate) members: Vec<u32>,
-    /// Established connections of the group to other servers, where they could be read.
+    /// Established connections of the group to other servers, if they could be read.
     pub(crate) outgoing: Option<u64>,
-    /// Processes of its backends on this machine.
+    /// Processes of the server's backends on this machine.
     pub(crate) backends: BTreeSet<u32>,
-    /// Open descriptors and limit of the member that is nearest to it.
+    /// Open descriptors and limit of the member that is closest to its limit.
     pub(crate) descriptors_used: Option<(u64, u64)>,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_pid: u32,
@@ -112,31 +112,30 @@ pub struct Observation {
     pub connection_states: BTreeMap<String, Figure>,
     /// The account of the server's threads, if they were traced.
     pub account: Option<Account>,
-    /// Reasons not to trust the figures.
+    /// Reasons to doubt the figures.
     pub doubts: Vec<Doubt>,
 }
 
-/// Requests that a client completed.
 #[derive(Clone, Copy)]
 struct Completed {
     count: u64,
-    /// At their rate in the length of this window.
+    /// Number in the length of this window, at the client's rate.
     in_window: f64,
 }
 
 impl Window {
-    /// Length of the window by the clock that was read beside the group's CPU time, nanoseconds.
+    /// Length of the window by the clock that was read with the group's CPU time, nanoseconds.
     pub fn elapsed_ns(&self) -> u64 {
         self.end.at_ns.saturating_sub(self.begin.at_ns)
     }
 
-    /// When it began and ended, by that clock.
+    /// Begin and end of the window by that clock.
     pub fn edges_ns(&self) -> [u64; 2] {
         [self.begin.at_ns, self.end.at_ns]
     }
 
-    /// CPU time of the group in the window, nanoseconds: its control group's account where that is larger (processes
-    /// without a waiting parent that ended between two readings), else the sum of its processes' clocks.
+    /// CPU time of the group in the window, nanoseconds: the sum of its processes' clocks, or its control group's
+    /// account if that is larger (processes without a waiting parent that ended between two readings).
     pub fn server_cpu_ns(&self) -> u64 {
         let by_clocks = self.by_clocks_ns();
         match self.by_cgroup_ns() {
@@ -153,25 +152,24 @@ impl Window {
         Some(self.end.group.cgroup_us?.checked_sub(self.begin.group.cgroup_us?)? * 1000)
     }
 
-    /// CPU time that watching cost in the window, nanoseconds: the thread's, and that of the edges.
+    /// CPU time that watching used in the window, nanoseconds: of the thread, and of the readings at both ends.
     pub(crate) fn observer_cpu_ns(&self) -> u64 {
         self.end.watcher_cpu_ns.saturating_sub(self.begin.watcher_cpu_ns)
             + self.end.edge_cpu_ns
             + self.begin.edge_cpu_ns
     }
 
-    /// CPUs that a process used, whose clock is this at the end.
+    /// CPUs that a process used, given its clock at the end.
     pub(crate) fn cpus_of(&self, process: &Process, now_ns: u64) -> f64 {
         now_ns.saturating_sub(self.begin.clocks.get(process).copied().unwrap_or(0)) as f64 / self.elapsed_ns() as f64
     }
 
-    /// CPUs that the backends on this machine used.
     pub(crate) fn backend_cpus(&self) -> f64 {
         let of_backends = self.end.clocks.iter().filter(|(process, _)| self.backends.contains(&process.pid));
         of_backends.map(|(process, now_ns)| self.cpus_of(process, *now_ns)).sum()
     }
 
-    /// CPUs that the processes beside the server used.
+    /// CPUs that the command of `find --beside` used.
     pub(crate) fn beside_cpus(&self) -> f64 {
         let elapsed_ns = self.end.beside_at_ns.saturating_sub(self.begin.beside_at_ns);
         let used_ns = self.end.beside_cpu_ns.saturating_sub(self.begin.beside_cpu_ns);
@@ -187,7 +185,6 @@ impl Window {
         CpuUse::between(&self.begin.machine, &self.end.machine, is_servers)
     }
 
-    /// Why the group's figures have no value, if they have none.
     pub(crate) fn why_no_group(&self) -> Option<String> {
         if !self.members.is_empty() || self.by_clocks_ns() > 0 {
             return None;
@@ -196,24 +193,24 @@ impl Window {
         Some(why.unwrap_or_else(|| "no process of the server was alive at the end of the window".into()))
     }
 
-    /// The scheduler's accounts of threads are all zero on kernels that do not keep them.
+    /// Whether the kernel keeps the scheduler's accounts of threads; otherwise they are all zero.
     pub(crate) fn has_accounts(&self) -> bool {
         self.busiest_thread_ns.is_some() && (self.end.group.switches > 0 || self.by_clocks_ns() < 50_000_000)
     }
 
-    /// Whether the accounts that were read are those of all threads; too many to be read are a doubt.
+    /// Whether the accounts are those of all threads. Too many threads raise a doubt.
     fn sees_all_threads(&self) -> bool {
         let accounted_ns = self.end.group.accounted_ns - self.begin.group.accounted_ns;
         self.missing.is_cut || record::watch::sees_all_threads(self.by_clocks_ns(), accounted_ns)
     }
 
-    /// The figures of the window, with the costs divided by the requests that were completed in it.
+    /// The figures of the window; costs are divided by the requests completed in it.
     pub fn observation(&self, completed_requests: u64) -> Observation {
         self.observation_of(completed_requests, self.elapsed_ns())
     }
 
-    /// The same with the requests that a client completed in a window of its own, of this length. Costs are quotients
-    /// of rates: the readings at the edges take time, so the windows are never quite the same.
+    /// The figures for requests that a client completed in its own window of this length. Costs are quotients of
+    /// rates, because the readings at the ends take time and the windows differ slightly.
     pub fn observation_of(&self, completed_requests: u64, client_ns: u64) -> Observation {
         let mut figures = Figures::default();
         let share = if client_ns == 0 { 1.0 } else { self.elapsed_ns() as f64 / client_ns as f64 };
@@ -261,9 +258,9 @@ impl Window {
         let cpu_ns = self.server_cpu_ns() as f64;
         set(names::SERVER_CPU, per_request(cpu_ns / 1e3), requests, Origin::Timed);
         let (user, system) = (end.user_ticks - begin.user_ticks, end.system_ticks - begin.system_ticks);
-        // 0 of 0 ticks: the group used less than a tick, and Figure turns the NaN into "not measured".
+        // With 0 of 0 ticks, the group used less than a tick, and Figure turns the NaN into "not measured".
         let user_share = user as f64 / (user + system) as f64;
-        // The division rests on the ticks, however many requests there were.
+        // The split depends on the ticks, however many requests there were.
         for (name, share) in [(names::SERVER_CPU_USER, user_share), (names::SERVER_CPU_SYSTEM, 1.0 - user_share)] {
             set(name, per_request(cpu_ns * share / 1e3), user + system, Origin::Sampled);
         }
@@ -295,7 +292,7 @@ impl Window {
         self.wait_figures(figures, why.as_deref());
     }
 
-    /// Sets the figures on the calls in which the server's threads waited.
+    /// Sets the figures about the calls in which the server's threads waited.
     fn wait_figures(&self, figures: &mut Figures, why: Option<&str>) {
         let waits = &self.samples.waits;
         let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin, why_not: &str| {
@@ -329,7 +326,8 @@ impl Window {
         set(names::SERVER_OUTGOING, outgoing, 1, Origin::Counted, unreadable);
     }
 
-    /// Receive processing: the server's CPU with the most softirq time, and the least busy one.
+    /// Sets the figures about receive processing: the server's CPU with the most softirq time, and the least busy
+    /// one.
     fn softirq_figures(&self, figures: &mut Figures) {
         let is_servers = |cpu: &usize| self.server_cpus.is_empty() || self.server_cpus.contains(cpu);
         let cpus: Vec<CpuUse> = (self.end.machine.stat.cpus.iter().map(|(cpu, _)| *cpu))
@@ -377,8 +375,9 @@ impl Window {
         let softirq_us = servers.times.softirq as f64 * 1e6 / clock_ticks_per_sec() as f64;
         let ticks = servers.times.softirq;
         figures.measured(names::SERVER_SOFTIRQ, softirq_us / requests.in_window, ticks, Origin::Sampled);
-        // Softirq that interrupts a thread is charged to that thread, unless the kernel accounts for it apart
-        // (CONFIG_IRQ_TIME_ACCOUNTING). Either way the CPUs were busy for the group's time and what is beside it.
+        // Softirq that interrupts a thread is charged to that thread, unless the kernel accounts for it separately
+        // (CONFIG_IRQ_TIME_ACCOUNTING). In both cases, the CPUs were busy for the group's time and the softirq time
+        // outside of it.
         if let Some(busy) = servers.busy_cpus().filter(|_| self.has_group) {
             let room_us = (busy * self.elapsed_ns() as f64 - self.server_cpu_ns() as f64) / 1e3;
             let beside_us = softirq_us.min(room_us.max(0.0));
@@ -401,7 +400,7 @@ impl Window {
         figures.found(names::SERVER_CPUS_TAKEN, taken, from, "the server's own CPU time was not measured");
     }
 
-    /// Used part of the server's limit of CPU time.
+    /// Used share of the server's limit of CPU time.
     fn quota_figures(&self, figures: &mut Figures) {
         let quota = self.begin.quota.zip(self.end.quota);
         let accounted = quota.and_then(|(begin, end)| end.used_ns?.checked_sub(begin.used_ns?));
@@ -474,7 +473,7 @@ impl Window {
         figures.found(names::ACCEPT_QUEUE_LIMIT, limit, (readings, Origin::Counted), no_limit);
     }
 
-    /// The larger of both directions of each device over its speed; the largest of them.
+    /// For each device, the larger of both directions divided by its speed; the maximum over the devices.
     fn busiest_link_ratio(&self) -> Option<f64> {
         let elapsed_s = self.elapsed_ns() as f64 / 1e9;
         let (begin, end) = (&self.begin.network.links, &self.end.network.links);

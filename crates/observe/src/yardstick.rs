@@ -1,6 +1,6 @@
-//! The yardstick: how fast a CPU is right now, by a fixed piece of arithmetic. It moves with clock frequency, with a
-//! busy sibling thread and with what a hypervisor does, but not with scheduling, as it counts the thread's CPU time
-//! only.
+//! The yardstick: the current speed of a CPU, measured by a fixed piece of arithmetic. It depends on the clock
+//! frequency, a busy sibling thread and the hypervisor, but not on scheduling, because it counts only the thread's
+//! CPU time.
 
 use crate::cpu_clock;
 use record::figure::{Figure, Origin};
@@ -9,10 +9,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 const UNIT: &str = "1/s";
-/// Between two looks at the clock: long against a clock reading, short against a scheduler's slice.
+/// Iterations between two clock readings: much longer than a reading, and shorter than a scheduler's slice.
 const ITERATIONS_PER_ROUND: u64 = 20_000;
 
-/// Runs the yardstick for `duration` on `cpu` (anywhere for `None`): iterations per second of CPU time
+/// Runs the yardstick for `duration` on `cpu` (`None`: on any CPU): iterations per second of CPU time
 /// ([`record::names::YARDSTICK_CPU`]).
 pub fn yardstick(cpu: Option<usize>, duration: Duration) -> Figure {
     let measured = std::thread::scope(|scope| scope.spawn(|| run(cpu, duration)).join());
@@ -45,7 +45,7 @@ fn run(cpu: Option<usize>, duration: Duration) -> std::io::Result<(u64, u64)> {
     Ok((iterations, cpu_clock::of_this_thread() - began_ns))
 }
 
-/// A chain of dependent shifts and multiplications (xorshift64*): its speed is the core's, not the memory's.
+/// A chain of dependent shifts and multiplications (xorshift64*), whose speed is that of the core, not of the memory.
 fn round(mut state: u64) -> u64 {
     for _ in 0..ITERATIONS_PER_ROUND {
         state ^= state >> 12;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_does_not_exist_is_not_measured_instead_of_zero() {
+    fn a_missing_cpu_is_unmeasured_instead_of_zero() {
         for cpu in [1000, 1 << 30] {
             let figure = yardstick(Some(cpu), Duration::from_millis(1));
             assert_eq!(figure.value, None);

@@ -1,4 +1,4 @@
-//! The room's tests: parsers on kernel text and on garbage, and the observer on real processes and sockets.
+//! The crate's tests: parsers on kernel text and on garbage, and the observer on real processes and sockets.
 
 #[path = "all/actors.rs"]
 mod actors;

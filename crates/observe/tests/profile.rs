@@ -1,4 +1,4 @@
-//! The profiler on real processes. What needs root and BPF says why it did not run where it cannot.
+//! The profiler on real processes. Tests that need root and BPF print why they did not run.
 
 use observe::profile::{self, ProfileError, ProfileOptions};
 use record::layers::Layer;
@@ -59,7 +59,7 @@ impl Drop for Server {
     }
 }
 
-/// The test harness prints lines, too; ours begin with `@`.
+/// Skips lines of the test harness; answers begin with `@`.
 fn read_answer(answers: &mut impl BufRead, key: &str) -> String {
     let start = format!("@{key} ");
     loop {
@@ -72,7 +72,7 @@ fn read_answer(answers: &mut impl BufRead, key: &str) -> String {
     }
 }
 
-/// Whether the kernel lets this process sample it; if not, prints why.
+/// Whether the kernel lets this process sample it; otherwise prints the reason.
 fn can_sample() -> bool {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut options = ProfileOptions::new(listener.local_addr().unwrap().port());
@@ -129,8 +129,8 @@ fn a_known_share_of_user_time_is_recovered() {
         profile.samples.server()
     );
     assert!(profile.samples.server() > 5000, "{}", profile.samples.server());
-    // On a busy machine the server is interrupted all the time. That is the kernel's work, but the server's clock
-    // counts it for what it interrupts. On a quiet one it is next to nothing.
+    // On a busy machine, the server is interrupted all the time. That is the kernel's work, but the server's clock
+    // includes it. On a quiet machine it is negligible.
     let interrupts: u64 = profile
         .layers
         .iter()
@@ -168,7 +168,7 @@ fn packets_of_the_port_are_those_of_its_otherwise_idle_interface() {
     assert_eq!(profile.packets.peer_packets, profile.packets.packets[1], "the other end is on this machine too");
 }
 
-/// Packets that lo of the process's namespace has received; each was sent once.
+/// Packets received by lo in the process's namespace; each was sent once.
 fn interface_packets(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap();
     let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:")).unwrap();
@@ -176,7 +176,7 @@ fn interface_packets(pid: u32) -> u64 {
 }
 
 #[test]
-fn a_second_event_has_samples_of_its_own() {
+fn a_second_event_has_separate_samples() {
     if !can_sample() {
         return;
     }
@@ -193,7 +193,7 @@ fn a_second_event_has_samples_of_its_own() {
 }
 
 #[test]
-fn what_cannot_be_profiled_is_said() {
+fn impossible_profiles_are_refused_with_a_reason() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     match profile::run(ProfileOptions::new(free), &|| false) {
         Err(error @ ProfileError::NoServer { .. }) => assert!(error.to_string().contains("--netns-of"), "{error}"),
@@ -218,7 +218,7 @@ fn what_cannot_be_profiled_is_said() {
 }
 
 #[test]
-fn groups_and_what_is_in_none_are_the_whole() {
+fn groups_and_ungrouped_samples_add_up_to_all() {
     if !can_sample() {
         return;
     }
@@ -236,7 +236,7 @@ fn groups_and_what_is_in_none_are_the_whole() {
 }
 
 #[test]
-fn functions_of_children_that_have_ended_are_named() {
+fn functions_of_ended_children_are_named() {
     if !can_sample() {
         return;
     }
@@ -254,7 +254,7 @@ fn functions_of_children_that_have_ended_are_named() {
     let innermost = |stack: &&record::profile::Stack| {
         let function = &profile.stacks.functions[*stack.functions.first().unwrap() as usize].function;
         println!("{} samples in {function}", stack.samples);
-        // Of a program without optimisation, what it calls for each number, too.
+        // Without optimisation, the program calls further functions for each number.
         !function.starts_with('[')
     };
     let (named, other): (Vec<_>, Vec<_>) =
@@ -264,7 +264,7 @@ fn functions_of_children_that_have_ended_are_named() {
     assert!(named > 50 && named > 9 * other, "{named} samples of children have a function, {other} have none");
 }
 
-/// The server's side of the tests: does nothing unless it was started in a role.
+/// The server's side of the tests; does nothing unless started in a role.
 #[test]
 fn role_of_a_server() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -284,7 +284,7 @@ fn role_of_a_server() {
     }
 }
 
-/// Computes and reads in turn until `seconds` of CPU time are used; returns the share of the first.
+/// Computes and reads in turn until `seconds` of CPU time are used; returns the share of computing.
 fn work(seconds: f64) -> f64 {
     let clock = || {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -308,12 +308,12 @@ fn work(seconds: f64) -> f64 {
     user / (user + kernel)
 }
 
-/// Children that compute for some milliseconds each, and that nobody waits for.
+/// Starts children that compute for some milliseconds each and that no process waits for.
 fn fork_and_burn(children: usize) -> String {
     // SAFETY: the signal is ignored, so that the kernel removes children that have ended.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     for _ in 0..children {
-        // SAFETY: the child only computes, and ends without running anything of its parent's.
+        // SAFETY: the child only computes, and ends without running code of its parent.
         unsafe {
             match libc::fork() {
                 0 => {
@@ -341,7 +341,7 @@ fn compute_in_child() {
     }
 }
 
-/// Touches fresh pages and says how many.
+/// Touches new pages and returns their number.
 fn fault() -> u64 {
     const PAGES: usize = 3000;
     let mut pages = vec![0u8; PAGES * 4096];
@@ -349,11 +349,11 @@ fn fault() -> u64 {
         pages[page * 4096] = std::hint::black_box(1);
     }
     std::hint::black_box(&pages);
-    // Of the vector's pages the first and last may have been touched before.
+    // The first and the last of the vector's pages may have been touched before.
     PAGES as u64 - 2
 }
 
-/// Request and response on one connection, `count` times; then waits until nothing is on the way.
+/// Exchanges a request and a response on one connection, `count` times, then waits until no packet is on its way.
 fn exchange(listener: &TcpListener, count: usize) -> String {
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
@@ -366,7 +366,7 @@ fn exchange(listener: &TcpListener, count: usize) -> String {
         client.read_exact(&mut buffer).unwrap();
     }
     drop((client, server));
-    // Delayed acknowledgements leave after 40 ms at most, the FINs at once.
+    // Delayed acknowledgements are sent after at most 40 ms, FINs at once.
     std::thread::sleep(Duration::from_millis(200));
     "done".into()
 }

@@ -1,6 +1,6 @@
-//! The watch on real servers: what it counts is compared with what a client counts, with the scheduler, with scans. And
-//! the exact profile, which shares a guest with it. Needs root or CAP_BPF and CAP_PERFMON; reports where it does not
-//! run.
+//! The watch on real servers: its counts are compared with those of a client, of the scheduler, and of scans. Also
+//! the exact profile, which shares a guest with it. Needs root or CAP_BPF and CAP_PERFMON; tests that do not run
+//! print why.
 
 #[path = "watch/account.rs"]
 mod account;

@@ -1,4 +1,4 @@
-//! The account of a window: the state of each of the server's threads in each nanosecond, and the time of its calls
+//! The account of a window: the state of each of the server's threads in every nanosecond, and the time of its calls
 //! to other servers.
 
 use crate::profile::Frame;
@@ -18,13 +18,13 @@ crate::worded! {
         Requests = "requests",
         /// Bytes from a pipe, terminal, timer or signal.
         Input = "input",
-        /// A child process, in a thread that waits for nothing else.
+        /// A child process, in a thread with no other work.
         Children = "child processes",
-        /// A child process, in a thread that serves requests as well.
+        /// A child process, in a thread that also serves requests.
         Child = "a child process to end",
-        /// Another thread to hand out work: a condition variable, a semaphore.
+        /// Work from another thread: a condition variable, a semaphore.
         Work = "work",
-        /// Another thread to release a lock: futex, flock, semaphore.
+        /// The release of a lock by another thread: futex, flock, semaphore.
         Lock = "a lock",
         /// A sleep until a time.
         Sleep = "time to pass",
@@ -32,11 +32,11 @@ crate::worded! {
         File = "a file",
         /// The reader of a full pipe.
         Pipe = "the reader of a pipe",
-        /// Another server, at a socket.
+        /// Response of another server, at a socket.
         Backend = "another server",
         /// A client that reads the answer.
         Send = "a client to read",
-        /// Memory: a missing page, a mapping in use.
+        /// Memory: a missing page, or a mapping in use.
         Memory = "memory",
         /// Any other system call.
         Other = "another system call",
@@ -50,17 +50,17 @@ impl WaitKind {
     }
 }
 
-/// The program of a group of processes that ended within the window.
+/// The program name for a group of processes that ended within the window.
 pub const ENDED: &str = "ended processes";
 
-/// The object of a send that waits for the receiver's window, and not for the path.
+/// The object of a send that waits for the receiver's window and not for the path.
 pub const CLOSED_WINDOW: &str = "to a client that does not read";
 
-/// The account of one window: the state of each of the server's threads at each time.
+/// Account of a window: the state of each of the server's threads at every moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Account {
-    /// Length of the window of the account, nanoseconds. Shorter than the point's window if the whole would have cost
-    /// too much.
+    /// Length of the account's window, nanoseconds. Shorter than the point's window if the whole would have cost too
+    /// much.
     pub window_ns: u64,
     /// Sum of the threads' lives in the window, nanoseconds. The groups' times add up to it.
     pub threads_ns: u64,
@@ -92,7 +92,7 @@ pub struct ThreadGroup {
     pub program: PlainText,
     /// Name of the threads. Untrusted text.
     pub name: PlainText,
-    /// Whether these are the first threads of their processes. Threads that a process started later are another
+    /// Whether these are the first threads of their processes. Threads that a process started later form another
     /// group.
     pub is_first: bool,
     /// Time on a CPU, nanoseconds.
@@ -103,13 +103,14 @@ pub struct ThreadGroup {
     /// CPU time of the longest stretch of work between two waits of a thread, nanoseconds.
     #[serde(default)]
     pub longest_work_ns: u64,
-    /// Time runnable while another thread of the server had the CPU, nanoseconds.
+    /// Time runnable while another thread of the server had its CPU, nanoseconds.
     pub ready_own_ns: u64,
-    /// Time runnable while other work had the CPU, nanoseconds.
+    /// Time runnable while other work had its CPU, nanoseconds.
     pub ready_others_ns: u64,
-    /// Time runnable while the CPU was idle, nanoseconds: stopped by a limit of CPU time, or about to run.
+    /// Time runnable while its CPU was idle, nanoseconds: stopped by a limit of CPU time, or about to run.
     pub ready_stopped_ns: u64,
-    /// Time runnable before running on another CPU than before, nanoseconds. The work that had the CPU is not known.
+    /// Time runnable before running on another CPU than before, nanoseconds. The work on the earlier CPU is not
+    /// known.
     pub ready_moved_ns: u64,
     /// Blocked time by place; the longest first.
     pub waits: Vec<Wait>,
@@ -186,7 +187,7 @@ pub struct BackendUse {
 }
 
 impl ThreadGroup {
-    /// Runnable, without a CPU, nanoseconds.
+    /// Runnable time without a CPU, nanoseconds.
     pub fn ready_ns(&self) -> u64 {
         self.ready_own_ns + self.ready_others_ns + self.ready_stopped_ns + self.ready_moved_ns
     }
@@ -213,14 +214,16 @@ impl Account {
         self.groups.iter().map(of).sum()
     }
 
-    /// The share of the threads' time blocked in these kinds of waits, and their number; no share if no thread lived.
+    /// The share of the threads' time blocked in these kinds of waits, and the number of waits. No share if there was
+    /// no thread.
     pub fn blocked(&self, kinds: &[WaitKind]) -> (Option<f64>, u64) {
         let waits = self.groups.iter().flat_map(|group| &group.waits).filter(|wait| kinds.contains(&wait.kind));
         let (ns, times) = waits.fold((0, 0), |(ns, times), wait| (ns + wait.ns, times + wait.times));
         ((self.threads_ns > 0).then(|| ns as f64 / self.threads_ns as f64), times)
     }
 
-    /// Difference between the groups' times and the threads' lives, as a share of the lives: 0 = the account closes.
+    /// Difference between the groups' times and the threads' lives, as a share of the lives: 0 = the account adds up
+    /// exactly.
     pub fn open_ratio(&self) -> f64 {
         self.sum(ThreadGroup::total_ns) as f64 / self.threads_ns.max(1) as f64 - 1.0
     }

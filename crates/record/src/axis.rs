@@ -1,9 +1,9 @@
-//! An axis of `find`: one quantity that is varied while everything else of the load stays as it is.
+//! An axis of `find`: one quantity that is varied while all else of the load stays constant.
 
 use serde::{Deserialize, Serialize};
 
 crate::worded! {
-    /// The varied quantity. The word is that of `--axis` and of JSON.
+    /// The varied quantity, with its word for `--axis` and JSON.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Axis {
@@ -15,13 +15,13 @@ crate::worded! {
         InFlight = "in-flight",
         /// Cold connections held during the load (Banga and Mogul 1998, figure 9).
         Cold = "cold",
-        /// Connections of fixed bandwidth, of which a share is to conform.
+        /// Connections of fixed bandwidth, of which a share must conform.
         Conforming = "conforming",
         /// TIME_WAIT sockets of the server's port that exist during the load (Almeida et al. 1996, section 5.5).
         TimeWait = "time-wait",
         /// One-way delay of the path between client and server, nanoseconds.
         Delay = "delay",
-        /// Time that a spin adds at one place of the server's work, nanoseconds (`SlowPlace`).
+        /// Delay added at one place of the server's code, nanoseconds (`SlowPlace`).
         SlowDown = "slow-down",
         /// CPUs of the server, which is started anew for each number.
         Cpus = "cpus",
@@ -32,7 +32,7 @@ crate::worded! {
 }
 
 impl Axis {
-    /// The unit of its values in field notation.
+    /// The unit of the values in field notation.
     pub fn unit(self) -> &'static str {
         match self {
             Axis::Rate => "1/s",
@@ -45,7 +45,7 @@ impl Axis {
         }
     }
 
-    /// The name of its values, for the axis of a chart.
+    /// The name of the values, for the axis of a chart.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Connections => "connections",
@@ -62,11 +62,11 @@ impl Axis {
     }
 }
 
-/// The longest spin of a slow-down experiment, nanoseconds; its BPF programs hold the same bound.
+/// Longest delay of a slow-down experiment, nanoseconds; its BPF programs have the same limit.
 pub const MAX_SLOW_DOWN_NS: u64 = 100_000;
 
 crate::worded! {
-    /// A place of the server's work that can be slowed down. The order is that of `bpf/slow.bpf.c`.
+    /// A place of the server's code that can be slowed down, in the order of `bpf/slow.bpf.c`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum SlowPlace {
@@ -94,7 +94,7 @@ pub struct AxisPlace {
     pub axis: Axis,
     /// Nominal value on the axis, in [`Axis::unit`].
     pub value: f64,
-    /// The place that is slowed down; absent on other axes, and if nothing is added.
+    /// Place that is slowed down; absent on other axes, and without a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowed: Option<SlowPlace>,
 }
@@ -104,19 +104,19 @@ pub struct AxisPlace {
 pub struct AxisPlan {
     /// The quantity that the run varies.
     pub axis: Axis,
-    /// The values in `Axis::unit`, ascending and without repetition. Empty: found during the run (rates from the
-    /// capacity that is measured first, conforming connections by doubling and bisection).
+    /// Values in `Axis::unit`, ascending and without repetition. Empty if they are found during the run (rates from
+    /// the capacity, conforming connections by doubling and bisection).
     pub values: Vec<f64>,
-    /// Offered rates up to this multiple of the capacity, where rates are found during the run.
+    /// Largest multiple of the capacity that is offered, if rates are found during the run.
     #[serde(default = "three")]
     pub overload_ratio: f64,
     /// Share of the connections that must conform.
     #[serde(default = "all")]
     pub conforming_ratio: f64,
-    /// The places that are slowed down in turn; only on the axis `slow-down`.
+    /// Places that are slowed down in turn; only on the axis `slow-down`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowed: Vec<SlowPlace>,
-    /// The function of the server's program, where that is one of the places.
+    /// Function of the server's program, if that is one of the places.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_is_written_as_it_is_typed() {
+    fn an_axis_is_formatted_as_it_is_typed() {
         for axis in [
             Axis::Connections,
             Axis::Rate,

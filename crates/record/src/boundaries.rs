@@ -1,5 +1,5 @@
-//! The functions at which one layer of the network stack calls another: one reviewed table (`data/boundaries.txt`),
-//! next to the rule of [`layers`](crate::layers), for measuring layers without sampling.
+//! The functions at which one layer of the network stack calls another: a reviewed table (`data/boundaries.txt`),
+//! which complements the rule of [`layers`](crate::layers), for measuring layers without sampling.
 
 use crate::layers::Layer;
 use std::sync::LazyLock;
@@ -12,26 +12,26 @@ static BUILT_IN: LazyLock<Vec<Boundary>> = LazyLock::new(|| parse(TABLE).unwrap_
 /// A function that begins its layer when it is called, and returns to the caller's layer when it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
-    /// The kernel's name, leading underscores included.
+    /// Name in the kernel, including leading underscores.
     pub function: String,
     /// Its layer.
     pub layer: Layer,
-    /// A network software interrupt: below it the packet decides which end the work is charged to.
+    /// Whether it is a network software interrupt, below which the packet decides to which end the work is charged.
     pub is_packets: bool,
-    /// On the path of every packet or call: without it a layer's time is counted as another's.
+    /// Whether it is on the path of every packet or call, so that without it a layer's time counts for another.
     pub is_needed: bool,
     /// Hooked only if this function, earlier in the table, cannot be.
     pub instead_of: Option<String>,
 }
 
-/// The table that ships with the program (a test proves that it parses).
+/// The table that ships with the program; a test proves that it can be parsed.
 pub fn built_in() -> &'static [Boundary] {
     &BUILT_IN
 }
 
-/// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space, a needed
-/// one with `!` at its end, a substitute for another as `name(other)`; `#` begins a comment. A name may appear only
-/// once. The error is the faulty line.
+/// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space. A
+/// required name ends with `!`, and a substitute for another is `name(other)`. `#` begins a comment. A name may
+/// appear only once. The error is the faulty line.
 fn parse(text: &str) -> Result<Vec<Boundary>, String> {
     let mut found: Vec<Boundary> = Vec::new();
     let mut section = None;
@@ -81,7 +81,7 @@ mod tests {
     use crate::layers::{Role, Rule};
 
     #[test]
-    fn every_boundary_has_the_layer_that_the_rule_of_samples_gives_it() {
+    fn every_boundary_has_the_layer_of_the_sampling_rule() {
         let table = parse(TABLE).unwrap();
         assert!(table.len() > 40);
         for boundary in &table {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_may_stand_in_for_an_earlier_one() {
+    fn a_function_may_replace_an_earlier_one() {
         let table = parse("[IP]\nip6_xmit ip6_output(ip6_xmit)").unwrap();
         assert_eq!(table[0].instead_of, None);
         assert_eq!((table[1].function.as_str(), table[1].instead_of.as_deref()), ("ip6_output", Some("ip6_xmit")));

@@ -1,4 +1,4 @@
-//! The kind of clients that make up a load. The default: as fast as they can, over plain TCP.
+//! The kind of clients of a load. By default they are as fast as they can, over plain TCP.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 pub struct ClientPlan {
     /// Each connection reads at most this many bytes per second; 0 = no limit.
     pub read_bytes_per_sec: u64,
-    /// Each connection has a fixed bandwidth and needs a part of it to conform.
+    /// Fixed bandwidth of each connection, of which it needs a part to conform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<FixedBandwidth>,
     /// The end that closes a connection after its last request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub close_first: Option<CloseFirst>,
-    /// The gaps between the parts of a response are timed.
+    /// Whether the gaps between the parts of a response are timed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub times_parts: bool,
     /// TLS below HTTP.
@@ -32,7 +32,7 @@ impl ClientPlan {
     }
 }
 
-/// Connections of fixed bandwidth, after SPECweb99: each reads at most the first rate, and conforms when it gets the
+/// Connections of fixed bandwidth, after SPECweb99: each reads at most the first rate, and conforms if it gets the
 /// second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FixedBandwidth {
@@ -42,14 +42,14 @@ pub struct FixedBandwidth {
     pub demanded_bits_per_sec: f64,
 }
 
-/// The end that closes a connection first: its own port stays in TIME_WAIT for a minute, the other end's is free at
+/// The end that closes a connection first. Its port stays in TIME_WAIT for a minute; the other end's port is free at
 /// once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CloseFirst {
     /// The client, as soon as the last response is complete.
     Client,
-    /// The server: the last request says `Connection: close`, and the client waits for the end.
+    /// The server: the last request has `Connection: close`, and the client waits for the end.
     Server,
 }
 
@@ -58,14 +58,14 @@ pub enum CloseFirst {
 pub struct TlsPlan {
     /// Name or address that the certificate must be for; a name is sent as SNI.
     pub server_name: String,
-    /// Sessions of earlier connections are resumed.
+    /// Whether sessions of earlier connections are resumed.
     pub has_resumption: bool,
-    /// The certificate is not checked.
+    /// Whether the certificate remains unchecked.
     pub is_insecure: bool,
     /// Certificates of the authorities to trust, PEM; absent = the system's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
-    /// The content of that file. Not stored with the run: the repeat command names the file.
+    /// The content of that file. Not stored with the run, because the repeat command names the file.
     #[serde(skip)]
     pub ca_pem: Vec<u8>,
 }

@@ -1,9 +1,9 @@
 //! A doubt: a stated reason not to trust a number, with its size and its remedy. Doubts are data: stored, printed,
-//! drawn.
+//! and drawn.
 
 use serde::{Deserialize, Serialize};
 
-/// Declares the kinds with their meanings, so that reference pages have the words of the code.
+/// Declares the kinds with their meanings, so that reference pages use the words of the code.
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $kind:ident,)+) => {
         /// The kinds of doubt. The name is the stable key in JSON.
@@ -28,7 +28,7 @@ macro_rules! kinds {
 kinds! {
     /// The load generator ran out of CPU: the figures show the client's limit, not the server's.
     ClientSaturated,
-    /// Requests left later than their schedule by more than the limit.
+    /// Requests left later than scheduled by more than the limit.
     ScheduleLag,
     /// Responses waited in the client's kernel for much of the response time before the client read them.
     ReapDelay,
@@ -40,7 +40,7 @@ kinds! {
     Steal,
     /// Other work used the CPUs under test.
     NoisyNeighbour,
-    /// A percentile or an interval rests on too few samples.
+    /// A percentile or an interval is based on too few samples.
     TooFewSamples,
     /// Requests had no response when they timed out or the run ended. Their response times are longer than measured, by
     /// an unknown amount.
@@ -59,7 +59,7 @@ kinds! {
     SearchEndedEarly,
     /// Two independent sources disagree by more than their tolerance.
     SourcesDisagree,
-    /// The run was interrupted; what was measured until then is kept.
+    /// The run was interrupted; the results until then are kept.
     Interrupted,
     /// The server answered with errors, so the figures describe its error path.
     ServerErrors,
@@ -75,34 +75,34 @@ kinds! {
     PathInexact,
     /// The requests sent differ from the log, or from the requested load.
     ReplayInexact,
-    /// The traffic has requests that cannot be told apart from outside, so the counts are not numbers of requests.
+    /// Requests in the traffic cannot be distinguished from outside, so the counts are not numbers of requests.
     NotSplit,
 }
 
 crate::worded! {
-    /// How much a doubt matters to the verdict.
+    /// Severity of a doubt for the verdict.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Severity {
-        /// Worth knowing; the verdict stands.
+        /// Worth knowing; the verdict is valid.
         Note = "note",
-        /// The figures concerned should not be quoted without it.
+        /// The affected figures should not be quoted without it.
         Warning = "warning",
-        /// The figures are about something else than the user asked for.
+        /// The figures do not describe what the user asked for.
         Invalid = "invalid",
     }
 }
 
-/// One doubt: what was seen, with its size, and the remedy.
+/// A doubt: the observation with its size, and the remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Doubt {
     /// Kind of the doubt.
     pub kind: DoubtKind,
-    /// How much the doubt matters to the verdict.
+    /// Severity for the verdict.
     pub severity: Severity,
     /// The evidence in one sentence with its size: "the client used 97 % of its CPU".
     pub what: String,
-    /// One sentence: what to change so that the doubt goes away.
+    /// Change that removes the doubt, in one sentence.
     pub remedy: String,
 }
 
@@ -114,17 +114,17 @@ impl Doubt {
 }
 
 impl DoubtKind {
-    /// A doubt of this kind that a reader should know of.
+    /// A doubt of this kind that readers should know about.
     pub fn note(self, what: impl Into<String>, remedy: impl Into<String>) -> Doubt {
         Doubt::new(self, Severity::Note, what, remedy)
     }
 
-    /// A doubt of this kind that figures may be wrong by.
+    /// A doubt of this kind that may make figures wrong.
     pub fn warning(self, what: impl Into<String>, remedy: impl Into<String>) -> Doubt {
         Doubt::new(self, Severity::Warning, what, remedy)
     }
 
-    /// A doubt of this kind that rules the figures out.
+    /// A doubt of this kind that makes the figures useless.
     pub fn invalid(self, what: impl Into<String>, remedy: impl Into<String>) -> Doubt {
         Doubt::new(self, Severity::Invalid, what, remedy)
     }

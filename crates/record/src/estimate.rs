@@ -1,4 +1,4 @@
-//! A number with its interval: the one form of everything that rests on repeats.
+//! A number with its interval, used for all results of repeats.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ impl Estimate {
         self.interval().is_some_and(|(low, high)| value < low || value > high)
     }
 
-    /// In another unit, or as another monotonic quantity; a falling one swaps the ends.
+    /// Converts to another unit or another monotonic quantity; a falling one swaps the ends.
     #[must_use]
     pub fn map(self, of: impl Fn(f64) -> f64) -> Estimate {
         let ends = self.interval().map(|(low, high)| (of(low), of(high)));
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_falling_quantity_turns_the_ends_around_and_no_interval_stays_none() {
+    fn a_falling_quantity_swaps_the_ends_of_its_interval() {
         let seconds = Estimate::new(2.0, Some((1.0, 4.0)), 0.95, 5);
         let rate = seconds.map(|seconds| 1.0 / seconds);
         assert_eq!((rate.value, rate.low, rate.high), (0.5, Some(0.25), Some(1.0)));

@@ -1,5 +1,5 @@
-//! Every step of the run writer fails in turn, and is killed in turn: what was whole stays readable, and nothing is
-//! left that the census does not find.
+//! Every step of the run writer fails in turn, and is killed in turn: complete points stay readable, and everything
+//! left behind is found as a leftover.
 
 use super::VARIABLE;
 use crate::leftovers::{Found, Scene};
@@ -15,7 +15,7 @@ const POINTS: usize = 3;
 /// The exit code of a child whose run could not be written.
 const REFUSED: i32 = 7;
 
-/// Not a test of its own: the process whose steps fail.
+/// Not a test by itself: the process whose steps fail.
 #[test]
 fn writer_of_a_run() {
     let Ok(place) = std::env::var(PLACE) else { return };
@@ -36,7 +36,7 @@ fn write(place: &Path) -> Result<(), crate::RunError> {
         let mut point = Point::of(Sweep::Connections, 0, number as u64 + 1, Pace::Closed);
         let latency = Latency::default();
         let files = PointFiles { latencies: vec![("response", &latency)], series_csv: "a\n".into(), stacks: None };
-        // A run goes on after a point that could not be written.
+        // A run continues after a point that could not be written.
         is_whole = is_whole.and(writer.add_point(&mut point, &files).map(drop));
     }
     is_whole.and(writer.finish(Status::Complete, None))
@@ -48,14 +48,13 @@ fn child(place: &Path, fault: &str) -> ExitStatus {
     command.env(PLACE, place).env(VARIABLE, fault).output().expect("the test's own program").status
 }
 
-/// The runs in a place.
 fn runs(place: &Path) -> Vec<RunDir> {
     let found = crate::runs::find(place).map(|found| found.runs).unwrap_or_default();
     found.iter().map(|path| RunDir::open(path).expect("a run that is there can be read")).collect()
 }
 
 #[test]
-fn whatever_step_of_a_run_fails_or_is_killed_nothing_is_left_and_whole_points_are_kept() {
+fn a_failed_or_killed_step_of_a_run_leaves_complete_points_and_no_remains() {
     for name in ["exact", "runs"] {
         for how in ["fail", "kill"] {
             let base = tempfile::tempdir().unwrap();

@@ -1,11 +1,10 @@
-//! A figure: one measured number with its unit, its sample count and how it was obtained, or the reason why it is
-//! missing.
+//! A figure: one measured number with its unit, its sample count and its origin, or the reason why it is missing.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 crate::worded! {
-    /// How a number was obtained. Printed with it; numbers of different origin are not added without a note.
+    /// Origin of a number. Printed with it; numbers of different origin are not added without a note.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Origin {
@@ -22,11 +21,11 @@ crate::worded! {
     }
 }
 
-/// One number of a point. JSON: `{"value": 12.5, "unit": "us", "n": 81234, "origin": "timed"}` or
-/// `{"unit": "us", "not_measured": "the kernel has no ..."}`; a missing number is never 0.
+/// Number of a point. JSON: `{"value": 12.5, "unit": "us", "n": 81234, "origin": "timed"}` or `{"unit": "us",
+/// "not_measured": "the kernel has no ..."}`; a missing number is never 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figure {
-    /// The number, absent where it could not be measured.
+    /// Value of the figure; absent if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     /// Unit in field notation: `us`, `bytes`, `1/s`, `ratio`, `count`.
@@ -37,7 +36,7 @@ pub struct Figure {
     /// How the value was obtained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// Whether the value is a lower bound, because it lies among requests without a response.
+    /// Whether the value is a lower bound, because it belongs to requests without a response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,
     /// Why the figure has no value; absent if it has one.
@@ -61,7 +60,7 @@ impl Figure {
         }
     }
 
-    /// A number that this machine or this run could not give, and why.
+    /// A number that this machine or this run could not provide, with the reason.
     pub fn not_measured(unit: &str, why: impl Into<String>) -> Self {
         Figure {
             value: None,
@@ -85,17 +84,17 @@ impl Figures {
         self.0.insert(name.into(), figure);
     }
 
-    /// Stores a number under a name of [`crate::names`], which gives its unit.
+    /// Stores a number under a name of [`crate::names`], which determines its unit.
     pub fn measured(&mut self, name: &str, value: f64, n: u64, origin: Origin) {
         self.set(name, Figure::new(value, crate::names::unit(name), n, origin));
     }
 
-    /// Stores under a name of [`crate::names`] why there is no number.
+    /// Stores under a name of [`crate::names`] the reason why there is no number.
     pub fn not_measured(&mut self, name: &str, why: &str) {
         self.set(name, Figure::not_measured(crate::names::unit(name), why));
     }
 
-    /// Stores under a name of [`crate::names`] a number with its count and origin, or why there is none.
+    /// Stores under a name of [`crate::names`] a number with its count and origin, or the reason why there is none.
     pub fn found(&mut self, name: &str, value: Option<f64>, (n, origin): (u64, Origin), why_not: &str) {
         match value {
             Some(value) => self.measured(name, value, n, origin),
@@ -103,7 +102,8 @@ impl Figures {
         }
     }
 
-    /// Stores under a name of [`crate::names`] how much a counter grew a second between two readings, `(now, then)`.
+    /// Stores under a name of [`crate::names`] the growth per second of a counter between two readings, `(now,
+    /// then)`.
     pub fn rate(&mut self, name: &str, counts: Option<(u64, u64)>, seconds: f64, why_not: &str) {
         let count = counts.map_or(0, |(now, then)| now.saturating_sub(then));
         self.found(name, counts.map(|_| count as f64 / seconds), (count, Origin::Counted), why_not);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_survive_json() {
+    fn figures_are_unchanged_by_json() {
         let mut figures = Figures::default();
         figures.set("client.lag_p99_us", Figure::new(12.5, "us", 100, Origin::Timed));
         figures.set("machine.steal_ratio", Figure::not_measured("ratio", "not a virtual machine"));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_number_is_read_back_to_its_last_digit() {
-        // Each of these is another number to a reader that rounds twice; fitted models are sensitive to the last digit.
+        // A reader that rounds twice gets another number; fitted models are sensitive to the last digit.
         let numbers = [0.9999999999999999, 1.9999999999999998, 5.402_857_142_857_142e-3, 1.2345678901234567e-7];
         let of_clock = (1..2000u64).map(|n| (n * 7_919) as f64 / 13.0 / 1e3);
         for number in numbers.into_iter().chain(of_clock) {

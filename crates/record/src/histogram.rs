@@ -14,17 +14,16 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::time::Duration;
 
-/// The largest value that is distinguished: one hour.
+/// The largest distinguishable value: one hour.
 pub const MAX_NS: u64 = 3_600_000_000_000;
 
-/// Limit on an `.hlog`: far beyond what a point writes.
+/// Maximum size of an `.hlog`, far more than a point writes.
 const MAX_LOG_BYTES: usize = 64 << 20;
-/// Limit on a histogram, encoded or not: more than ten bytes for each of its counts.
+/// Maximum size of a histogram, encoded or not: more than ten bytes for each of its counts.
 const MAX_BYTES: usize = 4 << 20;
 /// The first word of HdrHistogram's V2 encoding, and of its compressed form.
 const PLAIN: u32 = 0x1c84_9313;
 const COMPRESSED: u32 = 0x1c84_9314;
-/// The header before the counts.
 const HEADER_BYTES: usize = 40;
 
 /// A histogram in JSON: HdrHistogram's V2 compressed encoding in base64.
@@ -77,7 +76,7 @@ impl Latency {
         Latency { histogram, clamped: 0 }
     }
 
-    /// Records one value. Never fails: 0 counts as 1 ns, more than [`MAX_NS`] as [`MAX_NS`].
+    /// Records one value. Never fails: 0 counts as 1 ns, and more than [`MAX_NS`] as [`MAX_NS`].
     #[inline]
     pub fn record_ns(&mut self, nanos: u64) {
         self.record_many_ns(nanos, 1);
@@ -107,7 +106,8 @@ impl Latency {
         Ok(BASE64_STANDARD.encode(&raw))
     }
 
-    /// Reads what [`to_base64`](Self::to_base64) wrote. `clamped`: its values beyond the range. Any text is safe.
+    /// Reads the result of [`to_base64`](Self::to_base64). `clamped`: the number of values above the range. Any text
+    /// is safe.
     pub fn from_base64(encoded: &str, clamped: u64) -> Result<Latency, LogError> {
         let mut latency = decode_payload(encoded)?;
         latency.clamped = clamped;
@@ -124,7 +124,7 @@ impl Latency {
         self.histogram.is_empty()
     }
 
-    /// Number of values beyond the range; they are counted at its end.
+    /// Number of values above the range; they are counted at its end.
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
@@ -167,13 +167,13 @@ impl Latency {
     }
 }
 
-/// Why an `.hlog` could not be written or read.
+/// The reason why an `.hlog` could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The library could not encode the histogram.
     #[error("the latency histogram could not be encoded: {0}")]
     Encode(String),
-    /// The text is not an HdrHistogram log, or not one of ours.
+    /// The text is not an HdrHistogram log, or was not written by straingauge.
     #[error("not an HdrHistogram log: {0}")]
     Decode(String),
     /// The log is larger than any that a point writes.
@@ -181,8 +181,9 @@ pub enum LogError {
     TooLarge(usize),
 }
 
-/// Writes histograms as an HdrHistogram interval log (format 1.3, V2 deflate payloads), one tagged line each.
-/// Other tools (HdrHistogram's plotters, hdr-plot) read it. Empty histograms are written too: absence is information.
+/// Writes histograms as an HdrHistogram interval log (format 1.3, V2 deflate payloads), one tagged line each. Other
+/// tools (HdrHistogram's plotters, hdr-plot) can read it. Empty histograms are written, too, because absence is
+/// information.
 pub fn write_log(start_unix_ms: u64, duration: Duration, tagged: &[(&str, &Latency)]) -> Result<Vec<u8>, LogError> {
     let encode = |error: &dyn std::fmt::Debug| LogError::Encode(format!("{error:?}"));
     let mut out = Vec::new();
@@ -242,8 +243,8 @@ fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
     Ok(latency)
 }
 
-/// Decompresses the encoding and checks what the library does not: it reserves what a header claims, up to 4 GiB, and
-/// negates any number of zeros.
+/// Decompresses the encoding and checks what the library does not check: it reserves the size in the header, up to 4
+/// GiB, and negates any number of zeros.
 fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
     let broken = |why: String| LogError::Decode(why);
     let word = |bytes: &[u8], at: usize| {
@@ -270,8 +271,8 @@ fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
     if claimed as usize > there {
         return Err(broken(format!("a histogram claims {claimed} bytes of counts, and has {there}")));
     }
-    // Numbers have seven bits a byte, and eight in the ninth. Nine bytes of ones are a number of zeros that cannot be
-    // negated.
+    // Numbers have seven bits per byte, and eight in the ninth. Nine bytes of ones are a number of zeros that cannot
+    // be negated.
     let mut ones = 0;
     for byte in plain.iter().skip(HEADER_BYTES) {
         ones = if *byte == 0xff { ones + 1 } else { 0 };
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_comes_back_equal() {
+    fn a_log_is_read_back_unchanged() {
         let mut response = Latency::new();
         for value in 1..5000u64 {
             response.record_ns(value * 977);
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_comes_back_equal_as_text() {
+    fn a_histogram_is_read_back_unchanged_from_text() {
         let mut latency = Latency::new();
         for value in 1..5000u64 {
             latency.record_ns(value * 977);
@@ -326,8 +327,7 @@ mod tests {
         assert_eq!(Latency::from_base64(&empty.to_base64().unwrap(), 0).unwrap().len(), 0);
     }
 
-    /// A histogram whose header claims so many bytes of counts, and what follows it, with its checks of compression in
-    /// order.
+    /// A histogram whose header states this number of bytes of counts, followed by these, with valid checksums.
     fn made(claimed: u32, counts: &[u8]) -> String {
         use std::io::Write;
         let mut plain = Vec::new();
@@ -347,12 +347,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_header_claims_reserves_no_memory_and_no_number_overflows() {
+    fn a_header_cannot_reserve_memory_or_overflow_numbers() {
         let of = |claimed: u32, counts: &[u8]| Latency::from_base64(&made(claimed, counts), 0);
-        // One value of 5 ns and one of 7, after five and one zeros.
+        // One value of 5 ns after five zeros, and one of 7 ns after another zero.
         assert_eq!(of(4, &[9, 2, 1, 2]).unwrap().len(), 2);
         assert!(of(u32::MAX, &[9, 2]).unwrap_err().to_string().contains("claims 4294967295 bytes"));
-        // As many zeros as no number can count.
+        // More zeros than a number can count.
         let most = [0xff; 9];
         assert!(of(9, &most).unwrap_err().to_string().contains("zeros"));
         assert!(of(3, &[0xff; 3]).is_err(), "a number that breaks off");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_in_words() {
+    fn garbage_is_refused_with_a_reason() {
         assert!(Latency::from_base64("AAAA", 0).is_err());
         assert!(read_log(b"not a log").is_err());
         assert!(read_log(b"Tag=a,0.0,1.0,1.0,AAAA\n").is_err());

@@ -1,12 +1,12 @@
-//! The layer of the network stack that a kernel function belongs to: a reviewed table (`data/layers.txt`), and the walk
-//! of a stack that uses it.
+//! The layer of the network stack that a kernel function belongs to: a reviewed table (`data/layers.txt`), and the
+//! walk of a stack that uses it.
 //!
-//! A function *names* a layer, is a *helper* (buffers, memory, copies, locks, timers), or is unknown. A sample belongs
-//! to the layer of its innermost naming function: helpers are charged to their caller, as Kim and Rixner's profiler
-//! charged every function that was not listed (2005, section 3). A sample without a naming function is unattributed.
+//! A function *names* a layer, is a *helper* (buffers, memory, copies, locks, timers), or is unknown. A sample
+//! belongs to the layer of its innermost naming function: helpers are charged to their caller, like all unlisted
+//! functions in Kim and Rixner's profiler (2005, section 3). A sample without a naming function is unattributed.
 //!
-//! Names are compared without leading underscores and compiler suffixes (`.isra.0`, `.part.0`, `.cold`, ...). An exact
-//! name wins over a prefix (`tcp_*`), a longer prefix over a shorter one.
+//! Names are compared without leading underscores and compiler suffixes (`.isra.0`, `.part.0`, `.cold`, ...). An
+//! exact name takes precedence over a prefix (`tcp_*`), and a longer prefix over a shorter one.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,7 @@ const TABLE: &str = include_str!("../data/layers.txt");
 static BUILT_IN: LazyLock<Rule> = LazyLock::new(|| Rule::parse(TABLE).unwrap_or_default());
 
 crate::worded! {
-    /// The layers, from the server's own code down to the wire. Their sum, with what is unattributed, is the whole.
+    /// The layers, from the server's own code down to the wire. Their sum, with unattributed time, is the total.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Layer {
@@ -36,7 +36,7 @@ crate::worded! {
         Driver = "Driver",
         /// The rest of the kernel: scheduler, interrupts, page faults, measurement.
         Other = "Other",
-        /// The CPU had nothing to do.
+        /// Idle time of the CPU.
         Idle = "Idle",
     }
 }
@@ -47,7 +47,7 @@ impl Layer {
         Layer::ALL.into_iter().find(|layer| layer.word() == word)
     }
 
-    /// Whether the layer is part of the network stack proper (the paper's "Overall Stack": all but User, Other and
+    /// Whether the layer is part of the network stack proper (the paper's "Overall Stack": all except User, Other and
     /// Idle).
     pub fn is_stack(self) -> bool {
         matches!(self, Layer::SystemCall | Layer::Tcp | Layer::Ip | Layer::Ethernet | Layer::Driver)
@@ -58,20 +58,20 @@ impl Layer {
 /// is empty for a layer without parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Row {
-    /// The layer.
+    /// Layer of the row.
     pub layer: Layer,
-    /// The part, in words, or empty.
+    /// Part in words, or empty.
     pub part: String,
 }
 
 /// The role of a function in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role<'r> {
-    /// It names a layer.
+    /// The function names a layer.
     Names(&'r Row),
-    /// It works for its caller; the word says what it does.
+    /// The function works for its caller; the word describes its work.
     Helper(&'r str),
-    /// The table does not list it; it is charged like a helper and counted as not classified.
+    /// The table does not list the function; it is charged like a helper and counted as not classified.
     Unknown,
 }
 
@@ -81,7 +81,7 @@ enum Entry {
     Helper(String),
 }
 
-/// The rule: function and module names to rows and helpers.
+/// The rule that maps function and module names to rows and helpers.
 #[derive(Debug, Clone, Default)]
 pub struct Rule {
     entries: Vec<Entry>,
@@ -92,13 +92,13 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The rule that ships with the program (a test proves that it parses).
+    /// The rule that ships with the program; a test proves that it can be parsed.
     pub fn built_in() -> &'static Rule {
         &BUILT_IN
     }
 
     /// Parses a table: sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, each followed by
-    /// names and prefixes (`tcp_*`) separated by white space; `#` begins a comment. A name may appear only once. The
+    /// names and prefixes (`tcp_*`) separated by white space. `#` begins a comment. A name may appear only once. The
     /// error is the faulty line.
     fn parse(text: &str) -> Result<Rule, String> {
         let mut rule = Rule::default();
@@ -135,7 +135,8 @@ impl Rule {
         if let Some(&entry) = self.exact.get(bare) {
             return self.as_role(entry);
         }
-        // A module's name wins over a prefix: both veth's veth_* and a generic get_* are the driver's.
+        // A module's name takes precedence over a prefix: both veth's veth_* and a generic get_* belong to the
+        // driver.
         if let Some(&entry) = module.and_then(|module| self.modules.get(module)) {
             return self.as_role(entry);
         }
@@ -147,7 +148,8 @@ impl Rule {
             .map_or(Role::Unknown, |&entry| self.as_role(entry))
     }
 
-    /// The row of the first function of a kernel stack, innermost first, that names a layer; `None` = unattributed.
+    /// The row of the first function of a kernel stack, from the innermost on, that names a layer; `None` =
+    /// unattributed.
     pub fn row_of<'f>(&self, stack: impl IntoIterator<Item = (&'f str, Option<&'f str>)>) -> Option<&Row> {
         stack.into_iter().find_map(|(function, module)| match self.role(function, module) {
             Role::Names(row) => Some(row),
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_not_charged_to_what_it_interrupted() {
+    fn an_interrupt_is_not_charged_to_the_interrupted_code() {
         assert_eq!(
             row_of(&["handle_softirqs", "irq_exit_rcu", "asm_sysvec_apic_timer_interrupt", "tcp_sendmsg_locked"]),
             "Other: interrupts"
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_and_the_usual_devices_are_known() {
+    fn both_address_families_and_common_devices_are_classified() {
         for (function, module, expected) in [
             ("ip_queue_xmit", None, "IP"),
             ("__ip_queue_xmit", None, "IP"),

@@ -1,7 +1,8 @@
 //! Leftovers of a killed run.
 //!
-//! Each room declares the [`LeftoverKind`]s of things it makes that may outlive the process: their names, how to find
-//! and remove them. All names contain the word of their [`Owner`], so that those of a living run are never touched.
+//! Each crate declares the [`LeftoverKind`]s of things that it makes and that may outlive the process, with functions
+//! to find and remove them. All names contain the word of their [`Owner`], so that those of a running run are never
+//! touched.
 
 use crate::owner::{Life, Owner};
 use crate::text::plain;
@@ -12,47 +13,46 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Environment variable of every process that straingauge starts, inherited by what that starts:
-/// `OWNER.ROLE.NUMBER`.
+/// Environment variable of every process that straingauge starts, which child processes inherit: `OWNER.ROLE.NUMBER`.
 pub const MARK: &str = "STRAINGAUGE_MARK";
 
-/// One kind of thing that may outlive its process.
+/// A kind of thing that may outlive its process.
 #[derive(Clone, Copy)]
 pub struct LeftoverKind {
-    /// Its name, as it is printed.
+    /// Name of the kind, as printed.
     pub name: &'static str,
-    /// The form of its name, for the documentation: `straingauge-TOKEN-OWNER below the mount of cgroup2`.
+    /// Form of the thing's name, for the documentation: `straingauge-TOKEN-OWNER below the mount of cgroup2`.
     pub named: &'static str,
-    /// Finds those whose owner has ended.
+    /// Finds the things whose owner has ended.
     pub find: fn(&Scene) -> Found,
-    /// Removes one; removing one that is gone is no error. The error is a sentence.
+    /// Removes one; it is not an error if it is gone. The error is a sentence.
     pub remove: fn(&Leftover) -> Result<(), String>,
 }
 
-/// One thing that is left.
+/// A leftover of a killed run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 pub struct Leftover {
-    /// LeftoverKind of thing that was left ([`LeftoverKind::name`]).
+    /// Kind of the leftover ([`LeftoverKind::name`]).
     pub kind: &'static str,
-    /// Path of the file or folder, or number of the process.
+    /// Path of the file or folder, or id of the process.
     pub name: String,
-    /// Details, such as the command line; untrusted text made safe.
+    /// Details, e.g. the command line; untrusted text made safe.
     pub detail: String,
-    /// The ended process that made it.
+    /// Ended process that made the leftover.
     pub owner: Owner,
 }
 
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The leftovers.
+    /// Leftovers that were found.
     pub left: Vec<Leftover>,
-    /// One sentence for each thing that could not be checked, with the reason.
+    /// Things that could not be checked, one sentence each with the reason.
     pub not_seen: Vec<String>,
 }
 
 impl Found {
-    /// Adds what another search found; what both could not see is kept once.
+    /// Adds the result of another search; a thing that neither could check is kept once.
     pub fn add(&mut self, other: Found) {
         self.left.extend(other.left);
         for sentence in other.not_seen {
@@ -66,12 +66,11 @@ impl Found {
 /// The places to search. Processes are read once for all kinds.
 #[derive(Debug, Default)]
 pub struct Scene {
-    /// Folders of runs, searched for files that were not finished.
+    /// Folders of runs, to be searched for unfinished files.
     pub folders: Vec<PathBuf>,
     processes: OnceCell<(Vec<Marked>, usize)>,
 }
 
-/// A process with a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Marked {
     pid: u32,
@@ -105,7 +104,7 @@ impl Scene {
     }
 }
 
-/// The value of [`MARK`] for a process that this one starts. `number` tells those of one role apart.
+/// The value of [`MARK`] for a process that this one starts. `number` distinguishes those of one role.
 pub fn mark(role: &str, number: u32) -> String {
     format!("{}.{role}.{number}", Owner::of_this_process())
 }
@@ -131,8 +130,8 @@ fn marked_in(environment: &[u8]) -> Option<String> {
     String::from_utf8(value.to_vec()).ok()
 }
 
-/// The marked processes, and how many processes may not be read. This process and its ancestors are left out: a shell
-/// may have been started with a mark.
+/// The marked processes, and the number of unreadable ones. This process and its ancestors are excluded, because a
+/// shell may have been started with a mark.
 fn marked_processes() -> (Vec<Marked>, usize) {
     let spared = ancestry(std::process::id());
     let Ok(entries) = fs::read_dir("/proc") else { return (Vec::new(), 0) };
@@ -155,12 +154,12 @@ fn marked_processes() -> (Vec<Marked>, usize) {
     (found, hidden)
 }
 
-/// Whether a process descends from this one.
+/// Whether a process is a descendant of this one.
 pub fn is_descendant(pid: u32) -> bool {
     ancestry(pid).contains(&std::process::id())
 }
 
-/// A process and those that it descends from.
+/// A process and its ancestors.
 fn ancestry(pid: u32) -> Vec<u32> {
     let mut line = vec![pid];
     while let Some(parent) = line.last().and_then(|pid| parent_of(*pid)).filter(|parent| *parent > 0) {
@@ -183,12 +182,12 @@ fn command_line(pid: u32) -> String {
     plain(words.trim(), 80)
 }
 
-/// Ends a marked process that [`Scene::processes`] found, if it still is that process.
+/// Ends a marked process that [`Scene::processes`] found, if the id is still that of the process.
 pub fn end_process(left: &Leftover) -> Result<(), String> {
     let Ok(pid) = left.name.parse::<u32>() else { return Err(format!("'{}' is not a process", left.name)) };
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        // The mark is read before every signal: the number may belong to another process by now.
+        // The mark is read before every signal, because the id may belong to another process by now.
         let is_still = crate::owner::start_ticks(pid).is_some()
             && mark_of(pid).and_then(|mark| parse_mark(&mark).map(|(owner, _)| owner)) == Some(left.owner);
         if !is_still {
@@ -208,7 +207,7 @@ pub fn end_process(left: &Leftover) -> Result<(), String> {
     }
 }
 
-/// Why files in a folder must not be removed. Links are not followed.
+/// The reason why files in a folder must not be removed, if any. Links are not followed.
 pub fn refusal(folder: &Path) -> Option<String> {
     let facts = match fs::symlink_metadata(folder) {
         Ok(facts) => facts,
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_read_back() {
+    fn a_written_mark_is_read_back() {
         let (owner, role) = (Owner::of_this_process(), "server");
         assert_eq!(parse_mark(&mark(role, 7)), Some((owner, role)));
         for other in ["", "1-2-3", "1-2-3.server", "1-2-3.server.x", "x.server.1"] {
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_processes_of_an_owner_that_has_ended_are_found_and_ended() {
+    fn only_processes_of_ended_owners_are_found_and_ended() {
         let ended = Owner { start_ticks: 1, ..Owner::of_this_process() };
         let elsewhere = Owner { place: !ended.place, ..ended };
         let mut orphan = sleeper(&format!("{ended}.test.0"));
@@ -257,7 +256,7 @@ mod tests {
             sleeper("nonsense"),
             sleeper(&format!("{ended}.another-role.0")),
         ];
-        // Between fork and exec a child shows this process's environment.
+        // Between fork and exec, a child still has this process's environment.
         let begun = Instant::now();
         let found = loop {
             let found = Scene::default().processes("process", "test");
@@ -268,7 +267,7 @@ mod tests {
         let names: Vec<&str> = found.left.iter().map(|left| left.name.as_str()).collect();
         assert_eq!(names, [orphan.id().to_string()]);
         assert_eq!((found.left[0].owner, found.left[0].detail.as_str()), (ended, "sleep 60"));
-        // A number that now belongs to a process without the mark is not touched.
+        // A process that reuses the id without the mark is not touched.
         let reused = Leftover { name: others[2].id().to_string(), ..found.left[0].clone() };
         end_process(&reused).unwrap();
         end_process(&found.left[0]).unwrap();

@@ -1,18 +1,18 @@
-//! The forms of a run: scenario, points, figures, doubts, histograms, and the run directory that holds them.
+//! The data of a run: scenario, points, figures, doubts, histograms, and the run directory that contains them.
 //!
-//! This crate knows no network and no server. Every other crate depends on it, and it on none.
+//! This crate knows neither network nor server. Every other crate depends on it, and it depends on none.
 //!
 //! # The four instants of a request
 //!
-//! *intended send* (when the schedule wanted it to leave), *actual send*, *first byte*, *last byte*. From them:
+//! *intended send* (the time in the schedule), *actual send*, *first byte*, *last byte*. From them:
 //!
-//! - **response time** = last byte - intended send: what a user of the service waits;
+//! - **response time** = last byte - intended send: the time that a user of the service waits;
 //! - **service time** = last byte - actual send: the time that the server and the path took;
-//! - **schedule lag** = actual send - intended send: the generator's lateness, shown beside the other two.
+//! - **schedule lag** = actual send - intended send: the generator's lateness, shown with the other two.
 //!
 //! In a closed loop the intended send is the actual one, because the next request is due when the last one ends.
 //!
-//! Read next: [`run`] (the directory), [`point`] (one load point), [`names`] (what every figure means).
+//! Read next: [`run`] (the directory), [`point`] (one load point), [`names`] (the meaning of every figure).
 
 pub mod account;
 pub mod axis;

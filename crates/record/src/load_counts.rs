@@ -1,4 +1,4 @@
-//! The counts and histograms of a load, which add up over the threads of an engine and over machines.
+//! The counts and histograms of a load, which can be added over engine threads and machines.
 
 use crate::adds_up;
 use crate::histogram::{Encoded, LogError};
@@ -8,45 +8,46 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Counts of one load. A tally, a result and a worker's message hold this same form.
+/// Counts of one load, used in a tally, a result and a worker's message.
 ///
-/// There are two ways of counting. [`outcomes`](Self::outcomes), `body_bytes`, `received_bytes` and the times are about
-/// the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were under
-/// way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the
-/// window*, to any request: rates are computed from them.
+/// There are two ways of counting. [`outcomes`](Self::outcomes), `body_bytes`, `received_bytes` and the times cover
+/// the *requests of the window*: those with their intended send in it, whenever they ended, and those in flight when
+/// it began. `sent_bytes` covers only the former. The `*_in_window` counts cover all *events in the window*, for any
+/// request; rates are computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadCounts {
-    /// How every request of the window ended; `sum()` equals `requests()`.
+    /// Outcome of every request of the window; `sum()` equals `requests()`.
     pub outcomes: Outcomes,
-    /// Histograms. As JSON: pairs of a tag and `{"v2": ..., "clamped": ...}` (docs/worker-protocol.md).
+    /// Histograms of times. As JSON: pairs of a tag and `{"v2": ..., "clamped": ...}` (docs/worker-protocol.md).
     #[serde(rename = "latencies")]
     pub times: LoadTimes,
-    /// Unfinished requests that had not left, because no connection was free for them.
+    /// Unfinished requests that were not sent, because no connection was free for them.
     pub never_sent: u64,
-    /// Response body bytes since the window began, framing removed. Truncated responses count with the bytes that came.
+    /// Response body bytes since the window began, without framing. Truncated responses count with the bytes
+    /// received.
     pub body_bytes: u64,
-    /// Response bytes since the window began, headers and framing included.
+    /// Response bytes since the window began, with headers and framing.
     pub received_bytes: u64,
     /// Request bytes sent.
     pub sent_bytes: u64,
-    /// Complete responses whose last byte came inside the window.
+    /// Complete responses whose last byte arrived in the window.
     pub completed_in_window: u64,
-    /// Those with status 2xx or 3xx.
+    /// Complete responses with status 2xx or 3xx whose last byte arrived in the window.
     pub ok_in_window: u64,
-    /// Response bytes that came inside the window.
+    /// Response bytes that arrived in the window.
     pub received_in_window_bytes: u64,
-    /// Bytes that came on connections without a request under way, counted as arrivals: the server breaks HTTP.
+    /// Arrivals of bytes on connections without a request in flight: the server violates HTTP.
     pub stray_responses: u64,
-    /// Connections that the server announced to close and left open, so that the client closed them after a wait.
+    /// Connections that the server announced to close but left open, so that the client closed them after a wait.
     pub closes_awaited: u64,
-    /// Connections without a request that the server ended with status 408: a time limit of it was over.
+    /// Connections without a request that the server ended with status 408, because its time limit had expired.
     #[serde(default)]
     pub idle_timeouts: u64,
-    /// Sampled responses of which the kernel did not say when they came in, or while its wall clock was set.
+    /// Sampled responses whose arrival time is unknown: the kernel did not give it, or its wall clock was set.
     pub arrivals_unknown: u64,
-    /// Time inside the window in which arrivals were dated, for each thread.
+    /// Time in the window in which arrivals were recorded, per thread.
     pub dated_ns: u64,
-    /// In how many bursts; of each thread.
+    /// Number of bursts in which arrivals were recorded, per thread.
     pub dated_times: u64,
     /// Complete responses by status code.
     #[serde(with = "pairs")]
@@ -76,7 +77,7 @@ adds_up!(LoadCounts {
     slowest,
 });
 
-/// Times of requests and connections. See the four instants at the top of this crate.
+/// Times of requests and connections; see the four instants at the top of this crate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadTimes {
     /// Last byte minus intended send of complete responses.
@@ -85,40 +86,40 @@ pub struct LoadTimes {
     pub service: Latency,
     /// First byte minus actual send of complete responses.
     pub first_byte: Latency,
-    /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is
-    /// no schedule.
+    /// Actual minus intended send of requests sent since the window began; empty in a closed loop, which has no
+    /// schedule.
     pub lag: Latency,
-    /// The part of the lag spent waiting for a free connection, or for the opening of one; 1 ns means none.
+    /// Part of the lag spent waiting for a free connection, or for the opening of one; 1 ns means none.
     pub connection_wait: Latency,
     /// Time to establish a connection, of all connections opened by the run.
     pub connect: Latency,
-    /// Age, since the intended send, of the requests counted as unfinished or timed out (connecting, too): their
-    /// response time is at least this.
+    /// Age, since the intended send, of requests counted as unfinished or timed out (also while connecting): a lower
+    /// bound of their response time.
     pub unfinished_age: Latency,
-    /// Reap delay of a sample of the complete responses: from the arrival of the last byte in the client's kernel until
-    /// the generator took it up.
+    /// Reap delay of sampled complete responses: from the arrival of the last byte in the client's kernel until the
+    /// generator read it.
     pub reap: Latency,
-    /// Response times of the same sample.
+    /// Response times of the sampled responses.
     pub sampled: Latency,
-    /// The same without the reap delay, request by request: arrival of the last byte minus intended send.
+    /// Response times of the sampled responses without the reap delay: arrival of the last byte minus intended send.
     pub arrived: Latency,
-    /// Gaps between the parts of a response, where that was asked for: from a read with bytes of its body to the next
-    /// one.
+    /// Gaps between the parts of a response, if requested: from a read with body bytes to the next one.
     pub part_gap: Latency,
-    /// The rest of the lag: the generator's own lateness.
+    /// The rest of the lag, which is the generator's own lateness.
     pub own_lag: Latency,
 }
 
-/// `tagged!(field: tag, ...)` adds up the times and gives each its tag. A field that is not listed does not compile.
+/// `tagged!(field: tag, ...)` adds the times and gives each its tag. A field that is not listed does not compile.
 macro_rules! tagged {
     ($($field:ident: $tag:literal),+ $(,)?) => {
         adds_up!(LoadTimes { $($field),+ });
 
-        /// Histograms in a [`LoadTimes`].
+        /// Number of histograms in a [`LoadTimes`].
         pub const LOAD_TIMES: usize = [$($tag),+].len();
 
         impl LoadTimes {
-            /// The histograms by their tags in `latency.hlog`, in its order; `own-lag`, which is not in it, comes last.
+            /// The histograms by their tags in `latency.hlog`, in its order, then `own-lag`, which it does not
+            /// contain.
             pub fn tagged(&self) -> [(&'static str, &Latency); LOAD_TIMES] {
                 [$(($tag, &self.$field)),+]
             }
@@ -166,7 +167,7 @@ impl<'de> Deserialize<'de> for LoadTimes {
     }
 }
 
-/// A map with numbers as keys, which JSON's own maps cannot have.
+/// Serialises a map with numbers as keys, which JSON does not have.
 mod pairs {
     use super::{BTreeMap, Deserialize, Deserializer, Serializer};
 
@@ -185,7 +186,7 @@ mod tests {
     use crate::slowest::tests::request;
     use proptest::prelude::*;
 
-    /// Counts that are all drawn from `number`.
+    /// Counts whose values all come from `number`.
     fn counts(mut number: impl FnMut() -> u64) -> LoadCounts {
         let mut outcomes = serde_json::to_value(Outcomes::default()).unwrap();
         outcomes.as_object_mut().unwrap().values_mut().for_each(|count| *count = number().into());
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_come_back_from_json_and_a_missing_histogram_is_named() {
+    fn counts_are_read_back_from_json_and_a_missing_histogram_is_named() {
         let counts = drawn(&[3, 70_000, 5]);
         let mut json = serde_json::to_value(&counts).unwrap();
         assert_eq!(serde_json::from_value::<LoadCounts>(json.clone()).unwrap(), counts);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 
-/// The `machine` section of a run. A fact that could not be read is absent, never guessed.
+/// Facts about the machine, section `machine` of a run. An unreadable fact is absent, never guessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct MachineFacts {
@@ -27,7 +27,7 @@ pub struct MachineFacts {
     /// Frequency governor of CPU 0; absent if the kernel has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// Limit of open descriptors of this process (soft, after it was raised).
+    /// Limit of open descriptors of this process (soft limit, after it was raised).
     pub descriptor_limit: u64,
     /// Settings of the kernel that change results, by sysctl name.
     pub sysctls: BTreeMap<String, String>,
@@ -35,37 +35,37 @@ pub struct MachineFacts {
     pub straingauge: String,
 }
 
-/// One thing that a measurement may need.
+/// Feature that a measurement may need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Capability {
-    /// Short name, the same on every machine.
+    /// Short name, equal on all machines.
     pub name: String,
-    /// Whether it is available.
+    /// Whether the feature is available.
     pub is_available: bool,
-    /// The finding in a few words. May contain text of this machine.
+    /// Result of the check in a few words. May contain text of this machine.
     pub detail: String,
-    /// The loss without the capability, and the remedy; empty if it is available.
+    /// Consequence of the missing feature, and the remedy; empty if it is available.
     pub remedy: String,
 }
 
 impl Capability {
-    /// One that is available.
+    /// An available feature.
     pub fn there(name: &str, detail: impl Into<String>) -> Self {
         Capability { name: name.into(), is_available: true, detail: detail.into(), remedy: String::new() }
     }
 
-    /// One that is missing.
+    /// A missing feature.
     pub fn missing(name: &str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Capability { name: name.into(), is_available: false, detail: detail.into(), remedy: remedy.into() }
     }
 
-    /// Available or missing.
+    /// A feature that is available or missing.
     pub fn of(name: &str, is_available: bool, detail: impl Into<String>, remedy: &str) -> Self {
         if is_available { Self::there(name, detail) } else { Self::missing(name, detail, remedy) }
     }
 }
 
-/// The settings that are stored with every run.
+/// The settings stored with every run.
 const SYSCTLS: &[&str] = &[
     "net.core.somaxconn",
     "net.ipv4.tcp_max_syn_backlog",
@@ -134,7 +134,7 @@ fn memory_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The unified or data cache of level 2; the kernel gives its size as `2048K`.
+/// Size of the unified or data cache of level 2; the kernel writes it like `2048K`.
 fn l2_cache_bytes() -> Option<u64> {
     let folder = |index: u32| format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
     let is_l2 = |index: &u32| {
@@ -159,7 +159,7 @@ pub fn online_cpu_numbers() -> Vec<usize> {
     if cpus.is_empty() { (0..online_cpus()).collect() } else { cpus }
 }
 
-/// The numbers in a list as the kernel writes it: `0-3,8`. What is not a number is left out.
+/// The numbers in a list in the kernel's format: `0-3,8`. Other words are ignored.
 pub fn cpus_of_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -171,7 +171,7 @@ pub fn cpus_of_list(text: &str) -> Vec<usize> {
     cpus
 }
 
-/// CPUs, in order, as the kernel writes them: `0-3,8`.
+/// Formats CPUs, in order, like the kernel: `0-3,8`.
 pub fn cpu_list(cpus: &[usize]) -> String {
     let runs = cpus.chunk_by(|one, next| *next == one + 1).map(|run| match run {
         [first, .., last] => format!("{first}-{last}"),
@@ -180,8 +180,8 @@ pub fn cpu_list(cpus: &[usize]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Whether this machine, seen from the network namespace of the calling thread, has this address. Asks the kernel;
-/// sends nothing.
+/// Whether this machine has this address in the network namespace of the calling thread. Asks the kernel, and sends
+/// nothing.
 pub fn has_address(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
@@ -198,8 +198,8 @@ pub fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// The fact about a server that straingauge started: the limit of open descriptors that it inherited. If the server
-/// changed it, its own is the fact `descriptor_limit`.
+/// Name of the fact about a started server: the limit of open descriptors that it inherited. If the server changed
+/// it, its own limit is the fact `descriptor_limit`.
 pub const INHERITED_DESCRIPTORS: &str = "descriptor_limit_inherited";
 
 /// The soft limit of open descriptors.
@@ -210,7 +210,7 @@ pub fn descriptor_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Raises the soft limit of open descriptors to the hard one; returns the soft limit then in force.
+/// Raises the soft limit of open descriptors to the hard one; returns the resulting soft limit.
 pub fn raise_descriptor_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a live rlimit of this frame for both calls.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_facts() {
+    fn facts_about_this_machine_are_found() {
         let facts = MachineFacts::read();
         assert!(!facts.kernel.is_empty());
         assert!(facts.cpus >= 1);

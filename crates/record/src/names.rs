@@ -1,4 +1,4 @@
-//! The names of figures: one constant, one meaning, one unit each. Files, JSON, tables and the report use these words.
+//! The names of figures, each with one meaning and one unit. Files, JSON, tables and the report use these words.
 //!
 //! `response` times count from the intended send, `service` times from the actual send (see the crate documentation).
 
@@ -13,19 +13,19 @@ macro_rules! names {
     };
 }
 
-/// Every known figure: name, unit, meaning. Those of the watch's counters are declared with the counter.
+/// All known figures: name, unit, meaning. Those of the watch's counters are declared with the counters.
 pub static ALL: LazyLock<Vec<(&str, &str, &str)>> = LazyLock::new(|| {
     let of_counter = |counter: Counter| Some((counter.declaration().figure?, "1/s", counter.declaration().help));
     NAMED.iter().copied().chain(Counter::ALL.into_iter().filter_map(of_counter)).collect()
 });
 
-/// The unit of a figure of this name; empty where the name is not known.
+/// The unit of a figure; empty if the name is not known.
 pub fn unit(name: &str) -> &'static str {
     ALL.iter().find(|(known, ..)| *known == name).map_or("", |(_, unit, _)| unit)
 }
 
-/// The times of requests, and of which quantile of them: a request without a response is not in them. A mean is far too
-/// small from one in a thousand on.
+/// The times of requests and their quantiles, which do not include requests without a response. A mean is far too
+/// small if one in a thousand has none.
 pub const CENSORED: &[(&str, f64)] = &[
     (RESPONSE_MEAN, 0.999),
     (RESPONSE_P50, 0.5),
@@ -461,7 +461,7 @@ names! {
     YARDSTICK_CPU = "yardstick.iterations_per_cpu_sec", "1/s";
 }
 
-/// Events of the hardware per packet sent, by layer: `layer.tcp_instructions_per_packet_sent`. `layer`: the word of the
+/// Hardware events per packet sent, by layer: `layer.tcp_instructions_per_packet_sent`. `layer`: the word of the
 /// layer's other figures, or `stack` for all layers of the network stack.
 pub fn event_per_packet(layer: &str, event: &str) -> String {
     format!("layer.{layer}_{}_per_packet_sent", event.replace('-', "_"))
@@ -472,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_carry_their_unit() {
+    fn names_are_unique_and_contain_their_unit() {
         let mut seen = std::collections::HashSet::new();
         for (name, unit, meaning) in ALL.iter() {
             assert!(seen.insert(*name), "{name} appears twice");

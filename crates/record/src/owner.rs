@@ -1,5 +1,5 @@
-//! The process that something belongs to, as a word that can be part of a name: whoever finds the name later can check
-//! whether the process still lives.
+//! The process that owns something, as a word that can be part of a name. With the name, anybody can check later
+//! whether the process still runs.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,30 +7,30 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
-/// A process: its number, its start time, and the machine on which both are valid.
+/// Process id and start time, and the machine on which both are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Owner {
     /// Number of the process.
     pub pid: u32,
     /// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one
-    /// with the same number.
+    /// with the same id.
     pub start_ticks: u64,
-    /// Hash of the machine's boot and the PID namespace in which number and start time are valid.
+    /// Hash of the machine's boot and the PID namespace in which id and start time are valid.
     pub place: u32,
 }
 
 /// State of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It runs.
+    /// The process runs.
     Alive,
-    /// It has ended.
+    /// The process has ended.
     Ended,
-    /// It is of another boot, container or machine: unknown here.
+    /// The process belongs to another boot, container or machine, so its state is unknown.
     Elsewhere,
 }
 
-/// [`Life::Elsewhere`] of the process that writes a run.
+/// Words for [`Life::Elsewhere`] of the process that writes a run.
 pub const ELSEWHERE: &str = "its process is on another machine, in another container, or was before a restart";
 
 impl Owner {
@@ -42,7 +42,7 @@ impl Owner {
         Owner { pid: std::process::id(), start_ticks, place }
     }
 
-    /// Whether it still runs. A zombie has ended.
+    /// Whether the process still runs. A zombie has ended.
     pub fn life(&self) -> Life {
         if self.place != this_place() {
             return Life::Elsewhere;
@@ -53,7 +53,7 @@ impl Owner {
         }
     }
 
-    /// Reads its word, as [`Display`](fmt::Display) writes it: `1234-9f3c21-0a1b2c3d`.
+    /// Parses the word that [`Display`](fmt::Display) writes: `1234-9f3c21-0a1b2c3d`.
     pub fn parse(word: &str) -> Option<Self> {
         let mut parts = word.split('-');
         let (pid, start, place) = (parts.next()?, parts.next()?, parts.next()?);
@@ -87,17 +87,17 @@ fn this_place() -> u32 {
     *PLACE
 }
 
-/// The name of this boot; empty where it cannot be read.
+/// The id of this boot; empty if it cannot be read.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
 /// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one with
-/// the same number.
+/// the same id.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
-    // The command, in parentheses, may itself hold spaces and parentheses.
+    // The command, in parentheses, may contain spaces and parentheses.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     if matches!(fields.next()?, "Z" | "X") {
         return None;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_read_back_and_nothing_else_is_a_word() {
+    fn an_owners_text_is_read_back_and_other_text_is_refused() {
         let owner = Owner::of_this_process();
         assert_eq!(Owner::parse(&owner.to_string()), Some(owner));
         for other in ["", "1", "1-2", "0-2-3", "1-2-3-4", "+1-2-3", "1--3", "1-2-g", "1-2-100000000", "x-2-3"] {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_lives_only_with_its_own_start_time_and_only_here() {
+    fn an_owner_is_alive_only_with_its_start_time_and_on_this_machine() {
         let this = Owner::of_this_process();
         assert_eq!(this.life(), Life::Alive);
         let later = Owner { start_ticks: this.start_ticks + 1, ..this };

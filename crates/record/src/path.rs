@@ -3,11 +3,11 @@
 use crate::units::{exact_percent, format_bits_per_sec, format_nanos};
 use serde::{Deserialize, Serialize};
 
-/// The longest delay of one direction: 10 s, several times that of the longest terrestrial and satellite paths.
+/// The longest one-way delay: 10 s, several times that of the longest terrestrial and satellite paths.
 pub const MAX_DELAY_NS: u64 = 10_000_000_000;
-/// The slowest link, bits per second: below it a full packet takes more than 12 s.
+/// The slowest link, bits per second; a full packet on a slower one takes more than 12 s.
 pub const MIN_BANDWIDTH_BITS_PER_SEC: u64 = 1_000;
-/// The fastest link that is limited, bits per second.
+/// The fastest limited link, bits per second.
 pub const MAX_BANDWIDTH_BITS_PER_SEC: u64 = 100_000_000_000;
 
 /// The largest IP packet of the path, bytes.
@@ -20,7 +20,7 @@ crate::worded! {
     pub enum PathMechanism {
         /// The kernel's netem queueing discipline on both ends of the link.
         Netem = "netem",
-        /// A thread of straingauge between two TUN devices.
+        /// A straingauge thread between two TUN devices.
         TunDelayLine = "TUN delay line",
         /// The bare link, without delay, loss or limit.
         Link = "bare link",
@@ -30,18 +30,18 @@ crate::worded! {
     }
 }
 
-/// A path, resolved. Every quantity holds for each direction separately.
+/// A resolved path. Every quantity applies to each direction separately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PathPlan {
-    /// Delay of one direction, nanoseconds: a round trip takes twice this.
+    /// One-way delay, nanoseconds; a round trip takes twice as long.
     pub delay_ns: u64,
-    /// Share of the packets that are lost, independently (0.001 = 0.1 %).
+    /// Share of the packets that are lost, independently of each other (0.001 = 0.1 %).
     pub loss_ratio: f64,
-    /// Bits of IP packets per second that pass; 0 = not limited.
+    /// Bandwidth in bits of IP packets per second; 0 = not limited.
     pub bandwidth_bits_per_sec: u64,
-    /// Bytes that may wait for the link before more are dropped; 0 if the bandwidth is not limited.
+    /// Bytes that may wait for the link before further ones are dropped; 0 if the bandwidth is not limited.
     pub queue_bytes: u64,
-    /// Both ends acknowledge every segment at once (no delayed ACKs).
+    /// Whether both ends acknowledge every segment at once (no delayed ACKs).
     pub quickack: bool,
     /// Seed of the losses.
     pub seed: u64,
@@ -63,7 +63,7 @@ impl Default for PathPlan {
     }
 }
 
-/// Why a path is not possible.
+/// The reason why a path is not possible.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PathError {
     /// The delay is too long.
@@ -74,7 +74,7 @@ pub enum PathError {
     #[error("a loss of {} is not possible: give at least 0% and less than 100%, as nothing would \
              arrive", exact_percent(*.0))]
     Loss(f64),
-    /// No bandwidth, or one outside of what is emulated.
+    /// The bandwidth is outside of the emulated range.
     #[error(
         "a bandwidth of {0} bit/s is not possible: give at least 1kbit and at most 100Gbit, or leave it out for no \
          limit"
@@ -83,8 +83,8 @@ pub enum PathError {
 }
 
 impl PathPlan {
-    /// The queue of a link: what it lets through in twice the delay (a round trip), or in 50 ms if that is longer, and
-    /// at least 20 full packets.
+    /// The default queue of a link: the data that passes it in twice the delay (a round trip), or in 50 ms if that is
+    /// longer, and at least 20 full packets.
     pub fn default_queue_bytes(delay_ns: u64, bandwidth_bits_per_sec: u64) -> u64 {
         if bandwidth_bits_per_sec == 0 {
             return 0;
@@ -113,12 +113,12 @@ impl PathPlan {
         self.delay_ns > 0 || self.loss_ratio > 0.0 || self.bandwidth_bits_per_sec > 0
     }
 
-    /// Whether the path only delays: then several segments may cross as one packet.
+    /// Whether the path has only a delay, so that several segments may cross as one packet.
     pub fn is_pure_delay(&self) -> bool {
         self.loss_ratio == 0.0 && self.bandwidth_bits_per_sec == 0
     }
 
-    /// The round trip of an IP packet of `bytes` and its answer of the same size over an idle path, nanoseconds.
+    /// The round trip of an IP packet of `bytes` with a response of the same size, on an idle path, nanoseconds.
     pub fn round_trip_ns(&self, bytes: u64) -> f64 {
         let serialisation = match self.bandwidth_bits_per_sec {
             0 => 0.0,
@@ -127,13 +127,14 @@ impl PathPlan {
         2.0 * (self.delay_ns as f64 + serialisation)
     }
 
-    /// The round trip of a full packet and an answer as large, nanoseconds: what a timeout of an exchange across the
-    /// path has to allow for.
+    /// The round trip of a full packet with a response of the same size, nanoseconds. Timeouts for an exchange across
+    /// the path must allow for it.
     pub fn full_round_trip_ns(&self) -> u64 {
         self.round_trip_ns(MTU_BYTES) as u64
     }
 
-    /// The path in words: `20 ms each way (round trip 40 ms), loss 0.1 %, 100 Mbit/s, quick ACKs, by TUN delay line`.
+    /// Describes the path: `20 ms each way (round trip 40 ms), loss 0.1 %, 100 Mbit/s, quick ACKs, by TUN delay
+    /// line`.
     pub fn words(&self) -> String {
         let mut parts = Vec::new();
         if self.delay_ns > 0 {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_name_both_directions() {
+    fn the_description_names_both_directions() {
         let plan = PathPlan {
             loss_ratio: 0.001,
             bandwidth_bits_per_sec: 100_000_000,
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_holds_a_round_trip_or_fifty_milliseconds() {
+    fn the_queue_is_a_round_trip_or_fifty_milliseconds_long() {
         assert_eq!(PathPlan::default_queue_bytes(20_000_000, 0), 0);
         assert_eq!(PathPlan::default_queue_bytes(100_000_000, 100_000_000), 2_500_000);
         assert_eq!(PathPlan::default_queue_bytes(0, 100_000_000), 625_000);

@@ -1,5 +1,4 @@
-//! One load point: the offered load, its outcomes, and what was measured meanwhile. The content of
-//! `points/NNN/point.json`.
+//! A load point: the offered load, its outcomes, and all measurements. The content of `points/NNN/point.json`.
 
 use crate::account::Account;
 use crate::axis::AxisPlace;
@@ -13,11 +12,11 @@ use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Version of the files besides `run.json`. A reader refuses newer ones.
+/// Version of the files other than `run.json`. A reader refuses newer ones.
 pub const SCHEMA: u32 = 1;
 
 crate::worded! {
-    /// The part of a run that a point belongs to.
+    /// Part of a run to which a point belongs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Sweep {
@@ -25,11 +24,11 @@ crate::worded! {
         Single = "single",
         /// Closed loop over connections.
         Connections = "closed loop",
-        /// Closed loop over connections, downward again through the loads of [`Sweep::Connections`].
+        /// Closed loop over connections, down again through the loads of [`Sweep::Connections`].
         Unloading = "closed loop, down",
         /// Open loop over rate.
         Rate = "open loop",
-        /// One quantity varied ([`Point::axis`]), everything else held.
+        /// One quantity varied ([`Point::axis`]), all others held.
         Axis = "axis",
         /// The fixed reference load that shows the machine's drift; never part of a curve.
         Yardstick = "yardstick",
@@ -42,33 +41,33 @@ crate::worded! {
 /// One measured load point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Point {
-    /// Version of the form of `point.json`.
+    /// Version of the format of `point.json`.
     pub schema: u32,
     /// Position of the point in the run: the `NNN` of its folder.
     pub index: u32,
     /// The sweep of the point.
     pub sweep: Sweep,
-    /// The repeat of the sweep, from 0. Points of one repeat are compared with each other.
+    /// Repeat of the sweep, from 0. Points of one repeat are compared with each other.
     pub repeat: u32,
     /// Place on the axis of the run; absent without an axis.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlace>,
-    /// Connections held (closed loop), or at most used (open loop).
+    /// Connections held (closed loop), or maximum used (open loop).
     pub connections: u64,
     /// Closed or open loop, with the offered rate.
     pub pace: Pace,
-    /// Seed of the arrival times of an open loop. Each trial of a search draws anew.
+    /// Seed of the arrival times of an open loop. Each trial of a search has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// When the measured window began, Unix milliseconds.
+    /// Start of the measured window, Unix milliseconds.
     pub started_unix_ms: u64,
     /// Length of the load before the window, nanoseconds.
     pub warmup_ns: u64,
-    /// Length of the window as measured, nanoseconds.
+    /// Measured length of the window, nanoseconds.
     pub duration_ns: u64,
-    /// How every request of the window ended: sent in it, or under way when it began.
+    /// Outcomes of all requests of the window: sent in it, or in flight when it began.
     pub outcomes: Outcomes,
-    /// Complete responses by status, without 2xx and 3xx.
+    /// Complete responses by status, except 2xx and 3xx.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_statuses: BTreeMap<u16, u64>,
     /// Slowest requests of the window that were sent, or whose connection could not be opened; at most 20, the slowest
@@ -84,17 +83,17 @@ pub struct Point {
     /// Results by class of request, and of a replay.
     #[serde(default, skip_serializing_if = "WorkloadResult::is_empty")]
     pub workload: WorkloadResult,
-    /// CPU time of functions, without their callees, of the server and of the kernel on its behalf (sampled); the
-    /// most expensive first. Empty if the point was not profiled.
+    /// CPU time of functions without their callees, of the server and of the kernel on its behalf (sampled); the most
+    /// expensive first. Empty if the point was not profiled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
-    /// Requests as seen from the server's side. Absent if the point was not watched that way.
+    /// Requests counted on the server. Absent if the point was not watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
     /// The account of the server's threads. Absent if they were not traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
-    /// Reasons not to trust this point.
+    /// Reasons to doubt this point.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
 }
@@ -107,7 +106,7 @@ pub struct FunctionCost {
     /// The kernel's module or the program's file. Untrusted text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// The layer that most of its samples were charged to; absent = unattributed.
+    /// Layer to which most samples were charged; absent = unattributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<crate::layers::Layer>,
     /// CPU time per completed request, microseconds.
@@ -117,7 +116,7 @@ pub struct FunctionCost {
 }
 
 impl Point {
-    /// A point of this sweep and load in which nothing was measured.
+    /// An empty point of this sweep and load.
     pub fn of(sweep: Sweep, repeat: u32, connections: u64, pace: Pace) -> Point {
         Point {
             schema: SCHEMA,
@@ -153,12 +152,12 @@ impl Point {
     }
 
     /// What a replayed log offered as a share of the point's rate, if they differ by more than 10 % and by more than
-    /// chance: the point is none of its rate.
+    /// chance. The point then does not represent its rate.
     pub fn other_rate_ratio(&self) -> Option<f64> {
         other_rate_ratio(self.pace, self.outcomes.sent, self.duration_ns)
     }
 
-    /// The load: the offered rate of an open loop, the connections of a closed one.
+    /// The load: the offered rate of an open loop, or the connections of a closed one.
     pub fn load(&self) -> f64 {
         self.offered_per_sec().unwrap_or(self.connections as f64)
     }

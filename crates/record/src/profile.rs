@@ -16,7 +16,7 @@ use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The beginning of the doubt of a run whose points were not profiled; the reason follows a colon.
+/// The beginning of the doubt about a run whose points were not profiled; the reason follows a colon.
 pub const NOT_SAMPLED: &str = "what the layers of the network stack cost was not sampled";
 /// The part of Other in `data/layers.txt` that is straingauge's own work.
 pub const MEASUREMENT: &str = "measurement";
@@ -28,7 +28,7 @@ pub struct Profile {
     pub method: &'static str,
     /// The event that triggers a sample.
     pub clock: &'static str,
-    /// Nanoseconds from sample to sample on each CPU.
+    /// Nanoseconds between samples on each CPU.
     pub period_ns: u64,
     /// CPU time per sample, nanoseconds: the scheduler's account of the server's processes divided by the samples in
     /// them; the period if there are too few.
@@ -37,7 +37,7 @@ pub struct Profile {
     pub duration_ns: u64,
     /// The server's port.
     pub port: u16,
-    /// Number of the server's first process.
+    /// Id of the server's first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
     pub command: PlainText,
@@ -56,12 +56,12 @@ pub struct Profile {
     pub unattributed_top: Vec<(String, u64)>,
     /// The port's packets, in and out.
     pub packets: PacketCounts,
-    /// Requests: packets with payload received, one a request where requests fit into one packet and do not overtake
-    /// their responses; or the caller's count.
+    /// Number of requests: packets with payload received (one per request if requests fit into a packet and do not
+    /// overtake their responses), or the caller's count.
     pub requests: u64,
     /// Whether the caller counted the requests.
     pub requests_are_counted: bool,
-    /// Sampled against scheduled CPU time.
+    /// Comparison of sampled and scheduled CPU time.
     pub cpu_check: CpuCheck,
     /// Share of the kernel's samples that the layer rule covers.
     pub coverage: Coverage,
@@ -72,20 +72,20 @@ pub struct Profile {
     /// Account of the server's threads; absent if they were not traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
-    /// Reasons not to trust the profile.
+    /// Reasons to doubt the profile.
     pub doubts: Vec<Doubt>,
-    /// The stacks of the server's work, without their CPU time ([`weighed_stacks`](Self::weighed_stacks)).
+    /// Stacks of the server's work, without their CPU time ([`weighed_stacks`](Self::weighed_stacks)).
     #[serde(skip)]
     pub stacks: Stacks,
 }
 
 impl Profile {
-    /// The row of a layer's whole (`None`: unattributed).
+    /// The row of a whole layer (`None`: unattributed).
     pub fn layer(&self, layer: Option<Layer>) -> Option<&LayerRow> {
         self.layers.iter().find(|row| row.layer == layer && row.part.is_empty())
     }
 
-    /// The network stack proper: all of the server's work but User, Other and the unattributed.
+    /// The share of the network stack proper: the server's work except User, Other and unattributed.
     pub fn stack_share(&self) -> f64 {
         let of = |row: &LayerRow| row.share_ratio.map_or(0.0, |share| share.value);
         let is_stack = |row: &&LayerRow| row.part.is_empty() && row.layer.is_some_and(Layer::is_stack);
@@ -93,12 +93,12 @@ impl Profile {
     }
 }
 
-/// A row of the table of layers. Times are the server's CPU time, on whichever process it ran.
+/// Row of the table of layers. Times are the server's CPU time, in whichever process it ran.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LayerRow {
     /// The layer; `None` = unattributed.
     pub layer: Option<Layer>,
-    /// Part of the layer, empty for the layer's whole.
+    /// Part of the layer; empty for the whole layer.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub part: String,
     /// Samples in the layer.
@@ -123,9 +123,9 @@ pub struct FunctionRow {
     pub function: String,
     /// The kernel's module or the server's file.
     pub module: Option<String>,
-    /// Layer that most of its samples were charged to; `None` = unattributed.
+    /// Layer to which most of its samples were charged; `None` = unattributed.
     pub layer: Option<Layer>,
-    /// The CPU's mode for most of its samples.
+    /// CPU mode of most of its samples.
     pub mode: Mode,
     /// Samples in the server's work.
     pub samples: u64,
@@ -137,10 +137,10 @@ pub struct FunctionRow {
     pub server_ratio: f64,
 }
 
-/// A group of functions; a sample belongs to the group of its innermost function that is in one.
+/// Group of functions. A sample belongs to the group of its innermost function that is in a group.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct GroupRow {
-    /// The group; `None` = in no group.
+    /// Name of the group; `None` = no group.
     pub group: Option<String>,
     /// Samples in functions of the group.
     pub samples: u64,
@@ -150,32 +150,32 @@ pub struct GroupRow {
     pub us_per_packet: Option<Estimate>,
 }
 
-/// The distribution of the machine's samples; their sum is all of them.
+/// The distribution of the machine's samples; they add up to all samples.
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct SampleSums {
-    /// The server's work in its own processes.
+    /// Samples of the server's work in its own processes.
     pub server_in_own_process: u64,
-    /// The server's packets in other processes' time.
+    /// Samples of the server's packets in the time of other processes.
     pub server_in_others: u64,
-    /// The server's packets on idle CPUs.
+    /// Samples of the server's packets on idle CPUs.
     pub server_on_idle: u64,
-    /// The other end's packets in the server's time.
+    /// Samples of the other end's packets in the server's time.
     pub peer_in_server: u64,
-    /// Other packets in the server's time.
+    /// Samples of other packets in the server's time.
     pub others_in_server: u64,
-    /// Samples in other work, not idle.
+    /// Samples of other work, not idle.
     pub others: u64,
     /// Samples on idle CPUs without work of the server.
     pub idle: u64,
 }
 
 impl SampleSums {
-    /// The server's work, wherever it ran.
+    /// Samples of the server's work, wherever it ran.
     pub fn server(&self) -> u64 {
         self.server_in_own_process + self.server_in_others + self.server_on_idle
     }
 
-    /// The samples in the processes that the scheduler charges the server for.
+    /// Samples in the processes for which the scheduler charges the server.
     pub fn in_server(&self) -> u64 {
         self.server_in_own_process + self.peer_in_server + self.others_in_server
     }
@@ -193,20 +193,20 @@ pub struct CpuCheck {
     pub sampled_ns: f64,
     /// The scheduler's account of the same processes, nanoseconds.
     pub scheduler_ns: f64,
-    /// (sampled - scheduler) / scheduler.
+    /// Relative difference, (sampled - scheduler) / scheduler.
     pub difference_ratio: Option<f64>,
-    /// Share of the machine's time that the hypervisor took: samples count it, the scheduler does not.
+    /// Share of the machine's time taken by the hypervisor: samples count it, the scheduler does not.
     pub steal_ratio: Option<f64>,
-    /// Whether the clock's interrupts came.
+    /// Arrivals of the clock's interrupts.
     pub arrivals: Arrivals,
 }
 
-/// Interrupts of the sampling clock on all CPUs against the number that the window had time for.
+/// Interrupts of the sampling clock on all CPUs compared with the expected number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Arrivals {
-    /// Interrupts that came while samples were taken.
+    /// Interrupts that arrived while samples were taken.
     pub arrived: u64,
-    /// Periods that passed without one, because an interrupt came late: the timer makes one sample of them.
+    /// Periods without an interrupt, because one came late and the timer makes one sample of them.
     pub late: u64,
     /// Interrupts expected in the window: its length times the CPUs over the period.
     pub expected: f64,
@@ -216,17 +216,17 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Share of the expected interrupts that were passed over because one before them came late.
+    /// Share of the expected interrupts that were skipped because one before them came late.
     pub fn late_ratio(&self) -> f64 {
         self.late as f64 / self.expected.max(1.0)
     }
 
-    /// Share of the expected interrupts that neither came nor were passed over by a late one.
+    /// Share of the expected interrupts that neither arrived nor were skipped.
     pub fn missing_ratio(&self) -> f64 {
         (1.0 - (self.arrived + self.late) as f64 / self.expected.max(1.0)).max(0.0)
     }
 
-    /// Share of the expected interrupts of which there is no sample.
+    /// Share of the expected interrupts without a sample.
     pub fn lost_ratio(&self) -> f64 {
         self.late_ratio() + self.missing_ratio()
     }
@@ -237,11 +237,11 @@ impl Arrivals {
 pub struct EventRow {
     /// Name of the event.
     pub event: String,
-    /// Events from sample to sample.
+    /// Number of events between two samples.
     pub period: u64,
     /// Samples in the server's work.
     pub samples: u64,
-    /// Share of the time in which the counter ran; below 1 the counters were shared by several events.
+    /// Share of the time in which the counter ran; below 1 if several events shared the counters.
     pub counter_ran_ratio: f64,
     /// Reason why the event was not counted; absent if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -255,14 +255,14 @@ pub struct Coverage {
     pub kernel_samples: u64,
     /// Kernel samples whose stack names a layer.
     pub attributed: u64,
-    /// Kernel samples whose innermost function is in the table, as naming a layer or as a helper.
+    /// Kernel samples whose innermost function is in the table, either naming a layer or as a helper.
     pub classified: u64,
-    /// Innermost functions that the table does not list, with their samples, most first.
+    /// Innermost functions that the table does not list, with their samples, most frequent first.
     pub not_classified: Vec<(String, u64)>,
 }
 
 crate::worded! {
-    /// The CPU's mode.
+    /// Mode of the CPU.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {
@@ -277,7 +277,7 @@ crate::worded! {
     }
 }
 
-/// Packets of the port, over all CPUs; in, out.
+/// Packets of the port on all CPUs; in, out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacketCounts {
     /// Packets as an interface counts them.
@@ -303,10 +303,10 @@ impl PacketCounts {
     }
 }
 
-/// Losses for lack of space.
+/// Losses because of full tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Losses {
-    /// Samples whose stack did not fit and that are unattributed.
+    /// Samples whose stack had no place and that are unattributed.
     pub stacks: u64,
     /// Samples that were not counted at all.
     pub samples: u64,
@@ -317,7 +317,7 @@ pub struct Losses {
 
 crate::grows!(Losses { stacks, samples, processes });
 
-/// A value and the half width of its 95 % interval, which covers both the sampling and the changes of the load.
+/// A value and the half width of its 95 % interval, which covers the sampling and the changes of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
     /// Value of the estimate.

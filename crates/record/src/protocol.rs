@@ -1,4 +1,4 @@
-//! The protocol of a load and what is asked in it. HTTP's own part are the fields of [`crate::LoadPlan`].
+//! The protocol of a load and its requests. The part for HTTP consists of fields of [`crate::LoadPlan`].
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -12,23 +12,23 @@ pub enum Protocol {
     Http,
     /// HTTP/2, over TLS or with prior knowledge.
     Http2(Http2Plan),
-    /// Calls of gRPC with one message, over HTTP/2. Method, target, header fields and body are those of the plan.
+    /// Calls of gRPC with one message, over HTTP/2. Method, target, header fields and body are in the plan.
     Grpc(GrpcPlan),
-    /// Redis' protocol (RESP2; replies of RESP3 are read too).
+    /// Redis' protocol (RESP2; replies in RESP3 are read, too).
     Redis(RedisPlan),
     /// memcached's text protocol.
     Memcached(MemcachedPlan),
     /// Bytes over TCP, as described by the plan.
     Tcp(TcpPlan),
-    /// No protocol: a request is a connection, with its TLS handshake, which is closed at once.
+    /// No protocol: a request is a connection with its TLS handshake, closed at once.
     Connect,
 }
 
-/// How HTTP/2 is used.
+/// Use of HTTP/2.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Http2Plan {
-    /// Requests in flight on a connection, each a stream; at least 1.
+    /// Requests in flight on a connection, each in its own stream; at least 1.
     pub streams: u32,
 }
 
@@ -38,21 +38,21 @@ pub struct Http2Plan {
 pub struct GrpcPlan {
     /// The method, as `package.Service/Method`.
     pub method: String,
-    /// Calls in flight on a connection, each a stream; at least 1.
+    /// Calls in flight on a connection, each in its own stream; at least 1.
     pub streams: u32,
 }
 
-/// Which keys are asked for, and how large values are.
+/// Keys to request, and the length of values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Keyspace {
     /// Number of keys: each key is a number below this.
     pub keys: u64,
-    /// Exponent of Zipf's law, by which keys are chosen; 0 = all keys alike.
+    /// Exponent of Zipf's law for the choice of keys; 0 = all keys equally often.
     pub zipf_exponent: f64,
     /// Length of each value, bytes.
     pub value_bytes: u64,
-    /// The share of requests that read; the others write.
+    /// Share of requests that read; the others write.
     pub read_ratio: f64,
 }
 
@@ -69,15 +69,15 @@ pub struct RedisPlan {
     /// Keys and values.
     #[serde(flatten)]
     pub keyspace: Keyspace,
-    /// Commands, sent in turn, each as its words; `{key}` and `{value}` in a word stand for a key's number and for a
-    /// value. Empty: GET and SET of `key:{key}`, by the share of reads.
+    /// Commands to send in turn, each split into words; `{key}` and `{value}` in a word stand for a key's number and
+    /// for a value. Empty: GET and SET of `key:{key}`, by the share of reads.
     pub commands: Vec<Vec<String>>,
     /// User of AUTH; empty = the default user.
     pub user: String,
-    /// Password of AUTH; empty = no AUTH. Not stored with the run: the repeat command's URL has a place for it.
+    /// Password of AUTH; empty = no AUTH. Not stored with the run; the repeat command's URL has a placeholder.
     #[serde(skip)]
     pub password: String,
-    /// The database that SELECT chooses; 0 = none is chosen.
+    /// Database that SELECT chooses; 0 = no SELECT.
     pub database: u32,
     /// Requests in flight on a connection; at least 1.
     pub pipeline: u32,
@@ -92,41 +92,41 @@ pub struct MemcachedPlan {
     pub keyspace: Keyspace,
     /// Keys in each get; at least 1.
     pub keys_per_get: u32,
-    /// Meta commands (`mg`, `ms`) instead of `get` and `set`.
+    /// Whether meta commands (`mg`, `ms`) replace `get` and `set`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_meta: bool,
     /// Requests in flight on a connection; at least 1.
     pub pipeline: u32,
 }
 
-/// Bytes to send over TCP, and where the answer ends.
+/// Bytes to send over TCP, and the end of the response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TcpPlan {
     /// Bytes of the request.
     pub send: Vec<u8>,
-    /// End of the answer.
+    /// End of the response.
     pub expect: Expect,
     /// Requests in flight on a connection; at least 1.
     pub pipeline: u32,
 }
 
-/// The rule by which an answer over TCP ends.
+/// Rule for the end of a response over TCP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Expect {
-    /// The answer ends after a line feed.
+    /// The response ends after a line feed.
     #[default]
     Line,
-    /// The answer ends after this many bytes; at least 1.
+    /// The response ends after this many bytes; at least 1.
     Bytes(u64),
-    /// The first two bytes of the answer, most significant first, are the number of bytes that follow.
+    /// The first two bytes of the response, most significant first, are the number of bytes that follow.
     U16be,
-    /// The first four bytes of the answer, most significant first, are the number of bytes that follow.
+    /// The first four bytes of the response, most significant first, are the number of bytes that follow.
     U32be,
 }
 
-/// Error replies of Redis that have a number of their own, from [`FIRST_ERROR`] on. The first stands for all others.
+/// Error replies of Redis with a number of their own, from [`FIRST_ERROR`] on. The first one stands for all others.
 const REDIS_ERRORS: [&str; 25] = [
     "other error",
     "ERR",
@@ -154,7 +154,7 @@ const REDIS_ERRORS: [&str; 25] = [
     "INPROG",
     "DENIED",
 ];
-/// The statuses of gRPC but OK, by their number.
+/// The statuses of gRPC except OK, by number.
 const GRPC_ERRORS: [&str; 17] = [
     "other error",
     "CANCELLED",
@@ -176,11 +176,11 @@ const GRPC_ERRORS: [&str; 17] = [
 ];
 const MEMCACHED_ERRORS: [&str; 4] = ["other error", "ERROR", "CLIENT_ERROR", "SERVER_ERROR"];
 
-/// The status of a complete answer of a protocol without status codes, unless it is one of the others.
+/// The status of a complete response in a protocol without status codes, unless it is one of the others.
 pub const ANSWER: u16 = 200;
-/// The status of an answer that has not all of the values that were asked for: no failure.
+/// The status of a response without all of the requested values, which is not a failure.
 pub const MISS: u16 = 204;
-/// The status of a write that the server declined because of its condition: no failure.
+/// The status of a write that the server declined because of its condition, which is not a failure.
 pub const NOT_STORED: u16 = 205;
 /// The first status of an error reply.
 pub const FIRST_ERROR: u16 = 500;
@@ -199,7 +199,7 @@ pub fn memcached_error(code: &[u8]) -> u16 {
     error_status(&MEMCACHED_ERRORS, code)
 }
 
-/// The status of a call of gRPC with this `grpc-status`; `None`: the server sent none.
+/// The status of a gRPC call with this `grpc-status`; `None`: the server sent none.
 pub fn grpc_status(code: Option<u16>) -> u16 {
     match code {
         Some(0) => ANSWER,
@@ -209,12 +209,12 @@ pub fn grpc_status(code: Option<u16>) -> u16 {
 }
 
 impl Protocol {
-    /// Whether requests are those of HTTP, of any version: the plan has method and targets.
+    /// Whether requests are HTTP of any version, so that the plan has method and targets.
     pub fn is_http(&self) -> bool {
         matches!(self, Protocol::Http | Protocol::Http2(_) | Protocol::Grpc(_))
     }
 
-    /// Whether answers have the status codes of HTTP.
+    /// Whether responses have HTTP status codes.
     pub fn has_status_codes(&self) -> bool {
         matches!(self, Protocol::Http | Protocol::Http2(_))
     }
@@ -229,7 +229,7 @@ impl Protocol {
         *self == Protocol::Http
     }
 
-    /// As in a URL, or in words.
+    /// The scheme of a URL, or a word.
     pub fn scheme(&self) -> &'static str {
         match self {
             Protocol::Http | Protocol::Http2(_) => "http",
@@ -241,7 +241,7 @@ impl Protocol {
         }
     }
 
-    /// The most requests in flight on a connection; at least 1.
+    /// Maximum requests in flight on a connection; at least 1.
     pub fn pipeline(&self) -> u32 {
         match self {
             Protocol::Http | Protocol::Connect => 1,
@@ -253,13 +253,13 @@ impl Protocol {
         }
     }
 
-    /// Whether a connection's requests are answered one after the other, as they came: its server works on one of them
-    /// at a time.
+    /// Whether the requests of a connection are answered in order, so that the server works on one at a time.
     pub fn answers_in_order(&self) -> bool {
         !matches!(self, Protocol::Http2(_) | Protocol::Grpc(_))
     }
 
-    /// Sets the most requests in flight on a connection; of HTTP/1.1 and of connections alone it stays 1.
+    /// Sets the maximum requests in flight on a connection; it stays 1 for HTTP/1.1 and for connections without
+    /// requests.
     pub fn set_pipeline(&mut self, depth: u32) {
         match self {
             Protocol::Http | Protocol::Connect => {}
@@ -298,7 +298,7 @@ impl Protocol {
         word.unwrap_or_else(|| status.to_string().into())
     }
 
-    /// The requests as text; `None` for HTTP, whose plan has method and targets. Untrusted text.
+    /// Describes the requests; `None` for HTTP, whose plan has method and targets. Untrusted text.
     pub fn request_words(&self) -> Option<String> {
         let mix = |read: &str, write: &str, keyspace: &Keyspace| {
             let percent = (keyspace.read_ratio * 1000.0).round() / 10.0;
@@ -327,7 +327,7 @@ impl Protocol {
         Some(format!("{what}{}", self.depth_words()))
     }
 
-    /// The version of HTTP and how it is used, where it is not 1.1.
+    /// Describes the version of HTTP and its use, if it is not 1.1.
     pub fn version_words(&self) -> Option<String> {
         matches!(self, Protocol::Http2(_)).then(|| format!("HTTP/2{}", self.depth_words()))
     }
@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_reply_has_its_number_and_its_word() {
+    fn an_error_reply_has_a_number_and_a_name() {
         let redis = Protocol::Redis(RedisPlan::default());
         for (code, words) in [("ERR", "-ERR"), ("MOVED", "-MOVED"), ("DENIED", "-DENIED"), ("MADEUP", "other error")] {
             let status = redis_error(code.as_bytes());
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_grpc_has_its_number_and_its_word() {
+    fn a_grpc_status_has_a_number_and_a_name() {
         let grpc = Protocol::Grpc(GrpcPlan::default());
         for (code, words) in [
             (Some(0), "OK"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_comes_back_from_json_without_its_password() {
+    fn a_plan_is_read_back_from_json_without_its_password() {
         let plan = RedisPlan { password: "secret".into(), pipeline: 4, ..RedisPlan::default() };
         let text = serde_json::to_string(&Protocol::Redis(plan.clone())).unwrap();
         assert!(!text.contains("secret"), "{text}");

@@ -6,8 +6,9 @@
 //!   points/NNN/         point.json, latency.hlog, series.csv, stacks.json
 //! ```
 //!
-//! A point becomes visible whole or not at all: it is written into a temporary folder, flushed, and renamed. So a
-//! crash, `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads what is there.
+//! A point becomes visible completely or not at all: it is written into a temporary folder, flushed, and renamed. So
+//! a crash, `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads the complete
+//! points.
 
 use crate::doubt::{Doubt, DoubtKind};
 use crate::fault;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 pub use crate::point::SCHEMA;
 
-/// Files of a run are small; anything larger than this was not written by straingauge.
+/// Maximum size of a JSON file; straingauge writes no larger ones.
 const MAX_JSON_BYTES: u64 = 16 << 20;
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
@@ -36,11 +37,11 @@ const MAX_POINTS: usize = 100_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// The run is going on, or its process was killed.
+    /// The run is in progress, or its process was killed.
     Running,
     /// The run reached its end.
     Complete,
-    /// Ctrl-C, a termination signal or an error ended it; what was measured is kept.
+    /// The run was ended by Ctrl-C, a termination signal or an error; the results until then are kept.
     Interrupted,
 }
 
@@ -55,10 +56,10 @@ pub struct RunRecord {
     pub started_unix_ms: u64,
     /// Process that writes the run; with `status: running` a reader can check whether it still runs.
     pub writer_pid: u32,
-    /// The process that writes the run: its number, start time and machine.
+    /// Process that writes the run: its id, start time and machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writer: Option<Owner>,
-    /// The request that led to the run, with every default filled in.
+    /// Options of the run, with every default filled in.
     pub scenario: Scenario,
     /// Facts about the machine on which the run was made.
     pub machine: MachineFacts,
@@ -68,18 +69,18 @@ pub struct RunRecord {
     /// Doubts about the run as a whole.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
-    /// Why the run ended early; absent if it ended normally.
+    /// Reason why the run ended early; absent if it ended normally.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
-    /// Number of points that the run had when it ended.
+    /// Number of points when the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub points: Option<u32>,
 }
 
 impl RunRecord {
-    /// Reads `run.json` of a run directory, and refuses a form that it does not know.
+    /// Reads `run.json` of a run directory; refuses an unknown version.
     pub fn read(folder: &Path) -> Result<RunRecord, RunError> {
-        /// Of a later form nothing else can be relied on.
+        /// Only this field can be relied on in a later version.
         #[derive(Deserialize)]
         struct Form {
             schema: u32,
@@ -110,7 +111,7 @@ impl RunRecord {
     }
 }
 
-/// Why a run directory could not be written or read. The message names the path and the remedy.
+/// The reason why a run directory could not be written or read. The message names the path and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Creating or writing failed.
@@ -131,7 +132,7 @@ pub enum RunError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A file is there but is not what a run contains.
+    /// A file exists but has other contents than a run's.
     #[error("{path} is not readable as a run: {why}")]
     Malformed {
         /// The file.
@@ -139,7 +140,7 @@ pub enum RunError {
         /// The error in it.
         why: String,
     },
-    /// The directory already holds a run.
+    /// The directory already contains a run.
     #[error("{path} already holds a run; choose another place with --out, nothing was overwritten")]
     Occupied {
         /// The directory.
@@ -150,7 +151,7 @@ pub enum RunError {
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its schema.
+        /// Schema version of the file.
         found: u32,
     },
 }
@@ -180,13 +181,13 @@ pub struct RunWriter {
     next_index: u32,
 }
 
-/// The file that makes a folder a run directory.
+/// The file that identifies a run directory.
 pub(crate) const RECORD: &str = "run.json";
 const STACKS: &str = "stacks.json";
-/// The end of what the server printed: the file's name in a run directory.
+/// File name of the end of the server's output in a run directory.
 pub const SERVER_LOG: &str = "server.log";
 
-/// The contents of a point's folder besides `point.json`.
+/// The contents of a point's folder other than `point.json`.
 #[derive(Debug, Default)]
 pub struct PointFiles<'a> {
     /// Tagged histograms for `latency.hlog`: `response`, `service`, `lag`, `first-byte`, `connect`.
@@ -198,7 +199,7 @@ pub struct PointFiles<'a> {
 }
 
 impl RunWriter {
-    /// Creates `parent/<time>-<name>/` (or `exact`, which must not hold a run yet) and writes `run.json`.
+    /// Creates `parent/<time>-<name>/` (or `exact`, which must not contain a run yet) and writes `run.json`.
     pub fn create(parent: &Path, exact: Option<&Path>, record: RunRecord) -> Result<Self, RunError> {
         let Some(path) = exact else { return Self::create_in(parent, record) };
         create_dir_all(path)?;
@@ -207,7 +208,7 @@ impl RunWriter {
         }
         let writer = RunWriter { path: path.to_path_buf(), record, next_index: 0 };
         if let Err(error) = writer.begin() {
-            // A leftover would look like a killed run and occupy the place.
+            // A leftover would look like a killed run and block the directory.
             let _ = fs::remove_file(path.join(RECORD));
             return Err(error);
         }
@@ -267,7 +268,7 @@ impl RunWriter {
         &self.record
     }
 
-    /// Writes `run.json` anew, atomically.
+    /// Replaces `run.json` atomically.
     pub fn save(&self) -> Result<(), RunError> {
         let text = serde_json::to_vec_pretty(&self.record).expect("a run record has only string keys");
         write_whole(&self.path.join(RECORD), &text)
@@ -284,7 +285,7 @@ impl RunWriter {
         let written = self.fill(&temporary, point, files).and_then(|()| {
             let folder = points.join(&name);
             rename(&temporary, &folder)?;
-            // From here on the point is there, whatever follows.
+            // From here on the point exists, whatever happens later.
             self.next_index += 1;
             sync_dir(&points)
         });
@@ -324,7 +325,7 @@ impl RunWriter {
     }
 }
 
-/// Renames a run to `base`, or `base-2`, `base-3`, ...: two runs may begin in the same second.
+/// Renames a run to `base`, or `base-2`, `base-3`, ..., because two runs may begin in the same second.
 fn place(temporary: &Path, parent: &Path, base: &str) -> Result<PathBuf, RunError> {
     for attempt in 1..1000 {
         let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
@@ -339,7 +340,7 @@ fn place(temporary: &Path, parent: &Path, base: &str) -> Result<PathBuf, RunErro
     Err(write_error(&parent.join(base), io::Error::from(ErrorKind::AlreadyExists)))
 }
 
-/// A text made safe as one component of a path: letters, digits, `.`, `-`, `_`; never empty, hidden or longer than 60.
+/// Makes a text safe as a component of a path: letters, digits, `.`, `-`, `_`; never empty, hidden or longer than 60.
 pub fn file_name(text: &str) -> String {
     let mut name: String = text
         .chars()
@@ -357,7 +358,6 @@ fn create_dir_all(path: &Path) -> Result<(), RunError> {
     fault::step().and_then(|()| fs::create_dir_all(path)).map_err(|error| write_error(path, error))
 }
 
-/// The error is that of the new name.
 fn rename(from: &Path, to: &Path) -> Result<(), RunError> {
     fault::step().and_then(|()| fs::rename(from, to)).map_err(|error| write_error(to, error))
 }
@@ -374,8 +374,8 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     write().map_err(|error| write_error(path, error))
 }
 
-/// Replaces a file atomically: a reader sees the old content or the new one. A path that is not a file, such as
-/// `/dev/null` or a pipe, is written to and stays what it is ([`is_replaced`]).
+/// Replaces a file atomically: a reader sees either the old or the new content. A path that is not a file, e.g.
+/// `/dev/null` or a pipe, is written to and stays unchanged ([`is_replaced`]).
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     if !is_replaced(path) {
         let write = || fs::OpenOptions::new().append(true).open(path)?.write_all(bytes);
@@ -392,8 +392,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     written
 }
 
-/// Whether [`write_whole`] replaces the file: not devices, pipes, or entries of the folders of devices and descriptors.
-/// /dev/stderr may be a link to a regular file, and root could replace the link.
+/// Whether [`write_whole`] replaces the file: not devices, pipes, or entries in the folders of devices and
+/// descriptors. /dev/stderr may be a link to a regular file, and root could replace the link.
 pub fn is_replaced(path: &Path) -> bool {
     let is_other = fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir());
     let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok()).unwrap_or_default();
@@ -458,7 +458,7 @@ impl RunDir {
         );
     }
 
-    /// The end of what the server printed, where it was kept.
+    /// The end of the server's output, if it was kept.
     pub fn server_log(&self) -> Option<Vec<u8>> {
         read_bounded(&self.path.join(SERVER_LOG), MAX_BYTES).ok()
     }
@@ -468,21 +468,21 @@ impl RunDir {
         self.path.join("points").join(format!("{index:03}"))
     }
 
-    /// A point's latency histograms by tag; empty where the point has none.
+    /// A point's latency histograms by tag; empty if it has none.
     pub fn latencies(&self, index: u32) -> Result<Vec<(String, Latency)>, RunError> {
         let path = self.point_path(index).join("latency.hlog");
         let Some(bytes) = read_optional(&path)? else { return Ok(Vec::new()) };
         histogram::read_log(&bytes).map_err(|error| RunError::Malformed { path, why: error.to_string() })
     }
 
-    /// A point's `series.csv`; empty where the point has none.
+    /// A point's `series.csv`; empty if it has none.
     pub fn series_csv(&self, index: u32) -> Result<String, RunError> {
         let path = self.point_path(index).join("series.csv");
         let bytes = read_optional(&path)?.unwrap_or_default();
         String::from_utf8(bytes).map_err(|_| RunError::Malformed { path, why: "it is not text".into() })
     }
 
-    /// A point's stacks; nothing where the point has none.
+    /// A point's stacks, if it has any.
     pub fn stacks(&self, index: u32) -> Result<Option<Stacks>, RunError> {
         let path = self.point_path(index).join(STACKS);
         let Some(bytes) = read_optional(&path)? else { return Ok(None) };
@@ -498,7 +498,7 @@ impl RunDir {
         self.record.writer.as_ref().map_or(Life::Ended, Owner::life)
     }
 
-    /// Whether the run's writer was killed: the record says "running", but the process has ended.
+    /// Whether the run's writer was killed: the record has status "running", but the process has ended.
     pub fn is_abandoned(&self) -> bool {
         self.record.status == Status::Running && self.writer_life() == Life::Ended
     }
@@ -527,7 +527,7 @@ fn point_folders(path: &Path) -> Result<Vec<u32>, RunError> {
 
 fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
     let read = || {
-        // Opening a pipe would block until it is written to.
+        // Opening a pipe would block until a writer opens it.
         let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
@@ -543,7 +543,6 @@ fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
     Ok(bytes)
 }
 
-/// A file that a point may lack.
 fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, RunError> {
     match read_bounded(path, MAX_BYTES) {
         Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
@@ -570,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    fn an_unwritable_directory_is_refused_before_measuring() {
         let folder = tempfile::tempdir().unwrap();
         assert!(RunWriter::check(folder.path(), None).is_ok());
         assert!(RunWriter::check(folder.path(), Some(&folder.path().join("a/b"))).is_ok());
@@ -584,15 +583,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_that_cannot_flush_folders_holds_runs() {
-        // As vboxsf and 9p do, /proc answers EINVAL.
+    fn runs_can_be_stored_on_a_file_system_that_cannot_flush_directories() {
+        // /proc returns EINVAL, like vboxsf and 9p.
         assert_eq!(File::open("/proc").unwrap().sync_all().unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert!(sync_dir(Path::new("/proc")).is_ok());
         assert!(sync_dir(Path::new("/no/such/folder")).is_err());
     }
 
     #[test]
-    fn what_is_no_file_is_written_to_and_stays_what_it_is() {
+    fn special_files_are_written_to_and_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -607,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_whose_folder_was_removed_is_missed() {
+    fn a_removed_directory_of_a_point_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let record: RunRecord = serde_json::from_slice(include_bytes!("../../../fuzz/valid/run.json")).unwrap();
         let mut writer = RunWriter::create(folder.path(), Some(&folder.path().join("run")), record).unwrap();
@@ -630,14 +629,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_a_later_form_is_known_as_such_whatever_else_it_holds() {
+    fn a_run_of_a_later_schema_is_recognised_with_any_contents() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(RECORD), r#"{"schema":99,"status":["new"]}"#).unwrap();
         assert!(matches!(RunDir::open(folder.path()), Err(RunError::Newer { found: 99, .. })));
     }
 
     #[test]
-    fn a_run_that_was_copied_while_it_was_written_is_neither_abandoned_nor_going_on() {
+    fn a_copied_unfinished_run_is_neither_abandoned_nor_running() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(RECORD), include_bytes!("../../../fuzz/valid/run.json")).unwrap();
         let mut run = RunDir::open(folder.path()).unwrap();
@@ -654,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_a_run_is_refused_and_not_waited_for() {
+    fn a_pipe_in_a_run_directory_is_refused_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join(RECORD);
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -669,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_is_written_to_at_its_end_and_devices_are_not_replaced() {
+    fn output_is_appended_to_descriptors_and_devices_are_not_replaced() {
         use std::os::fd::AsRawFd;
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"first ").unwrap();

@@ -4,24 +4,22 @@ use crate::run::{RECORD, RunError};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders below the one that is searched.
 const MOST_DEPTH: usize = 6;
 const MOST_ENTRIES: usize = 200_000;
-/// Run directories that are listed.
 const MOST_RUNS: usize = 2_000;
 
 /// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
-    /// Folders with a `run.json`, whatever is in it.
+    /// Folders with a `run.json`, whatever it contains.
     pub runs: Vec<PathBuf>,
     /// Folders that were not searched, with the reason.
     pub left_out: Vec<(PathBuf, String)>,
 }
 
 /// Searches a folder for run directories. Links are not followed; hidden folders and folders in a run directory (the
-/// second run of a comparison) are skipped. Names are visited in descending order: if the search ends early, it has the
-/// newest runs with default names.
+/// second run of a comparison) are skipped. Names are visited in descending order, so an early end of the search
+/// keeps the newest runs with default names.
 pub fn find(folder: &Path) -> Result<Found, RunError> {
     let read = fs::read_dir(folder).map(drop);
     read.map_err(|source| RunError::Read { path: folder.into(), source })?;
@@ -42,7 +40,7 @@ struct Search {
 
 impl Search {
     fn visit(&mut self, folder: &Path, depth: usize) {
-        // Not `exists`, which follows a link.
+        // Not `exists`, which follows links.
         if let Ok(there) = fs::symlink_metadata(folder.join(RECORD)) {
             if there.is_symlink() {
                 self.leave_out(folder, "its run.json is a link, and links are not followed")
@@ -74,7 +72,7 @@ impl Search {
             if self.found.runs.len() >= self.most_runs || self.entries > MOST_ENTRIES {
                 let most = self.most_runs;
                 let most = format!("this and what follows: at most {most} runs in {MOST_ENTRIES} entries are listed");
-                // Folders above do not repeat it.
+                // Parent folders do not repeat the reason.
                 if self.found.left_out.last().is_none_or(|(_, why)| *why != most) {
                     self.leave_out(&folder, &most);
                 }
@@ -121,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_runs_are_kept_than_is_said_and_the_newest_names_are() {
+    fn only_the_stated_number_of_newest_runs_is_listed() {
         let folder = tempfile::tempdir().unwrap();
         for number in 0..8 {
             let run = folder.path().join(number.to_string());

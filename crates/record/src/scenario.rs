@@ -1,5 +1,5 @@
 //! The *resolved* form of a command line or scenario file: every default filled in, every number in its base unit. It
-//! is stored with the run, so that the run can be repeated from its directory alone.
+//! is stored with the run, so that the run can be repeated from its directory.
 
 use crate::axis::AxisPlan;
 use crate::clients::ClientPlan;
@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 pub enum Arrival {
     /// Constant gaps between requests.
     Constant,
-    /// Exponentially distributed gaps (a Poisson process): independent users.
+    /// Exponentially distributed gaps (a Poisson process), as from independent users.
     Poisson,
     /// A Poisson process whose rate follows a measured series; the rate is its mean ([`crate::Workload::series`]).
     Series,
@@ -26,13 +26,13 @@ pub enum Arrival {
     Trace,
 }
 
-/// The rule for the time of the next request.
+/// Rule for the time of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "loop", rename_all = "lowercase")]
 pub enum Pace {
     /// Closed loop: each connection sends as soon as its response is complete.
     Closed,
-    /// Open loop: requests leave by a schedule that does not wait for responses.
+    /// Open loop: requests are sent by a schedule that does not wait for responses.
     Open {
         /// Offered load over all connections, requests per second.
         rate_per_sec: f64,
@@ -41,8 +41,8 @@ pub enum Pace {
     },
 }
 
-/// What a log offered as a share of the rate asked, if `sent` requests differ from it by more than 10 % and by more
-/// than chance (a log of whole seconds is spread at random).
+/// What a log offered as a share of the requested rate, if `sent` requests differ from it by more than 10 % and by
+/// more than chance (a log of whole seconds is spread randomly).
 pub fn other_rate_ratio(pace: Pace, sent: u64, window_ns: u64) -> Option<f64> {
     const TOLERANCE: f64 = 0.1;
     const DEVIATIONS: f64 = 4.0;
@@ -52,76 +52,75 @@ pub fn other_rate_ratio(pace: Pace, sent: u64, window_ns: u64) -> Option<f64> {
     (difference > TOLERANCE * asked && difference > DEVIATIONS * asked.sqrt()).then(|| sent as f64 / asked)
 }
 
-/// One request as it is sent: target path and query, in origin form.
+/// Request target: path and query in origin form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequestTarget {
     /// Origin-form target, beginning with `/`.
     pub path: String,
 }
 
-/// Everything the engine needs to produce one load point. The command line has validated it.
+/// Plan of a load point: all that the engine needs. The command line has validated it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadPlan {
-    /// The server's addresses, tried in order of the list; at least one. Names are resolved before the plan is made.
+    /// Addresses of the server, tried in order; at least one. Names are resolved before the plan is made.
     pub addresses: Vec<SocketAddr>,
-    /// The value of the Host header field (`name:port`, without the port where it is 80).
+    /// Value of the Host header field (`name:port`, without port 80).
     pub host: String,
     /// Request method, such as `GET`.
     pub method: String,
-    /// Targets, visited in turn (a URL list); with HTTP at least one.
+    /// Targets, requested in turn (a URL list); at least one with HTTP.
     pub targets: Vec<RequestTarget>,
-    /// Extra header fields, without Host, Content-Length and Connection, which the engine writes.
+    /// Extra header fields, except Host, Content-Length and Connection, which the engine writes.
     pub headers: Vec<(String, String)>,
     /// Whether each request carries a random trace id, in the header field `traceparent`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub traceparent: bool,
-    /// Request body; empty for none. Not stored with the run (it may be large): the repeat command names it.
+    /// Request body; empty for none. Not stored with the run, because it may be large; the repeat command names it.
     #[serde(skip)]
     pub body: Vec<u8>,
     /// Whether the load is a closed or an open loop.
     pub pace: Pace,
-    /// Number of connections held by the engine (closed loop) or at most used by it (open loop).
+    /// Number of connections: held by the engine (closed loop), or maximum (open loop).
     pub connections: u64,
-    /// Requests before a connection is closed and reopened; 0 = as many as the server allows.
+    /// Requests on a connection before it is closed and reopened; 0 = as many as the server allows.
     pub requests_per_connection: u64,
     /// Engine threads; each owns an equal share of the connections and of the schedule.
     pub threads: usize,
-    /// CPUs the engine's threads are pinned to, one after another; empty = not pinned.
+    /// CPUs to which the engine's threads are pinned, one after another; empty = not pinned.
     pub cpus: Vec<usize>,
     /// Length of the load before the measured window, nanoseconds.
     pub warmup_ns: u64,
     /// Length of the measured window, nanoseconds.
     pub duration_ns: u64,
-    /// Nanoseconds after which a request without a complete response counts as timed out and its connection is
-    /// closed.
+    /// Timeout of a request, nanoseconds; without a complete response it is counted and its connection closed.
     pub timeout_ns: u64,
     /// Nanoseconds after which a connection attempt fails.
     pub connect_timeout_ns: u64,
-    /// New connections per second at most while the connections are being opened; 0 = as fast as possible.
+    /// Maximum new connections per second while connections are opened; 0 = as fast as possible.
     pub connect_rate_per_sec: f64,
-    /// Local source addresses to use in turn; empty = the engine adds loopback addresses (127.0.0.x) where the target
-    /// is one and more ports are needed, else the kernel's choice.
+    /// Local source addresses to use in turn; empty = the kernel's choice, and for a loopback target further
+    /// addresses (127.0.0.x) if more ports are needed.
     pub source_addresses: Vec<std::net::IpAddr>,
     /// Seed of every random choice (arrivals), so that a schedule can be repeated.
     pub seed: u64,
-    /// Dedicated CPU: poll instead of sleeping in the last microseconds before an intended send.
+    /// Whether to poll instead of sleeping in the last microseconds before an intended send; for a dedicated CPU.
     pub precise: bool,
-    /// Mix, rate series or log; the default asks for the targets in turn.
+    /// Mix, rate series or log; by default, targets are requested in turn.
     #[serde(default)]
     pub workload: Workload,
-    /// The kind of clients: slow ones, of fixed bandwidth, over TLS.
+    /// Kind of clients: slow, of fixed bandwidth, with TLS.
     #[serde(default)]
     pub clients: ClientPlan,
-    /// The protocol. With a protocol other than HTTP `targets` and the fields about HTTP are empty.
+    /// Protocol of the load. With a protocol other than HTTP, `targets` and the fields about HTTP are empty.
     #[serde(default, skip_serializing_if = "Protocol::is_http_1")]
     pub protocol: Protocol,
-    /// The part of the load that this plan is for ([`LoadPlan::part`]).
+    /// Part of the load for which this plan is ([`LoadPlan::part`]).
     #[serde(default, skip_serializing_if = "Share::is_whole")]
     pub share: Share,
 }
 
 impl LoadPlan {
-    /// One connection that asks for / for 100 ms, in a closed loop: what others change.
+    /// A closed loop of one connection that requests / for 100 ms; callers change it.
     pub fn simple(address: std::net::SocketAddr) -> LoadPlan {
         LoadPlan {
             addresses: vec![address],
@@ -151,10 +150,11 @@ impl LoadPlan {
         }
     }
 
-    /// The part of this load for one of several machines. What is held is divided here: connections, and the rate at
-    /// which they are opened. All else stays that of the whole, with its seed: a machine's threads take from it what
-    /// falls to their share of the machine's share ([`Share::within`]), whether that is a place in the schedule, a
-    /// stream of draws, or the clients of a log. So the parts add up to the load that one machine would send.
+    /// The part of this load for one of several machines. Quantities that are held are divided here: connections, and
+    /// the rate at which they are opened. All else stays as in the whole load, with its seed: a machine's threads
+    /// take the part that falls to their share of the machine's share ([`Share::within`]), be it a place in the
+    /// schedule, a stream of random numbers, or the clients of a log. So the parts add up to the load of a single
+    /// machine.
     pub fn part(&self, share: Share) -> LoadPlan {
         LoadPlan {
             connections: share.part(self.connections),
@@ -164,7 +164,7 @@ impl LoadPlan {
         }
     }
 
-    /// The rate that this part of the load offers on average; `None` in a closed loop.
+    /// The average rate offered by this part of the load; `None` in a closed loop.
     pub fn offered_per_sec(&self) -> Option<f64> {
         match self.pace {
             Pace::Open { rate_per_sec, .. } => Some(rate_per_sec * self.share.fraction()),
@@ -172,7 +172,7 @@ impl LoadPlan {
         }
     }
 
-    /// The plan as it is kept with a run: of very many targets, the first [`KEPT_TARGETS`] and their number.
+    /// The plan as kept with a run: of very many targets, only the first [`KEPT_TARGETS`] and their number.
     pub fn abridged(&self) -> LoadPlan {
         let mut plan = self.clone();
         if plan.targets.len() > KEPT_TARGETS {
@@ -189,22 +189,23 @@ impl LoadPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Criteria {
-    /// Closed loop: there is a yield point where doubling the connections raises throughput by less than this share
-    /// (0.2 = 20 %).
+    /// Closed loop: the yield point is where doubling the connections raises throughput by less than this share (0.2
+    /// = 20 %).
     pub elastic_gain_ratio: f64,
-    /// A server CPU this busy or more counts as saturated (share of the CPUs it may use).
+    /// Busy share from which a server CPU counts as saturated.
     pub saturation_ratio: f64,
-    /// CPU per request this much above its lowest value counts as efficiency lost (0.15 = 15 %).
+    /// Relative increase of the CPU time per request over its minimum that counts as lost efficiency (0.15 = 15 %).
     pub efficiency_loss_ratio: f64,
-    /// More than this share of failed requests (errors or non-2xx) is failure.
+    /// Share of failed requests (errors or non-2xx) above which a point fails.
     pub error_ratio: f64,
-    /// Open loop: completed less than this share of the offered load is failure (work is late without bound).
+    /// Open loop: share of the offered load that must be completed; with less, the point fails, because work is
+    /// delayed without limit.
     pub goodput_ratio: f64,
-    /// Response time at the 99th percentile beyond this is failure, in nanoseconds.
+    /// Response time at the 99th percentile above which a point fails, nanoseconds.
     pub p99_limit_ns: u64,
-    /// Failure point is bracketed when the gap between its bounds is at most this share (0.05 = 5 %).
+    /// Width of the failure point's bracket at which the search ends, as a share (0.05 = 5 %).
     pub bracket_ratio: f64,
-    /// Closed loop: no more repeats once the yield point's interval is at most this share of it (0.25 = 25 %).
+    /// Closed loop: width of the yield point's interval at which repeats end, as a share of the point (0.25 = 25 %).
     pub yield_interval_ratio: f64,
     /// Confidence of the intervals (0.95 = 95 %).
     pub confidence_ratio: f64,
@@ -226,7 +227,7 @@ impl Default for Criteria {
     }
 }
 
-/// The ranges that `find` sweeps over and its time limit.
+/// Ranges that `find` sweeps over, and its time limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SweepPlan {
     /// Smallest number of connections of the closed-loop sweep.
@@ -237,10 +238,10 @@ pub struct SweepPlan {
     pub repeats: u32,
     /// Length of a measured point of the sweep.
     pub point_duration_ns: u64,
-    /// Load before every point; absent: a fifth of the point.
+    /// Warm-up before every point; absent: a fifth of the point.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup_ns: Option<u64>,
-    /// Wall-clock budget for the whole run; when it is spent, the search stops refining and reports that.
+    /// Wall-clock budget for the whole run; when it is spent, the search ends and reports that.
     pub budget_ns: u64,
     /// Connections of the open-loop search.
     pub open_connections: u64,
@@ -248,43 +249,43 @@ pub struct SweepPlan {
     pub arrival: Arrival,
     /// Criteria of the zones.
     pub criteria: Criteria,
-    /// Repeat until the intervals of the yield point and of the failing rate are at most this share of them (0.05 = 5
-    /// %); `repeats` and `budget_ns` bound it.
+    /// Width of the intervals of the yield point and of the failing rate at which repeats end, as a share (0.05 = 5
+    /// %); also bounded by `repeats` and `budget_ns`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_sure_ratio: Option<f64>,
-    /// Whether each repeat over connections goes up in order, and down again.
+    /// Whether each repeat over connections goes up in order, then down again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unload: bool,
-    /// The quantity that is varied in place of the two sweeps; absent without `--axis`.
+    /// Varied quantity instead of the two sweeps; absent without `--axis`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlan>,
 }
 
-/// The server command that a run started itself.
+/// Server command that a run started itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerCommand {
     /// Program and arguments, as typed after `--`.
     pub argv: Vec<String>,
-    /// CPUs the server was pinned to; empty = not pinned.
+    /// CPUs to which the server was pinned; empty = not pinned.
     pub cpus: Vec<usize>,
-    /// Whether server and clients had separate network stacks: network namespaces joined by a veth pair, or with
-    /// `--server-with` another machine or namespace than that of any client.
+    /// Whether server and clients had separate network stacks: network namespaces connected by a veth pair, or with
+    /// `--server-with` another machine or namespace than any client's.
     pub isolated: bool,
 }
 
-/// The resolved request for a run: the fields of every kind of run, and those of this kind.
+/// Resolved options of a run: the fields of all kinds of runs, and those of this kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Scenario {
-    /// A name given by the user or derived from the URL; part of the run directory's name. Untrusted text.
+    /// Name given by the user or derived from the URL; part of the run directory's name. Untrusted text.
     pub name: String,
-    /// The exact command line that repeats the run, quoted for a shell. Untrusted text.
+    /// Exact command line that repeats the run, quoted for a shell. Untrusted text.
     pub repeat_command: String,
     /// The command and its fields.
     #[serde(flatten)]
     pub kind: RunKind,
 }
 
-/// The kinds of runs. `command` names the kind; its fields are next to it.
+/// Kinds of runs. `command` names the kind; its fields are next to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum RunKind {
@@ -294,23 +295,23 @@ pub enum RunKind {
     Find(FindRun),
     /// A sweep with a profile of each point.
     Profile(ProfileRun),
-    /// A running server was watched.
+    /// Watch of a running server.
     Watch(Watching),
-    /// Another program made the run; it draws the report, too.
+    /// Run of another program, which also draws the report.
     Tool(ToolRun),
 }
 
-/// A load on a server: the fields of `load`, and part of those of `find` and `profile`.
+/// Load on a server: the fields of `load`, and part of those of `find` and `profile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadRun {
     /// The URL as typed. Untrusted text.
     pub url: String,
-    /// The plan; sweeps vary its connections and pace.
+    /// Plan of the load; sweeps vary its connections and pace.
     pub load: LoadPlan,
-    /// Present when the run started the server.
+    /// Server command; present if the run started the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerCommand>,
-    /// Present when client and server were joined by an emulated wide-area path.
+    /// Emulated path between client and server; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<PathPlan>,
 }
@@ -318,7 +319,7 @@ pub struct LoadRun {
 /// The fields of `find`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FindRun {
-    /// The load that is varied.
+    /// Load that is varied.
     #[serde(flatten)]
     pub base: LoadRun,
     /// The ranges and limits of the sweeps.
@@ -326,7 +327,7 @@ pub struct FindRun {
     /// Questions for `predict`, kept with the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_ifs: Vec<crate::WhatIf>,
-    /// The command that ran beside the server, program and arguments as typed; of the run in `with/` of `find
+    /// Command that ran with the server: program and arguments as typed; only in the run in `with/` of `find
     /// --beside`. Untrusted text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
@@ -342,10 +343,10 @@ pub struct ProfileRun {
     pub sweep: SweepPlan,
 }
 
-/// The fields of a run of a tool: a program `straingauge-NAME`, which keeps what it found in files of its own.
+/// Fields of a tool's run. The program `straingauge-NAME` keeps its results in files of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ToolRun {
-    /// NAME of the program `straingauge-NAME`. Untrusted text.
+    /// Name of the tool: NAME in `straingauge-NAME`. Untrusted text.
     pub tool: String,
     /// Program and arguments of the server under test; empty without one. Untrusted text.
     #[serde(default)]
@@ -353,7 +354,7 @@ pub struct ToolRun {
 }
 
 impl RunKind {
-    /// The command's word, or the tool's name. Untrusted text.
+    /// The name of the command or of the tool. Untrusted text.
     pub fn command(&self) -> &str {
         match self {
             RunKind::Load(_) => "load",
@@ -375,7 +376,7 @@ impl Scenario {
         }
     }
 
-    /// The loaded or watched server, in words: the URL as typed, or `:8080`; empty for a tool. Untrusted text.
+    /// Describes the loaded or watched server: the URL as typed, or `:8080`; empty for a tool. Untrusted text.
     pub fn url(&self) -> Cow<'_, str> {
         match &self.kind {
             RunKind::Watch(watching) => format!(":{}", watching.port).into(),
@@ -414,7 +415,7 @@ impl Scenario {
         }
     }
 
-    /// The command that ran beside the server; empty without one.
+    /// The command that ran with the server; empty if there was none.
     pub fn beside(&self) -> &[String] {
         match &self.kind {
             RunKind::Find(run) => &run.beside,
@@ -431,7 +432,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_of_a_load_add_up_to_it_and_have_all_else_in_common(
+        fn shares_of_a_load_add_up_to_it_and_are_otherwise_equal(
             connections in 1u64..100_000, rate_per_sec in 0.1f64..1e6, connect_rate in 0.0f64..1e5,
             weights in prop::collection::vec(1u32..9, 1..100), seed: u64,
         ) {
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_run_that_loaded_a_server_is_written_as_it_was_read() {
+    fn a_kept_run_with_a_load_is_written_as_it_was_read() {
         let first_line = |text: &'static str| text.lines().next().expect("run.json");
         for kept in [
             first_line(include_str!("../../analyze/tests/recorded/haproxy-poll.jsonl")),
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_nothing_has_no_load_plan() {
+    fn a_command_without_a_load_has_no_load_plan() {
         let kind = RunKind::Watch(Watching { port: 8080, ..Watching::default() });
         let watch = Scenario { name: "n".into(), repeat_command: "r".into(), kind };
         let written = serde_json::to_value(&watch).expect("JSON");

@@ -1,8 +1,8 @@
-//! An error as one sentence.
+//! Formats an error as one sentence.
 
 use std::error::Error;
 
-/// The error and its causes in one sentence. A cause that the previous message already quotes is not repeated.
+/// The error and its causes in one sentence. A cause that the preceding message quotes is not repeated.
 pub fn sentence(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

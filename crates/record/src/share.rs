@@ -1,16 +1,15 @@
-//! The part of a load that belongs to one of several engine threads, replayers or machines.
+//! The part of a load for one of several engine threads, replayers or machines.
 
 use serde::{Deserialize, Serialize};
 
-/// One of several equal parts, or as many neighbouring ones as `parts` says: a machine that is worth two others has
-/// two.
+/// One of several equal parts, or `parts` neighbouring ones: a machine that counts as two has two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Share {
     /// Number of the first part, from 0; less than `of`.
     pub index: u32,
-    /// Number of parts, at least 1.
+    /// Total number of parts, at least 1.
     pub of: u32,
-    /// Number of neighbouring parts, from `index` on.
+    /// Number of neighbouring parts from `index` on.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub parts: u32,
 }
@@ -30,7 +29,7 @@ impl Default for Share {
 }
 
 impl Share {
-    /// The whole.
+    /// The whole load.
     pub const WHOLE: Share = Share::one(0, 1);
 
     /// One of `of` equal parts.
@@ -43,38 +42,38 @@ impl Share {
         *self == Share::WHOLE
     }
 
-    /// Whether there are such parts.
+    /// Whether the numbers describe existing parts.
     pub fn exists(&self) -> bool {
         self.parts > 0 && self.index.checked_add(self.parts).is_some_and(|end| end <= self.of)
     }
 
-    /// The part of the whole that this is.
+    /// The fraction of the whole.
     pub fn fraction(self) -> f64 {
         f64::from(self.parts) / f64::from(self.of.max(1))
     }
 
-    /// This part of `outer`, as a part of the whole: a thread's share of its machine's share. The inner parts together
-    /// hold exactly the keys of the outer one.
+    /// This part of `outer`, as a part of the whole: e.g. a thread's share of its machine's share. The inner parts
+    /// together have exactly the keys of the outer one.
     pub fn within(self, outer: Share) -> Share {
         debug_assert!(self.parts == 1, "threads are equal");
         Share { index: outer.index + outer.of * self.index, of: outer.of * self.of, parts: outer.parts }
     }
 
-    /// This part of `total` things: equal parts, the first ones larger by one if the total does not divide. The parts
-    /// add up to the total.
+    /// This part of `total` things: equal parts, of which the first ones are larger by one if the total does not
+    /// divide evenly. The parts add up to the total.
     pub fn part(self, total: u64) -> u64 {
         let (index, of, parts) = (u64::from(self.index), u64::from(self.of.max(1)), u64::from(self.parts));
         total / of * parts + (total % of).saturating_sub(index).min(parts)
     }
 
-    /// Whether this part holds the thing with this key. Every key belongs to exactly one part; below a total, as many
-    /// keys as [`part`](Self::part) gives.
+    /// Whether the thing with this key belongs to this part. Every key belongs to exactly one part, and below a total
+    /// there are as many keys as [`part`](Self::part) returns.
     pub fn holds(self, key: u64) -> bool {
         let place = key % u64::from(self.of.max(1));
         (u64::from(self.index)..u64::from(self.index) + u64::from(self.parts)).contains(&place)
     }
 
-    /// Parts in proportion to weights of at least 1, in their order.
+    /// Parts in proportion to weights of at least 1, in order.
     pub fn by_weight(weights: &[u32]) -> Vec<Share> {
         let of = weights.iter().sum();
         let ends = weights.iter().scan(0, |end, weight| {
@@ -92,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn unequal_parts_and_their_threads_add_up_to_the_total_and_hold_each_key_once(
+        fn unequal_shares_and_their_threads_add_up_and_contain_each_key_once(
             total in 0u64..3000, machines in prop::collection::vec((1u32..9, 1u32..5), 1..9)
         ) {
             let weights: Vec<u32> = machines.iter().map(|(weight, _)| *weight).collect();
@@ -115,7 +114,7 @@ mod tests {
         }
 
         #[test]
-        fn parts_are_nearly_equal_and_add_up_to_the_total(total in any::<u64>(), of in 1u32..2000) {
+        fn shares_are_nearly_equal_and_add_up_to_the_total(total in any::<u64>(), of in 1u32..2000) {
             let parts: Vec<u64> = (0..of).map(|index| Share::one(index, of).part(total)).collect();
             prop_assert_eq!(parts.iter().map(|part| u128::from(*part)).sum::<u128>(), u128::from(total));
             prop_assert!(parts.is_sorted_by(|one, next| one >= next) && parts[0] - parts[parts.len() - 1] <= 1);

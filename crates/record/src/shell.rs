@@ -1,20 +1,20 @@
-//! Quoting words for a shell, and finding programs as a shell does.
+//! Quotes words for a shell, and finds programs like a shell.
 
 use std::borrow::Cow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Folders with servers and administration tools that PATH may lack.
+/// Folders with servers and administration tools that may be missing from PATH.
 const ADMINISTRATOR: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// A word for a shell, quoted if necessary.
 pub fn quoted(word: &str) -> Cow<'_, str> {
-    // shlex would quote `=`, `,` and `%`, too, which mean nothing in a command's argument.
+    // shlex would also quote `=`, `,` and `%`, which have no meaning in an argument.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte);
     if !word.is_empty() && word.bytes().all(is_plain) {
         return Cow::Borrowed(word);
     }
-    // Only a zero byte cannot be quoted, and no argument of a program has one.
+    // Only a zero byte cannot be quoted, and no program's argument has one.
     shlex::try_quote(word).unwrap_or_else(|_| Cow::Owned(word.escape_debug().to_string()))
 }
 
@@ -23,8 +23,8 @@ pub fn joined<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Finds a program as a shell does: the file itself if its name has a slash, else the first executable file of that
-/// name in PATH or the administration folders.
+/// Finds a program like a shell: the file itself if its name has a slash, else the first executable file of that name
+/// in PATH or the administration folders.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_quoted_where_a_shell_would_take_it_apart() {
+    fn words_that_a_shell_would_split_are_quoted() {
         for plain in ["nginx", "-c", "/etc/nginx.conf", "--cpus=0,1", "50%", "http://a:1/x"] {
             assert_eq!(quoted(plain), plain);
         }
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_by_name_or_by_path_and_a_file_that_is_none_is_not() {
+    fn programs_are_found_by_name_or_path_and_other_files_are_not() {
         let shell = find_program("sh").expect("every system has one");
         assert_eq!(find_program(shell.to_str().expect("plain")), Some(shell));
         assert_eq!(find_program("/etc/passwd/none"), None);

@@ -1,11 +1,11 @@
-//! Adds up the counts of several threads, workers or points, and takes earlier ones off.
+//! Adds the counts of several threads, workers or points, and subtracts earlier ones.
 
 use crate::Latency;
 use std::collections::BTreeMap;
 
-/// Counts that can be added up in any order.
+/// Counts that can be added in any order.
 pub trait Summand {
-    /// Adds another's.
+    /// Adds other counts.
     fn add(&mut self, other: &Self);
 }
 
@@ -101,7 +101,7 @@ macro_rules! adds_up {
     };
 }
 
-/// As [`adds_up!`], and gives the type its `since`, too: what it grew by after an earlier reading.
+/// As [`adds_up!`], and also gives the type its `since`: the growth after an earlier reading.
 #[macro_export]
 macro_rules! grows {
     ($type:ident { $($field:ident),+ $(,)? }) => {

@@ -1,12 +1,12 @@
 //! Text from outside (names of processes, files and servers, headers, log lines, standard error, contents of files),
-//! made safe where it enters.
+//! made safe at its origin.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::ops::Deref;
 
-/// Text from outside, made safe to print: one line of bounded length. A control character (an escape sequence begins
-/// with one) and a character that changes the direction or the joining of the following text are shown as `?`.
+/// Text from outside, made safe to print: one line of limited length. Control characters (which begin escape
+/// sequences) and characters that change the direction or the joining of the following text become `?`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct PlainText(String);
@@ -24,7 +24,7 @@ impl PlainText {
         PlainText(clean)
     }
 
-    /// [`new`](Self::new) for bytes, trimmed; invalid UTF-8 is shown as U+FFFD.
+    /// As [`new`](Self::new), for bytes, which are trimmed; invalid UTF-8 becomes U+FFFD.
     pub fn of_bytes(bytes: &[u8], limit: usize) -> PlainText {
         // No character has more than four bytes.
         let bytes = bytes.trim_ascii();
@@ -38,12 +38,12 @@ impl PlainText {
     }
 }
 
-/// [`PlainText`] as a string, for showing text of a run directory.
+/// [`PlainText`] as a string, for text of a run directory.
 pub fn plain(text: &str, limit: usize) -> String {
     PlainText::new(text, limit).into()
 }
 
-/// Whether a character has no effect beyond itself.
+/// Whether a character has no effect on other characters.
 fn is_safe(c: char) -> bool {
     let is_format = matches!(
         c,
@@ -68,7 +68,7 @@ impl fmt::Display for PlainText {
 }
 
 impl From<&str> for PlainText {
-    /// With the usual limit, [`MOST_CHARS`].
+    /// Uses the default limit, [`MOST_CHARS`].
     fn from(text: &str) -> PlainText {
         PlainText::new(text, MOST_CHARS)
     }
@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_moves_a_cursor_or_turns_a_line_is_not_shown() {
+    fn control_characters_are_not_shown() {
         let text = |text: &str| String::from(PlainText::new(text, 40));
         assert_eq!(text("a\u{1b}[31mb\nc\u{202e}d"), "a?[31mb?c?d");
         assert_eq!(text("\u{9b}2J\u{7f}\r\t\0"), "?2J????");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_is_bounded_and_says_so() {
+    fn the_text_is_cut_at_its_maximum_length_with_a_mark() {
         assert_eq!(PlainText::new("abcdef", 3).as_str(), "abc...");
         assert_eq!(PlainText::new("abc", 3).as_str(), "abc");
         assert_eq!(PlainText::of_bytes("äöü".repeat(1000).as_bytes(), 3).as_str(), "äöü...");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_from_a_file_is_safe_when_it_is_read() {
+    fn text_from_a_file_is_safe_after_reading() {
         let read: PlainText = serde_json::from_str(r#""a\u001b[2J\u202eb""#).unwrap();
         assert_eq!(read.as_str(), "a?[2J?b");
         assert_eq!(serde_json::to_string(&read).unwrap(), r#""a?[2J?b""#);
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_unsafe_is_left(
+        fn no_unsafe_character_remains(
             text in any::<String>(),
             bytes in prop::collection::vec(any::<u8>(), 0..200),
             limit in 0usize..80,

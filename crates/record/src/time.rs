@@ -1,7 +1,7 @@
 //! The monotonic clock, and the wall clock for dating runs.
 
-/// One reading of `CLOCK_MONOTONIC` in nanoseconds. It does not jump when the wall clock is set, and is slewed by NTP
-/// (at most 500 ppm).
+/// Reads `CLOCK_MONOTONIC` in nanoseconds. It does not jump when the wall clock is set, and is slewed by NTP (at most
+/// 500 ppm).
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -18,20 +18,20 @@ pub fn unix_ms() -> u64 {
         .unwrap_or(0)
 }
 
-/// A point of Unix time as `YYYYMMDD-HHMMSS` in UTC, the prefix of a run directory's name.
+/// Formats Unix time as `YYYYMMDD-HHMMSS` in UTC, the prefix of a run directory's name.
 pub fn utc_stamp(unix_ms: u64) -> String {
     let (year, month, day, hour, minute, second) = civil(unix_ms);
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 
-/// A point of Unix time as `YYYY-MM-DDTHH:MM:SSZ`.
+/// Formats Unix time as `YYYY-MM-DDTHH:MM:SSZ`.
 pub fn utc_iso(unix_ms: u64) -> String {
     let (year, month, day, hour, minute, second) = civil(unix_ms);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The Unix milliseconds of a date in UTC: `2026-11-01`, `2026-11-01T14:30`, `2026-11-01 14:30:05`, with `Z` or
-/// without.
+/// Parses a date in UTC as Unix milliseconds: `2026-11-01`, `2026-11-01T14:30`, `2026-11-01 14:30:05`, with or
+/// without `Z`.
 pub fn parse_utc(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches('Z');
     let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "0:0:0"));
@@ -53,13 +53,13 @@ pub fn parse_utc(text: &str) -> Option<u64> {
     // SAFETY: `parts` is a live value of this frame; timegm writes only it.
     let seconds = u64::try_from(unsafe { libc::timegm(&mut parts) }).ok()?;
     let unix_ms = seconds.checked_mul(1000)?;
-    // The C library turns the 31st of February into a day of March.
+    // The C library turns the 31st of February into a day of March, so the result is compared.
     (civil(unix_ms) == (*year, *month, *day, *hour, *minute, second)).then_some(unix_ms)
 }
 
-// The C library's calendar: jiff would add 270 KB to the program.
+// Uses the C library's calendar, because jiff would add 270 KB to the program.
 fn civil(unix_ms: u64) -> (i32, i32, i32, i32, i32, i32) {
-    // Bounded so that the C library's year cannot overflow.
+    // Limited so that the C library's year cannot overflow.
     let seconds = (unix_ms / 1000).min(253_402_300_799) as libc::time_t;
     // SAFETY: an all-zero `tm` is a valid value of that plain C struct.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
@@ -73,14 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn monotonic_clock_does_not_go_back() {
+    fn the_monotonic_clock_does_not_go_back() {
         let first = monotonic_ns();
         let second = monotonic_ns();
         assert!(second >= first);
     }
 
     #[test]
-    fn a_date_is_read_as_it_was_written_and_a_day_that_is_none_is_refused() {
+    fn dates_are_read_back_and_impossible_days_are_refused() {
         let unix_ms = 1_763_757_412_000;
         assert_eq!(parse_utc(&utc_iso(unix_ms)), Some(unix_ms));
         assert_eq!(parse_utc("2025-11-21 20:36:52"), Some(unix_ms));

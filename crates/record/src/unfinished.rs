@@ -1,5 +1,5 @@
-//! Files that appear whole: until then they have a hidden name with their owner. A killed process leaves them; [`KIND`]
-//! finds and removes them.
+//! Files that appear only when complete: until then they have a hidden name with their owner. A killed process leaves
+//! them, and [`KIND`] finds and removes them.
 
 use crate::leftovers::{Found, Leftover, LeftoverKind, Scene, refusal};
 use crate::owner::{Life, Owner};
@@ -14,11 +14,11 @@ pub const KIND: LeftoverKind =
     LeftoverKind { name: "unfinished file", named: ".NAME.OWNER.partial in a folder of runs", find, remove };
 
 const ENDING: &str = ".partial";
-/// Folders below the one that is searched: a run, its points, and folders of runs in each other.
+/// Maximum depth of the search: a run, its points, and nested folders of runs.
 const MOST_DEPTH: usize = 9;
 const MOST_ENTRIES: usize = 200_000;
 
-/// The name of `name` until it is whole.
+/// The name of `name` until it is complete.
 pub fn name_of(name: &str) -> String {
     format!(".{name}.{}{ENDING}", Owner::of_this_process())
 }
@@ -85,7 +85,7 @@ fn shown(path: &Path) -> String {
     plain(&path.display().to_string(), 300)
 }
 
-/// Removes an unfinished file, if its folder is this user's alone and its owner has ended.
+/// Removes an unfinished file, if only this user can write to its folder and its owner has ended.
 fn remove(left: &Leftover) -> Result<(), String> {
     let path = PathBuf::from(&left.name);
     let why = |error: String| format!("{} is not removed: {error}", shown(&path));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ended_process_was_writing_is_found_and_removed_and_nothing_else() {
+    fn only_unfinished_files_of_ended_processes_are_found_and_removed() {
         let base = tempfile::tempdir().unwrap();
         let points = base.path().join("a-run/points");
         fs::create_dir_all(&points).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_that_others_can_write_are_refused_and_links_are_not_followed() {
+    fn directories_that_others_can_write_are_refused_and_links_are_not_followed() {
         let base = tempfile::tempdir().unwrap();
         let (open, outside) = (base.path().join("runs/open"), base.path().join("outside"));
         fs::create_dir_all(&open).unwrap();

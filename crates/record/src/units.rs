@@ -1,15 +1,16 @@
-//! Numbers as people type and read them: `10k`, `64KiB`, `2s`, `40ms`, `1.5M`.
+//! Numbers as users type and read them: `10k`, `64KiB`, `2s`, `40ms`, `1.5M`.
 //!
 //! Counts and rates take SI suffixes (`k` = 1,000, `M`, `G`); sizes also binary ones (`KiB` = 1,024, `MiB`, `GiB`);
-//! durations take `ns`, `us`, `ms`, `s`, `m`, `h`. A bare duration is refused: `--duration 10` could mean anything.
+//! durations take `ns`, `us`, `ms`, `s`, `m`, `h`. A duration without a unit is refused, because `--duration 10` is
+//! ambiguous.
 
 use crate::PlainText;
 use std::time::Duration;
 
-/// Why typed text is not a number of the expected kind. The message says what to type instead.
+/// The reason why typed text is not a number of the expected kind. The message tells what to type instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// The text has no digits where the number should be, or characters after the unit.
+    /// The text has no digits at its start, or characters after the unit.
     #[error("'{text}' is not a {kind}: write it as {example}")]
     NotANumber {
         /// The text as typed.
@@ -51,7 +52,7 @@ fn whole(number: f64, text: &str, kind: &'static str) -> Result<u64, UnitError> 
     if number > 9e15 { Err(UnitError::TooLarge { text: shorten(text), kind }) } else { Ok(number.round() as u64) }
 }
 
-/// Three significant digits: decimals of a number of this size.
+/// The number of decimals for three significant digits.
 fn decimals(size: f64) -> usize {
     match size {
         size if size >= 99.95 => 0,
@@ -60,12 +61,11 @@ fn decimals(size: f64) -> usize {
     }
 }
 
-/// Keeps an error message to one line, whatever was typed.
 fn shorten(text: &str) -> PlainText {
     PlainText::new(text, 40)
 }
 
-/// Parses a count such as `1000`, `10k`, `1.5M`. Fractions of one are refused (`0.5`).
+/// Parses a count such as `1000`, `10k`, `1.5M`. Fractional results (`0.5`) are refused.
 pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split(text, "count", COUNT_EXAMPLE)?;
     let wrong = || UnitError::NotANumber { text: shorten(text), kind: "count", example: COUNT_EXAMPLE };
@@ -102,11 +102,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     whole(number * factor, text, "size")
 }
 
-/// Parses a bandwidth in bits per second such as `100Mbit`, `1.5Gbit/s`, `64kbps`; the unit is required, as a bare
-/// number could mean bytes.
+/// Parses a bandwidth in bits per second such as `100Mbit`, `1.5Gbit/s`, `64kbps`. The unit is required, because a
+/// bare number could mean bytes.
 pub fn parse_bits_per_sec(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split(text, "bandwidth", BANDWIDTH_EXAMPLE)?;
-    // A capital B is bytes by custom, so it is refused rather than guessed.
+    // A capital B usually means bytes, so it is refused.
     let factor = match unit.trim_end_matches("/s") {
         "bit" | "bps" => 1.0,
         "kbit" | "Kbit" | "kbps" | "Kbps" => 1e3,
@@ -148,14 +148,14 @@ fn si_factor(unit: &str) -> Option<f64> {
     }
 }
 
-/// Prints a bandwidth in three significant digits: `100 Mbit/s`, `1.50 Gbit/s`, `64.0 kbit/s`.
+/// Formats a bandwidth with three significant digits: `100 Mbit/s`, `1.50 Gbit/s`, `64.0 kbit/s`.
 pub fn format_bits_per_sec(bits: f64) -> String {
     let text = format_si(bits);
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     format!("{} {}bit/s", &text[..at], &text[at..])
 }
 
-/// Prints a count or rate in three significant digits with an SI suffix: `812`, `31.5k`, `1.20M`.
+/// Formats a count or rate with three significant digits and an SI suffix: `812`, `31.5k`, `1.20M`.
 pub fn format_si(value: f64) -> String {
     let magnitude = value.abs();
     if !value.is_finite() {
@@ -175,7 +175,7 @@ pub fn format_si(value: f64) -> String {
     without_negative_zero(format!("{scaled:.decimals$}{suffix}"))
 }
 
-/// A sum of no numbers is -0.0, and a small negative number rounds to it.
+/// A sum of no numbers is -0.0, to which small negative numbers are also rounded.
 fn without_negative_zero(text: String) -> String {
     match text.strip_prefix('-') {
         Some(rest) if !rest.contains(|c: char| c.is_ascii_digit() && c != '0') => rest.into(),
@@ -183,7 +183,7 @@ fn without_negative_zero(text: String) -> String {
     }
 }
 
-/// A whole number with thousands separated: `4,096`.
+/// Formats a whole number with separated thousands: `4,096`.
 pub fn grouped(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -199,7 +199,7 @@ pub fn grouped(value: f64) -> String {
     if value < -0.5 { format!("-{text}") } else { text }
 }
 
-/// A number of things: `1 point`, `4,096 points`, `2 processes`.
+/// Formats a number of things: `1 point`, `4,096 points`, `2 processes`.
 pub fn count(n: impl TryInto<u64>, what: &str) -> String {
     let n = n.try_into().unwrap_or(u64::MAX);
     let plural = if n == 1 {
@@ -212,14 +212,14 @@ pub fn count(n: impl TryInto<u64>, what: &str) -> String {
     format!("{} {what}{plural}", grouped(n as f64))
 }
 
-/// A share as it was typed, with at most six decimals and no trailing zeros: `98.5 %`, `0.1 %`.
+/// Formats a share as it was typed, with at most six decimals and no trailing zeros: `98.5 %`, `0.1 %`.
 pub fn exact_percent(ratio: f64) -> String {
     let text = format!("{:.6}", ratio * 100.0);
     without_negative_zero(format!("{} %", text.trim_end_matches('0').trim_end_matches('.')))
 }
 
-/// A share as a percentage, with decimals where it is small: `98 %`, `1.5 %`, `0.05 %`. Some never reads like none, nor
-/// most like all.
+/// Formats a share as a percentage, with decimals if it is small: `98 %`, `1.5 %`, `0.05 %`. A share above 0 never
+/// looks like 0 %, nor one below 1 like 100 %.
 pub fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
     let size = percent.abs();
@@ -239,7 +239,7 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// Prints nanoseconds in the unit a person would choose: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
+/// Formats nanoseconds in a suitable unit: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
 pub fn format_nanos(nanos: f64) -> String {
     if !nanos.is_finite() {
         return "-".into();
@@ -258,7 +258,7 @@ pub fn format_nanos(nanos: f64) -> String {
     without_negative_zero(format!("{scaled:.decimals$} {unit}"))
 }
 
-/// Prints bytes with a binary suffix: `512 B`, `64.0 KiB`, `1.50 GiB`.
+/// Formats bytes with a binary suffix: `512 B`, `64.0 KiB`, `1.50 GiB`.
 pub fn format_bytes(bytes: f64) -> String {
     if !bytes.is_finite() {
         return "-".into();
@@ -287,14 +287,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_do_not_read_like_none_nor_most_like_all() {
+    fn a_few_are_not_printed_as_none_nor_most_as_all() {
         let words = [0.9996, 0.999_999, 1.0 - 1e-12, 1.0, 1.003, 0.994, 0.125, 0.00004, 1e-6, 0.0].map(percent);
         let read = ["99.96 %", ">99.99 %", "100 %", "100 %", "100 %", "99 %", "13 %", "<0.01 %", "<0.01 %", "0 %"];
         assert_eq!(words, read.map(String::from));
     }
 
     #[test]
-    fn no_zero_is_negative() {
+    fn zero_is_never_printed_as_negative() {
         for zero in [-0.0, -1e-12] {
             let said = [format_si, grouped, percent, exact_percent, format_nanos, format_bytes].map(|say| say(zero));
             assert!(said.iter().all(|text| text.starts_with('0')), "{said:?}");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_counted_in_words() {
+    fn counts_are_printed_with_singular_and_plural() {
         let said = [count(1, "point"), count(0, "point"), count(4096_usize, "point"), count(2, "process")];
         assert_eq!(said, ["1 point", "0 points", "4,096 points", "2 processes"]);
     }
@@ -331,7 +331,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn suffixes_mean_what_people_expect() {
+    fn suffixes_have_their_usual_meanings() {
         assert_eq!(parse_count("10k"), Ok(10_000));
         assert_eq!(parse_count("1.5M"), Ok(1_500_000));
         assert_eq!(parse_count("1_000"), Ok(1000));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_an_example() {
+    fn invalid_text_is_refused_with_an_example() {
         for text in ["", "-1", "k", "ten", "1 0", "0.5", "1e400", "NaN", "inf"] {
             assert!(parse_count(text).is_err(), "{text}");
         }
@@ -367,7 +367,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_share_between_none_and_all_reads_like_neither(share in 1e-9f64..0.999_999_999) {
+        fn a_share_between_none_and_all_is_printed_as_neither(share in 1e-9f64..0.999_999_999) {
             prop_assert!(!["0 %", "0.0 %", "0.00 %", "100 %"].contains(&percent(share).as_str()), "{}", percent(share));
         }
 
@@ -380,7 +380,7 @@ mod tests {
         }
 
         #[test]
-        fn whole_counts_survive_a_round_trip(n in 0u64..9_000_000_000_000) {
+        fn whole_numbers_are_read_back_unchanged(n in 0u64..9_000_000_000_000) {
             prop_assert_eq!(parse_count(&n.to_string()), Ok(n));
         }
     }

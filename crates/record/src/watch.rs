@@ -1,4 +1,4 @@
-//! The watch of a running server: what a reading holds, the rates between two, and the lines in which a watch is
+//! The watch of a running server: the contents of a reading, the rates between two readings, and the lines that are
 //! printed as JSON and kept in a run directory (`watch.jsonl`). `straingauge watch` writes them, `straingauge report`
 //! reads them.
 
@@ -51,7 +51,7 @@ impl Mode {
     }
 }
 
-/// One class: `[from, below)` bytes of response, head and body.
+/// Class of response sizes: `[from, below)` bytes of head and body.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct SizeClass {
@@ -59,6 +59,6 @@ pub struct SizeClass {
     pub name: String,
     /// Smallest response of the class, head and body, bytes.
     pub from_bytes: u64,
-    /// First size that belongs to the next class; `None` for the last.
+    /// First size of the next class; `None` for the last class.
     pub below_bytes: Option<u64>,
 }

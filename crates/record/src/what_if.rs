@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A what-if question: absent values stay as measured. Read from `run.json`, so it is untrusted.
+/// What-if question: absent values stay as measured. Read from `run.json`, so it is untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct WhatIf {
@@ -30,8 +30,7 @@ pub struct WhatIf {
     /// Whether the server uses scalable select.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_select: bool,
-    /// Layers and functions of which a request costs less: name, and the share of its cost that is saved. Untrusted
-    /// text.
+    /// Layers and functions that become cheaper: name, and saved share of the cost. Untrusted text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cheaper: Vec<(String, f64)>,
     /// Another mix: class (label or number) and share.

@@ -11,7 +11,7 @@ macro_rules! worded {
 
         #[allow(dead_code)]
         impl $name {
-            /// All of them, in order.
+            /// All values, in order.
             pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
 
             /// The word in tables and messages.

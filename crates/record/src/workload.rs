@@ -1,15 +1,15 @@
-//! Workloads beyond one target after another: mixes with classes, measured rate series, replayed logs; and their
-//! results. Kept in the plan ([`Workload`]) and in the point ([`WorkloadResult`]).
+//! Workloads other than requesting targets in turn: mixes with classes, measured rate series, replayed logs; and
+//! their results. Kept in the plan ([`Workload`]) and in the point ([`WorkloadResult`]).
 
 use crate::figure::{Figure, Origin};
 use crate::histogram::Latency;
 use serde::{Deserialize, Serialize};
 
-/// Targets kept with a run: a mix or a list may have millions, and a record must stay small.
+/// Maximum targets kept with a run: a mix or a list may have millions, and a record must stay small.
 pub const KEPT_TARGETS: usize = 1000;
 
-/// How the targets of a plan are chosen, and when requests leave if neither rate nor loop decides it. The default
-/// requests the targets in turn.
+/// Choice of a plan's targets, and times of requests if neither rate nor loop determines them. The default requests
+/// the targets in turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Workload {
@@ -19,10 +19,10 @@ pub struct Workload {
     /// Number of targets, if there were more than [`KEPT_TARGETS`]; 0 = the plan has all.
     #[serde(skip_serializing_if = "is_zero")]
     pub targets: u64,
-    /// Share of the requests for each target, in their order; drawn independently. Empty = in turn.
+    /// Share of the requests for each target, in order; drawn independently. Empty = in turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
-    /// The class of each target, as an index into `classes`. Empty = results are not divided into classes.
+    /// Class of each target, as an index into `classes`. Empty = results are not divided into classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class_of: Vec<u8>,
     /// Classes of results; with a trace, by the size in the log.
@@ -41,19 +41,19 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Workload {
-    /// The class of a size: the first whose largest size is not below it.
+    /// The class of a size: the first one whose largest size is not below it.
     pub fn class_of_size(&self, bytes: u64) -> u8 {
         let fits = |class: &RequestClass| class.largest_bytes.is_none_or(|largest| bytes <= largest);
         self.classes.iter().position(fits).unwrap_or(self.classes.len().saturating_sub(1)) as u8
     }
 
-    /// Whether some classes are of dynamic documents, so that results by kind are useful.
+    /// Whether some classes have dynamic documents, so that results by kind are useful.
     pub fn has_dynamic(&self) -> bool {
         self.classes.iter().any(|class| class.kind == DocumentKind::Dynamic)
     }
 }
 
-/// Whether a document is a file or is generated for each request.
+/// Whether a document is a file, or is generated for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DocumentKind {
@@ -91,7 +91,7 @@ pub struct SeriesSource {
     pub speed: Option<f64>,
 }
 
-/// The source of a replayed log, and the way it is replayed.
+/// Source of a replayed log, and the way it is replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TraceSource {
     /// Path of the log. Untrusted text.
@@ -101,12 +101,12 @@ pub struct TraceSource {
     /// Speed relative to the log's own times; absent: as fast as the server answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// Requests of one client share a connection while the gap between them is at most this.
+    /// Maximum gap between requests of a client that share a connection, nanoseconds.
     pub session_gap_ns: u64,
-    /// Send scheme and host of a target that was logged as a whole URL; else its path.
+    /// Whether scheme and host of a target logged as a whole URL are sent; otherwise only its path.
     #[serde(default)]
     pub has_host: bool,
-    /// Begin again at the end of the log, until the window is over.
+    /// Whether the log starts again at its end, until the window is over.
     #[serde(default)]
     pub is_repeated: bool,
 }
@@ -140,9 +140,9 @@ crate::worded! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Grouping {
-        /// By the size of the document.
+        /// By size of the document.
         Size = "size",
-        /// Static against dynamic.
+        /// By kind: static or dynamic.
         Kind = "kind",
         /// A grouping that this version does not know.
         #[serde(other)]
@@ -155,18 +155,18 @@ crate::worded! {
 pub struct ClassResult {
     /// The property by which requests are grouped.
     pub grouping: Grouping,
-    /// The class in words. Untrusted text where it is read from a file.
+    /// Class in words. Untrusted text if it is read from a file.
     pub label: String,
-    /// The share of the requests that the mix asks for; absent with a trace.
+    /// Share of the requests that the mix demands; absent with a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked_ratio: Option<f64>,
-    /// Requests sent in the window, or under way when it began.
+    /// Requests sent in the window, or in flight when it began.
     pub requests: u64,
     /// Complete responses with status 2xx or 3xx.
     pub ok: u64,
     /// Requests that failed or were answered with another status.
     pub failed: u64,
-    /// Requests under way at the end of the run.
+    /// Requests in flight at the end of the run.
     pub unfinished: u64,
     /// Bytes of response bodies received.
     pub body_bytes: u64,
@@ -208,7 +208,7 @@ impl ClassResult {
     }
 }
 
-/// The result of a replay: the log as read, and the server's answers compared with it. Untrusted text.
+/// Result of a replay: the log as read, and the comparison of the server's responses with it. Untrusted text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ReplayResult {
@@ -216,23 +216,23 @@ pub struct ReplayResult {
     pub file: String,
     /// Format of the log, by name or format string.
     pub format: String,
-    /// Whether the log was read to its end, and every request of it was sent.
+    /// Whether the log was read to its end and all its requests were sent.
     pub is_whole: bool,
     /// Number of times that the whole log was replayed before the window ended.
     pub rounds: u64,
-    /// Lines read (of the first round), of every kind.
+    /// Lines read in the first round, of every kind.
     pub lines: u64,
     /// Number of lines that could not be read.
     pub rejected: u64,
     /// The first lines that could not be read, with file, line and reason.
     pub rejected_examples: Vec<String>,
-    /// Lines whose time is before that of a line above.
+    /// Lines whose time is before that of an earlier line.
     pub went_back: u64,
-    /// Longest time by which a line lies before a line above it, nanoseconds.
+    /// Longest time by which a line precedes an earlier line, nanoseconds.
     pub back_max_ns: u64,
-    /// Lines that came too late to be sorted; their time was moved up.
+    /// Lines that came too late to be sorted; their time was moved forward.
     pub clamped: u64,
-    /// Longest time between a line and the latest of the lines above it, nanoseconds.
+    /// Longest time between a line and the latest of the lines before it, nanoseconds.
     pub gap_max_ns: u64,
     /// Number of the line after the longest gap.
     pub gap_line: u64,
@@ -246,12 +246,11 @@ pub struct ReplayResult {
     pub largest_client_requests: u64,
     /// Sessions: sequences of requests of one client that share a connection.
     pub sessions: u64,
-    /// Sessions that lost their connection early because more were open than connections allowed.
+    /// Sessions that lost their connection early, because more were open than connections allowed.
     pub evicted: u64,
     /// Log time from the first to the last request handed out, nanoseconds.
     pub span_ns: u64,
-    /// Body bytes in the log of the requests whose log status is 200, whose size is logged and that the server answered
-    /// with 200.
+    /// Body bytes in the log for requests with log status 200 and a logged size that the server answered with 200.
     pub expected_bytes: u64,
     /// Body bytes that the server sent for the requests of `expected_bytes`.
     pub got_bytes: u64,
@@ -259,17 +258,17 @@ pub struct ReplayResult {
     pub sizes_equal: u64,
     /// Responses whose size differs from the one in the log.
     pub sizes_different: u64,
-    /// Answers with the log's status.
+    /// Responses with the log's status.
     pub statuses_equal: u64,
-    /// Answers with another status (304 in the log is compared with 200: a replay has no cache).
+    /// Responses with another status. A 304 in the log is compared with 200, because a replay has no cache.
     pub statuses_different: u64,
-    /// Why reading ended before the end of the log.
+    /// Reason why reading ended before the end of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
 impl ReplayResult {
-    /// Adds what another machine read of its part of the same log.
+    /// Adds another machine's results for its part of the same log.
     pub fn add(&mut self, other: &ReplayResult) {
         for (mine, theirs) in [
             (&mut self.lines, other.lines),
@@ -305,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_adds_nothing_to_a_record() {
+    fn the_default_workload_adds_no_fields_to_a_record() {
         assert_eq!(serde_json::to_string(&Workload::default()).unwrap(), "{}");
         assert_eq!(serde_json::to_string(&WorkloadResult::default()).unwrap(), "{}");
         assert!(WorkloadResult::default().is_empty());

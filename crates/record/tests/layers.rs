@@ -1,4 +1,4 @@
-//! The layer table against stacks that were sampled from real servers (fixtures/stacks).
+//! Checks the layer table with stacks that were sampled from real servers (fixtures/stacks).
 
 use record::layers::{Layer, Role, Rule};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Functions above this share of a run's samples must be in the table.
 const LEAST_SHARE: f64 = 0.001;
-/// Samples that must have a layer.
+/// Share of the samples that must have a layer.
 const COVERED: f64 = 0.98;
 
 struct Run {
@@ -85,7 +85,7 @@ fn every_layer_of_the_stack_has_samples_in_every_run() {
     }
 }
 
-/// A function, and its module in brackets after it.
+/// Parses functions, each perhaps followed by its module in brackets.
 fn frames(text: &str) -> Vec<(&str, Option<&str>)> {
     let mut frames: Vec<(&str, Option<&str>)> = Vec::new();
     for word in text.split_whitespace() {
@@ -98,7 +98,7 @@ fn frames(text: &str) -> Vec<(&str, Option<&str>)> {
 }
 
 #[test]
-fn stacks_of_virtio_net_and_of_named_drivers_get_the_layer_that_works() {
+fn stacks_of_virtio_net_and_named_drivers_get_the_right_layer() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/driver-stacks.txt");
     let text = std::fs::read_to_string(path).unwrap();
     let mut modules = std::collections::BTreeSet::new();

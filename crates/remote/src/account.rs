@@ -1,4 +1,4 @@
-//! The report on each worker: its loss, its clock, its part of the load.
+//! Reports each worker's loss, clock and share of the load.
 
 use crate::link::{Link, WorkerState};
 use record::figure::{Figure, Figures, Origin};
@@ -8,16 +8,17 @@ use record::{Doubt, DoubtKind, Point, Severity, names};
 /// Reaction to the loss of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLoss {
-    /// The others stop; what was measured is kept.
+    /// The others stop, and the measured results are kept.
     End,
     /// The others continue.
     GoOn,
 }
 
-/// A start that is known less exactly than this raises a doubt.
+/// Maximum uncertainty of a start. A larger one raises a doubt.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
-/// The doubt about a lost worker, with its last reported responses. `on_loss` is `None` if it had no part of the load.
+/// The doubt about a lost worker, with its last reported responses. `on_loss` is `None` if the worker had no share of
+/// the load.
 pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     let missed = |rest: &str| {
         let completed = link.progress.completed;
@@ -26,7 +27,7 @@ pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     let (severity, rest) = match on_loss {
         Some(OnLoss::End) => (Severity::Invalid, missed("the others were stopped")),
         Some(OnLoss::GoOn) => (Severity::Warning, missed("the others went on with their shares")),
-        None => (Severity::Warning, "it had no part of this load".into()),
+        None => (Severity::Warning, "it had no share of this load".into()),
     };
     Doubt::new(
         DoubtKind::WorkerLost,
@@ -36,7 +37,7 @@ pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     )
 }
 
-/// Why not all requests of a load are counted: `lost` were lost while sending.
+/// Why not all requests of a load are counted, because the workers `lost` were lost while sending.
 pub fn uncounted_words(lost: &[&Link]) -> Option<String> {
     let first = lost.first()?.short_name();
     let others = if lost.len() > 1 { format!(" and {} more were", lost.len() - 1) } else { " was".into() };
@@ -51,7 +52,7 @@ fn needs_every_request(name: &str) -> bool {
     of_the_load.contains(&name) || compared.contains(&name) || (is_of_the_server && name.ends_with("_per_request"))
 }
 
-/// Removes the figures that need all requests from a point. The server's counts (`watch.*`) and those of each other
+/// Removes the figures that need all requests from a point. The server's counts (`watch.*`) and the figures of each
 /// client stay.
 pub fn leave_out_uncounted(point: &mut Point, why: &str) {
     for (name, figure) in &mut point.figures.0 {
@@ -71,12 +72,12 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     let what = if late_ns > CLOCK_LIMIT_NS {
         format!("it began {} after the agreed start", format_nanos(late_ns as f64))
     } else {
-        format!("its start is known to {} only", format_nanos(uncertain_ns as f64))
+        format!("its start is known only to {}", format_nanos(uncertain_ns as f64))
     };
     Some(DoubtKind::ClockOffset.note(what, "use a quicker connection to that machine"))
 }
 
-/// A worker's part of a load.
+/// A worker's share of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
     pub number: usize,
@@ -84,12 +85,12 @@ pub struct Part {
     pub window_s: f64,
 }
 
-/// Each worker's part and its clock: `worker.1.throughput_per_sec`.
+/// Figures of each worker's share and clock, such as `worker.1.throughput_per_sec`.
 pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
     let mut figures = Figures::default();
     for link in links {
         let name = |what: &str| format!("worker.{}.{what}", link.number);
-        // At most as many parts as links, in their order.
+        // There are at most as many shares as links, in the same order.
         let part = parts.binary_search_by_key(&link.number, |part| part.number).ok().map(|place| parts[place]);
         let throughput = match (&link.state, part) {
             (_, Some(part)) => {
@@ -111,7 +112,7 @@ pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
     figures
 }
 
-/// `client 1 (ssh c1 ...) on c1: 12.3k requests/s, clock known to 40 us`.
+/// A line such as `client 1 (ssh c1 ...) on c1: 12.3k requests/s, clock known to 40 us`.
 pub fn worker_line(link: &Link, figures: &Figures) -> String {
     let at = if link.host.is_empty() { String::new() } else { format!(" on {}", link.host) };
     let value = |what: &str| figures.value(&format!("worker.{}.{what}", link.number));
@@ -129,8 +130,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cost_of_a_request_that_the_client_counts_is_known() {
-        // Counted on the server's side, or by the same client that the cost is charged to.
+    fn every_client_cost_per_request_is_recognised() {
+        // Figures of requests that the server's side counted, or the client that is charged with the cost.
         let has_requests_of_its_own = |name: &str| name.starts_with("watch.") || name == names::CLIENT_CPU;
         for (name, ..) in names::ALL.iter() {
             let is_per_request = name.contains("per_request");

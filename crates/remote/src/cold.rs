@@ -1,4 +1,4 @@
-//! Cold connections over several machines: what each has for them, how they are divided, and a worker's part of them.
+//! Divides cold connections over several machines and holds a worker's share of them.
 
 use crate::error::{NoRoom, Result, unusable};
 use crate::options::WorkerOptions;
@@ -13,7 +13,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Kernel memory of a cold connection at one end, an upper estimate (docs/fleet.md).
+/// Kernel memory of one end of a cold connection, estimated high (docs/fleet.md).
 const BYTES_PER_CONNECTION: u64 = 5_000;
 /// One part in this many of the available memory is left to other programs.
 const MEMORY_LEFT: u64 = 10;
@@ -23,10 +23,10 @@ const REPORT: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub struct Node {
     pub name: String,
-    /// The machine and its network namespace; empty if they are not known.
+    /// The machine and its network namespace; empty if unknown.
     pub place: HostPlace,
     pub room: ColdRoom,
-    /// Its hot connections during the load.
+    /// Number of its hot connections during the load.
     pub hot: u64,
 }
 
@@ -37,8 +37,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// The limits of each node. Nodes of one network namespace share its ports; nodes of one machine share its memory.
-    /// If the server is on that machine, both ends of a connection take memory.
+    /// The limits of each node. Nodes in one network namespace share its ports; nodes on one machine share its
+    /// memory. If the server is on that machine, both ends of a connection use memory.
     fn of(nodes: &[Node], is_local: bool) -> Vec<Limits> {
         let (mut networks, mut machines) = (HashMap::new(), HashMap::new());
         for node in nodes {
@@ -65,14 +65,14 @@ impl Limits {
     }
 }
 
-/// Divides cold connections as evenly as the limits allow. `is_local`: the server is on the same machine.
+/// Divides cold connections as evenly as the limits allow. `is_local` says that the server is on the same machine.
 pub fn divide(count: u64, nodes: &[Node], is_local: bool) -> std::result::Result<Vec<u64>, NoRoom> {
     let limits = Limits::of(nodes, is_local);
     let rooms: Vec<u64> =
         limits.iter().zip(nodes).map(|(limits, node)| limits.least().0.saturating_sub(node.hot)).collect();
     let mut parts = vec![0; nodes.len()];
     let mut left = count;
-    // The smallest first; the others share what it cannot hold.
+    // Fills the smallest node first; the other nodes share the connections that it cannot hold.
     let mut order: Vec<usize> = (0..nodes.len()).collect();
     order.sort_by_key(|place| rooms[*place]);
     for (taken, place) in order.iter().enumerate() {
@@ -143,7 +143,7 @@ impl Cold {
 
     /// Opens or closes connections until `count` are established or `stop` is set, and reports the counts from then on.
     pub(crate) fn hold(&mut self, count: u64, most: u64, stop: &AtomicBool) -> Result<()> {
-        let plan = self.plan.as_mut().ok_or_else(|| unusable("the driver did not ask what there is for them"))?;
+        let plan = self.plan.as_mut().ok_or_else(|| unusable("the driver did not ask for their limits first"))?;
         plan.addresses = vec![load::choose_address(plan, stop)];
         let pool = match &self.pool {
             Some(pool) => pool.clone(),
@@ -194,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_add_up_fit_and_are_as_even_as_can_be(
+        fn parts_add_up_and_are_as_even_as_the_limits_allow(
             rooms in prop::collection::vec((0u64..500, 0u64..600, 0u64..5_000_000, 0u64..50, 0u32..4), 1..8),
             count in 0u64..2000, is_local: bool,
         ) {
@@ -208,7 +208,8 @@ mod tests {
                 Ok(parts) => {
                     prop_assert_eq!(parts.iter().sum::<u64>(), count);
                     prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part <= room));
-                    // A worker with less than another is full. Only the remainder of the division may differ.
+                    // A worker with a smaller share than another is full. Only the remainder of the division may
+                    // differ.
                     let most = parts.iter().copied().max().unwrap_or(0);
                     prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part == room || part + 1 >= most));
                 }
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_what_each_machine_lacks() {
+    fn the_table_shows_the_missing_resources_of_each_machine() {
         let nodes = [node(28_232, 100_000, 8 << 30, 100, 0), node(64_000, 2000, 8 << 30, 0, 2)];
         let why = divide(1_000_000, &nodes, false).unwrap_err();
         assert!(

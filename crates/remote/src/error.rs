@@ -11,19 +11,19 @@ pub struct NoRoom {
     pub why: String,
 }
 
-/// Why workers could not do their part.
+/// Why workers could not do their share.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// A signal ended the wait for them.
+    /// A signal ended the wait for the workers.
     #[error("interrupted while {0}")]
     Interrupted(&'static str),
-    /// A worker, or the command that starts it, cannot be used; one sentence.
+    /// A worker, or the command that starts it, cannot be used. Holds a sentence.
     #[error("{0}")]
     Unusable(String),
     /// Cold connections do not fit the machines.
     #[error("{}", .0.why)]
     NoRoom(NoRoom),
-    /// A process, a thread or a socket could not be made.
+    /// A process, a thread or a socket could not be created.
     #[error("{what}")]
     System {
         /// The action that failed.

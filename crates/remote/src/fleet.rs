@@ -1,4 +1,4 @@
-//! A load over several workers: shares are sent out, all start at one instant, results are added up.
+//! Drives a load over several workers: sends them their shares, starts all at one instant, and adds up their results.
 
 mod clocks;
 #[cfg(test)]
@@ -32,18 +32,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 const GREETING_NS: u64 = 60_000_000_000;
-/// Maximum events handled in a row.
 pub(crate) const MOST_EVENTS: usize = 256;
-/// Poll interval for new cluster nodes between two loads.
+/// Minimum time between two searches for new cluster nodes.
 const LOOK_NS: u64 = 2_000_000_000;
-/// Workers are pinged in at most this many groups, spread over a second.
+/// Maximum number of groups in which the workers are pinged, spread over a second.
 const MOST_LEASE_PARTS: usize = 100;
 /// Maximum file pieces that a worker has not yet confirmed.
 const MOST_PIECES: u32 = 4;
-/// Timeout for each worker step: store a file piece, report cold capacity, make progress on cold connections, get ready
-/// once connections had their time.
+/// Timeout for each step of a worker: storing a piece of a file, reporting room for cold connections, making progress
+/// with them, and getting ready.
 const STEP_TIMEOUT_NS: u64 = 30_000_000_000;
-/// Returned if a signal comes while files are handed out.
+/// The error when a signal comes while files are sent.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
 
 /// Several workers.
@@ -54,27 +53,26 @@ pub struct Fleet {
     io: WorkerIo,
     listening: Listening,
     on_loss: OnLoss,
-    /// Engine threads of each worker, if the user named a number.
+    /// Engine threads of each worker, if the user gave a number.
     threads: Option<usize>,
     /// Workers whose loss was reported already.
     reported: Vec<bool>,
     /// Maximum cold connections planned for.
     cold_most: u64,
-    /// A sentence about the workers whose parts are smaller from the next load on.
+    /// A sentence about the workers that get a smaller share from the next load on.
     relieved: Option<String>,
-    /// The workers of the last load.
     took_part: Vec<usize>,
-    /// Workers that joined late and have had no part of a load yet.
+    /// Workers that joined late and have not taken part in a load yet.
     joined: Vec<usize>,
-    /// When to look for new cluster nodes again; `None` before the first load.
+    /// When to search for new cluster nodes again; `None` before the first load.
     looks_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
-    /// [`STEP_TIMEOUT_NS`], shorter in tests.
+    /// [`STEP_TIMEOUT_NS`], or less in tests.
     timeout_ns: u64,
-    /// Why the requests of the last load are not all counted, if they are not.
+    /// Why not all requests of the last load are counted.
     pub uncounted: Option<String>,
-    /// Dropped after the links, which it carries.
+    /// Dropped after the links, whose bytes it carries.
     nodes: Option<Nodes>,
 }
 
@@ -125,7 +123,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Starts more workers, and waits until each has said hello, is lost, or timed out.
+    /// Starts more workers, and waits until each has sent its hello, is lost, or timed out.
     fn greet(&mut self, sources: &[Source], stop: &AtomicBool) -> Result<()> {
         let first = self.links.len();
         for source in sources {
@@ -143,11 +141,11 @@ impl Fleet {
         Ok(())
     }
 
-    /// Takes in workers on nodes that joined the cluster since the last load. A worker that cannot be used is no loss:
-    /// it had no part of any load.
+    /// Adds workers on nodes that joined the cluster since the last load. An unusable one is no loss, because it had
+    /// no share of any load.
     fn take_in(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<()> {
         let Some(looks_ns) = self.looks_ns else {
-            // Start-up time does not count: the first load has only the initial workers.
+            // Nodes that join while the first load starts are found later: only the initial workers drive it.
             self.looks_ns = Some(monotonic_ns() + LOOK_NS);
             return Ok(());
         };
@@ -172,7 +170,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Drives one load over all remaining workers. `inputs` gives the file that the plan names.
+    /// Drives one load over all remaining workers. `inputs` reads the file that the plan names.
     pub fn run(
         &mut self,
         plan: &LoadPlan,
@@ -187,7 +185,7 @@ impl Fleet {
         }
         let mut opening_ns = 0;
         for (index, share) in &live {
-            // Threads and CPUs are chosen by the worker.
+            // Each worker chooses its threads and CPUs.
             let threads = self.threads.unwrap_or(0);
             let part = LoadPlan { threads, cpus: Vec::new(), ..plan.part(*share) };
             opening_ns = load::opening_limit_ns(&part).max(opening_ns);
@@ -220,8 +218,8 @@ impl Fleet {
         self.cold_most > 0
     }
 
-    /// Plans cold connections over the workers without opening any. If `most` do not fit, the error has a table of each
-    /// worker's limits.
+    /// Plans cold connections over the workers without opening them. If `most` connections do not fit, the error has
+    /// a table of each worker's limits.
     pub fn plan_cold(&mut self, plan: &LoadPlan, most: u64, stop: &AtomicBool) -> Result<()> {
         let live = self.live(plan, stop)?;
         self.cold_most = most;
@@ -247,7 +245,6 @@ impl Fleet {
         self.cold_parts(plan, most).map(drop)
     }
 
-    /// The workers with their parts of `count` cold connections.
     fn cold_parts(&self, plan: &LoadPlan, count: u64) -> Result<Vec<(usize, u64)>> {
         if let Some(lost) = self.failure() {
             return Err(unusable(lost));
@@ -273,7 +270,7 @@ impl Fleet {
         Ok(live.into_iter().zip(parts).collect())
     }
 
-    /// A worker that does not report its place counts as a machine of its own.
+    /// Place of a worker. One that does not report its place counts as a separate machine.
     fn place_of(&self, index: usize) -> HostPlace {
         let link = &self.links[index];
         if link.place == HostPlace::default() {
@@ -290,8 +287,8 @@ impl Fleet {
         (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).map(|index| self.place_of(index)).collect()
     }
 
-    /// Refuses a loopback target if the workers (and the server, if `is_here`) are in several network namespaces: each
-    /// would load another server.
+    /// Refuses a loopback target if the workers (and the server, if `is_here`) are in several network namespaces,
+    /// because each would load a different server.
     pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
         let here = Some(HostPlace::here().network).filter(|_| is_here);
         let networks: HashSet<&PlainText> = self
@@ -387,7 +384,7 @@ impl Fleet {
     }
 
     fn shares(&self, live: &[usize], plan: &LoadPlan) -> Vec<Share> {
-        // Workers of one machine measured its speed at the same time; the fastest was disturbed least.
+        // Workers on one machine measured its speed at the same time. The highest result was disturbed least.
         let mut speeds: HashMap<&PlainText, f64> = HashMap::new();
         for link in &self.links {
             let speed = speeds.entry(&link.place.machine).or_default();
@@ -401,7 +398,7 @@ impl Fleet {
         shares::divide(&live.iter().map(capacity).collect::<Vec<_>>(), plan.connections)
     }
 
-    /// Gives workers that could not keep up a smaller part of the next load, if others could. `late`: each worker's
+    /// Gives workers that fell behind a smaller share of the next load if others kept up. `late` holds each worker's
     /// lateness.
     fn relieve(&mut self, late: &[(usize, f64)]) {
         let lateness: Vec<f64> = late.iter().map(|(_, lateness)| *lateness).collect();
@@ -414,7 +411,7 @@ impl Fleet {
         self.relieved = (!names.is_empty()).then(|| names.join(", "));
     }
 
-    /// Sends the plan's file to the workers that lack their part of it; false if one was lost meanwhile.
+    /// Sends the plan's file to the workers that lack their part of it. Returns false if one was lost meanwhile.
     fn hand_out(&mut self, live: &[(usize, Share)], inputs: &mut dyn InputFiles, stop: &AtomicBool) -> Result<bool> {
         let needed = |share: Share| match inputs.handing() {
             Handing::Nothing => None,
@@ -437,7 +434,7 @@ impl Fleet {
             link.send(&ToWorker::Input(piece));
             Ok(())
         };
-        // If the user stopped the run, that is the reason.
+        // If the user stopped the run, the error says so.
         let failed = |why: String| if stop.load(Ordering::Relaxed) { INTERRUPTED } else { unusable(why) };
         inputs.hand_out(&shares, &mut give).map_err(failed)?;
         for (place, index) in lacking.iter().enumerate() {
@@ -479,7 +476,7 @@ impl Fleet {
     /// Handles events, waiting at most `wait_ns` for the first. Returns whether the queue is empty.
     fn handle_events(&mut self, wait_ns: u64) -> bool {
         let mut wait = Duration::from_nanos(wait_ns);
-        // Bounded, because a worker may flood.
+        // The number of events is limited, because a worker may flood the queue.
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
                 Ok((index, event)) => {
@@ -496,8 +493,8 @@ impl Fleet {
         false
     }
 
-    /// Waits until the leases of lost workers have expired: they may send load until then, which must not fall into the
-    /// next window.
+    /// Waits until the leases of lost workers have expired. They may send load until then, which must not fall into
+    /// the next window.
     fn outwait_the_lost(&mut self, stop: &AtomicBool) {
         let lost = self.links.iter().filter(|link| link.is_lost() && link.has_started);
         let until_ns = lost.map(|link| link.lost_ns.saturating_add(LEASE_NS)).max().unwrap_or(0);
@@ -506,7 +503,7 @@ impl Fleet {
         }
     }
 
-    /// The workers that were lost, in one sentence.
+    /// One sentence about the workers that were lost.
     pub fn lost(&self) -> Option<String> {
         let lost: Vec<String> = self
             .links
@@ -519,13 +516,13 @@ impl Fleet {
         (!lost.is_empty()).then(|| lost.join("; "))
     }
 
-    /// A line for each worker.
+    /// A line about each worker.
     pub fn lines(&self) -> Vec<String> {
         let part = self.links.iter().filter(|link| !link.is_excused);
         part.map(|link| worker_line(link, &self.figures)).collect()
     }
 
-    /// Why the run ends, if it does: a worker was lost and the others do not go on.
+    /// Why the run ends because of a lost worker, if it does.
     pub fn failure(&self) -> Option<String> {
         self.lost().filter(|_| self.on_loss == OnLoss::End)
     }
@@ -533,13 +530,13 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // Close all inputs first, so that all workers end at the same time.
+        // Closes all inputs first, so that all workers end at the same time.
         self.links.iter().for_each(Link::leave);
     }
 }
 
-/// Pings every worker each second while this process lives; a worker that hears no ping ends its load. Pings of many
-/// workers are spread over the second, so that no pong queues behind all others.
+/// Pings every worker each second while this process lives. A worker without pings ends its load. The pings of many
+/// workers are spread over the second, so that their pongs do not queue.
 pub(crate) fn keep_leases(links: &[Link]) {
     let outs: Vec<Out> = links.iter().map(Link::out).collect();
     let parts = outs.len().clamp(1, MOST_LEASE_PARTS);

@@ -1,42 +1,42 @@
-//! Files that plans name and workers read: a rate series or a log. The driver sends them in pieces, with a bounded
-//! number unconfirmed.
+//! Files that plans name and workers read: a rate series or a log. The driver sends them in pieces, of which a
+//! limited number may be unconfirmed.
 
 use crate::protocol::InputPiece;
 use load::Supply;
 use record::Share;
 use record::workload::ReplayResult;
 
-/// How a file is divided between workers.
+/// Which part of a file each worker gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handing {
-    /// The plans name no file.
+    /// Plans name no file.
     Nothing,
-    /// Every worker gets the whole.
+    /// Every worker gets the whole file.
     Alike,
-    /// A worker gets what falls to its part of the load.
+    /// A worker gets the part that belongs to its share of the load.
     ByPart,
 }
 
 /// The driver's side.
 pub trait InputFiles {
-    /// How the file is divided.
+    /// Which part of the file each worker gets.
     fn handing(&self) -> Handing;
 
-    /// Reads the file for these shares of it. `give` gets the index of a share and its next piece; the last piece of
-    /// each says what the file is. Ends with the first error, a sentence.
+    /// Reads the parts of the file for these shares. `give` gets the index of a share and its next piece; the last
+    /// piece of each part says which kind of file it is. Ends with the first error, a sentence.
     fn hand_out(
         &mut self,
         shares: &[Share],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
     ) -> Result<(), String>;
 
-    /// Adds to the sum of the parts' results what only the whole log knows.
+    /// Adds the figures of the whole log to the sum of the workers' results.
     fn account(&self, replay: &mut ReplayResult);
 }
 
 /// The worker's side.
 pub trait InputStore {
-    /// Keeps the next piece; the piece after a last one begins another file. The error is a sentence.
+    /// Keeps the next piece. The piece after a last one begins another file. The error is a sentence.
     fn keep(&mut self, piece: InputPiece) -> Result<(), String>;
 
     /// The file that was received last.

@@ -1,4 +1,4 @@
-//! One worker as the driver sees it: its process, its pipes, its clock and its state.
+//! A worker from the driver's view: its process, pipes, clock and state.
 
 use crate::error::{Result, system};
 use crate::process;
@@ -20,44 +20,44 @@ use std::time::Duration;
 /// The state of a worker.
 #[derive(Debug)]
 pub enum WorkerState {
-    /// Started, no message yet.
+    /// It has started, but sent no message yet.
     Greeting,
-    /// Waits for a plan.
+    /// It waits for a plan.
     Idle,
-    /// Opens connections.
+    /// It opens connections.
     Preparing,
-    /// Waits for the start.
+    /// It waits for the start.
     Ready,
-    /// Sends load.
+    /// It sends load.
     Running,
-    /// Has sent its result.
+    /// It has sent its result.
     Done,
-    /// Lost; the reason.
+    /// It is lost, for this reason.
     Lost(String),
 }
 
-/// The worker's clock against the driver's, estimated over the pipe as NTP does: the exchange with the shortest round
-/// trip is the best (Mills, Internet Time Synchronization, 1991).
+/// The offset of the worker's clock from the driver's, estimated over the pipe in the way of NTP: the exchange with
+/// the shortest round trip is the best (Mills, Internet Time Synchronization, 1991).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClockOffset {
     /// Worker's monotonic clock minus the driver's.
     pub offset_ns: i128,
-    /// Half the round trip: the estimate is wrong by at most this.
+    /// Half the round trip, which is the maximum error.
     pub uncertainty_ns: u64,
-    /// Number of exchanges from which the best was taken.
+    /// Number of exchanges, of which the best is used.
     pub exchanges: u64,
 }
 
 /// How a worker is reached.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// A command for a shell, which speaks the protocol on its pipes.
+    /// A shell command that speaks the protocol on its pipes.
     Command(String),
-    /// A node of a cluster, whose worker speaks through a socket of this machine.
+    /// A cluster node, whose worker speaks through a socket of this machine.
     Node {
         /// The node's name.
         name: String,
-        /// The socket for the worker's bytes.
+        /// The socket that carries the worker's bytes.
         socket: PathBuf,
     },
 }
@@ -71,7 +71,7 @@ enum Carrier {
 /// A worker and its state.
 #[derive(Debug)]
 pub struct Link {
-    /// As typed after `--client`, or the node.
+    /// The command after `--client`, or the node.
     pub from: String,
     /// Its number, from 1.
     pub number: usize,
@@ -81,49 +81,49 @@ pub struct Link {
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: Progress,
-    /// Its result, until it is taken. Kept if the worker is lost afterwards.
+    /// Its result, until it is taken. A later loss of the worker does not remove it.
     pub result: Option<Box<WireResult>>,
-    /// The part of the driver's file that it has, if it has one.
+    /// The share whose part of the driver's file it has.
     pub input: Option<Share>,
     /// File pieces that it has not yet confirmed.
     pub pieces_under_way: u32,
-    /// Its limits for cold connections, once reported.
+    /// Its limits for cold connections, once they are reported.
     pub cold_room: Option<ColdRoom>,
-    /// Its cold connections by its last report.
+    /// Its cold connections in its last report.
     pub cold: ColdHeld,
     /// Number of cold connections that the worker must hold.
     pub cold_wanted: u64,
-    /// Whether it reached that number once. Connections that the server closes are reopened, not by all workers at the
-    /// same time.
+    /// Whether it reached that number once. Connections that the server closes are reopened, and not all workers are
+    /// complete at the same time.
     pub has_cold: bool,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
-    /// Whether a watcher counts requests, until it is taken: the reason if it does not.
+    /// Whether a watcher counts requests, until it is taken; holds the reason if it does not.
     pub watching: Option<Option<PlainText>>,
-    /// Whether a watcher can sample the layers, until it is taken: the reason if it cannot.
+    /// Whether a watcher can sample the layers, until it is taken; holds the reason if it cannot.
     pub layers: Option<Option<PlainText>>,
-    /// The state of a command beside the server, until it is taken.
+    /// State of the command that runs next to the server, until it is taken.
     pub beside: Option<StartedState>,
     pub server: Option<StartedState>,
-    /// The server's TIME_WAIT sockets, until they are taken.
+    /// Number of the server's TIME_WAIT sockets, until it is taken.
     pub time_wait: Option<TimeWaitCount>,
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
     pub host: PlainText,
     pub place: HostPlace,
-    /// Its part of the current or last load.
+    /// Its share of the current or last load.
     pub share: Share,
     pub capacity: Option<Capacity>,
-    /// The share of its capacity that it has proved to deliver.
+    /// The part of its capacity that it has proved to deliver.
     pub worth: f64,
-    /// Whether it was ordered to start in the current load, or in the load in which it was lost.
+    /// Whether it was ordered to start the current load, or the load in which it was lost.
     pub has_started: bool,
     /// Whether it was asked to end the current load early.
     pub is_asked_to_stop: bool,
     pub lost_ns: u64,
-    /// Lost before it took part in any load: not reported.
+    /// Whether it was lost before it took part in any load, so that its loss is not reported.
     pub is_excused: bool,
-    /// Timeout for its process to end once its input is closed.
+    /// Timeout for its process to end after its input was closed.
     pub ends_within: Duration,
     heard_ns: u64,
     carrier: Carrier,
@@ -175,17 +175,17 @@ impl Link {
         })
     }
 
-    /// `client 2 (ssh c2 straingauge load --worker)`.
+    /// Name such as `client 2 (ssh c2 straingauge load --worker)`.
     pub fn name(&self) -> String {
         format!("{} ({})", self.short_name(), PlainText::new(&self.from, 100))
     }
 
-    /// `client 2` or `watcher`.
+    /// Name such as `client 2` or `watcher`.
     pub fn short_name(&self) -> String {
         short_name(self.role, self.number)
     }
 
-    /// `client 2 on c2`.
+    /// Name such as `client 2 on c2`.
     pub fn at_host(&self) -> String {
         let host: &str = &self.host;
         if host.is_empty() {
@@ -199,12 +199,12 @@ impl Link {
         self.out.send(line(message));
     }
 
-    /// Sends a ping, which keeps the lease and compares the clocks. It may be dropped.
+    /// Sends a ping, which renews the lease and compares the clocks. A full queue may drop it.
     pub fn ping(&self) {
         self.send(&ToWorker::Ping { sent_ns: monotonic_ns() });
     }
 
-    /// The queue of its messages, for the thread that keeps the leases.
+    /// The queue of its messages, for the thread that renews the leases.
     pub fn out(&self) -> Out {
         self.out.clone()
     }
@@ -241,7 +241,7 @@ impl Link {
         if matches!(self.state, WorkerState::Greeting)
             && !matches!(message, FromWorker::Hello { .. } | FromWorker::Gone { .. } | FromWorker::Refused { .. })
         {
-            return self.lose("its first message was no hello: it was not its turn".into());
+            return self.lose("its first message was no hello".into());
         }
         match message {
             FromWorker::Hello { version, host, place, capacity, .. } => {
@@ -291,7 +291,11 @@ impl Link {
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
             {
                 if result.is_of_a_part() && !self.is_asked_to_stop {
-                    return self.lose("it stopped by itself, as it heard nothing more of this driver".into());
+                    return self.lose(
+                        "it stopped by itself, because it received no more messages from this \
+                    driver"
+                            .into(),
+                    );
                 }
                 (self.state, self.result) = (WorkerState::Done, Some(result));
             }
@@ -307,12 +311,13 @@ impl Link {
             | FromWorker::Server(_)
             | FromWorker::TimeWait(_)
             | FromWorker::LoadAwaited {} => {
-                self.lose("it sent a message that was not its turn".into());
+                self.lose("it sent a message out of turn".into());
             }
         }
     }
 
-    /// Gives it up if it was silent for the lease, in which the driver has listened since `since_ns`.
+    /// Gives the worker up if it was silent for the whole lease. Only time since `since_ns` counts, because the
+    /// driver did not listen before.
     pub fn give_up_if_silent(&mut self, now_ns: u64, since_ns: u64, timeout_ns: u64) {
         let limit_ns = LEASE_NS.max(timeout_ns);
         if !self.is_lost() && now_ns.saturating_sub(self.heard_ns.max(since_ns)) > limit_ns {
@@ -320,7 +325,7 @@ impl Link {
         }
     }
 
-    /// Gives it up and kills its process, so that its load ends if possible.
+    /// Gives the worker up and kills its process, so that its load ends if possible.
     pub fn lose(&mut self, why: String) {
         self.state = WorkerState::Lost(why);
         self.lost_ns = monotonic_ns();
@@ -328,14 +333,14 @@ impl Link {
         self.kill();
     }
 
-    /// A hint about a worker that said no hello. `program`: what its command should start.
+    /// A hint about a worker that sent no hello. `program` is the program that its command should start.
     pub fn advice(&mut self, program: &str) -> String {
         let ended = match &mut self.carrier {
             Carrier::Process(child, _) => child.try_wait().ok().flatten(),
             Carrier::Socket(_) => None,
         };
         match ended.and_then(|how| how.code()) {
-            // A shell's exit status for a file that it cannot execute.
+            // The shell's exit status for a file that it cannot execute.
             Some(126) => "it cannot execute the straingauge there: is that an executable file, and built for what \
                           'uname -m' says there?"
                 .into(),
@@ -350,7 +355,7 @@ impl Link {
         if !process::ends_within(child, Duration::from_millis(200)) {
             return None;
         }
-        // Show its own message before ours.
+        // Shows the worker's message before ours.
         last_line.settle();
         child.try_wait().ok()?.map(|status| format!("it ended ({status})"))
     }
@@ -397,7 +402,7 @@ fn open(source: &Source, index: usize, short_name: String, io: &WorkerIo) -> Res
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // A worker ends with its input; one that does not is killed.
+        // A worker ends with its input. One that does not end is killed.
         self.leave();
         if let Carrier::Process(child, last_line) = &mut self.carrier
             && process::ends_within(child, self.ends_within)

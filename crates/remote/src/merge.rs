@@ -3,18 +3,17 @@
 use load::{LoadResult, SeriesSum};
 use record::Doubt;
 
-/// Results are merged one by one, so that a thousand of them need the memory of two.
+/// The sum of the results so far. Results are merged one by one, so that a thousand of them need the memory of two.
 #[derive(Debug, Default)]
 pub struct Sum {
     all: Option<LoadResult>,
     series: SeriesSum,
-    /// With the worker's name.
     doubts: Vec<(String, Doubt)>,
     count: usize,
 }
 
 impl Sum {
-    /// Adds a worker's result, and a further doubt about it.
+    /// Adds a worker's result, and one more doubt about it.
     pub fn add(&mut self, name: &str, mut result: LoadResult, more: Option<Doubt>) {
         self.count += 1;
         result.counts.slowest.sent_by(name);
@@ -26,7 +25,7 @@ impl Sum {
         }
     }
 
-    /// The sum; `None` without results. Each doubt names its worker.
+    /// The sum, or `None` without results. Each doubt names its worker.
     pub fn finish(self) -> Option<LoadResult> {
         let mut all = self.all?;
         if self.count > 1 {
@@ -37,7 +36,7 @@ impl Sum {
     }
 }
 
-/// One doubt of each kind, the most severe, with the number of workers that have it.
+/// Keeps one doubt of each kind, the most severe, with the number of workers that have it.
 fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
     let mut kept: Vec<(usize, String, Doubt)> = Vec::new();
     for (name, doubt) in doubts {
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_comes_through_the_protocol_with_its_body_and_its_password() {
+    fn the_protocol_carries_a_plan_with_its_body_and_password() {
         use crate::protocol::{Lines, PlanMessage, ToWorker, line};
         let redis = record::protocol::RedisPlan { password: "secret".into(), pipeline: 3, ..Default::default() };
         let of_redis = LoadPlan { protocol: Protocol::Redis(redis), targets: Vec::new(), ..plan() };
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_histograms_equal_those_of_all_samples_together() {
+    fn merged_histograms_equal_the_histogram_of_all_samples() {
         let (left, right) = ([5_000, 70_000, 900], [1_000_000, 5_000]);
         let both: Vec<u64> = left.iter().chain(&right).copied().collect();
         let mut sum = Sum::default();
@@ -104,7 +103,7 @@ mod tests {
 
     /// The property that the fuzzer tests holds for each of its seeds, and for each prefix of them.
     #[test]
-    fn the_fuzzing_corpus_of_the_protocol_holds() {
+    fn the_protocol_property_holds_for_the_fuzzing_corpus() {
         let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/worker_protocol");
         let files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(files.len() >= 3, "{files:?}");
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_comes_through_the_protocol_unchanged() {
+    fn the_protocol_carries_a_result_unchanged() {
         use crate::protocol::{Lines, WireResult, line};
         let mut sent = of_requests(&(1..2000).map(|value| value * 7919).collect::<Vec<u64>>());
         (sent.counts.outcomes.sent, sent.counts.outcomes.carried_in) = (1990, 9);
@@ -134,7 +133,6 @@ mod tests {
         assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(came, 0).unwrap()))), text);
     }
 
-    /// A result whose outcomes add up.
     fn of_requests(values: &[u64]) -> LoadResult {
         let mut one = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         for value in values {
@@ -142,7 +140,7 @@ mod tests {
             for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
                 latency.record_ns(*value);
             }
-            // As if each had been sampled after waiting a tenth of its time.
+            // Each request counts as if it was sampled after it had waited a tenth of its time.
             times.sampled.record_ns(*value);
             times.reap.record_ns(value / 10);
             times.arrived.record_ns(value - value / 10);
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_whose_outcomes_do_not_add_up_is_refused_in_words() {
+    fn a_result_whose_outcomes_do_not_add_up_is_refused_with_a_reason() {
         use crate::protocol::WireResult;
         let read = |result: &LoadResult| WireResult::new(result.clone(), 0).unwrap().into_result().map(drop);
         let mut result = of_requests(&[1000, 2000, 3000]);

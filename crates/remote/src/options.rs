@@ -1,4 +1,4 @@
-//! Options of a worker that depend on its machine, so that they are not in the plan: CPUs, threads, source addresses.
+//! Options of a worker that depend on its machine and are therefore not in the plan: CPUs, threads, source addresses.
 
 use crate::error::{Result, system, unusable};
 use crate::protocol::Capacity;
@@ -10,21 +10,21 @@ use std::time::Duration;
 /// The options of a load worker.
 #[derive(Debug, Default, Clone)]
 pub struct WorkerOptions {
-    /// Pins its threads to these CPUs unless empty.
+    /// CPUs for its threads. Empty for all.
     pub cpus: Vec<usize>,
-    /// Its threads, overriding the driver's number.
+    /// Number of its threads, instead of the driver's number.
     pub threads: Option<usize>,
-    /// Source addresses, unless empty.
+    /// Source addresses. Empty for the system's choice.
     pub addresses: Vec<IpAddr>,
-    /// Also uses all addresses of this interface.
+    /// An interface whose addresses are all used as source addresses as well.
     pub interface: Option<String>,
 }
 
 impl WorkerOptions {
-    /// Measures the machine's capacity within these options; takes a few milliseconds.
+    /// Measures the machine's capacity within these options, which takes a few milliseconds.
     pub fn capacity(&self) -> Option<Capacity> {
         let cpus = if self.cpus.is_empty() { machine::allowed_cpus().len() } else { self.cpus.len() };
-        // It cannot use more CPUs than threads.
+        // A worker cannot use more CPUs than threads.
         let cpus = u32::try_from(self.threads.map_or(cpus, |threads| threads.min(cpus))).ok()?;
         let speed_per_sec = observe::yardstick(self.cpus.first().copied(), Duration::from_millis(5)).value?;
         Some(Capacity { cpus, speed_per_sec })
@@ -56,7 +56,7 @@ impl WorkerOptions {
         if addresses.is_empty() {
             let family = if is_v4 { "IPv4" } else { "IPv6" };
             return Err(unusable(format!(
-                "none of this worker's source addresses is an {family} address, as the target is"
+                "none of this worker's source addresses is an {family} address like the target"
             )));
         }
         plan.source_addresses = addresses;
@@ -67,13 +67,13 @@ impl WorkerOptions {
 /// The addresses of an interface except link-local ones.
 fn addresses_of(name: &str) -> Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
-    // SAFETY: `list` is a live place for the pointer; what it is set to is freed below.
+    // SAFETY: `list` is a valid place for the pointer; the memory behind it is freed below.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
         return Err(system("cannot list the addresses of this machine")(std::io::Error::last_os_error()));
     }
     let (mut found, mut is_there, mut at) = (Vec::new(), false, list);
     while !at.is_null() {
-        // SAFETY: `at` is an element of the list that getifaddrs made, which is freed after this loop.
+        // SAFETY: `at` is an element of the list from getifaddrs, which is freed after this loop.
         let entry = unsafe { &*at };
         // SAFETY: getifaddrs gives each entry a name that ends in a zero byte.
         if unsafe { CStr::from_ptr(entry.ifa_name) }.to_bytes() == name.as_bytes() {
@@ -94,7 +94,7 @@ fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
     if raw.is_null() {
         return None;
     }
-    // SAFETY: not null, so it is a socket address of the list, which begins with its family.
+    // SAFETY: it is not null, so it points to a socket address of the list, which begins with its family.
     let address = match i32::from(unsafe { (*raw).sa_family }) {
         libc::AF_INET => {
             // SAFETY: an address of family AF_INET is a sockaddr_in.

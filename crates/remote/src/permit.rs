@@ -1,4 +1,5 @@
-//! Refuses loads before a client sends anything: targets that were not allowed, and loads too small to split.
+//! Refuses loads before a client sends anything: loads on targets that were not allowed, and loads that are too small
+//! to split.
 
 use crate::error::{Result, unusable};
 use record::LoadPlan;
@@ -16,8 +17,9 @@ pub fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
     )))
 }
 
-/// Whether this many machines may send a load to these addresses of a host: a typo must not become an attack. One
-/// machine may load private networks and itself; several only loopback. Anything else must be allowed by name.
+/// Whether this number of machines may send load to these addresses of a host, so that a typo does not become an
+/// attack. One machine may load private networks and itself; several may load only loopback. The user must allow
+/// every other target by name.
 pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr], machines: u64) -> Result<()> {
     let is_named = |text: &str| allowed.iter().any(|known| known.trim_matches(['[', ']']).eq_ignore_ascii_case(text));
     let is_near = |address: &IpAddr| {
@@ -34,8 +36,8 @@ pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr], machines: u6
     Err(unusable(format!("{why}: if it is yours to load, allow it with --allow-target {host}")))
 }
 
-/// Whether an address cannot be on the public Internet: private, carrier-grade NAT, link-local, or for benchmarks like
-/// those of `straingauge wan` (RFC 1918, 6598, 3927, 2544, 4193, 4291).
+/// Whether an address cannot be on the public Internet: private, carrier-grade NAT, link-local, or for benchmarks
+/// such as `straingauge wan` (RFC 1918, 6598, 3927, 2544, 4193, 4291).
 fn is_private(address: &IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(four) => {
@@ -67,13 +69,13 @@ mod tests {
         assert!(permit(&list(&["example.com"]), "example.org", &address("192.0.2.1"), 2).is_err());
         assert!(permit(&list(&["Example.org"]), "example.org", &address("192.0.2.1"), 2).is_ok());
         assert!(permit(&list(&["192.0.2.1"]), "example.org", &address("192.0.2.1"), 2).is_ok());
-        // A host is not allowed because one of its addresses is.
+        // A host needs all of its addresses allowed.
         let both = [address("192.0.2.1"), address("192.0.2.2")].concat();
         assert!(permit(&list(&["192.0.2.1"]), "example.org", &both, 2).is_err());
     }
 
     #[test]
-    fn one_client_needs_permission_for_public_addresses_alone() {
+    fn one_client_needs_permission_only_for_public_addresses() {
         let sent = |text: &str| permit(&[], "host", &[text.parse::<IpAddr>().unwrap()], 1);
         for near in [
             "127.0.0.2",

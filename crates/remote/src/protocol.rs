@@ -1,6 +1,6 @@
-//! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md): one JSON object a
-//! line, of limited length. Both ends must be the same version of straingauge; lines before the hello may be anything.
-//! Depends on nothing else here, so that it can be fuzzed.
+//! Messages of the worker protocol, and the bounded reader of their lines (docs/worker-protocol.md): one JSON object
+//! per line, of limited length. Both ends must be the same version of straingauge; lines before the hello may be
+//! anything. It depends on no other module of this crate, so that it can be fuzzed.
 
 use crate::requests::RequestWatchPlan;
 use load::cold::{ColdCounts, ColdRoom};
@@ -17,35 +17,38 @@ pub use observation::WireObservation;
 
 /// The version of straingauge, which must be the same at both ends.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Longer lines are refused; plans with many targets and results with histograms are far smaller.
+/// Maximum length of a line. Plans with many targets and results with histograms are far shorter.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
-/// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives up the worker.
+/// A worker that receives no message for this long stops sending load. A driver that receives none gives the worker
+/// up.
 pub const LEASE_NS: u64 = 5_000_000_000;
 
-/// Messages of the driver.
+/// Messages from the driver.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ToWorker {
-    /// Open the connections of this plan, then say ready.
+    /// Open the connections of this plan, then send `ready`.
     Plan(Box<PlanMessage>),
-    /// Keeps the lease; answered at once by a pong with the same number.
+    /// Renews the lease. A pong with the same number answers it at once.
     Ping { sent_ns: u64 },
-    /// Requests begin at this instant of the worker's own clock.
+    /// Begin the requests at this instant of the worker's clock.
     Start { at_ns: u64 },
     /// End the load now and send the result.
     Stop {},
-    /// A piece of the file that the next plans name, restricted to this worker's part. Answered by `input-kept`.
+    /// Keep a piece of the file that the next plans name, restricted to this worker's share. Answered by
+    /// `input-kept`.
     Input(InputPiece),
     /// Report the limits for cold connections of this plan; answered by `cold-room`.
     ColdAsk(Box<PlanMessage>),
-    /// Hold `count` cold connections of the plan of the last `cold-ask`, of at most `most` later. From then on their
-    /// counts are reported every 200 ms.
+    /// Hold `count` cold connections of the plan in the last `cold-ask`, and at most `most` later. From then on the
+    /// worker reports their counts every 200 ms.
     Cold { count: u64, most: u64 },
-    /// To a watcher: count requests from now on, too.
+    /// To a watcher: count requests from now on as well.
     Watch(RequestWatchPlan),
-    /// To a watcher: be ready to sample the layers at this frequency on each CPU.
+    /// To a watcher: get ready to sample the layers at this frequency on each CPU.
     Layers { frequency_hz: u32 },
-    /// To a watcher: start this command on the server's machine; if empty, end the running one. Answered by its state.
+    /// To a watcher: start this command on the server's machine, or end the running one if it is empty. Answered by
+    /// its state.
     Beside { command: Vec<String> },
     /// To a watcher: report the state of that command.
     BesideAsk {},
@@ -56,9 +59,9 @@ pub enum ToWorker {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ends: bool,
     },
-    /// To a watcher that counts requests: a load begins, connections will be opened. Answered by `load-awaited`.
+    /// To a watcher that counts requests: a load begins and will open connections. Answered by `load-awaited`.
     LoadBegins {},
-    /// To a watcher: a window begins; its planned length, if requests are counted.
+    /// To a watcher: a window begins, with this planned length if requests are counted.
     Begin {
         #[serde(default)]
         planned_ns: u64,
@@ -68,8 +71,8 @@ pub enum ToWorker {
     },
     /// To a watcher: the window ends.
     End {},
-    /// To a watcher: report the observation of the window, in which the load completed this many requests. `client`:
-    /// the client's counts, if requests are counted.
+    /// To a watcher: report the observation of the window, in which the load completed this many requests. `client`
+    /// holds the client's counts if requests are counted.
     Observe {
         completed: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +83,7 @@ pub enum ToWorker {
 /// A worker's share of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanMessage {
-    /// The engine's plan. `threads` 0 leaves their number to the worker, which chooses `cpus`.
+    /// The engine's plan. With 0 `threads`, the worker chooses their number and `cpus`.
     pub plan: LoadPlan,
     /// The request body, which the serialised plan omits.
     #[serde(default, with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
@@ -99,32 +102,32 @@ pub struct InputPiece {
     /// At most [`MAX_PIECE_BYTES`] before base64.
     #[serde(with = "base64_bytes")]
     pub gzip: Vec<u8>,
-    /// In the last piece: the kind of the file.
+    /// The kind of the file, in the last piece only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<InputKind>,
 }
 
-/// Bytes in a piece of a file at most.
+/// Maximum bytes of a piece of a file.
 pub const MAX_PIECE_BYTES: usize = 1 << 20;
 
 /// The kind of a file that a plan names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum InputKind {
-    /// A rate series: one count a line.
+    /// A rate series with one count per line.
     Series {
-        /// Length of the interval that each counts.
+        /// Length of the interval of each count.
         interval_ns: u64,
     },
-    /// The lines of a log whose clients belong to this worker's part.
+    /// The lines of a log whose clients belong to this worker's share.
     Log {
-        /// The format, as `trace-format` of a scenario file takes it.
+        /// The format, as in `trace-format` of a scenario file.
         format: String,
         /// Whether its sizes exclude response headers.
         has_body_sizes: bool,
-        /// The earliest time in the whole log, nanoseconds since the Unix epoch: the start of the replay.
+        /// The earliest time in the whole log, in nanoseconds since the Unix epoch. The replay starts there.
         origin_ns: i64,
-        /// Length of the whole log, after which it begins again.
+        /// Length of the whole log, after which the replay restarts.
         round_ns: u64,
     },
 }
@@ -132,7 +135,7 @@ pub enum InputKind {
 /// Cold connections that a worker holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ColdHeld {
-    /// Their counts.
+    /// Counts of these connections.
     #[serde(flatten)]
     pub counts: ColdCounts,
     /// Kernel memory per connection, if known.
@@ -154,11 +157,11 @@ mod base64_bytes {
     }
 }
 
-/// Messages of a worker.
+/// Messages from a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum FromWorker {
-    /// First line: the worker's identity.
+    /// The worker's identity, in the first line.
     Hello {
         version: PlainText,
         host: PlainText,
@@ -168,46 +171,46 @@ pub enum FromWorker {
         #[serde(skip_serializing_if = "Option::is_none")]
         capacity: Option<Capacity>,
     },
-    /// Answer to a ping: its number, and the worker's monotonic clock.
+    /// Answers a ping with its number and the worker's monotonic clock.
     Pong {
         sent_ns: u64,
         clock_ns: u64,
     },
-    /// The connections are open, or have failed once.
+    /// All connections are open, or have failed once.
     Ready {},
-    /// A piece of a file is kept.
+    /// The worker keeps a piece of a file.
     InputKept {},
-    /// Resources for cold connections.
+    /// The room for cold connections.
     ColdRoom(ColdRoom),
-    /// The cold connections that are held.
+    /// The cold connections that the worker holds.
     Cold(ColdHeld),
-    /// About every 200 ms.
+    /// Progress of the load, about every 200 ms.
     Progress(Progress),
     /// The load is over.
     Result(Box<WireResult>),
-    /// The plan or a line cannot be followed; one sentence.
+    /// The worker cannot follow the plan or a line. Holds one sentence.
     Refused {
         why: PlainText,
     },
-    /// A watcher counts requests from now on; or why it cannot, in one sentence.
+    /// A watcher counts requests from now on, or cannot for a reason in one sentence.
     Watching {
         #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<PlainText>,
     },
-    /// A watcher can sample the layers; or why it cannot, in one sentence.
+    /// A watcher can sample the layers, or cannot for a reason in one sentence.
     Layers {
         #[serde(skip_serializing_if = "Option::is_none")]
         why_not: Option<PlainText>,
     },
     Beside(StartedState),
-    /// The server that the watcher started.
+    /// State of the server that the watcher started.
     Server(StartedState),
     TimeWait(TimeWaitCount),
-    /// The state before the load that begins is known.
+    /// The watcher knows the state before the load that begins.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
-    /// Sent by the transport if it knows why the worker's bytes end; one sentence.
+    /// The transport knows why the worker's bytes end. Holds one sentence.
     Gone {
         why: PlainText,
     },
@@ -217,35 +220,35 @@ pub enum FromWorker {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TimeWaitCount {
-    /// How many.
+    /// Number of sockets.
     pub count: u64,
-    /// Kernel memory of one; absent where it cannot be known.
+    /// Kernel memory of one socket, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_each: Option<f64>,
-    /// Why they could not be counted, or ended; one sentence.
+    /// Why they could not be counted or ended, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_not: Option<PlainText>,
 }
 
-/// The state of what a watcher started: the server, or a command on its machine.
+/// State of a process that a watcher started: the server, or a command on its machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StartedState {
-    /// How it ended unexpectedly, or why it did not start; one sentence.
+    /// How it ended unexpectedly, or why it did not start, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone: Option<PlainText>,
-    /// The end of its output; of a command once it has ended.
+    /// The end of its output. For a command, only after it ended.
     #[serde(with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<u8>,
 }
 
-/// Machine and network stack of a worker, for comparison; empty if unknown.
+/// Machine and network stack of a worker, for comparison. Empty if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostPlace {
-    /// Equal for workers that share memory: one machine since boot.
+    /// Equal for workers that share memory, because they are on one machine since the same boot.
     pub machine: PlainText,
-    /// Equal for workers that share ports and loopback: one network namespace.
+    /// Equal for workers that share ports and loopback, because they are in one network namespace.
     pub network: PlainText,
 }
 
@@ -260,21 +263,21 @@ impl HostPlace {
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// CPUs that it may use.
+    /// Number of CPUs that it may use.
     pub cpus: u32,
-    /// The yardstick's speed on one of them, iterations per second of CPU time.
+    /// Yardstick's speed on one of them, in iterations per second of CPU time.
     pub speed_per_sec: f64,
 }
 
 impl Capacity {
-    /// The whole machine's speed; `None` if the values are impossible.
+    /// Speed of the whole machine; `None` if the values are impossible.
     pub fn total(self) -> Option<f64> {
         let total = f64::from(self.cpus) * self.speed_per_sec;
         (total.is_finite() && total > 0.0).then_some(total)
     }
 }
 
-/// A worker's result. It stays JSON with encoded histograms until it is merged: many may wait.
+/// A worker's result. It stays JSON with encoded histograms until it is merged, because many results may wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WireResult(serde_json::Value);
@@ -283,22 +286,22 @@ pub struct WireResult(serde_json::Value);
 struct ResultMessage {
     #[serde(flatten)]
     result: LoadResult,
-    /// Nanoseconds from the agreed instant to the first request; 0 = in time.
+    /// Nanoseconds from the agreed instant to the first request; 0 when it was in time.
     started_late_ns: u64,
 }
 
-/// Why a line was not accepted.
+/// Why a line was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
-    /// The limit keeps either end from exhausting the other's memory.
+    /// The line is longer than the limit, which protects the memory of both ends.
     #[error("a line has more than {MAX_LINE_BYTES} bytes, so it is not a message of the worker protocol")]
     TooLong,
-    /// Not JSON, or not one of the messages.
+    /// The line is not JSON, or not one of the messages.
     #[error("'{0}' is not a message of the worker protocol ({1})")]
     NotAMessage(PlainText, PlainText),
     #[error("the stream ended in the middle of a message")]
     Torn,
-    /// A message with an impossible value.
+    /// A message has an impossible value.
     #[error("a message is not usable: {0}")]
     Unusable(String),
     #[error("reading failed: {0}")]
@@ -314,12 +317,13 @@ impl<R: Read> Lines<R> {
         Lines { source: BufReader::new(source) }
     }
 
-    /// The next message; `None` at the end of the stream.
+    /// Returns the next message; `None` at the end of the stream.
     pub fn next<T: serde::de::DeserializeOwned>(&mut self) -> Result<Option<T>, ProtocolError> {
         self.line()?.map(|line| message(&line)).transpose()
     }
 
-    /// The next line without its end; `None` at the end of the stream. Keeps at most [`MAX_LINE_BYTES`] in memory.
+    /// Returns the next line without its line end; `None` at the end of the stream. Keeps at most [`MAX_LINE_BYTES`]
+    /// in memory.
     pub fn line(&mut self) -> Result<Option<Vec<u8>>, ProtocolError> {
         let mut line = Vec::new();
         (&mut self.source).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line)?;
@@ -382,8 +386,8 @@ impl WireResult {
         self.0.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true)
     }
 
-    /// The engine's result, and how late its requests began in nanoseconds. Refused if it is unreadable, or if its
-    /// outcomes do not add up to the requests.
+    /// The engine's result, and by how many nanoseconds its requests began late. Refuses a result that is unreadable,
+    /// or whose outcomes do not add up to the requests.
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
         let ResultMessage { result, started_late_ns } = serde_json::from_value(self.0)
             .map_err(|error| ProtocolError::Unusable(PlainText::new(&error.to_string(), 300).into()))?;

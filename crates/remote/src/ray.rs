@@ -1,5 +1,5 @@
 //! Workers on the nodes of a Ray cluster. A helper (`python3 -m straingauge.fleet`, python/src/straingauge/fleet)
-//! starts one on each node and carries its bytes to a Unix socket here.
+//! starts one on each node and carries its bytes to a Unix socket on this machine.
 
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::link::Source;
@@ -16,37 +16,38 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time for the helper to end its workers and leave the cluster.
+/// Timeout for the helper to end its workers and leave the cluster.
 const LEAVE: Duration = Duration::from_secs(20);
-/// Timeout for the helper to find later nodes and start a worker on each.
+/// Timeout for the helper to find later nodes and to start a worker on each.
 const JOIN: Duration = Duration::from_secs(40);
-/// Timeout for its last message once it has closed its sockets.
+/// Timeout for the helper's last message after it closed its sockets.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Bytes kept of the helper's errors.
+/// Maximum number of kept bytes of the helper's standard error.
 const MAX_STDERR_BYTES: usize = 16 << 10;
 
-/// The settings of a fleet on Ray: the first line of the helper's input. The helper ends with its input.
+/// Settings of a fleet on Ray, sent as the first line of the helper's input. The helper ends with its input.
 #[derive(Debug, Clone, Serialize)]
 pub struct RayPlan {
     /// The straingauge binary for the nodes.
     pub binary: PathBuf,
-    /// The cluster's address; `None`: Ray finds it.
+    /// The cluster's address. With `None`, Ray finds it.
     pub address: Option<String>,
-    /// Initial workers, each on a different node; `None`: one on every node, also on those that join later.
+    /// Number of initial workers, each on a different node. With `None`, every node has one, also nodes that join
+    /// later.
     pub workers: Option<u64>,
-    /// Maximum workers, requested from the cluster's autoscaler.
+    /// Maximum number of workers, requested from the cluster's autoscaler.
     pub most_workers: Option<u64>,
-    /// CPUs that Ray reserves for each.
+    /// CPUs that Ray reserves for each worker.
     pub worker_cpus: f64,
-    /// Custom resources that Ray reserves for each.
+    /// Custom resources that Ray reserves for each worker.
     pub resources: BTreeMap<String, f64>,
     /// Labels that each node must have.
     pub labels: BTreeMap<String, String>,
-    /// Words before the worker's command.
+    /// Words in front of the worker's command.
     pub prefix: Option<String>,
-    /// Arguments appended to it.
+    /// Arguments after the worker's command.
     pub arguments: Vec<String>,
-    /// Timeout for nodes and their workers, seconds.
+    /// Timeout for nodes and their workers, in seconds.
     pub wait_s: f64,
 }
 
@@ -56,17 +57,17 @@ enum HelperMessage {
     Progress {
         what: PlainText,
     },
-    /// Every worker has a socket. `joins`: later nodes may take part; `look` asks for them.
+    /// Every worker has a socket. If `joins`, nodes may join later; `look` searches for them.
     Nodes {
         nodes: Vec<NodeSocket>,
         #[serde(default)]
         joins: bool,
     },
-    /// The answer to `look`: workers on nodes that joined since the last one.
+    /// Answers `look` with workers on nodes that joined since the last answer.
     Joined {
         nodes: Vec<NodeSocket>,
     },
-    /// It failed, or its last search for nodes did; one sentence.
+    /// The helper failed, or its last search for nodes did. Holds one sentence.
     Failed {
         why: PlainText,
     },
@@ -90,18 +91,17 @@ pub struct Nodes {
     child: Child,
     input: Option<ChildStdin>,
     messages: Receiver<HelperMessage>,
-    /// Whether later nodes may take part.
     joins: bool,
     /// Its last failure after the start, and whether the user has seen it.
     failure: Option<(PlainText, bool)>,
-    /// Deadline for its last message once it has closed a socket.
+    /// Deadline for its last message after it closed a socket.
     speaks_until: Option<Instant>,
-    /// How to reach the workers.
+    /// How to reach each worker.
     pub sources: Vec<Source>,
 }
 
 impl Nodes {
-    /// Starts the helper with this Python and waits until there is a worker on each node. `progress` is called with the
+    /// Starts the helper with this Python and waits until each node has a worker. `progress` is called with the
     /// current step.
     pub fn start(plan: &RayPlan, python: &str, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Nodes> {
         let mut child = process::start(Command::new(python).args(["-m", "straingauge.fleet"])).map_err(system(
@@ -115,7 +115,7 @@ impl Nodes {
             Nodes { child, input, messages, joins: false, failure: None, speaks_until: None, sources: Vec::new() };
         let order = line(plan);
         if let Some(input) = &mut nodes.input {
-            // If it has ended, its last lines give the reason below.
+            // If the helper has ended, its last lines give the reason below.
             let _ = input.write_all(order.as_bytes()).and_then(|()| input.flush());
         }
         std::thread::spawn(move || {
@@ -156,14 +156,14 @@ impl Nodes {
             self.input.as_mut().is_some_and(|input| input.write_all(b"look\n").and_then(|()| input.flush()).is_ok());
         while is_asked && Instant::now() < until && !stop.load(Ordering::Relaxed) {
             match self.messages.recv_timeout(Duration::from_millis(20)) {
-                // May be a late answer to an earlier request.
+                // It may be a late answer to an earlier request.
                 Ok(HelperMessage::Joined { nodes }) => {
                     found.extend(nodes.into_iter().map(Source::from));
                     break;
                 }
                 Ok(message) => self.note(message),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The workers report why it ended.
+                // The workers report why the helper ended.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
@@ -177,7 +177,7 @@ impl Nodes {
         }
     }
 
-    /// Its first failure since the start, once: the same failure repeats between loads.
+    /// Returns its first failure since the start once, because the same failure repeats between loads.
     pub fn failure_to_tell(&mut self) -> Option<PlainText> {
         let (why, is_told) = self.failure.as_mut()?;
         (!std::mem::replace(is_told, true)).then(|| why.clone())
@@ -212,7 +212,7 @@ impl Nodes {
         )
     }
 
-    /// Waits for it to end, and kills it if it does not.
+    /// Waits until the helper ends, and kills it if it does not.
     fn end(&mut self) {
         if !process::ends_within(&mut self.child, LEAVE) {
             process::kill(&mut self.child);

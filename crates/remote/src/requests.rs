@@ -1,4 +1,5 @@
-//! The watch of a server's requests, which stays attached between loads: locally, or on behalf of a driver.
+//! The watch of a server's requests, which stays attached between loads. It runs locally, or for a driver on another
+//! machine.
 
 use observe::Group;
 use observe::watch::pack::Pack;
@@ -8,23 +9,23 @@ use record::watch::Mode;
 use record::{ClientSide, PlainText};
 use serde::{Deserialize, Serialize};
 
-/// How requests are to be watched, here or on another machine.
+/// How to watch requests, on this machine or another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RequestWatchPlan {
-    /// The mode of the watch.
+    /// Mode of the watch.
     pub mode: Mode,
-    /// Share of the server's CPU time that [`Mode::Budgeted`] may cost.
+    /// Share of the server's CPU time that [`Mode::Budgeted`] may use.
     pub overhead_ratio: f64,
-    /// Boundaries of the size classes by bytes of response, as typed; absent for the defaults.
+    /// Boundaries of the size classes in bytes of response, as typed; absent for the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<String>,
-    /// Name and text of a pack: the functions of the server that mark its phases.
+    /// Name and text of a pack, which lists the server's functions that mark its phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pack: Option<(String, String)>,
 }
 
 impl RequestWatchPlan {
-    /// The options for the server on `port`. A driver's request may be anything; the error is one sentence.
+    /// The options for the server on `port`. A driver's request may be anything, so the error is one sentence.
     fn options(&self, port: u16) -> Result<WatchOptions, String> {
         if !(self.overhead_ratio > 0.0 && self.overhead_ratio.is_finite()) {
             return Err("the budget for watching is not above 0".into());
@@ -44,9 +45,9 @@ impl RequestWatchPlan {
 /// A watch of requests on this machine.
 #[derive(Debug)]
 pub enum RequestWatch {
-    /// It runs, perhaps without BPF programs; every point then has the reason.
+    /// It runs, perhaps without BPF programs; every point then gives the reason.
     Watching(Box<PointWatch>),
-    /// It does not run; the reason.
+    /// It does not run, for this reason.
     Not(String),
 }
 
@@ -74,28 +75,28 @@ impl RequestWatch {
         }
     }
 
-    /// A load begins; returns when the state before it is known.
+    /// Call it when a load begins. It returns when the state before the load is known.
     pub fn load_begins(&mut self) {
         if let RequestWatch::Watching(watch) = self {
             watch.load_begins();
         }
     }
 
-    /// Its window begins: a separate thread reads while the caller continues.
+    /// Call it when the window begins. A separate thread reads while the caller continues.
     pub fn window_begins(&mut self, planned_ns: u64) {
         if let RequestWatch::Watching(watch) = self {
             watch.window_begins(planned_ns);
         }
     }
 
-    /// Its window ends.
+    /// Call it when the window ends.
     pub fn window_ends(&mut self) {
         if let RequestWatch::Watching(watch) = self {
             watch.window_ends();
         }
     }
 
-    /// The load is over: returns its observation.
+    /// Returns the observation of the load that has ended.
     pub fn seen(&mut self, client: &ClientSide) -> PointSeen {
         match self {
             RequestWatch::Not(why) => point::not_watched(why),
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_meant_is_refused_in_words() {
+    fn impossible_plans_are_refused_with_a_reason() {
         let good = RequestWatchPlan { mode: Mode::Counts, overhead_ratio: 0.01, classes: None, pack: None };
         let asked: RequestWatchPlan = serde_json::from_str(r#"{"mode":"counts","overhead_ratio":0.01}"#).unwrap();
         assert_eq!(asked, good);

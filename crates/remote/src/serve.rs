@@ -1,4 +1,4 @@
-//! `straingauge load --worker`: takes plans, returns results; no load outlives the driver's lease.
+//! `straingauge load --worker` takes plans and returns results. No load outlives the driver's lease.
 //!
 //! The main thread of `session` runs the engine.
 
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// The farthest future instant that a start may be agreed on.
+/// Maximum time from now to an agreed start.
 const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
@@ -62,7 +62,7 @@ fn handle_orders(
                 };
                 let _ = out.send(line(&answer));
             }
-            // Late: the load ended before its start.
+            // The load ended before this late start.
             Ok(Ok(ToWorker::Start { .. })) => {}
             Ok(Ok(_)) => {
                 return Err(unusable(
@@ -88,7 +88,7 @@ fn drive(
     options.complete(&mut plan)?;
     load::check(&plan)?;
     if is_first {
-        // Report a server that refuses this machine as one error, not as failed requests.
+        // Reports a server that refuses this machine as one error instead of many failed requests.
         load::check_opening(&plan)?;
     }
     let mut events = Reporting { lease, out, orders, started_late_ns: 0 };
@@ -115,18 +115,18 @@ impl LoadEvents for Reporting<'_> {
                     return at_ns.min(now + MAX_LEAD_NS);
                 }
                 Ok(Ok(_)) => self.lease.stop.store(true, Ordering::Relaxed),
-                // The reading thread has set `stop`, and reports the end again after this load.
+                // The reading thread has set `stop`. It reports the end again after this load.
                 Ok(Err(_)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             if self.lease.stop.load(Ordering::Relaxed) {
-                // Later than the engine's check of `stop`, so nothing is sent.
+                // The engine's check of `stop` comes before this time, so no request is sent.
                 return earliest_ns + MAX_LEAD_NS;
             }
         }
     }
 
     fn progress(&mut self, progress: &Progress) {
-        // Dropped if the driver does not read.
+        // The line is dropped if the driver does not read.
         let _ = self.out.try_send(line(&FromWorker::Progress(*progress)));
     }
 }

@@ -1,4 +1,4 @@
-//! `straingauge watch --worker`: windows begin and end when the driver asks; observations of the server go back.
+//! `straingauge watch --worker` begins and ends windows when the driver asks, and returns observations of the server.
 
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
@@ -17,20 +17,21 @@ use std::time::Duration;
 
 /// Maximum sampling frequency, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
-/// Interval of the checks for a signal and for the end of the server.
+/// Interval between checks for a signal and for the end of the server.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Processes that run here for the driver: the server, if started here, and the command of `find --beside`.
+/// Processes that run on this machine for the driver: the server, if started here, and the command of `find
+/// --beside`.
 pub trait Started {
     /// How the server ended unexpectedly, and the end of its output; `None` if it was not started here.
     fn server(&mut self) -> Option<(Option<String>, Vec<u8>)>;
-    /// Only the first part of [`server`](Self::server).
+    /// How the server ended unexpectedly, without its output.
     fn server_gone(&self) -> Option<String>;
     /// Facts about the server's start.
     fn facts(&self) -> BTreeMap<String, String>;
-    /// Starts a command on this machine; the error is why it cannot.
+    /// Starts a command on this machine. The error says why it does not start.
     fn start(&mut self, command: &[String]) -> Result<(), String>;
-    /// Its processes; none where none runs.
+    /// Processes of the command; empty if none is running.
     fn pids(&self) -> Vec<u32>;
     /// How the command ended unexpectedly.
     fn gone(&mut self) -> Option<String>;
@@ -38,7 +39,7 @@ pub trait Started {
     fn end(&mut self) -> Vec<u8>;
 }
 
-/// Serves one driver with observations of this server, until it leaves or `stop` is set.
+/// Serves one driver with observations of this server until it leaves or `stop` is set.
 pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> ExitCode {
     session::hold(None, |_, out, orders| handle_orders(target, started, out, orders, stop))
 }
@@ -46,12 +47,11 @@ pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> Ex
 struct Watched {
     target: Target,
     observer: Observer,
-    /// Set once the driver has asked for counts of requests.
+    /// Set once the driver has asked for request counts.
     requests: Option<RequestWatch>,
     /// Set once the driver has asked for layers.
     layers: Option<PointSampler>,
     is_sampling: bool,
-    /// Set once the driver has asked for TIME_WAIT sockets.
     time_wait: Option<TimeWaitSockets>,
     window: Option<Window>,
 }
@@ -80,7 +80,7 @@ fn handle_orders(
     let mut is_said = false;
     while !stop.load(Ordering::Relaxed) {
         let answer = match orders.recv_timeout(LOOK) {
-            // Ends the load, too.
+            // This ends the load as well.
             Err(RecvTimeoutError::Timeout) => {
                 let how = if is_said { None } else { started.server_gone() };
                 let Some(how) = how else { continue };
@@ -144,16 +144,16 @@ fn observing(what: &'static str) -> impl FnOnce(ObserveError) -> RemoteError {
 }
 
 impl Watched {
-    /// Begins to count requests; returns why they are not counted, in one sentence.
+    /// Begins to count requests; returns one sentence if they cannot be counted.
     fn count_requests(&mut self, plan: &RequestWatchPlan) -> Option<String> {
-        // End the old watch first: two on one port would each be charged with the other's cost.
+        // Ends the old watch first: each of two watches on one port would be charged with the other's cost.
         self.requests = None;
         let Target { port, group, netns_pid, ref server_cpus, .. } = self.target;
         let requests = self.requests.insert(RequestWatch::start(plan, port, group, netns_pid, server_cpus));
         requests.why_not().map(str::to_string)
     }
 
-    /// Attaches the sampler; returns why that is not possible, in one sentence.
+    /// Attaches the sampler; returns one sentence if that is impossible.
     fn sample_layers(&mut self, frequency_hz: u32) -> Option<String> {
         let how = PointSampling { frequency_hz: frequency_hz.clamp(1, MOST_HZ), is_per_packet: false };
         self.layers = None;

@@ -1,5 +1,5 @@
-//! The worker's end of a session: one thread reads (and answers pings at once), one writes (so that a driver that does
-//! not read blocks only this thread), one watches the lease, and the main thread does the work.
+//! The worker's end of a session. One thread reads (and answers pings at once), one writes (so that a driver that
+//! does not read blocks only this thread), one checks the lease, and the main thread does the work.
 
 use crate::error::Result;
 use crate::protocol::{Capacity, FromWorker, HostPlace, LEASE_NS, Lines, ToWorker, VERSION, line};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// From the reading thread to the main one: any message but pings and stops, which it handles itself, or the end.
+/// A message from the reading thread to the main one, or the end. The reading thread handles pings and stops.
 pub type Order = std::result::Result<ToWorker, Ended>;
 
 /// Why no more messages come.
@@ -22,23 +22,23 @@ pub enum Ended {
     Gone,
 }
 
-/// Timeout for the driver's first message: fast workers wait for the slowest. The end of the input ends a worker at
-/// once.
+/// Timeout for the driver's first message, because fast workers wait for the slowest. A worker ends at once when its
+/// input ends.
 const FIRST_MESSAGE_NS: u64 = 600_000_000_000;
-/// Longest time for the engine to stop.
+/// Timeout for the engine to stop.
 const STOPPING_NS: u64 = 3_000_000_000;
 
 /// State shared by the threads.
 #[derive(Default)]
 pub struct Lease {
-    /// When the driver's last message came, on the monotonic clock; 0 before the first.
+    /// Time of the driver's last message on the monotonic clock; 0 before the first.
     heard_ns: AtomicU64,
-    /// The load in progress ends now.
+    /// Set when the load in progress must end.
     pub stop: AtomicBool,
 }
 
-/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease. `capacity`: of a load worker's
-/// machine.
+/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease. `capacity` is that of a load
+/// worker's machine.
 pub fn hold(
     capacity: Option<Capacity>,
     work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,
@@ -54,7 +54,7 @@ pub fn hold(
         capacity,
     };
     let _ = out.send(line(&hello));
-    // A driver that sends more is blocked by the pipe.
+    // If the driver sends more, the pipe blocks it.
     let (tell, orders) = sync_channel(4);
     {
         let (lease, out) = (lease.clone(), out.clone());
@@ -68,7 +68,7 @@ pub fn hold(
     if let Err(error) = &ended {
         let _ = out.send(line(&FromWorker::Refused { why: sentence(error).as_str().into() }));
     }
-    // The reading thread keeps its end of the queue open; queued messages are still written.
+    // The reading thread keeps its end of the queue open. Queued messages are still written.
     lease.stop.store(true, Ordering::Relaxed);
     flush(out, writer);
     // The driver prints the sentence, so this process does not.
@@ -80,7 +80,7 @@ fn start_writer() -> (SyncSender<String>, JoinHandle<()>) {
     let writer = std::thread::spawn(move || {
         let mut stdout = std::io::stdout().lock();
         for text in lines {
-            // An empty line marks the end: the queue still has other senders.
+            // An empty line marks the end, because the queue still has other senders.
             if text.is_empty() || stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
                 return;
             }
@@ -113,7 +113,7 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
             }
             Ok(Some(message)) => {
                 if let ToWorker::Plan(_) | ToWorker::Cold { .. } = message {
-                    // A stop that came after the last load ended does not end this one.
+                    // A stop that came after the last load had ended does not end this one.
                     lease.stop.store(false, Ordering::Relaxed);
                 }
                 Ok(message)
@@ -131,8 +131,8 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
     }
 }
 
-/// Ends the load when the driver was silent for the lease, which begins with its first message, and the process if that
-/// does not help.
+/// Ends the load when the driver was silent for the lease, which begins with its first message. If that does not
+/// help, it ends the process.
 fn watch(lease: &Lease) {
     let began_ns = monotonic_ns();
     loop {
@@ -145,9 +145,9 @@ fn watch(lease: &Lease) {
         if silent_ns > lease_ns {
             lease.stop.store(true, Ordering::Relaxed);
         }
-        // The engine has stopped by now; only a driver that neither writes nor reads blocks this process.
+        // The engine has stopped by now. Only a driver that neither writes nor reads can block this process.
         if silent_ns > lease_ns + STOPPING_NS {
-            // stderr may have closed with the driver.
+            // The standard error may have closed with the driver.
             let seconds = lease_ns / 1_000_000_000;
             let _ = writeln!(std::io::stderr(), "straingauge: the driver was silent for {seconds} s: stopped");
             std::process::exit(1);

@@ -1,30 +1,28 @@
-//! Each worker's part of a load, by what its machine can do.
+//! Each worker's share of a load, by the capacity of its machine.
 
 use load::{LoadResult, MOST_CONNECTIONS};
 use record::{DoubtKind, Share};
 
-/// Parts are multiples of this fraction of the smallest one, so speeds that differ by less than an eighth count as
-/// equal: a yardstick is no more exact.
+/// Shares are multiples of this fraction of the smallest one, so that speeds that differ by less than an eighth count
+/// as equal. A yardstick is not more exact.
 const STEP: f64 = 0.25;
-/// A worker is behind if it is this many times later than another.
+/// A worker is behind if its lateness is this many times that of another.
 const MUCH: f64 = 3.0;
-/// Maximum ratio of the largest part to the smallest.
 const MOST: f64 = 1000.0;
 
-/// Maximum number of parts: with 1,024 threads each, they are numbered with 32 bits.
+/// Maximum number of shares. With 1,024 threads each, 32 bits suffice to number them.
 const MOST_PARTS: u32 = 1 << 20;
-/// Factor on the part of a worker that could not keep up.
+/// Factor on the share of a worker that fell behind.
 const RELIEF: f64 = 0.75;
-/// Lower bound of a worker's worth.
 const LEAST_WORTH: f64 = 0.25;
 
-/// The worth of a worker that could not keep up.
+/// The worth of a worker after it fell behind.
 pub fn relieved(worth: f64) -> f64 {
     (worth * RELIEF).max(LEAST_WORTH)
 }
 
-/// Parts in proportion to the capacities, in their order. Equal parts if a capacity is not known, or if a worker would
-/// get no connection or more than it can hold.
+/// Shares in proportion to the capacities, in their order. All are equal if a capacity is unknown, or if a worker
+/// would get no connection or more than it can hold.
 pub fn divide(capacities: &[Option<f64>], connections: u64) -> Vec<Share> {
     let by_capacity = weights(capacities).map(|weights| Share::by_weight(&weights));
     by_capacity
@@ -42,7 +40,7 @@ fn weights(capacities: &[Option<f64>]) -> Option<Vec<u32>> {
     (parts.iter().sum::<u32>() <= MOST_PARTS).then_some(parts)
 }
 
-/// How late a client was, nanoseconds: 0 if it kept up, infinite if it ran out of CPU time.
+/// Lateness of a client in nanoseconds: 0 if it kept up, infinite if it ran out of CPU time.
 pub fn lateness(result: &LoadResult) -> f64 {
     let has = |kind: DoubtKind| result.doubts.iter().any(|doubt| doubt.kind == kind);
     if has(DoubtKind::ClientSaturated) || has(DoubtKind::Steal) {
@@ -52,7 +50,7 @@ pub fn lateness(result: &LoadResult) -> f64 {
     lag.unwrap_or(0) as f64
 }
 
-/// The workers that could not keep up while others could: much later than the least late one.
+/// The workers that fell behind while others kept up: those much later than the least late one.
 pub fn behind(lateness: &[f64]) -> Vec<usize> {
     let least = lateness.iter().copied().fold(f64::INFINITY, f64::min);
     (0..lateness.len()).filter(|place| lateness[*place] > MUCH * least).collect()
@@ -74,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_gets_what_it_can_do_and_like_ones_get_the_same() {
+    fn shares_follow_the_capacity_and_equal_machines_get_equal_shares() {
         assert_eq!(fractions(&[4e9, 12e9], 100), [0.25, 0.75]);
         assert_eq!(fractions(&[4.1e9, 3.9e9, 4.2e9], 100), [1.0 / 3.0; 3]);
         assert_eq!(fractions(&[2e9, 3e9], 100), [0.4, 0.6]);
@@ -91,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_is_who_is_late_while_another_is_not() {
+    fn a_worker_is_behind_if_it_is_late_and_another_is_not() {
         const NOBODY: [usize; 0] = [];
         let never = f64::INFINITY;
         assert_eq!(behind(&[0.0, 0.0]), NOBODY);
@@ -104,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_workers_say_they_can_do_every_one_gets_a_part_and_the_parts_are_the_whole(
+        fn any_capacities_give_every_worker_a_share_of_the_whole(
             capacities in prop::collection::vec((any::<u32>(), any::<f64>()), 1..200), connections in 200u64..1_000_000
         ) {
             let total = |(cpus, speed_per_sec)| Capacity { cpus, speed_per_sec }.total();

@@ -1,4 +1,4 @@
-//! The watcher of a server on another machine (`--watch-with`), as the driver sees it.
+//! The watcher of a server on another machine (`--watch-with`), from the driver's view.
 
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::fleet::{MOST_EVENTS, keep_leases};
@@ -16,19 +16,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-/// Timeout for ssh to start the watcher.
 const GREETING_NS: u64 = 60_000_000_000;
-/// Timeout for a watcher to stop its server.
 const STOPS_SERVER_WITHIN: Duration = Duration::from_secs(20);
 /// Timeout for an observation.
 const ANSWER_NS: u64 = 10_000_000_000;
 /// Timeout for starting or ending a command on the server's machine.
 const BESIDE_NS: u64 = 30_000_000_000;
-/// Timeout for loading and calibrating programs, or scanning connections before a load.
+/// Timeout for loading and calibrating programs, or for scanning connections before a load.
 const PREPARING_NS: u64 = 60_000_000_000;
 
-/// Maximum difference between the edges of the watcher's and the client's window, absolute and as a share of it; the
-/// larger counts.
+/// Maximum difference between the edges of the watcher's and the client's windows, absolute and as a share of the
+/// window. The larger one counts.
 const OTHER_WINDOW_NS: f64 = 1e8;
 const OTHER_WINDOW_RATIO: f64 = 0.01;
 
@@ -39,17 +37,17 @@ pub struct Watcher {
     events: Receiver<(usize, Event)>,
     link: Link,
     listening: Listening,
-    /// Facts about the server, from the last observation.
+    /// Facts about the server in the last observation.
     pub server_facts: BTreeMap<String, String>,
     has_started_server: bool,
     counts_requests: bool,
-    /// When the messages that begin and end the last window were sent.
+    /// When the messages that began and ended the last window were sent.
     edges_ns: [u64; 2],
 }
 
 impl Watcher {
-    /// Starts the command and waits for its hello. `starts_server`: it first starts the server, with this timeout, and
-    /// stops it at the end.
+    /// Starts the command and waits for its hello. With `starts_server`, the watcher first starts the server, within
+    /// this timeout, and stops it at the end.
     pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         Watcher::at(&Source::Command(command.into()), starts_server, stop)
     }
@@ -79,7 +77,7 @@ impl Watcher {
             }
             watcher.pump(timeout_ns);
         }
-        // A watcher that cannot watch reports it right after its hello.
+        // A watcher that cannot watch reports that right after its hello.
         let until_ns = monotonic_ns() + LEASE_NS;
         watcher.link.ping();
         while !watcher.is_there()
@@ -118,7 +116,7 @@ impl Watcher {
     /// Handles events, waiting at most `wait` for the first, and gives up a silent watcher.
     fn handle_events(&mut self, mut wait: Duration, timeout_ns: u64) {
         self.listening.note(monotonic_ns());
-        // Bounded, because a watcher may flood; it is not silent then.
+        // The number of events is limited, because a watcher may flood the queue. It is not silent then.
         for _ in 0..MOST_EVENTS {
             let Ok((_, event)) = self.events.recv_timeout(wait) else {
                 let now_ns = monotonic_ns();
@@ -130,7 +128,7 @@ impl Watcher {
         }
     }
 
-    /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report as well.
+    /// Starts to count requests there. `Ok(Some)` says why they cannot be counted, which the points report as well.
     /// An error means that the watcher is lost.
     pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         self.link.watching = None;
@@ -140,7 +138,7 @@ impl Watcher {
         Ok(why_not.map(String::from))
     }
 
-    /// Has the layers sampled in windows that ask for it; the error is why they cannot be.
+    /// Prepares the sampling of layers in windows that ask for it. The error says why they cannot be sampled.
     pub fn sample_layers(&mut self, how: PointSampling) -> Result<(), String> {
         self.link.layers = None;
         self.send(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
@@ -148,7 +146,7 @@ impl Watcher {
         why_not.map_or(Ok(()), |why| Err(why.into()))
     }
 
-    /// Counts the server's TIME_WAIT sockets there, and ends them first if so.
+    /// Counts the server's TIME_WAIT sockets there, and ends them first if `ends`.
     pub fn time_wait(&mut self, ends: bool) -> Result<TimeWaitCount, String> {
         self.link.time_wait = None;
         self.send(&ToWorker::TimeWait { ends })?;
@@ -156,7 +154,7 @@ impl Watcher {
         seen.why_not.clone().map_or(Ok(seen), |why| Err(why.into()))
     }
 
-    /// Starts a command on the server's machine; the error is why it does not run.
+    /// Starts a command on the server's machine. The error says why it does not run.
     pub fn start_beside(&mut self, command: &[String]) -> Result<(), String> {
         let state = self.beside(&ToWorker::Beside { command: command.to_vec() })?;
         state.gone.map_or(Ok(()), |why| Err(why.into()))
@@ -167,7 +165,7 @@ impl Watcher {
         self.beside(&ToWorker::BesideAsk {}).map_or_else(Some, |state| state.gone.map(String::from))
     }
 
-    /// Ends it, and returns the end of its output.
+    /// Ends that command, and returns the end of its output.
     pub fn end_beside(&mut self) -> Vec<u8> {
         self.beside(&ToWorker::Beside { command: Vec::new() }).map_or(Vec::new(), |state| state.output)
     }
@@ -183,7 +181,8 @@ impl Watcher {
         &self.link.place
     }
 
-    /// How the server that it started ended, and the end of its output so far. A server ends with its watcher.
+    /// How the server that it started ended, and the end of the server's output so far. A server ends with its
+    /// watcher.
     pub fn server(&mut self) -> (Option<String>, Vec<u8>) {
         if !self.has_started_server {
             return (self.loss().map(lost_with), Vec::new());
@@ -205,8 +204,8 @@ impl Watcher {
         has_ended || (self.link.is_lost() && self.has_started_server)
     }
 
-    /// A load begins: returns when the watcher knows the state before it. Compares the clocks again, because they
-    /// drift.
+    /// Call it when a load begins. It returns when the watcher knows the state before the load, and compares the
+    /// clocks again, because they drift.
     pub fn load_begins(&mut self) -> Result<(), String> {
         self.link.clock = None;
         self.link.ping();
@@ -238,14 +237,14 @@ impl Watcher {
         }
     }
 
-    /// A window of this planned length begins now; at the watcher when the message arrives.
+    /// Begins a window of this planned length. The watcher begins it when the message arrives.
     pub fn window_begins(&mut self, planned_ns: u64, has_layers: bool) -> Result<(), String> {
         self.send(&ToWorker::Begin { planned_ns, has_layers })?;
         self.edges_ns[0] = monotonic_ns();
         Ok(())
     }
 
-    /// The window ends now.
+    /// Ends the window.
     pub fn window_ends(&mut self) -> Result<(), String> {
         self.send(&ToWorker::End {})?;
         self.edges_ns[1] = monotonic_ns();
@@ -265,7 +264,7 @@ impl Watcher {
         }
     }
 
-    /// The observation of the window that ended last; `client`: the client's counts of its load.
+    /// The observation of the window that ended last. `client` holds the client's counts of its load.
     pub fn observation(&mut self, client: ClientSide) -> Result<WireObservation, String> {
         self.link.observation = None;
         let completed = client.completed_in_window;
@@ -286,8 +285,8 @@ impl Watcher {
     }
 }
 
-/// A doubt if the watcher's window is not the client's. Both are on the driver's clock; `uncertainty_ns` is the error
-/// of the conversion.
+/// A doubt if the watcher's window differs from the client's. Both are on the driver's clock; `uncertainty_ns` is the
+/// error of the conversion.
 fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) -> Option<Doubt> {
     let [begin, end] = [0, 1].map(|edge| theirs_ns[edge].saturating_sub(i128::from(ours_ns[edge])) as f64);
     let limit_ns =
@@ -300,12 +299,11 @@ fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) ->
                 late(begin),
                 late(end)
             ),
-            "measure again: the server's figures are of another window than the load's",
+            "measure again: the server's figures come from another window than the load's",
         )
     })
 }
 
-/// How a server ended whose watcher was lost.
 fn lost_with(why: String) -> String {
     format!("ended with its watcher ({why})")
 }
@@ -319,7 +317,6 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A scripted watcher that sees its server at once.
     fn watcher(script: impl FnMut(ToWorker, &mut FakeWorker) + Send + 'static) -> Watcher {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("watcher");
@@ -333,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_fast_is_compared_anew_for_each_window() {
+    fn a_drifting_clock_is_compared_again_for_each_window() {
         let mut edges_ns = [0; 2];
         let mut watcher = watcher(move |message, worker| {
             let ahead_ns = worker.ahead_ns.expect("it has a clock");
@@ -343,7 +340,7 @@ mod tests {
                 ToWorker::Observe { .. } => {
                     let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
                     worker.send(&FromWorker::Observation(Box::new(seen)));
-                    // A day's clock drift.
+                    // One day of clock drift.
                     worker.ahead_ns = Some(ahead_ns + 4 * SECOND);
                 }
                 _ => {}
@@ -360,8 +357,8 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_that_floods_holds_nothing_up() {
-        // Sent faster than it is parsed.
+    fn a_flooding_watcher_delays_no_one() {
+        // The lines come faster than the driver parses them.
         let flood = format!("{{\"type\":\"pong\",\"sent_ns\":0,\"clock_ns\":0,\"more\":[0{}]}}\n", ",0".repeat(10_000));
         let mut watcher = watcher(
             move |message, worker| while matches!(message, ToWorker::Begin { .. }) && worker.send_text(&flood) {},
@@ -372,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_the_clients_is_doubted_with_both_edges() {
+    fn a_window_that_differs_from_the_clients_raises_a_doubt() {
         let doubt = |begin_ns: i128, end_ns: i128, seconds: u64| {
             let ours_ns = [100 * SECOND, (100 + seconds) * SECOND];
             let theirs_ns = [i128::from(ours_ns[0]) + begin_ns, i128::from(ours_ns[1]) + end_ns];
@@ -383,7 +380,7 @@ mod tests {
         assert_eq!(window_doubt([300_000_000; 2], [0; 2], 250_000_000), None);
         let late = doubt(1_000_000, 2_850_000_000, 2).expect("it is doubted");
         assert!(late.contains("began 1.00 ms too late and ended 2.85 s too late"), "{late}");
-        // Of the same length, but another window; and an impossible clock.
+        // A window of the same length at another time, and an impossible clock.
         assert!(doubt(-1_000_000_000, -1_000_000_000, 9).is_some());
         assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX], 0).is_some());
     }

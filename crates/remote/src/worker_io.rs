@@ -1,5 +1,5 @@
-//! The bytes of workers. Threads of its own read each worker's messages and standard error, and write what is sent to
-//! it, so that a worker that neither reads nor writes blocks only these.
+//! Moves the bytes of workers. Each worker has threads that read its messages and standard error and write its
+//! orders, so that a worker that neither reads nor writes blocks only these.
 
 use crate::protocol::{Lines, ProtocolError};
 use record::PlainText;
@@ -14,20 +14,19 @@ use std::time::Duration;
 const MOST_WAITING: usize = 64;
 /// Longer lines of standard error are split.
 const MOST_LINE_BYTES: usize = 500;
-/// Maximum lines of standard error shown per worker.
 const MOST_LINES: usize = 40;
 /// Maximum queued lines of standard error; further ones are dropped.
 const MOST_SHOWN_LATER: usize = 1000;
-/// Timeout for the last lines of a worker that ended: its children may hold the pipe.
+/// Timeout for the last lines of a worker that ended, because its children may hold the pipe.
 const LAST_LINES: Duration = Duration::from_millis(200);
-/// A driver that did not listen for longer cannot tell who was silent.
+/// A driver that did not listen for longer than this cannot tell which worker was silent.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 pub enum Event {
-    /// A line without its end, and when it came on the driver's monotonic clock.
+    /// A line without its line end, and the time when it came on the driver's monotonic clock.
     Line(Vec<u8>, u64),
-    /// The worker's output ended or is not the protocol; the reason, if known.
+    /// The worker's output ended or broke the protocol, for this reason if known.
     Ended(Option<ProtocolError>),
 }
 
@@ -54,10 +53,10 @@ enum Shown {
 }
 
 impl WorkerIo {
-    /// `events` gets each worker's events with its index.
+    /// `events` receives each worker's events with its index.
     pub fn new(events: SyncSender<(usize, Event)>) -> io::Result<WorkerIo> {
         let (show, shown) = sync_channel(MOST_SHOWN_LATER);
-        // Only this thread blocks if stderr is not read.
+        // Only this thread blocks when stderr is not read.
         spawn("stderr", move || {
             for shown in shown {
                 match shown {
@@ -69,7 +68,7 @@ impl WorkerIo {
         Ok(WorkerIo { events, show })
     }
 
-    /// Shows the user a line.
+    /// Shows a line to the user.
     pub fn show(&self, line: String) {
         let _ = self.show.try_send(Shown::Line(line));
     }
@@ -93,7 +92,7 @@ impl WorkerIo {
         })
     }
 
-    /// Shows a worker's standard error, with `name` before each line.
+    /// Shows a worker's standard error, with `name` in front of each line.
     pub fn show_all(&self, from: impl Read + Send + 'static, name: String) -> io::Result<LastLine> {
         let show = self.show.clone();
         let (over, last_line) = channel();
@@ -111,7 +110,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
-/// Passes the lines to `show` as printable text, up to a limit, and reads to the end.
+/// Passes the lines to `show` as printable text up to a limit, and reads to the end.
 fn show_lines(from: impl Read, mut show: impl FnMut(&str)) {
     let (mut from, mut line, mut shown) = (BufReader::new(from), Vec::new(), 0);
     while let Ok(1..) = (&mut from).take(MOST_LINE_BYTES as u64).read_until(b'\n', &mut line) {
@@ -132,7 +131,7 @@ impl LastLine {
 }
 
 impl Out {
-    /// Writes messages to `to`, which is closed after the last one.
+    /// Starts a thread that writes messages to `to`, which is closed after the last one.
     pub fn start(mut to: impl Write + Send + 'static) -> io::Result<Out> {
         let (queue, texts) = sync_channel::<String>(MOST_WAITING);
         spawn("to-worker", move || {
@@ -145,8 +144,8 @@ impl Out {
         Ok(Out(Arc::new(Mutex::new(Some(queue)))))
     }
 
-    /// Sends a line; false when closed. Never blocks: if many lines are queued, this one is dropped, and the silence
-    /// that follows is noticed.
+    /// Sends a line; returns false when the queue is closed. It never blocks: a full queue drops the line, and the
+    /// silence that follows is noticed.
     pub fn send(&self, text: String) -> bool {
         let mut queue = lock(&self.0);
         let sent = queue.as_ref().map(|queue| queue.try_send(text));
@@ -157,13 +156,14 @@ impl Out {
         is_open
     }
 
-    /// Closes it once all is written.
+    /// Closes the queue once all messages are written.
     pub fn close(&self) {
         *lock(&self.0) = None;
     }
 }
 
-/// Since when the driver has handled events without a pause. A silence before that may be its own.
+/// The time since which the driver has handled events without a pause. A silence before that time may be the
+/// driver's.
 #[derive(Debug)]
 pub struct Listening {
     since_ns: u64,
@@ -175,7 +175,7 @@ impl Listening {
         Listening { since_ns: monotonic_ns(), last_ns: monotonic_ns() }
     }
 
-    /// Called before and after events are handled, at `now_ns`. Returns since when there was no pause.
+    /// Call it before and after events are handled, at `now_ns`. It returns the time since which there was no pause.
     pub fn note(&mut self, now_ns: u64) -> u64 {
         if now_ns.saturating_sub(self.last_ns) > PAUSE_NS {
             self.since_ns = now_ns;
@@ -198,7 +198,6 @@ mod tests {
         (WorkerIo::new(sender).unwrap(), events)
     }
 
-    /// The next line, or the reason of the end.
     fn next(events: &Receiver<(usize, Event)>) -> Result<Vec<u8>, String> {
         match events.recv_timeout(LONG).unwrap().1 {
             Event::Line(line, _) => Ok(line),
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_in_any_pieces_and_the_end_is_said_once() {
+    fn lines_are_reassembled_from_any_pieces_and_the_end_is_reported_once() {
         let (io, events) = start();
         let (mut worker, here) = UnixStream::pair().unwrap();
         io.read(7, here).unwrap();
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_gets_all_in_order_and_its_input_ends_after_the_last_line() {
+    fn a_slow_reader_gets_all_lines_in_order_and_then_the_end() {
         let (mut worker, here) = UnixStream::pair().unwrap();
         let out = Out::start(here).unwrap();
         let long = "x".repeat(1 << 20);
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_never_reads_blocks_nothing_and_one_that_left_closes_the_queue() {
+    fn a_worker_that_never_reads_blocks_no_one_and_a_gone_one_closes_the_queue() {
         let (worker, here) = UnixStream::pair().unwrap();
         let out = Out::start(here).unwrap();
         assert!((0..1000).all(|_| out.send(format!("{}\n", "x".repeat(10_000)))));
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_error_is_printable_and_bounded_and_its_last_line_needs_no_end() {
+    fn standard_error_is_shown_printable_and_bounded_even_without_a_last_line_end() {
         assert_eq!(shown(b"a\x1b[2Jb\r\n\n\x07\nbad \xff end"), ["a?[2Jb", "?", "bad \u{fffd} end"]);
         let flood = shown(&[b'x'; 1 << 20]);
         assert_eq!(flood.len(), MOST_LINES + 1);

@@ -1,7 +1,7 @@
 //! Charts as inline SVG: axes, lines, dots, stacked areas, zones, markers, labels. No font and no external file is
 //! needed; colours come from classes of the page's style sheet, so one chart serves light, dark and print. Each mark
-//! names its row in the chart's table ([`Chart::rows`]), where the page's script reads the rest. A charting library
-//! would need script to draw, or draw with fixed colours.
+//! names its row in the chart's table ([`Chart::rows`]), from which the page's script reads the details. A charting
+//! library would need script, or fixed colours.
 
 mod labels;
 mod markers;
@@ -18,25 +18,25 @@ use rows::SeriesRows;
 use std::fmt::Write as _;
 use svg::{Svg, text_width};
 
-/// Text sizes in pixels; narrow and wide charts share them, so that a phone shows the same letters.
+/// Text sizes in pixels, equal in narrow and wide charts, so that a phone shows the same letters.
 const TEXT_PX: f64 = 12.0;
 /// Height of a lane of zones.
 const LANE_PX: f64 = 18.0;
 
-/// A point of a chart, and what the page shows of it.
+/// A point of a chart, with the details that the page shows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Mark {
     /// In units of the x axis.
     pub x: f64,
     /// In units of the y axis.
     pub y: f64,
-    /// Lower and upper end in y; [`Chart::interval_name`] says what it is.
+    /// Lower and upper end in y; [`Chart::interval_name`] names the interval.
     pub interval: Option<(f64, f64)>,
-    /// Number of points, readings or requests that it rests on.
+    /// Number of points, readings or requests used.
     pub n: Option<u64>,
-    /// How it was obtained; empty = as [`Chart::origin`] says.
+    /// Origin of the value; empty = as in [`Chart::origin`].
     pub origin: &'static str,
-    /// Index of the point of the run, if it is one.
+    /// Index of the run's point, if the mark is one.
     pub point: Option<u32>,
 }
 
@@ -49,9 +49,9 @@ impl From<(f64, f64)> for Mark {
 /// A measured load.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Load {
-    /// Its x.
+    /// Position on the x axis.
     pub x: f64,
-    /// Points measured at it.
+    /// Number of points measured at the load.
     pub points: u64,
     /// Id of the page's element with its details; empty = none.
     pub link: String,
@@ -60,35 +60,35 @@ pub struct Load {
 /// A line with its dots.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    /// Direct label at the line's right end; empty = none.
+    /// Label at the line's right end; empty = none.
     pub name: String,
-    /// Name in the table; empty = the direct label, or the chart's title.
+    /// Name in the table; empty = the label, or the chart's title.
     pub long_name: &'static str,
-    /// Class that gives the colour (`s1`, `p99`, ...).
+    /// CSS class for the colour (`s1`, `p99`, ...).
     pub class: &'static str,
     /// The line, ascending in x.
     pub line: Vec<Mark>,
     /// Single measurements.
     pub dots: Vec<Mark>,
-    /// A reference, not a measurement: drawn dashed and thin.
+    /// Whether it is a reference, not a measurement: drawn dashed and thin.
     pub is_reference: bool,
-    /// The line's marks are drawn as dots.
+    /// Whether the line's marks are drawn as dots.
     pub is_dotted: bool,
-    /// The line's intervals are drawn.
+    /// Whether the line's intervals are drawn.
     pub has_whiskers: bool,
-    /// Shift to the right in pixels, so that intervals at one load stand side by side.
+    /// Shift to the right in pixels, so that intervals at the same load do not overlap.
     pub shift_px: f64,
-    /// Prefix of the links to its loads, where a page has several runs.
+    /// Prefix of the links to its loads, if a page has several runs.
     pub of: &'static str,
 }
 
 impl Series {
-    /// Whether its numbers are in the table. A reference without a name of its own is no measurement.
+    /// Whether its numbers are in the table. A reference without a name is not a measurement.
     fn is_measured(&self) -> bool {
         !self.is_reference || !self.long_name.is_empty()
     }
 
-    /// The values of its line and dots.
+    /// The values of the line and the dots.
     pub fn ys(&self) -> impl Iterator<Item = f64> {
         self.line.iter().chain(&self.dots).map(|mark| mark.y)
     }
@@ -97,13 +97,13 @@ impl Series {
 /// A layer of a stack, from `low` to `high` at each x.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// Direct label.
+    /// Label of the layer.
     pub name: String,
-    /// Class that gives the colour.
+    /// CSS class for the colour.
     pub class: &'static str,
-    /// (x, low, high), ascending in x.
+    /// Edges (x, low, high), ascending in x.
     pub edges: Vec<(f64, f64, f64)>,
-    /// Indices in `edges` before which nothing is drawn, as nothing was measured there.
+    /// Indices in `edges` that follow a gap without measurements.
     pub gaps: Vec<usize>,
 }
 
@@ -120,8 +120,8 @@ impl Layer {
     }
 }
 
-/// Layers of `parts`, stacked: name, class, and a value for each load. A part without any value is left out. A load
-/// that lacks a value of another part becomes a gap in every layer.
+/// Stacks layers of `parts`: name, class, and a value for each load. A part without any value is left out. A load
+/// without a value of some part becomes a gap in every layer.
 pub fn stacked<N: Into<String>>(
     loads: &[f64],
     parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
@@ -129,7 +129,7 @@ pub fn stacked<N: Into<String>>(
     let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
     let is_known = |at: &usize| shown.iter().all(|(.., values)| values[*at].is_some());
     let places: Vec<usize> = (0..loads.len()).filter(is_known).collect();
-    // A gap lies before the n-th known load if a load between it and its predecessor is not known.
+    // A gap precedes the n-th known load if a load between it and its predecessor is not known.
     let gaps: Vec<usize> = (1..places.len()).filter(|n| places[*n] > places[*n - 1] + 1).collect();
     let mut floor = vec![0.0; places.len()];
     let layer = |(name, class, values): (N, &'static str, Vec<Option<f64>>)| {
@@ -152,13 +152,13 @@ pub fn tops(layers: &[Layer]) -> impl Iterator<Item = f64> {
 /// A shaded range of x with its name above.
 #[derive(Debug, Clone)]
 pub struct Band {
-    /// Written above the plot where it fits.
+    /// Written above the plot if there is room.
     pub name: &'static str,
-    /// Class that gives the colour.
+    /// CSS class for the colour.
     pub class: &'static str,
-    /// From and to, in x.
+    /// Range on the x axis.
     pub range: (f64, f64),
-    /// Least width in pixels. A band narrower than half a pixel is not drawn.
+    /// Minimum width in pixels. A band narrower than half a pixel is not drawn.
     pub least_px: f64,
 }
 
@@ -167,11 +167,11 @@ pub struct Band {
 pub struct Limit {
     /// Written on the line.
     pub label: String,
-    /// In y.
+    /// Position on the y axis.
     pub at: f64,
 }
 
-/// Everything of a chart but its size.
+/// All data of a chart, without its size.
 #[derive(Debug, Clone)]
 pub struct Chart {
     /// Title for screen readers.
@@ -188,37 +188,37 @@ pub struct Chart {
     pub y: Scale,
     /// Zones.
     pub bands: Vec<Band>,
-    /// Zones of several runs: the run's name and its bands, in a lane above the plot.
+    /// Zones of several runs: the run's name and its bands, drawn in a lane above the plot.
     pub lanes: Vec<(&'static str, Vec<Band>)>,
     /// Yield and failure points.
     pub markers: Vec<Marker>,
-    /// A limit that was set.
+    /// Limits that the user set.
     pub limits: Vec<Limit>,
     /// Stacked layers, below the lines.
     pub layers: Vec<Layer>,
     /// Lines and dots.
     pub series: Vec<Series>,
-    /// Unit of y, in the table.
+    /// Unit of the y axis, for the table.
     pub unit: &'static str,
-    /// How lines and layers were obtained.
+    /// Origin of lines and layers.
     pub origin: &'static str,
     /// Meaning of the lines' intervals.
     pub interval_name: &'static str,
-    /// The loads.
+    /// The loads of the chart.
     pub loads: Vec<Load>,
 }
 
-/// Space for labels beside the plot, in pixels.
+/// Space for labels around the plot, in pixels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Margins {
-    /// For the vertical axis's ticks.
+    /// For the ticks of the vertical axis.
     pub left: f64,
     /// For the series' names.
     pub right: f64,
 }
 
 impl Margins {
-    /// The larger of each.
+    /// The larger margin on each side.
     pub fn max(self, other: Margins) -> Margins {
         Margins { left: self.left.max(other.left), right: self.right.max(other.right) }
     }
@@ -256,7 +256,7 @@ impl Chart {
         }
     }
 
-    /// The space that this chart's labels need.
+    /// The space needed by this chart's labels.
     pub fn margins(&self, height: f64) -> Margins {
         let ticks = self.y_ticks(height);
         let left = ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);
@@ -366,7 +366,7 @@ impl Chart {
     }
 
     fn stack(&self, svg: &mut Svg, frame: Frame, rows: &mut impl Iterator<Item = SeriesRows>) {
-        /// Half the width of a load that stands alone between gaps, in pixels.
+        /// Half the width of a load between two gaps, in pixels.
         const ALONE_PX: f64 = 3.0;
         for layer in &self.layers {
             let of = if layer.name.is_empty() { None } else { rows.next() };
@@ -436,7 +436,7 @@ impl Chart {
         }
     }
 
-    /// Names at the right ends of lines and layers, moved apart where they would overlap.
+    /// Draws names at the right ends of lines and layers, moved apart if they would overlap.
     fn names(&self, svg: &mut Svg, frame: Frame) {
         let layers = self.layers.iter().filter(|layer| !layer.name.is_empty()).map(|layer| {
             let middle = layer.edges.last().map(|(x, low, high)| (*x, (low + high) / 2.0));

@@ -10,13 +10,13 @@ record::worded! {
     /// The result of a check.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CaseResult {
-        /// It holds.
+        /// The condition holds.
         Passed = "passed",
-        /// It does not hold, or could not be judged and that counts as a failure.
+        /// The condition does not hold, or could not be judged where that counts as a failure.
         Failed = "failed",
-        /// The data do not decide.
+        /// The data are not sufficient.
         Skipped = "could not tell",
-        /// There is no result to judge.
+        /// There is no result to check.
         Error = "error",
     }
 }
@@ -46,7 +46,7 @@ pub fn limit(whose: &str, limit: &Limit, check: &Check) -> Case {
     Case::of("limits", &format!("{whose}{limit}"), result, check.words())
 }
 
-/// Whether the run completed; `why` it did not.
+/// Checks whether the run completed; `why` it did not.
 pub fn end(why: Option<&str>) -> Case {
     let name = "the run reached its end";
     match why {
@@ -81,7 +81,7 @@ fn difference(one: &Difference, names: [&str; 2]) -> Case {
         }
         Outcome::Untested => (CaseResult::Skipped, "not tested: a run has fewer than two repeats".into()),
     };
-    // As the table has them.
+    // The words of the table.
     let row = compare::row(one);
     let (a, b, ratio, interval) = (&row[1], &row[2], &row[3], &row[4]);
     let interval = if interval.is_empty() { String::new() } else { format!(" (interval {interval})") };

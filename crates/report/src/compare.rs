@@ -17,7 +17,7 @@ pub fn text(comparison: &Comparison) -> String {
     out + &list("doubts", &comparison.doubts)
 }
 
-/// Left-out loads (measured by one run only), and disturbed points.
+/// Loads that only one run measured, and disturbed points.
 pub(crate) fn left_out(comparison: &Comparison) -> Option<String> {
     let (were, are) = if comparison.unmatched == 1 { ("was", "is") } else { ("were", "are") };
     let loads = count(comparison.unmatched, "load");
@@ -65,7 +65,7 @@ fn value(word: &str) -> impl Fn(f64) -> String {
 }
 
 fn interval(ratio: &Estimate) -> String {
-    // Beyond a thousandfold the exact number is noise.
+    // Beyond a factor of thousand the exact number is noise.
     let end = |ratio: f64| if ratio > 1000.0 { "over 1000".into() } else { format!("{ratio:.3}") };
     ratio.interval().map(|(low, high)| format!("{} to {}", end(low), end(high))).unwrap_or_default()
 }

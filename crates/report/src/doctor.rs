@@ -3,7 +3,7 @@
 use record::leftovers::Leftover;
 use record::machine::{Capability, MachineFacts};
 
-/// The machine, a line for each capability with the remedy where it is missing, and a count.
+/// The machine, a line for each capability with its remedy if it is missing, and a count.
 pub fn text(machine: &MachineFacts, capabilities: &[Capability]) -> String {
     let mut out = format!(
         "{} on {}, {} CPUs ({}){}\n\n",
@@ -27,8 +27,8 @@ pub fn text(machine: &MachineFacts, capabilities: &[Capability]) -> String {
     )
 }
 
-/// Leftovers of killed runs, removed and remaining, with the process that owned them; then what could not be removed or
-/// looked at.
+/// Leftovers of killed runs, removed and remaining, with their owners; then those that could not be removed or
+/// checked.
 pub fn leftovers(left: &[Leftover], removed: &[Leftover], not_removed: &[String], not_seen: &[String]) -> String {
     let mut out = String::new();
     for (title, things) in [("Removed", removed), ("Left behind", left)] {
@@ -57,7 +57,7 @@ mod tests {
     use record::owner::Owner;
 
     #[test]
-    fn what_is_left_is_listed_with_its_owner_and_what_was_not_seen_is_said() {
+    fn leftovers_are_listed_with_their_owners_and_unsearched_places_are_named() {
         let owner = Owner { pid: 77, ..Owner::of_this_process() };
         let group = Leftover { kind: "control group", name: "/a".into(), detail: "2 processes".into(), owner };
         let file = Leftover { kind: "unfinished file", name: "runs/.x".into(), detail: "a file".into(), owner };

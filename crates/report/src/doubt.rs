@@ -5,12 +5,10 @@ use record::text::plain;
 use record::{Doubt, Severity};
 use serde::Serialize;
 
-/// Longest part of a doubt's text that is shown.
 const MOST_WORDS: usize = 600;
-/// The most doubts shown on a page.
 const MOST_DOUBTS: usize = 60;
 
-/// A heading and a paragraph for each doubt; empty without one.
+/// A heading and a paragraph for each doubt; empty without doubts.
 pub fn text(doubts: &[Doubt]) -> String {
     if doubts.is_empty() {
         return String::new();
@@ -18,7 +16,7 @@ pub fn text(doubts: &[Doubt]) -> String {
     format!("\ndoubts\n{}", by_gravity(doubts).into_iter().map(paragraph).collect::<String>())
 }
 
-/// The gravest first; a stable order.
+/// Sorts the most severe doubts first, in a stable order.
 pub(crate) fn by_gravity(doubts: &[Doubt]) -> Vec<&Doubt> {
     let mut doubts: Vec<&Doubt> = doubts.iter().collect();
     doubts.sort_by_key(|doubt| std::cmp::Reverse(doubt.severity));
@@ -32,7 +30,7 @@ pub fn paragraph(doubt: &Doubt) -> String {
         + &wrap(&plain(&doubt.remedy, MOST_WORDS), &format!("{indent}-> "), "             ")
 }
 
-/// The doubt without its remedy on one line, for a full screen.
+/// The doubt without its remedy on one line, for the full-screen view.
 pub fn line(doubt: &Doubt) -> String {
     format!("  {}{}\n", mark(doubt), plain(&doubt.what, MOST_WORDS))
 }
@@ -45,7 +43,6 @@ fn mark(doubt: &Doubt) -> &'static str {
     }
 }
 
-/// A doubt on a page, for the template `doubts.html`.
 #[derive(Serialize)]
 pub(crate) struct Row {
     severity: &'static str,

@@ -1,5 +1,5 @@
 //! Profiles in the formats of other programs: pprof, the Firefox Profiler, speedscope, folded stacks. Sums by layer
-//! equal those of the table of layers, to the nanosecond where the format has time.
+//! equal those of the table of layers, to the nanosecond if the format has times.
 
 mod firefox;
 mod pprof;
@@ -13,7 +13,7 @@ use record::{Doubt, DoubtKind, PlainText, Point, RunDir, RunKind, Sweep};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Named as the file's author.
+/// Author in the files.
 const PRODUCT: &str = concat!("straingauge ", env!("CARGO_PKG_VERSION"));
 
 record::worded! {
@@ -32,13 +32,13 @@ record::worded! {
         FoldedLayers = "folded-layers",
         /// Folded stacks of the threads' time in microseconds: running, ready, blocked by place.
         FoldedWaits = "folded-waits",
-        /// The change of that from the lowest load, in nanoseconds a request: two numbers a line.
+        /// Folded stacks of the change from the lowest load, in nanoseconds per request: two numbers per line.
         FoldedWaitsChange = "folded-waits-change",
     }
 }
 
 impl Format {
-    /// Parses the word.
+    /// Parses the word of a format.
     pub fn from_word(word: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.word() == word)
     }
@@ -60,14 +60,13 @@ pub struct Recording {
 #[derive(Debug, Clone, PartialEq)]
 struct Window {
     stacks: Stacks,
-    /// `None` in a profile, which has one load.
+    /// The load; `None` in a profile, which has only one.
     load: Option<Load>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Accounted {
     load: Option<Load>,
-    /// Completed in the time that the account covers.
     requests: f64,
     account: Account,
 }
@@ -76,14 +75,14 @@ struct Accounted {
 struct Load {
     sweep: Sweep,
     value: f64,
-    /// `64 connections`.
+    /// The load in words, e.g. `64 connections`.
     words: String,
     zone: Option<Zone>,
     point: u32,
 }
 
 impl Load {
-    /// `64 connections, plastic`.
+    /// The load and its zone: `64 connections, plastic`.
     fn with_zone(&self) -> String {
         match self.zone {
             Some(zone) => format!("{}, {}", self.words, zone.word()),
@@ -102,13 +101,13 @@ impl Load {
     }
 }
 
-/// Why there is nothing to export.
+/// The reason why there is nothing to export.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not measured: {0}")]
 pub struct NotMeasured(pub String);
 
 impl Recording {
-    /// Of a profile.
+    /// The recording of a profile.
     pub fn of_profile(profile: &Profile) -> Result<Recording, NotMeasured> {
         let stacks = profile.weighed_stacks();
         let of_all = |account: &Account| Accounted { load: None, requests: 0.0, account: account.clone() };
@@ -122,7 +121,7 @@ impl Recording {
         Ok(Recording { title, windows, accounts, doubts: Vec::new() })
     }
 
-    /// Of the points of a run directory.
+    /// The recording of the points in a run directory.
     pub fn of_run(run: &RunDir) -> Result<Recording, NotMeasured> {
         if let RunKind::Watch(_) | RunKind::Tool(_) = run.record.scenario.kind {
             let command = record::text::plain(run.record.scenario.kind.command(), 40);
@@ -198,8 +197,8 @@ impl Recording {
         folded.to_text()
     }
 
-    /// Each state's time at the lowest load of the sweep and at this load, in nanoseconds a request. A state begins
-    /// with its load: `grep '^64 connections' | flamegraph.pl` draws one.
+    /// The time of each state at the lowest load of the sweep and at this load, in nanoseconds per request. A state's
+    /// stack begins with its load: `grep '^64 connections' | flamegraph.pl` draws one load.
     fn folded_waits_change(&self) -> Result<String, NotMeasured> {
         let counted = self.accounts.iter().filter(|one| one.requests >= 1.0);
         let by_load = grouped(counted.map(|one| (one.load.as_ref(), one)));
@@ -234,7 +233,7 @@ impl Recording {
         Ok(text)
     }
 
-    /// The stacks of a run begin with the load, so that `grep '^64 connections'` selects one.
+    /// Folded stacks. Those of a run begin with the load, so that `grep '^64 connections'` selects one.
     fn folded(&self, with_layers: bool) -> String {
         let mut folded = Folded::default();
         for window in &self.windows {
@@ -244,7 +243,6 @@ impl Recording {
         folded.to_text()
     }
 
-    /// The windows by load. A profile has one group.
     fn by_load(&self) -> Vec<(Option<&Load>, Vec<&Stacks>)> {
         grouped(self.windows.iter().map(|window| (window.load.as_ref(), &window.stacks)))
     }

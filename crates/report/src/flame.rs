@@ -1,8 +1,8 @@
-//! Flame graphs as SVG without script, coloured by layer, or by growth since another profile. The usual scripts are
-//! under the CDDL.
+//! Flame graphs as SVG without script, coloured by layer, or by growth since another profile. The usual scripts have
+//! the CDDL as their licence.
 //!
-//! Width is samples. A frame has the colour of the layer that its name gives; a helper or unknown function has its
-//! caller's. Frames narrower than a third of a pixel are not drawn.
+//! The width is the number of samples. A frame has the colour of its function's layer; a helper or unknown function
+//! has that of its caller. Frames narrower than a third of a pixel are not drawn.
 
 use crate::text::in_markup;
 use analyze::compare::costs::STACK_COUNTS_PER_NS;
@@ -46,12 +46,12 @@ impl Node {
 #[derive(Clone, Copy)]
 enum Colours {
     Layers,
-    /// By change of the share of all samples; totals of both profiles.
+    /// By the change of the share of all samples; has the totals of both profiles.
     Growth {
         before: u64,
         after: u64,
     },
-    /// By change of a request's CPU time; total of `after`.
+    /// By the change of a request's CPU time; has the total of `after`.
     Costs {
         after: u64,
     },
@@ -72,7 +72,7 @@ pub fn draw_difference(before: &Folded, after: &Folded, title: &str) -> String {
     svg(&beside(before, after), title, colours)
 }
 
-/// Like [`draw_difference`] by a request's CPU time, in [`STACK_COUNTS_PER_NS`], and without a title.
+/// Like [`draw_difference`], by a request's CPU time in [`STACK_COUNTS_PER_NS`] and without a title.
 pub(crate) fn draw_cost_difference(before: &Folded, after: &Folded) -> String {
     svg(&beside(before, after), "", Colours::Costs { after: after.total() })
 }
@@ -83,7 +83,7 @@ fn beside(before: &Folded, after: &Folded) -> Node {
     for (frames, count) in &after.0 {
         root.add(frames, *count, before.0.get(frames).copied().unwrap_or(0));
     }
-    // Stacks that are gone have no frame, but count in their callers.
+    // Stacks that vanished have no frame, but count in their callers.
     for (frames, count) in before.0.iter().filter(|(frames, _)| !after.0.contains_key(*frames)) {
         let mut node = &mut root;
         node.before += count;
@@ -255,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_leave_their_place() {
+    fn names_cannot_break_the_markup() {
         let picture = draw(&folded("s;<script>alert(1)</script> 10\n"), "\"><x");
         assert!(!picture.contains("<script") && !picture.contains("<x"), "{picture}");
     }
 
     #[test]
-    fn what_grew_is_red_and_what_shrank_is_blue() {
+    fn growing_functions_are_red_and_shrinking_ones_blue() {
         let before = folded("s;a 50\ns;b 50\n");
         let picture = draw_difference(&before, &folded("s;a 90\ns;b 10\n"), "t");
         assert!(picture.contains("a (50.00 % -> 90.00 %)"), "{picture}");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_a_request_is_compared_and_not_its_share() {
+    fn costs_per_request_are_compared_instead_of_shares() {
         let picture =
             draw_cost_difference(&folded("s;a 1000000\ns;b 1000000\n"), &folded("s;a 3000000\ns;b 1000000\n"));
         assert!(picture.contains("a (1.000 us -> 3.000 us a request)"), "{picture}");

@@ -1,6 +1,6 @@
 //! The output of `--json` for runs, points, comparisons and predictions; `kind` names the content. `straingauge
-//! --generate schema output` prints its schema and `docs/run-directory.md` describes it. Additions keep the version,
-//! changes of meaning raise it.
+//! --generate schema output` prints its schema and `docs/run-directory.md` describes it. Additions keep the version;
+//! changes of meaning increase it.
 
 use analyze::account::AccountLevel;
 use analyze::answer::Answer;
@@ -18,15 +18,15 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Version of this output.
+/// Version of the output format.
 pub const SCHEMA: u32 = 1;
 
 /// An object on standard output.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Output<'a> {
-    /// Version of this form.
+    /// Version of the output format.
     pub schema: u32,
-    /// The limits of `--fail-if` that were crossed, in words; of `find` only.
+    /// Crossed limits of `--fail-if`, in words; only for `find`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits_crossed: Option<Vec<String>>,
     /// The content.
@@ -38,9 +38,9 @@ pub struct Output<'a> {
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Content<'a> {
-    /// `find` and `report` of a run with points.
+    /// Output of `find`, and of `report` for a run with points.
     Run(Box<Run<'a>>),
-    /// Output of `load`: one point.
+    /// Output of `find --compare-with`, and of `report` for such a run.
     Point(Loaded<'a>),
     /// `find --compare-with`, and `report` of such a run.
     SideBySide(SideBySide<'a>),
@@ -51,7 +51,7 @@ pub enum Content<'a> {
     },
     /// Output of `predict`: numbers with intervals.
     Prediction {
-        /// Prediction; each number has its unit beside it.
+        /// Prediction; each number has its unit next to it.
         prediction: &'a Prediction,
     },
     /// Output of `runs`: the runs of a folder.
@@ -67,7 +67,7 @@ pub struct Run<'a> {
     pub record: &'a RunRecord,
     /// Contents of each `point.json`.
     pub points: &'a [Point],
-    /// Rate to plan with, rate at which the server breaks, and what is full; only for runs with a sweep over
+    /// Rate to plan with, rate at which the server breaks, and the full stage; only for runs with a sweep over
     /// connections or rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
@@ -80,7 +80,7 @@ pub struct Run<'a> {
     pub server_side: Vec<ServerSide>,
     /// Causes that explain the findings, with evidence and remedy.
     pub verdict: Verdict,
-    /// Answers to the questions that were kept with the run.
+    /// Answers to the questions kept with the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_ifs: Option<Vec<WhatIfAnswer>>,
 }
@@ -124,7 +124,7 @@ pub struct Loaded<'a> {
     pub path: Option<PathPlan>,
     /// Complete responses by status code; empty for protocols without such codes.
     pub status_counts: &'a BTreeMap<u16, u64>,
-    /// Complete replies by kind, as `answer`, `miss` or `-MOVED`, of protocols other than HTTP.
+    /// Complete replies by kind, e.g. `answer`, `miss` or `-MOVED`, of protocols other than HTTP.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reply_counts: &'a BTreeMap<String, u64>,
     /// The first few errors, as text.
@@ -144,7 +144,7 @@ pub struct CheckedLimit {
     pub detail: String,
 }
 
-/// Two runs that took turns.
+/// Two runs that were measured in turn.
 #[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct SideBySide<'a> {
     /// First run, an output of kind `run`.
@@ -165,7 +165,7 @@ impl<'a> From<Content<'a>> for Output<'a> {
 }
 
 impl Output<'_> {
-    /// As JSON, members in alphabetical order.
+    /// The output as JSON, with members in alphabetical order.
     pub fn value(&self) -> Value {
         serde_json::to_value(self).expect("an output has only string keys")
     }

@@ -7,14 +7,14 @@ use record::text::plain;
 use std::borrow::Cow;
 use std::io;
 
-/// Longest text of an attribute.
+/// Maximum length of an attribute.
 const MOST_CHARS: usize = 600;
 
 /// The document.
 pub fn xml(cases: &[Case]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = document(&mut writer, cases);
     out.push_str(&String::from_utf8_lossy(&writer.into_inner()));
     out.push('\n');
@@ -36,7 +36,7 @@ fn document(writer: &mut Writer<Vec<u8>>, cases: &[Case]) -> io::Result<()> {
     Ok(())
 }
 
-/// Attributes common to both elements.
+/// The attributes that both elements have.
 fn counts<'a>(name: &str, cases: impl Iterator<Item = &'a Case> + Clone) -> [(&'static str, Cow<'static, str>); 4] {
     let count = |result| cases.clone().filter(|case| case.result == result).count().to_string().into();
     [

@@ -1,10 +1,10 @@
-//! Renders what was recorded ([`record`]) and found ([`analyze`]): text for a terminal, JSON, HTML pages, charts.
-//! Nothing is measured or decided here.
+//! Renders recorded data ([`record`]) and findings ([`analyze`]) as text for a terminal, JSON, HTML pages and charts.
+//! This crate measures and decides nothing.
 //!
-//! [`text`] has tables, widths and number words; [`run`] is the text of a run and of a point, [`page`] the report of a
-//! run ([`live`] while it is measured), [`chart`] its SVG, [`export`] its profiles for other programs, [`markdown`] and
-//! [`junit`] the output for CI systems. [`compare`], [`doctor`], [`predict`], [`profile`] (with [`flame`]), [`runs`]
-//! and [`watch`] render those commands.
+//! [`text`] has tables, widths and number words; [`run`] is the text of a run and of a point, [`page`] the report of
+//! a run ([`live`] while it is measured), [`chart`] its SVG, [`export`] its profiles for other programs, [`markdown`]
+//! and [`junit`] the output for CI systems. [`compare`], [`doctor`], [`predict`], [`profile`] (with [`flame`]),
+//! [`runs`] and [`watch`] render those commands.
 
 pub mod chart;
 pub mod check;

@@ -18,14 +18,14 @@ struct Page {
     version: &'static str,
 }
 
-/// The page around `report.html` and the event stream `events`, which must be served beside it.
+/// The page around `report.html` and the event stream `events`, which must be served next to it.
 pub fn html(url: &str) -> String {
     let name = plain(url, 200);
     let page = Page { name: name.clone(), style: STYLE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") };
     render("live.html", &page, || name)
 }
 
-/// The page's Content-Security-Policy: its own style and script, and files beside it.
+/// The page's Content-Security-Policy: its own style and script, and files next to it.
 pub fn policy() -> String {
     format!(
         "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
@@ -35,13 +35,13 @@ pub fn policy() -> String {
     )
 }
 
-/// Shown in place of the report before there is one.
+/// Shown until there is a report.
 pub fn waiting() -> &'static str {
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
      <title>straingauge</title><p>The report appears here with the next point.</p></html>"
 }
 
-/// The state of a run as a server-sent event; `drawn` numbers the report's versions.
+/// The state of a run as a server-sent event; `drawn` is the number of the report's version.
 pub fn event(run: &RunDir, number: u64, drawn: u64, ended: bool) -> String {
     let points = run.points.len();
     let name = if ended { "end" } else { "points" };
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_news_count_points_as_the_report_does() {
+    fn the_live_page_counts_points_like_the_report() {
         let points = vec![record::Point::of(record::Sweep::Yardstick, 0, 1, record::Pace::Closed); 3];
         let text = include_str!("../../analyze/tests/recorded/haproxy-poll.jsonl");
         let record = serde_json::from_str(text.lines().next().unwrap()).unwrap();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_from_outside_is_shown_and_never_run() {
+    fn an_untrusted_url_is_shown_as_text() {
         let page = html("http://x/</script><script>alert(1)</script>\u{1b}");
         assert_eq!(page.matches("<script>").count(), 1, "{page}");
         assert!(!page.contains('\u{1b}'));

@@ -1,5 +1,5 @@
-//! A run as one screen of Markdown for CI systems (GitHub's dialect, which GitLab reads too): the verdict, key numbers,
-//! checks, the gravest doubts, and the path of the page.
+//! A run as one screen of Markdown for CI systems (GitHub's dialect, which GitLab reads too): the verdict, key
+//! numbers, checks, the most severe doubts, and the path of the page.
 
 use crate::check::Case;
 use crate::page::key_numbers;
@@ -13,7 +13,7 @@ use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use record::{Doubt, Point, RunDir, Sweep, names};
 
-/// The most causes, and sentences of doubt about a comparison.
+/// Maximum causes, and sentences of doubt about a comparison.
 const MOST_SENTENCES: usize = 5;
 
 /// A run of `find` or `load`: verdict, causes, key numbers, checks, doubts.
@@ -28,13 +28,13 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict, checks: &[Case]
     out + &end(run)
 }
 
-/// One point that is not kept: key numbers, checks, doubts.
+/// A point that is not kept: key numbers, checks, doubts.
 pub fn point(url: &str, point: &Point, checks: &[Case]) -> String {
     let out = headed(&format!("straingauge load: {url}"), &heading(point));
     out + &numbers_of_point(point).markdown() + &checked(checks) + &doubts(&point.doubts)
 }
 
-/// Two runs that took turns: the comparison, then the verdict on each.
+/// Two runs measured in turn: the comparison, then the verdict on each.
 pub fn side_by_side(
     runs: (&RunDir, &RunDir),
     verdicts: (&Verdict, &Verdict),
@@ -53,7 +53,7 @@ pub fn side_by_side(
     out + &items(said.into_iter()) + &checked(checks) + &doubts(&verdicts.0.doubts) + &end(runs.0)
 }
 
-/// A server without and with a command beside it.
+/// A server without and with a command that runs with it.
 pub fn price(
     (a, b): (&RunDir, &RunDir),
     verdict: &Verdict,
@@ -67,12 +67,12 @@ pub fn price(
     head + &table + &checked(checks) + &doubts(&verdict.doubts) + &end(a)
 }
 
-/// Two kept runs, by their names.
+/// Two kept runs, by name.
 pub fn comparison(names: [&str; 2], comparison: &Comparison) -> String {
     let out = headed("straingauge compare", &headline(comparison)) + &differences(comparison);
     let shown = comparison.doubts.iter().take(MOST_SENTENCES).map(|doubt| escaped(doubt));
     let rest = comparison.doubts.len().saturating_sub(MOST_SENTENCES);
-    let rest = (rest > 0).then(|| format!("and {}: the command's own output has all", count(rest, "more doubt")));
+    let rest = (rest > 0).then(|| format!("and {}: the command's output lists all", count(rest, "more doubt")));
     out + &items(names.iter().zip(["A", "B"]).map(|(name, which)| escaped(&format!("{which}: {name}"))))
         + &items(shown.chain(rest))
 }
@@ -83,7 +83,7 @@ fn differences(comparison: &Comparison) -> String {
     out
 }
 
-/// The numbers at the top of the page; of a run without sweeps those of its point.
+/// The numbers at the top of the page; for a run without sweeps, those of its point.
 fn numbers(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Table {
     let mut table = Table::new(&["figure", "value", "95 % interval, and why"], 3);
     let found = key_numbers(findings, verdict.answer.as_ref());
@@ -124,7 +124,6 @@ fn numbers_of_point(point: &Point) -> Table {
     table
 }
 
-/// The checks as a table; nothing without one.
 fn checked(checks: &[Case]) -> String {
     let mut table = Table::new(&["check", "result", ""], 3);
     for case in checks {
@@ -151,12 +150,10 @@ fn end(run: &RunDir) -> String {
     )
 }
 
-/// A heading, and the verdict in bold.
 fn headed(title: &str, sentence: &str) -> String {
     format!("### {}\n\n**{}**\n\n", escaped(title), escaped(sentence))
 }
 
-/// A list; nothing without an item. The items are Markdown.
 fn items(items: impl Iterator<Item = String>) -> String {
     let mut out: String = items.map(|item| format!("- {item}\n")).collect();
     if !out.is_empty() {

@@ -1,7 +1,7 @@
 //! Metrics independent of their encoding: [`text`] for Prometheus, [`otlp`] for OpenTelemetry.
 //!
-//! A family has its name of OpenTelemetry's semantic conventions (`http.server.request.duration`), or one of ours
-//! (`straingauge.requests`), and a UCUM unit. OpenTelemetry's rules give the name in Prometheus
+//! A family has a UCUM unit and a name from OpenTelemetry's semantic conventions (`http.server.request.duration`) or
+//! of our own (`straingauge.requests`). OpenTelemetry's rules determine the name in Prometheus
 //! (`http_server_request_duration_seconds`).
 
 pub mod client;
@@ -11,11 +11,11 @@ pub mod text;
 /// How a family's values behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Grows; starts at 0.
+    /// A number that grows from 0.
     Counter,
-    /// A number of things now; adds up over sources.
+    /// A current number of things, which can be added over sources.
     UpDown,
-    /// A value now.
+    /// A current value.
     Gauge,
     /// A distribution.
     Histogram,
@@ -24,7 +24,7 @@ pub enum MetricKind {
 /// A distribution, by buckets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Buckets {
-    /// Upper ends, ascending. Larger values are in one more bucket.
+    /// Upper ends, ascending. Larger values are in one further bucket.
     pub bounds: Vec<f64>,
     /// Values in each bucket.
     pub counts: Vec<u64>,
@@ -35,9 +35,9 @@ pub struct Buckets {
 /// The value of a sample.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of any kind but a histogram.
+    /// The value of all kinds except histograms.
     Number(f64),
-    /// Of a histogram.
+    /// The value of a histogram.
     Buckets(Buckets),
 }
 
@@ -47,7 +47,7 @@ pub type Label = (&'static str, String);
 /// One time series of a family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// Labels that distinguish it within the family.
+    /// Labels that distinguish the series within the family.
     pub labels: Vec<Label>,
     /// Its value.
     pub value: Value,
@@ -58,11 +58,11 @@ pub struct Sample {
 pub struct Family {
     /// Name in OpenTelemetry.
     pub name: String,
-    /// Unit of UCUM: `s`, `By`, or `{request}` for a count of something.
+    /// Unit in UCUM: `s`, `By`, or `{request}` for a count of something.
     pub unit: &'static str,
-    /// A sentence.
+    /// Description in one sentence.
     pub help: String,
-    /// See [`MetricKind`].
+    /// Kind of the family.
     pub kind: MetricKind,
     /// Its series.
     pub samples: Vec<Sample>,
@@ -71,7 +71,7 @@ pub struct Family {
 /// Metrics at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// Since when counters count, Unix nanoseconds.
+    /// Start of the counters, Unix nanoseconds.
     pub since_unix_ns: u64,
     /// The instant, Unix nanoseconds.
     pub at_unix_ns: u64,
@@ -106,7 +106,7 @@ impl Family {
         Family::new(MetricKind::Histogram, name, unit, help)
     }
 
-    /// With a number.
+    /// Adds a series with a number.
     pub fn with(mut self, labels: &[(&'static str, &str)], number: f64) -> Family {
         self.add(labels, Value::Number(number));
         self

@@ -1,6 +1,6 @@
 //! The report: one HTML file without external resources. The template engine escapes text, and a
-//! Content-Security-Policy allows only the page's own style and script, by hash. Everything is readable without script;
-//! with it the charts are interactive.
+//! Content-Security-Policy allows only the page's own style and script, by hash. The page is readable without script;
+//! with it, the charts are interactive.
 
 pub(crate) mod axis;
 pub(crate) mod beside;
@@ -53,7 +53,6 @@ struct Page {
     criteria: Vec<(&'static str, String, &'static str)>,
 }
 
-/// A figure as SVG, for wide and narrow pages.
 #[derive(Serialize)]
 pub(crate) struct DrawnFigure {
     title: &'static str,
@@ -82,7 +81,7 @@ pub(crate) struct KeyNumber {
     pub name: &'static str,
     pub value: String,
     pub unit: &'static str,
-    /// Both ends; may be empty.
+    /// Both ends of the interval; may be empty.
     pub interval: String,
     pub detail: String,
 }
@@ -101,7 +100,7 @@ impl KeyNumber {
     }
 }
 
-/// The report of a run as one HTML document, also of an empty, interrupted or abandoned run.
+/// The report of a run as one HTML document, also for an empty, interrupted or abandoned run.
 pub fn html(run: &RunDir) -> String {
     let findings = zones::of_run(run);
     let mut verdict = verdict::sentences(run, &findings);
@@ -138,7 +137,7 @@ pub fn html(run: &RunDir) -> String {
     frame::render("report.html", &page, || crate::run::full(run, &findings, &verdict))
 }
 
-/// The open loop first: capacity is planned with it.
+/// The open loop first, because its capacity is for planning.
 fn planned_first(findings: &Findings) -> impl Iterator<Item = &SweepFindings> {
     findings.rate.iter().chain(&findings.connections)
 }
@@ -156,7 +155,7 @@ fn status(run: &RunDir) -> String {
     }
 }
 
-/// Draws figures, on a wide page with equal margins so that their plots are aligned.
+/// Draws figures; on a wide page with equal margins, so that their plots are aligned.
 pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
     let margins = figures.iter().map(|figure| figure.chart.margins(WIDE.1)).fold(Margins::default(), Margins::max);
     figures
@@ -215,7 +214,7 @@ fn section(
     }
 }
 
-/// Results by class of the point with the highest throughput; the others are listed with their points.
+/// Results by class of the point with the highest throughput. The other points list their own.
 fn workload(run: &RunDir) -> Option<Value> {
     let throughput = |point: &record::Point| point.value(record::names::THROUGHPUT).unwrap_or(0.0);
     let has_results = |point: &&record::Point| !point.workload.is_empty() && point.sweep != Sweep::Yardstick;
@@ -237,7 +236,6 @@ fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>
     draw(points.filter_map(|point| latency::of_point(run, point, unreadable)).collect(), counter)
 }
 
-/// The numbers of the answer, then those of other findings.
 pub(crate) fn key_numbers(findings: &Findings, answer: Option<&Answer>) -> Vec<KeyNumber> {
     let mut numbers = Vec::new();
     if let Some(answer) = answer {

@@ -49,7 +49,7 @@ fn answer(answer: &Answer, name: &str) -> String {
     out
 }
 
-/// The scenario's questions, each with its answer or why there is none.
+/// The scenario's questions, each with its answer or the reason why there is none.
 pub fn what_ifs_text(what_ifs: &[WhatIfAnswer]) -> String {
     let mut out = String::new();
     for (at, kept) in what_ifs.iter().enumerate() {
@@ -107,7 +107,7 @@ pub fn text(prediction: &Prediction) -> String {
     out
 }
 
-/// The prediction as JSON. Units stand beside the numbers.
+/// The prediction as JSON, with units next to the numbers.
 pub fn json(prediction: &Prediction) -> serde_json::Value {
     Output::from(Content::Prediction { prediction }).value()
 }
@@ -119,7 +119,7 @@ fn model(prediction: &Prediction) -> String {
             format!("alpha (contention) {alpha:.4}, beta (coherency) {beta:.3e}, gamma {}/s", format_si(gamma))
         }
         _ => {
-            let mut parts = vec![format!("{:.2} us of CPU a request", server.base_s * 1e6)];
+            let mut parts = vec![format!("{:.2} us of CPU per request", server.base_s * 1e6)];
             let parts_of = [
                 (server.wake_s * 1e6, "us more when the CPU is idle"),
                 (server.growth_s * 1e9, "us more for each 1,000 connections"),
@@ -155,7 +155,7 @@ fn checks(prediction: &Prediction) -> String {
     )
 }
 
-/// A fit up to half the yield point against what was measured beyond.
+/// Compares a fit up to half the yield point with the measurements at higher loads.
 fn validation(prediction: &Prediction) -> String {
     let Some(found) = &prediction.validation else { return String::new() };
     let passing = found.numbers.iter().filter(|number| number.passes()).count();
@@ -174,7 +174,7 @@ fn validation(prediction: &Prediction) -> String {
     out
 }
 
-/// Every open-loop point beside the prediction of the model, which was fitted to the closed loop.
+/// Every open-loop point with the prediction of the model, which was fitted to the closed loop.
 fn open_points(prediction: &Prediction) -> String {
     if prediction.open_points.is_empty() {
         return String::new();
@@ -182,7 +182,6 @@ fn open_points(prediction: &Prediction) -> String {
     format!("the model of the closed loop on the open loop\n{}", beside(&prediction.open_points))
 }
 
-/// Measured and predicted side by side.
 fn beside(numbers: &[Checked]) -> String {
     let mut table = Table::new(&["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
     for one in numbers {

@@ -1,4 +1,4 @@
-//! The cost of a command that ran beside the server, for a terminal.
+//! The cost of a command that ran with the server, for a terminal.
 
 use crate::compare::{by_load, headings};
 use crate::text::table::Table;
@@ -27,7 +27,7 @@ pub(crate) fn table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparis
     table
 }
 
-/// Each figure over all loads, the yield point, and the command's own use.
+/// Each figure over all loads, the yield point, and the command's own CPU time and memory.
 pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Vec<Vec<String>> {
     let cells = |figure| {
         let mut cells = crate::compare::row(figure);
@@ -51,7 +51,7 @@ pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price, comparison: &Compariso
     rows
 }
 
-/// The yield point and its interval, each for a row of its own: together they do not fit 80 columns.
+/// The yield point and its interval, each for its own row, because together they exceed 80 columns.
 fn yield_words(point: &PointFinding) -> (String, String) {
     let ends = zones::interval(point, Sweep::Connections);
     let ends = ends.trim_start_matches(" (").trim_end_matches(')').to_string();

@@ -262,7 +262,7 @@ pub fn changes(changes: &[Change]) -> String {
         changes.len() - clear,
         if clear > CHANGES { "; the largest changes are shown" } else { "" }
     );
-    out.push_str("shares are of each profile's own samples, so what grows makes the rest shrink\n");
+    out.push_str("shares are of each profile's own samples, so growth of one makes the others shrink\n");
     out
 }
 

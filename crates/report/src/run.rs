@@ -30,7 +30,6 @@ use record::text::plain;
 use record::units::{count, format_nanos, format_si, grouped};
 use record::{Doubt, Estimate, Point, RunDir, Severity, Sweep, names};
 
-/// Most doubts that are printed; the rest is counted.
 const MAX_DOUBTS: usize = 5;
 
 /// The first screen of a run with an answer, at most [`MOST_LINES`] lines; of other runs [`full`].
@@ -41,7 +40,7 @@ pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
 }
 
-/// Everything: headline, answer, causes, a table for each sweep, the gravest doubts, the run's directory.
+/// The full output: headline, answer, causes, a table for each sweep, the most severe doubts, the run's directory.
 pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if let Some(answer) = &verdict.answer {
@@ -93,7 +92,7 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     out
 }
 
-/// The gravest doubts, and a sentence on the rest.
+/// The most severe doubts, and a sentence about the others.
 pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     let mut by_gravity: Vec<Doubt> = doubt::by_gravity(all).into_iter().cloned().collect();
     let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
@@ -107,7 +106,7 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     (by_gravity, words)
 }
 
-/// Two interleaved runs: the comparison, then each run's findings.
+/// Two runs measured in turn: the comparison, then each run's findings.
 pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
     let mut out = match comparison {
         Ok(comparison) => crate::compare::text(comparison),
@@ -167,7 +166,6 @@ fn unloading_table(unloading: &Unloading) -> String {
     wrap(&title, "", "") + &table.lines()
 }
 
-/// A load as the first cell of its row.
 pub(crate) fn load_cell(load: f64, sweep: Sweep) -> String {
     if sweep == Sweep::Rate { format_si(load) } else { grouped(load) }
 }
@@ -204,7 +202,7 @@ fn row(level: &Level, sweep: Sweep) -> Vec<String> {
     ]
 }
 
-/// One line on the point just measured.
+/// A line about the point just measured.
 pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     let load = match (point.sweep, point.offered_per_sec()) {
         (Sweep::Yardstick, _) => "yardstick".into(),

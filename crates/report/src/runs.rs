@@ -13,9 +13,9 @@ use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use serde_json::Value;
 
-/// Most columns of a line.
+/// Maximum columns of a line.
 const WIDTH: usize = 80;
-/// Least width of the column of scenarios.
+/// Minimum width of the column of scenarios.
 const LEAST_WORDS: usize = 8;
 
 /// The index as JSON.
@@ -23,7 +23,7 @@ pub fn json(index: &Index) -> Value {
     Output::from(Content::Runs(index)).value()
 }
 
-/// The newest run first, each followed by what changed since the run before it.
+/// The runs, newest first, each followed by its changes since the preceding run.
 pub fn text(index: &Index) -> String {
     let mut out = wrap_at(WIDTH, &headline(index), "", "");
     if !index.runs.is_empty() {
@@ -31,7 +31,7 @@ pub fn text(index: &Index) -> String {
         let rest = |row: &[String; 6]| row.iter().map(|cell| cell.chars().count()).collect::<Vec<_>>();
         let widest = cells.iter().map(rest).chain([HEADER.map(str::len).to_vec()]);
         let widths = widest.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| *a.max(b)).collect()).unwrap_or_default();
-        // Columns without content are left out. Two spaces before each of the others; the date has 16 characters.
+        // Columns without content are left out. The others have two spaces before them; the date has 16 characters.
         let shown = |at: &usize| cells.iter().any(|row| !row[*at].is_empty());
         let taken = 2 * 2 + 16 + (0..widths.len()).filter(shown).map(|at: usize| 2 + widths[at]).sum::<usize>();
         let room = WIDTH.saturating_sub(taken).max(LEAST_WORDS);
@@ -66,7 +66,7 @@ pub fn text(index: &Index) -> String {
 
 const HEADER: [&str; 6] = ["what", "plan/s", "breaks/s", "peak/s", "p99", "CPU us"];
 
-/// The number of runs, and of those worse than the one before.
+/// The number of runs, and the number of those worse than the preceding one.
 pub(crate) fn headline(index: &Index) -> String {
     let folder = shown(&index.folder);
     let left_out = match index.filtered_out {
@@ -90,12 +90,12 @@ pub(crate) fn headline(index: &Index) -> String {
     format!("{runs} of {scenarios} in {folder}.{compared}{left_out}")
 }
 
-/// `2026-11-23 19:45`.
+/// Formats the start: `2026-11-23 19:45`.
 pub(crate) fn began(row: &Row) -> String {
     record::time::utc_iso(row.started_unix_ms).replace('T', " ").chars().take(16).collect()
 }
 
-/// `3 nginx /1k.bin`; `GET` is left out to save space.
+/// Formats the scenario: `3 nginx /1k.bin`; `GET` is omitted to save space.
 fn scenario(row: &Row) -> String {
     let server = row.server.as_ref().map(|server| format!("{server} ")).unwrap_or_default();
     format!("{} {server}{}", row.scenario, row.request.strip_prefix("GET ").unwrap_or(&row.request))
@@ -113,13 +113,13 @@ pub(crate) fn cells(row: &Row) -> [String; 6] {
     ]
 }
 
-/// `44.5k`, with a question mark if the answer is not sure.
+/// Formats a number of the answer: `44.5k`, with a question mark if it is uncertain.
 fn of_answer(answer: &Answer, number: Option<Estimate>) -> String {
     let doubt = if answer.sure == Sure::Low { "?" } else { "" };
     number.map_or(String::new(), |number| format!("{}{doubt}", format_si(number.value)))
 }
 
-/// The state of an incomplete run, and what changed; may be empty.
+/// The state of an incomplete run, and the changes; may be empty.
 fn remark(row: &Row) -> String {
     let state = (row.state != "complete").then(|| row.state.to_string());
     let changed = row.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty());

@@ -7,11 +7,10 @@ use record::units::{format_nanos, grouped};
 use record::{Figure, PlainText};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Least and largest width.
 const WIDTHS: (usize, usize) = (60, 100);
 static WIDTH: AtomicUsize = AtomicUsize::new(100);
 
-/// Most columns of a line; 100 until [`fit`] was called. Long words and tables may exceed it.
+/// Maximum columns of a line; 100 until [`fit`] is called. Long words and tables may exceed it.
 pub fn width() -> usize {
     WIDTH.load(Ordering::Relaxed)
 }
@@ -21,7 +20,6 @@ pub fn fit(columns: usize) {
     WIDTH.store(columns.clamp(WIDTHS.0, WIDTHS.1), Ordering::Relaxed);
 }
 
-/// Most characters of a text in Markdown.
 const MOST_ESCAPED: usize = 600;
 
 /// Wraps text to [`width`]; the first line begins with `first`, the others with `rest`.
@@ -58,7 +56,7 @@ pub(crate) fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '$' => out.extend(['\\', c]),
-            // They begin a list or a heading.
+            // These characters begin a list or a heading.
             '-' | '+' | '=' if out.is_empty() => out.extend(['\\', c]),
             '.' | ')' if is_end_of_word && out.bytes().all(|before| before.is_ascii_digit()) => out.extend(['\\', c]),
             _ => out.push(c),
@@ -83,34 +81,32 @@ pub(crate) fn in_markup(text: &str) -> String {
     out
 }
 
-/// The words for a number that was not measured, with the reason if known, cut to `most` characters.
+/// Words for a number that was not measured, with the reason if known, cut to `most` characters.
 pub(crate) fn not_measured(why: Option<&str>, most: usize) -> String {
     why.map_or("not measured".into(), |why| format!("not measured: {}", plain(why, most)))
 }
 
-/// Least number of samples beyond a percentile that is printed.
+/// A percentile is printed only if at least this many samples lie beyond it.
 const SAMPLES_BEYOND: f64 = 10.0;
-/// Printed for a percentile of fewer samples.
+/// Printed instead of a percentile with too few samples.
 pub(crate) const TOO_FEW: &str = "-";
 
-/// Whether a percentile of `n` samples has too few beyond it.
+/// Whether a percentile of `n` samples has too few samples beyond it.
 pub(crate) fn rests_on_few(n: u64, quantile: f64) -> bool {
     quantile > 0.9 && n as f64 * (1.0 - quantile) < SAMPLES_BEYOND
 }
 
-/// A percentile figure (microseconds) in words.
 pub(crate) fn percentile(figure: &Figure, quantile: f64) -> Option<String> {
     let us = figure.value?;
     let is_few = figure.n.is_some_and(|n| rests_on_few(n, quantile));
     Some(if is_few { TOO_FEW.into() } else { at_least(figure.at_least, format_nanos(us * 1e3)) })
 }
 
-/// Marks a lower bound.
 pub(crate) fn at_least(is_lower_bound: bool, words: String) -> String {
     if is_lower_bound && words != TOO_FEW { format!(">={words}") } else { words }
 }
 
-/// A number with half of its 95 % interval, if known: `12.3 +-0.4`.
+/// Formats a number with half of its 95 % interval, if known: `12.3 +-0.4`.
 pub(crate) fn estimate(value: f64, half: Option<f64>, decimals: usize) -> String {
     match half {
         Some(half) => format!("{value:.decimals$} +-{half:.decimals$}"),
@@ -118,7 +114,7 @@ pub(crate) fn estimate(value: f64, half: Option<f64>, decimals: usize) -> String
     }
 }
 
-/// A number with four significant digits and grouped thousands.
+/// Formats a number with four significant digits and grouped thousands.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {
@@ -131,7 +127,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Joins numbers and units by no-break spaces.
+/// Joins numbers and units with no-break spaces.
 pub(crate) fn unbroken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';

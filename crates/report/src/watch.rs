@@ -11,20 +11,20 @@ use record::Doubt;
 use record::units::grouped;
 use record::watch::{Headroom, Rates, Reading, Watching};
 
-/// The content of a screen.
+/// The contents of a screen.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen<'a> {
     /// The watched port and the mode.
     pub watch: &'a Watching,
     /// The first reading.
     pub first: &'a Reading,
-    /// The last.
+    /// The latest reading.
     pub now: &'a Reading,
-    /// Since the reading before.
+    /// Rates since the preceding reading.
     pub rates: &'a Rates,
     /// Headroom: how much more load the server can take.
     pub headroom: &'a Headroom,
-    /// Reasons not to trust the figures.
+    /// Reasons to doubt the figures.
     pub doubts: &'a [Doubt],
 }
 

@@ -1,8 +1,9 @@
-//! The helper of `straingauge fleet --python` and all of its workers in one process. They send no load: they keep the
-//! protocol's times and give a recorded result. For the driver's own cost with many workers (bench/fleet).
+//! Stands in for the helper of `straingauge fleet --python` and all its workers, in one process. The workers send no
+//! load; they keep the protocol's times and return a recorded result. bench/fleet uses it to measure the driver's own
+//! cost with many workers.
 //!
-//! In its environment: `FAKE_RESULT`, a file with the result line of a real worker, and `FAKE_END`, a file for the
-//! instant at which the last result left, nanoseconds of `CLOCK_MONOTONIC`.
+//! Environment: `FAKE_RESULT` names a file with the result line of a real worker, and `FAKE_END` a file for the
+//! instant at which the last result left (nanoseconds of `CLOCK_MONOTONIC`).
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{ClockId, clock_gettime};
@@ -12,11 +13,11 @@ use std::error::Error;
 use std::io::{BufRead, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// How often a worker tells of its progress, as real ones do.
+/// Interval of progress reports, as in real workers.
 const PROGRESS_NS: u64 = 200_000_000;
-/// The event of one more worker.
+/// Event of a new worker.
 const NEW: u64 = u64::MAX;
-/// The event of the driver's end.
+/// Event of the driver's end.
 const END: u64 = u64::MAX - 1;
 
 fn now_ns() -> u64 {
@@ -37,7 +38,7 @@ impl Worker {
         self.socket.write_all(format!("{message}\n").as_bytes())
     }
 
-    /// Answers what came; the instant at which its requests begin, where it came.
+    /// Answers the received lines; returns the instant at which requests begin, if it was among them.
     fn answer(&mut self, line: &[u8]) -> Result<Option<u64>, Box<dyn Error>> {
         let message: Value = serde_json::from_slice(line)?;
         match message["type"].as_str() {
@@ -59,7 +60,7 @@ impl Worker {
         Ok(None)
     }
 
-    /// Progress, or the result, and when it is its turn again.
+    /// Sends progress or the result; returns when the worker is due again.
     fn report(&mut self, result: &[u8]) -> std::io::Result<Option<u64>> {
         let now = now_ns();
         if now >= self.end_ns {
@@ -128,7 +129,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
             }
         }
-        // As many as are due now, so that pings do not wait for all.
+        // Handle only some of the due workers, so that pings do not wait for all.
         for _ in 0..256 {
             let Some((_, key)) = turns.first().copied().filter(|(at_ns, _)| *at_ns <= now_ns()) else { break };
             turns.pop_first();

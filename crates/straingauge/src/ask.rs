@@ -1,4 +1,4 @@
-//! A question to the person at the terminal.
+//! Asks a question of the user at the terminal.
 
 use crate::failure::interrupted;
 use crate::signals::Stop;
@@ -6,15 +6,14 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
 
-/// An answer has no more bytes than this.
 const MOST_BYTES: usize = 256;
 
-/// Whether somebody can answer: standard input and standard error are a terminal.
+/// Whether a user can answer: standard input and standard error are a terminal.
 pub fn is_possible() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks; anything but `y` or `yes` is a no. Ctrl-C ends the wait.
+/// Asks a question. Any answer except `y` or `yes` means no. Ctrl-C ends the wait.
 pub fn yes(question: &str, stop: &Stop) -> Result<bool> {
     let mut terminal = std::io::stderr();
     write!(terminal, "{question} [y/N] ").and_then(|()| terminal.flush()).context("cannot ask on the terminal")?;
@@ -26,7 +25,7 @@ pub fn yes(question: &str, stop: &Stop) -> Result<bool> {
             return Err(interrupted("waiting for an answer"));
         }
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
-        // An interruption is a signal: seen above.
+        // If a signal interrupts poll, the loop checks `stop`.
         if poll(&mut ready, Some(&wait)).unwrap_or(0) > 0 {
             break;
         }

@@ -18,8 +18,8 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-/// Splits the allowed CPUs between client and server: the server gets the upper half, at least one; on a machine with
-/// one CPU both share it (and the run carries a doubt).
+/// Splits the allowed CPUs between client and server. The server gets the upper half, at least one. On a machine with
+/// one CPU both share it, and the run carries a doubt.
 pub fn split(allowed: &[usize]) -> (Vec<usize>, Vec<usize>) {
     if allowed.len() < 2 {
         return (allowed.to_vec(), allowed.to_vec());
@@ -28,7 +28,7 @@ pub fn split(allowed: &[usize]) -> (Vec<usize>, Vec<usize>) {
     (client.to_vec(), server.to_vec())
 }
 
-/// Whether the server has CPUs, none of which the client uses.
+/// Whether the server is pinned to CPUs that the client does not use.
 pub fn are_apart(client: &[usize], server: &[usize]) -> bool {
     !server.is_empty() && !server.iter().any(|cpu| client.contains(cpu))
 }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written_alike() {
+    fn lists_are_written_as_they_are_read() {
         for text in ["0", "0,2", "1-3,6"] {
             assert_eq!(record::machine::cpu_list(&parse_list(text).unwrap()), text);
         }
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn client_and_server_get_different_cpus_where_there_are_two() {
+    fn client_and_server_get_different_cpus_if_there_are_two() {
         assert_eq!(split(&[0, 1]), (vec![0], vec![1]));
         assert_eq!(split(&[0, 1, 2]), (vec![0], vec![1, 2]));
         assert_eq!(split(&[3]), (vec![3], vec![3]));

@@ -1,12 +1,12 @@
-//! The default values of options. The code uses these values, and help quotes them by name, as in
-//! `[default: {budget}]`, so the two cannot differ.
+//! Default values of options. Help texts quote them by name, e.g. `[default: {budget}]`, so they cannot differ from
+//! the code.
 
 use crate::quantity::{Bytes, Share};
 use analyze::sweep;
 use record::Criteria;
 use std::time::Duration;
 
-/// As it would be typed.
+/// Formats a value as the user would type it.
 trait AsTyped {
     fn as_typed(&self) -> String;
 }
@@ -32,7 +32,7 @@ impl AsTyped for Duration {
 
 impl AsTyped for Share {
     fn as_typed(&self) -> String {
-        // Two decimals are more than any of them has.
+        // No default has more than two decimals.
         format!("{}%", (self.0 * 1e4).round() / 1e2)
     }
 }
@@ -54,7 +54,6 @@ impl<T: AsTyped> AsTyped for &[T] {
     }
 }
 
-/// A duration as it would be typed.
 pub fn typed(time: &Duration) -> String {
     time.as_typed()
 }
@@ -78,7 +77,7 @@ const fn milliseconds(milliseconds: u64) -> Duration {
 }
 
 defaults! {
-    /// The folder of runs that are told no other place.
+    /// Folder for runs without --out.
     RUNS: &str = "runs";
     /// Connections of a closed loop.
     CONNECTIONS: u64 = 10;
@@ -88,44 +87,44 @@ defaults! {
     DURATION: Duration = seconds(10);
     /// Load before the window of `load`.
     WARMUP: Duration = seconds(1);
-    /// Point of `find`.
+    /// Duration of a point of `find`.
     POINT_DURATION: Duration = seconds(1);
-    /// Time for a response.
+    /// Timeout of a response.
     TIMEOUT: Duration = seconds(10);
-    /// Time for a connection attempt.
+    /// Timeout of a connection attempt.
     CONNECT_TIMEOUT: Duration = seconds(5);
-    /// The same for an axis of rates (Banga and Druschel 1997).
+    /// Timeout of a connection attempt on an axis of rates (Banga and Druschel 1997).
     OVERLOAD_CONNECT_TIMEOUT: Duration = milliseconds(500);
-    /// Seed of what is random.
+    /// Seed of random choices.
     SEED: u64 = 1;
-    /// Time for a server to listen.
+    /// Timeout for a server to listen.
     SERVER_TIMEOUT: Duration = seconds(10);
-    /// Share of the server's CPU time for watching it.
+    /// Share of the server's CPU time that watching may cost.
     OVERHEAD: Share = Share(0.01);
-    /// Share of the requests for dynamic documents.
+    /// Share of requests for dynamic documents.
     DYNAMIC_SHARE: Share = Share(0.3);
-    /// Largest sizes of the classes of documents: those of `workload`.
+    /// Upper bounds of the document classes of `workload`.
     CLASSES: &str = "64KiB,1MiB";
-    /// Boundaries of the classes of responses: those of `observe`.
+    /// Bounds of the response classes of `observe`.
     RESPONSE_CLASSES: &str = "10KiB,50KiB,640KiB";
     /// Format of a log.
     TRACE_FORMAT: &str = "auto";
-    /// Gap in a log that ends a connection.
+    /// A longer gap in the log ends a connection.
     SESSION_GAP: Duration = seconds(15);
-    /// Share of the bandwidth asked for that a connection must get: SPECweb99 demands 320 of 400 kbit/s.
+    /// Share of the bandwidth asked for that a connection must get, as in SPECweb99: 320 of 400 kbit/s.
     DEMANDED_SHARE: Share = Share(0.8);
 
     /// Requests in flight on a connection.
     IN_FLIGHT: u64 = 1;
     /// Keys of Redis and memcached.
     KEYS: u64 = 10_000;
-    /// Length of their values.
+    /// Length of the values of Redis and memcached.
     VALUE_SIZE: Bytes = Bytes(100);
-    /// Share of the requests to them that read.
+    /// Share of requests to Redis and memcached that read.
     READ_SHARE: Share = Share(0.9);
     /// Keys in each get of memcached.
     KEYS_PER_GET: u64 = 1;
-    /// The end of an answer over TCP.
+    /// End of a response over TCP.
     EXPECT: &str = "line";
 
     /// Fewest connections of `find`'s closed loop.
@@ -134,21 +133,21 @@ defaults! {
     MAX_CONNECTIONS: u64 = 4096;
     /// Connections of `find`'s open loop.
     OPEN_CONNECTIONS: u64 = 1024;
-    /// Time of `find`.
+    /// Duration of `find`.
     BUDGET: Duration = seconds(90);
     /// Time limit of `find --until-sure`.
     UNTIL_SURE_BUDGET: Duration = seconds(1800);
-    /// Time of `find --beside`: five rounds of the loads from 1 to 4096 connections, without and with the command.
+    /// Duration of `find --beside`: five rounds of loads from 1 to 4,096 connections, without and with the command.
     BESIDE_BUDGET: Duration = seconds(240);
-    /// Time that a command beside the server gets to start or to end.
+    /// Time that the command of `find --beside` gets to start or end.
     SETTLE: Duration = seconds(2);
     /// Repeats of a point.
     REPEATS: u64 = 5;
-    /// Fewest rounds of a comparison; with a budget of two minutes and more, twice as many.
+    /// Minimum rounds of a comparison; a budget of two minutes or more allows twice as many.
     ROUNDS: u64 = 6;
     /// Highest rate of an axis, as a multiple of the capacity.
     OVERLOAD: u64 = 3;
-    /// Places that are slowed down.
+    /// Places that the axis slow-down delays.
     PLACES: &str = "receive,send,wake-up,request";
     /// Share of the connections that must conform.
     CONFORMING_SHARE: Share = Share(1.0);
@@ -157,38 +156,38 @@ defaults! {
 
     /// Time between readings of `watch`.
     INTERVAL: Duration = seconds(1);
-    /// Time between its readings of the machine's counters.
+    /// Time between the readings of `watch` from the machine's counters.
     SYSTEM_INTERVAL: Duration = observe::watch::intervals::DEFAULT;
 
     /// Window of `profile`.
     PROFILE_DURATION: Duration = seconds(10);
-    /// Point of `profile --axis`.
+    /// Duration of a point of `profile --axis`.
     PROFILE_POINT: Duration = seconds(4);
-    /// All bursts of exact accounting.
+    /// Duration of all bursts of exact accounting.
     EXACT_DURATION: Duration = seconds(1);
-    /// Samples a second.
+    /// Samples per second.
     FREQUENCY: u64 = 997;
-    /// Time of `profile --axis`: enough for five values.
+    /// Duration of `profile --axis`: enough for five values.
     PROFILE_BUDGET: Duration = seconds(175);
-    /// Up to the most that a web server's usual limits allow.
+    /// Connections of `profile --axis`, up to the usual limit of web servers.
     PROFILE_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 1024];
-    /// Held while something else is varied.
+    /// Connections while `profile --axis` varies another quantity.
     PROFILE_HELD_CONNECTIONS: u64 = 256;
-    /// As in Figure 6 of Kim and Rixner (2005).
+    /// Delays of `profile --axis`: those in Figure 6 of Kim and Rixner (2005).
     PROFILE_DELAYS: &[Duration] =
         &[seconds(0), milliseconds(5), milliseconds(10), milliseconds(20), milliseconds(40)];
 
-    /// CPUs that Ray sets aside for a worker.
+    /// CPUs that Ray reserves for a worker.
     WORKER_CPUS: u64 = 1;
-    /// Time for nodes and their workers.
+    /// Timeout for nodes and their workers.
     NODE_TIMEOUT: Duration = seconds(60);
     /// Python that has Ray.
     PYTHON: &str = "python3";
-    /// Most bytes that `files` makes.
+    /// Maximum bytes that `files` writes.
     LIMIT: Bytes = Bytes(10 << 30);
 }
 
-/// The value of each name in help, in lower case.
+/// The value of each lower-case name in help texts.
 pub fn options() -> Vec<(String, String)> {
     let criteria = Criteria::default();
     let counts = |values: &[f64]| values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",");
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_they_would_be_typed() {
+    fn values_are_formatted_as_they_are_typed() {
         assert_eq!((seconds(90).as_typed(), milliseconds(200).as_typed()), ("90s".into(), "200ms".into()));
         assert_eq!((Share(0.001).as_typed(), Share(0.07).as_typed()), ("0.1%".into(), "7%".into()));
         assert_eq!((Bytes(64 << 10).as_typed(), Bytes(100).as_typed()), ("64KiB".into(), "100".into()));

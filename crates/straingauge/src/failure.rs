@@ -1,18 +1,17 @@
-//! Exit codes, and errors as one sentence.
+//! Exit codes, and errors in one sentence.
 
 use record::PlainText;
 use remote::RemoteError;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Most characters of a sentence; its names and paths come from outside.
+/// Maximum characters of an error sentence, because names and paths come from outside.
 const MOST_CHARS: usize = 4000;
 
-/// Everything was done.
 pub const DONE: u8 = 0;
 /// Something failed; what was measured until then is kept.
 pub const FAILED: u8 = 1;
-/// The command line makes no sense.
+/// The command line is invalid.
 pub const USAGE: u8 = 2;
 /// Done, but a `--fail-if` limit was crossed, or a comparison showed a regression.
 pub const LIMIT_CROSSED: u8 = 3;
@@ -26,7 +25,6 @@ pub const INTERRUPTED: u8 = 130;
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// A usage error as an `anyhow` error.
 pub fn wrong_usage(sentence: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(UsageError(sentence.into()))
 }
@@ -46,7 +44,7 @@ fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.is::<Interrupted>() || matches!(elsewhere, Some(RemoteError::Interrupted(_)))
 }
 
-/// Options of wrk, wrk2, ab, hey, oha and k6, and the options here that do the same.
+/// Options of wrk, wrk2, ab, hey, oha and k6, and their equivalents here.
 const HABITS: [(&[&str], &str); 14] = [
     (&["-n", "--requests", "--iterations"], "a load has a length instead: -d 10s"),
     (&["-R", "--rps", "--qps"], "the rate of the open loop is -r"),
@@ -64,7 +62,7 @@ const HABITS: [(&[&str], &str); 14] = [
     (&["--h2"], "HTTP/2 is --http2"),
 ];
 
-/// Options that exist in scenario files only: the command, the file's section, the options.
+/// Options that exist only in scenario files: the command, the section, the options.
 pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 7] = [
     ("find", "load", &["--connect-rate", "--connect-timeout", "--precise"]),
     ("find", "workload", &["--trace-format", "--dynamic-urls", "--dynamic-share", "--session-gap", "--logged-host"]),
@@ -97,7 +95,7 @@ fn unknown_argument(error: &clap::Error) -> Option<&String> {
     }
 }
 
-/// A hint for an option of another tool, or for one that exists only in scenario files.
+/// A hint for an option of another tool, or one that exists only in scenario files.
 fn habit(error: &clap::Error) -> Option<String> {
     let typed = unknown_argument(error)?;
     let command = std::env::args_os().nth(1).unwrap_or_default();
@@ -115,7 +113,7 @@ fn habit(error: &clap::Error) -> Option<String> {
     Some(format!("there is no {typed}: {hint}"))
 }
 
-/// A hint for `-q 100` of hey and oha, and for a command without `--` before it.
+/// A hint for `-q 100` of hey and oha, and for a server command without `--` before it.
 fn misplaced(error: &clap::Error) -> Option<String> {
     let typed = unknown_argument(error)?;
     let mut words: Vec<String> = std::env::args().skip(1).collect();
@@ -131,11 +129,11 @@ fn misplaced(error: &clap::Error) -> Option<String> {
     Some(format!("'{typed}' is one word too many; a command stands after --: straingauge {line}"))
 }
 
-/// The sentence about a first word that is neither a command nor an installed tool.
+/// The error about a first word that is neither a command nor an installed tool.
 fn unknown_command(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue};
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    // Not a word of fleet.
+    // The word must be the first, not a subcommand of fleet.
     std::env::args_os().nth(1).filter(|first| first == typed.as_str())?;
     let prefix = crate::tools::PREFIX;
     let sentence = format!("there is no command '{typed}', and no {prefix}{typed} beside this program or in PATH");
@@ -171,7 +169,7 @@ pub fn usage(error: clap::Error) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// The reader of standard output closed it. Other broken pipes are ordinary errors.
+/// The reader of standard output has closed it. Other broken pipes are ordinary errors.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed by its reader")]
 struct ReaderGone;
@@ -192,12 +190,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     })
 }
 
-/// The error and its causes in one sentence. A cause that the previous message already quotes is not repeated.
+/// The error and its causes in one sentence. A cause that the preceding message quotes is not repeated.
 pub fn sentence(error: &anyhow::Error) -> String {
     record::sentence(error.as_ref())
 }
 
-/// Refuses the first of these options that was typed.
 pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) -> anyhow::Result<()> {
     match options.iter().find(|(is_typed, _)| *is_typed) {
         Some((_, option)) => Err(wrong_usage(why(option))),
@@ -205,13 +202,12 @@ pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) 
     }
 }
 
-/// Prints to standard output. A reader that closed it (`| head`) has seen enough; what is left to do is done, with its
-/// exit code.
+/// Prints to standard output. If the reader has closed it (`| head`), the command continues and returns its own exit
+/// code.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// Prints bytes that need not be text.
 pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     match print_while_read(bytes) {
         Err(error) if error.is::<ReaderGone>() => Ok(()),
@@ -219,7 +215,7 @@ pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// Prints endless output: once the reader is gone, returns an error that [`report`] takes for done.
+/// Prints endless output. If the reader has closed it, returns an error that [`report`] treats as success.
 pub fn print_while_read(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
@@ -228,12 +224,11 @@ pub fn print_while_read(bytes: &[u8]) -> anyhow::Result<()> {
     })
 }
 
-/// Prints a value as JSON.
 pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }
 
-/// Prints what `--json` decides: the value, or the text.
+/// Prints the value with `--json`, else the text.
 pub fn print_either<V: serde::Serialize>(
     is_json: bool,
     value: impl FnOnce() -> V,
@@ -247,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_reader_of_standard_output_may_leave_without_an_error() {
+    fn only_a_closed_standard_output_is_no_error() {
         let code = |error: anyhow::Error| format!("{:?}", report(&error));
         let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         assert_eq!(
@@ -258,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_of_another_tool_is_an_option_here() {
+    fn no_hinted_option_of_another_tool_is_an_option_here() {
         use clap::CommandFactory;
         let cli = crate::cli::Cli::command();
         for command in ["load", "find"] {
@@ -276,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_cause_is_not_said_twice() {
+    fn a_quoted_cause_is_not_repeated() {
         let cause = std::io::Error::from_raw_os_error(2);
         let error = anyhow::Error::new(record::RunError::Read { path: "x".into(), source: cause });
         let words = sentence(&error);

@@ -17,8 +17,8 @@ pub fn is_asked_for(clients: &FleetOptions) -> bool {
     clients.ray.is_some() || !clients.client.is_empty()
 }
 
-/// Starts the workers that the options name; `None` if this process sends the load itself. `starts_server`: the run
-/// starts its server on this machine.
+/// Starts the workers that the options name; `None` if this process sends the load itself. `starts_server`:
+/// straingauge starts the server on this machine.
 pub fn connect(
     clients: &FleetOptions,
     load: &LoadOptions,
@@ -43,7 +43,7 @@ pub fn connect(
     if load.cpus.is_some() {
         return Err(wrong_usage("--cpus applies to this machine: it does not work with clients on others"));
     }
-    // How many nodes a cluster has shows later: one or several.
+    // The number of nodes in a cluster is known only later; assume several.
     let wanted = most_clients(clients).unwrap_or(2);
     let least = match &clients.ray {
         None => Some(wanted),
@@ -54,7 +54,7 @@ pub fn connect(
     }
     can_hold(clients, plan.connections)?;
     match plan.addresses.iter().find(|address| !machine::has_address(address.ip())) {
-        // A server that is started here is one's own.
+        // A server that is started here belongs to the user.
         None if starts_server => {}
         Some(other) if starts_server => {
             return Err(wrong_usage(format!(
@@ -85,13 +85,12 @@ pub fn connect(
     Ok(Some(fleet))
 }
 
-/// The most clients that there can be, where that is known.
 fn most_clients(clients: &FleetOptions) -> Option<u64> {
     let Some(ray) = &clients.ray else { return Some(clients.client.len() as u64) };
     ray.workers.map(|workers| workers.most.unwrap_or(workers.least))
 }
 
-/// Refuses more connections than these clients can hold, where their number is known.
+/// Refuses more connections than these clients can hold, if their number is known.
 pub fn can_hold(clients: &FleetOptions, connections: u64) -> Result<()> {
     match most_clients(clients) {
         Some(count) if connections > count.saturating_mul(MOST_CONNECTIONS) => Err(wrong_usage(format!(
@@ -102,11 +101,12 @@ pub fn can_hold(clients: &FleetOptions, connections: u64) -> Result<()> {
     }
 }
 
-/// Plans cold connections over the clients, of which none is opened; refused with a table of what they have.
+/// Distributes cold connections over the clients without opening any. If they do not fit, shows a table of the
+/// clients' capacities.
 pub fn plan_cold(fleet: &mut Fleet, plan: &LoadPlan, most: u64, stop: &Stop) -> Result<()> {
     match fleet.plan_cold(plan, most, stop.flag()) {
         Err(RemoteError::NoRoom(NoRoom { table, why })) => {
-            // Also with --quiet: it is a part of the refusal.
+            // Shown even with --quiet, because the table is part of the error.
             table.iter().for_each(|line| eprintln!("{line}"));
             Err(wrong_usage(why))
         }
@@ -114,8 +114,8 @@ pub fn plan_cold(fleet: &mut Fleet, plan: &LoadPlan, most: u64, stop: &Stop) -> 
     }
 }
 
-/// Whether the load may be sent where the plan says. Where one client would send it and the user sits at a terminal,
-/// the user is asked.
+/// Checks whether the load may be sent to the plan's target. A user at a terminal is asked if a single client sends
+/// the load.
 fn permit(clients: &FleetOptions, host: &str, plan: &LoadPlan, machines: u64, stop: &Stop) -> Result<()> {
     let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
     match remote::permit(&clients.allow_target, host, &addresses, machines) {
@@ -127,7 +127,7 @@ fn permit(clients: &FleetOptions, host: &str, plan: &LoadPlan, machines: u64, st
     }
 }
 
-/// Anything refused before a worker starts is a mistake in the user's input.
+/// Errors before a worker starts are mistakes in the user's input.
 fn as_usage(error: RemoteError) -> anyhow::Error {
     wrong_usage(error.to_string())
 }
@@ -139,7 +139,7 @@ fn start_nodes(ray: &RayOptions, stop: &Stop, progress: &mut Progress) -> Result
 
 fn ray_plan(ray: &RayOptions) -> Result<RayPlan> {
     let binary = match &ray.worker_binary {
-        Some(path) => std::path::absolute(path).context("cannot name --worker-binary from the root")?,
+        Some(path) => std::path::absolute(path).context("cannot make the path of --worker-binary absolute")?,
         None => std::env::current_exe().context("cannot find this program's file to send it to the nodes")?,
     };
     let mut arguments = vec!["load".to_string(), "--worker".to_string()];

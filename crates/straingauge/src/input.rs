@@ -4,7 +4,6 @@ use crate::failure::wrong_usage;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Reads a file that must not be larger than `limit`. `option` is named in messages.
 pub fn read_file(path: &Path, limit: u64, option: &str) -> Result<Vec<u8>> {
     use std::io::Read;
     let read = || {

@@ -1,21 +1,20 @@
-//! The census: everything that a killed run may leave behind. Each room declares its kinds; this gathers them.
-//! `doctor --leftovers` prints what is left, `doctor --clean` removes it, and so does each command that starts a
-//! server, before it begins.
+//! Leftovers: everything that a killed run may leave behind. Each crate declares its kinds, and this module collects
+//! them. `doctor --leftovers` lists them and `doctor --clean` removes them, as does each command that starts a server
+//! before it begins.
 
 use crate::server::guardian;
 use record::leftovers::{Found, Leftover, LeftoverKind, Scene};
 use record::owner::Owner;
 use std::path::PathBuf;
 
-/// Searching and removing is repeated this often: ending one thing may leave another without its owner.
+/// Number of searches: ending one process may leave others without an owner.
 const ROUNDS: usize = 5;
 
-/// Every kind, in the order of removal: a guardian or a server may still be making what follows.
+/// Every kind, in the order of removal. Guardians and servers come first, because they may still create the others.
 pub fn kinds() -> impl Iterator<Item = LeftoverKind> {
     guardian::LEFTOVERS.into_iter().chain(wan::LEFTOVERS).chain([record::unfinished::KIND])
 }
 
-/// Finds leftovers of runs whose process has ended.
 pub fn find(scene: &Scene) -> Found {
     let mut found = Found::default();
     kinds().for_each(|kind| found.add((kind.find)(scene)));
@@ -25,7 +24,6 @@ pub fn find(scene: &Scene) -> Found {
 /// Result of removing leftovers.
 #[derive(Debug, Default)]
 pub struct Removal {
-    /// Removed.
     pub removed: Vec<Leftover>,
     /// Leftovers that could not be removed, and why.
     pub failed: Vec<(Leftover, String)>,
@@ -33,8 +31,7 @@ pub struct Removal {
     pub not_seen: Vec<String>,
 }
 
-/// Removes what is left, until nothing is found that can be removed: all of it, or that of one owner. `folders` are
-/// folders of runs.
+/// Removes leftovers until no removable one is found: all, or those of one owner. `folders` are folders of runs.
 pub fn remove(folders: &[PathBuf], of: Option<Owner>) -> Removal {
     let mut removal = Removal::default();
     for _ in 0..ROUNDS {
@@ -58,7 +55,7 @@ pub fn remove(folders: &[PathBuf], of: Option<Owner>) -> Removal {
     removal
 }
 
-/// Removes what earlier runs left, before a run begins. Returns a line for each thing.
+/// Removes leftovers of earlier runs before a run begins. Returns a line for each.
 pub fn clean_up() -> Vec<String> {
     let removal = remove(&[], None);
     let removed = removal.removed.iter().map(|left| {
@@ -68,7 +65,7 @@ pub fn clean_up() -> Vec<String> {
     removed.chain(failed).collect()
 }
 
-/// Removes what is left of one process, for its guardian. What cannot be removed is left to the next run.
+/// Removes the leftovers of one process, for its guardian. The next run tries again if that fails.
 pub fn clean_up_after(owner: Owner) {
     remove(&[], Some(owner));
 }
@@ -78,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_name_of_its_own_and_says_how_its_things_are_named() {
+    fn every_kind_of_leftover_has_a_unique_name_and_a_naming_rule() {
         let names: std::collections::BTreeSet<&str> = kinds().map(|kind| kind.name).collect();
         assert_eq!(names.len(), kinds().count());
         assert!(kinds().all(|kind| !kind.named.is_empty()));

@@ -1,7 +1,7 @@
 //! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
 //! prints.
 
-/// As that of the standard library, which panics when nobody reads standard error any more (`2>&1 | head`).
+/// Replaces the macro of the standard library, which panics if nobody reads standard error (`2>&1 | head`).
 macro_rules! eprintln {
     ($($words:tt)*) => {{
         use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! straingauge: a strain gauge for network servers. All of it is in the library, as rustdoc checks the links of
-//! libraries.
+//! straingauge: a strain gauge for network servers. The code is in the library, because rustdoc checks only the links
+//! of libraries.
 
 fn main() -> std::process::ExitCode {
     straingauge::main()

@@ -15,29 +15,26 @@ use record::units::{format_nanos, format_si};
 use record::{Axis, AxisPlace, DoubtKind, LoadPlan, Pace, Sweep, names};
 use remote::{Fleet, leave_out_uncounted};
 
-/// Length of the yardstick's arithmetic.
 const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Runs points: sends the load with its companions.
 pub struct Runner {
     /// Workers on other machines, which send the load instead of this process's engine.
     fleet: Option<Box<Fleet>>,
-    /// The rate series or log that the points follow.
+    /// The rate series or log for the points.
     supplied: Supplied,
     pub companions: Companions,
-    /// The metrics of the loads, for other programs.
     pub metrics: Option<Loads>,
     stop: Stop,
-    /// CPU on which the yardstick runs: one of the server's.
     yardstick_cpu: Option<usize>,
-    /// A process of the server's network namespace, if that is a separate one.
+    /// A process in the server's network namespace, if that is a separate one.
     server_pid: Option<u32>,
-    /// Whether the server runs on other CPUs than the client.
+    /// Whether server and client have separate CPUs.
     pub is_apart: bool,
 }
 
 impl Runner {
-    /// Measures with the engine of this process, or with workers. `server_pid`: a process of the server's network
+    /// A runner that uses this process's engine, or workers. `server_pid`: a process in the server's network
     /// namespace, if that is a separate one.
     pub fn new(
         fleet: Option<Fleet>,
@@ -63,12 +60,11 @@ impl Runner {
         self.fleet.is_some()
     }
 
-    /// One line for each client about the last point.
     pub fn client_lines(&self) -> Vec<String> {
         self.fleet.as_ref().map(|fleet| fleet.lines()).unwrap_or_default()
     }
 
-    /// The loss of a client that ends the run, in a sentence.
+    /// The loss of a client that ends the run, as a sentence.
     pub fn lost_client(&self) -> Option<String> {
         self.fleet.as_ref()?.failure()
     }
@@ -92,7 +88,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Moves what is held during the load to a value of an axis; `most` is its largest value.
+    /// Changes the held connections or sockets to a value of an axis; `most` is its largest value.
     pub fn hold(&mut self, plan: &LoadPlan, place: AxisPlace, most: f64, progress: &mut Progress) -> Result<()> {
         if let (Some(fleet), Axis::Cold) = (&mut self.fleet, place.axis) {
             if !fleet.has_planned_cold() {
@@ -116,7 +112,6 @@ impl Runner {
         self.companions.hold(place, &mut with).map(drop)
     }
 
-    /// Measures one point.
     pub fn point(&mut self, plan: &LoadPlan, sweep: Sweep, repeat: u32, progress: &mut Progress) -> Result<Measured> {
         let load = Load { plan, sweep };
         let label = label(plan);
@@ -160,7 +155,7 @@ impl Runner {
             point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
         }
         if self.is_apart && !self.has_clients() && is_without_others(point) {
-            // The client waited for its CPU, but not for another program.
+            // The client waited for a CPU, but no other program took it.
             point.doubts.retain(|doubt| doubt.kind != DoubtKind::SharedCpus);
         }
         if result.interrupted {
@@ -176,12 +171,13 @@ impl Runner {
     }
 }
 
-/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; with several clients the lowest and highest rate.
+/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; with several clients also the lowest and
+/// highest rate.
 fn progress_line(label: &str, now: &load::Progress) -> String {
     let elapsed = format!("{:.1} s", now.elapsed_ns as f64 / 1e9);
     let rate = format_si(now.throughput_per_sec);
     let failed = if now.failed > 0 { format!(", {} failed", format_si(now.failed as f64)) } else { String::new() };
-    // The line is cut at the terminal's width.
+    // The line is cut at the terminal's width, so this comes last.
     if let Some([(number, least), (_, most)]) = now.apart.filter(|_| !now.in_warmup) {
         let apart = format!("{} (client {number}) to {}", format_si(least), format_si(most));
         return format!("{label}: {elapsed}, {rate} requests/s: {apart}{failed}");
@@ -190,7 +186,7 @@ fn progress_line(label: &str, now: &load::Progress) -> String {
     format!("{label}: {phase} {elapsed}, {} connected, {rate} requests/s{failed}", now.connected)
 }
 
-/// The plan's pace; for a log that is replayed once, its measured rate.
+/// The plan's pace, or the measured rate of a log that is replayed once.
 fn pace_of(plan: &LoadPlan, result: &LoadResult) -> Pace {
     let is_single_replay = plan.workload.trace.as_ref().is_some_and(|trace| !trace.is_repeated);
     match plan.pace {
@@ -217,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_several_clients_names_the_slowest_and_fits_a_narrow_terminal() {
+    fn the_line_about_several_clients_names_the_slowest_and_fits_a_narrow_terminal() {
         let now = load::Progress {
             elapsed_ns: 12_300_000_000,
             connected: 100_000,

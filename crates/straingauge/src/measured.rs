@@ -1,4 +1,4 @@
-//! A measured point, before it is stored.
+//! A measured point before it is stored.
 
 use anyhow::Result;
 use load::LoadResult;
@@ -10,14 +10,14 @@ use record::{ClientSide, Figures, Latency, Pace, Point, RunWriter, Sweep};
 pub struct Measured {
     pub point: Point,
     pub result: LoadResult,
-    /// More histograms than those of the result, by their tags.
+    /// Histograms in addition to those of the result, by tag.
     pub latencies: Vec<(&'static str, Latency)>,
-    /// The stacks of the window, if its layers were sampled.
+    /// The stacks of the window, if layers were sampled.
     pub stacks: Option<Stacks>,
 }
 
 impl Measured {
-    /// Writes the point into a run directory.
+    /// Writes the point to a run directory.
     pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
         let beside = self.latencies.iter().map(|(tag, latency)| (*tag, latency));
         let latencies = self.result.latencies().into_iter().chain(beside).collect();
@@ -28,7 +28,7 @@ impl Measured {
     }
 }
 
-/// The point of a finished load, with the sender's figures. `asked`: its connections and its pace.
+/// The point of a finished load, with the sender's figures. `asked`: planned connections and pace.
 pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
     let statuses = result.counts.status_counts.iter().filter(|(status, _)| !(200..400).contains(*status));
     let point = Point {
@@ -45,7 +45,6 @@ pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResul
     Measured { point, result, latencies: Vec::new(), stacks: None }
 }
 
-/// The client's side of a finished load.
 pub fn client_side(result: &LoadResult) -> ClientSide {
     ClientSide {
         completed_in_window: result.counts.completed_in_window,

@@ -1,4 +1,4 @@
-//! Metrics for other programs while a command runs: where they go, for `watch`, `load` and `find`.
+//! Metrics of `watch`, `load` and `find` for other programs, and their destinations.
 
 mod exporter;
 mod otlp;
@@ -18,7 +18,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where metrics go.
 #[derive(Default)]
 pub struct Outlets {
     exporter: Option<Exporter>,
@@ -26,7 +25,7 @@ pub struct Outlets {
 }
 
 impl Outlets {
-    /// Those of the options. A place that cannot be had is refused here, before anything is measured.
+    /// Opens the destinations of the options. An unusable one is refused here, before measuring.
     pub fn open(options: &MetricsOptions) -> Result<Outlets> {
         let mut outlets = Outlets::default();
         for place in &options.metrics {
@@ -41,13 +40,13 @@ impl Outlets {
         Ok(outlets)
     }
 
-    /// Begins to answer and to send: privileges belong to threads, so this is called when they are given up.
+    /// Starts serving and sending. Called after privileges are dropped, because they belong to threads.
     pub fn serve(&mut self) -> Result<()> {
         self.exporter.as_mut().map_or(Ok(()), Exporter::serve)?;
         self.otlp.as_mut().map_or(Ok(()), Otlp::serve)
     }
 
-    /// Replaces what is served; metrics are made only where they go somewhere.
+    /// Replaces the published metrics; they are made only if there is a destination.
     pub fn publish(&self, metrics: impl FnOnce() -> Metrics) {
         if self.exporter.is_none() && self.otlp.is_none() {
             return;
@@ -71,7 +70,7 @@ fn unix_ns() -> u64 {
 pub struct Loads(Rc<RefCell<(Client, Outlets)>>);
 
 impl Loads {
-    /// Of a command with these options, which sends to this server; `None` if metrics go nowhere.
+    /// The metrics of loads with these options to this server; `None` without a destination.
     pub fn open(options: &MetricsOptions, server: &Target) -> Result<Option<Loads>> {
         let mut outlets = Outlets::open(options)?;
         outlets.serve()?;
@@ -80,18 +79,16 @@ impl Loads {
         Ok((!options.metrics.is_empty()).then_some(loads))
     }
 
-    /// A load begins.
     pub fn begins(&self, plan: &LoadPlan) {
         self.change(|client| client.begins(plan));
     }
 
-    /// It goes on.
     pub fn goes_on(&self, now: &load::Progress) {
         let load::Progress { connected, completed, failed, throughput_per_sec, .. } = *now;
         self.change(|client| client.goes_on(Live { connected, completed, failed, throughput_per_sec }));
     }
 
-    /// It is over, or has failed.
+    /// Publishes the end of a load, or its failure (`None`).
     pub fn ends(&self, measured: Option<&Measured>) {
         self.change(|client| client.ends(measured.map(|one| (&one.point, &one.result.counts.times.response))));
     }

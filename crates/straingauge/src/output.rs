@@ -1,4 +1,4 @@
-//! Files that are named on the command line to be written: whole or not at all, and never in place of a device.
+//! Writes the output files of the command line: completely or not at all, and never in place of a device.
 
 use crate::failure::{print_bytes, wrong_usage};
 use anyhow::{Context, Result};
@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Writes a file: under another name first, then renamed. What is no file is written to; `-` is standard
-/// output, at the place that it has reached.
+/// Writes a file under another name, then renames it. Devices and pipes are written to directly. `-` is standard
+/// output, at its current position.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     if is_standard_output(path) {
         return print_bytes(bytes);
@@ -17,18 +17,18 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     written(path, write_whole(path, bytes))
 }
 
-/// The files that a command's options name, each with its option.
+/// The output files of a command's options.
 #[derive(Debug, Default)]
 pub struct Named<'a>(Vec<(&'static str, &'a Path)>);
 
 impl<'a> Named<'a> {
-    /// With one more file, if the option was given.
+    /// Adds a file, if the option was given.
     pub fn and(mut self, option: &'static str, file: Option<&'a Path>) -> Self {
         self.0.extend(file.map(|file| (option, file)));
         self
     }
 
-    /// Checks them before anything is measured: each can be written, no two are one, and standard output has one owner.
+    /// Checks the files before measuring: each can be written, all are different, and only one uses standard output.
     pub fn check(&self, is_json: bool) -> Result<()> {
         for (place, (option, file)) in self.0.iter().enumerate() {
             if let Some((before, there)) = self.0[..place].iter().find(|(_, there)| is_same(there, file)) {
@@ -47,7 +47,7 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// Whether standard output belongs to one of them, so that nothing else may be printed.
+    /// Whether one of the files is standard output, so that nothing else may be printed.
     pub fn are_printed(&self) -> bool {
         self.0.iter().any(|(_, file)| is_standard_output(file))
     }
@@ -57,7 +57,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
     a == b || (is_standard_output(a) && is_standard_output(b))
 }
 
-/// Checks early whether [`write()`] could succeed, before time is spent on measuring.
+/// Checks early whether [`write()`] could succeed.
 fn check(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(wrong_usage(format!("{} is a folder: name a file in it", path.display())));
@@ -71,7 +71,7 @@ fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The error without the advice for run directories, and with the path that was typed.
+/// The error without the advice for run directories, and with the path as typed.
 fn written(path: &Path, result: Result<(), RunError>) -> Result<()> {
     match result {
         Err(RunError::Write { source, .. }) => Err(source).with_context(|| format!("cannot write {}", path.display())),
@@ -79,7 +79,7 @@ fn written(path: &Path, result: Result<(), RunError>) -> Result<()> {
     }
 }
 
-/// Whether a path leads to where standard output goes: `-`, or a name of it.
+/// Whether a path is standard output: `-`, or another name of the same file.
 pub fn is_standard_output(path: &Path) -> bool {
     if path.as_os_str() == "-" {
         return true;

@@ -1,4 +1,4 @@
-//! From options to a plan: every default filled in, every number checked, every file read. No load is sent here.
+//! Turns options into a plan: fills in defaults, checks numbers, reads files. Sends no load.
 
 pub mod axis;
 mod clients;
@@ -25,15 +25,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// A scenario file, a body and a URL list are small; anything larger was named by mistake.
+/// Scenario files, bodies and URL lists are small; a larger file was named by mistake.
 const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 const MAX_BODY_BYTES: u64 = 256 << 20;
 const MOST_REPEATS: u32 = 1000;
-/// Widths that `--until-sure` takes: the knee's interval is never narrower than 4.5 %.
+/// Minimum width for `--until-sure`: the knee's interval is never narrower than 4.5 %.
 const SUREST: f64 = 0.05;
 const LEAST_SURE: f64 = 0.5;
 
-/// Reads a scenario file.
 pub fn read_scenario(path: Option<&Path>) -> Result<Options> {
     let Some(path) = path else { return Ok(Options::default()) };
     let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES, "--scenario")?)
@@ -45,7 +44,7 @@ pub fn read_scenario(path: Option<&Path>) -> Result<Options> {
     })
 }
 
-/// Lays the keys of `--set` over a scenario: `find.settle=5s`.
+/// Overrides keys of a scenario with those of `--set`: `find.settle=5s`.
 fn set(scenario: Options, keys: &[String]) -> Result<Options> {
     keys.iter().try_fold(scenario, |scenario, typed| {
         let wrong = |why: &str| wrong_usage(format!("--set '{}': {}", typed.escape_debug(), why.replace('\n', " ")));
@@ -53,16 +52,16 @@ fn set(scenario: Options, keys: &[String]) -> Result<Options> {
         let (place, value) = typed.split_once('=').ok_or_else(|| wrong("write it as SECTION.KEY=VALUE"))?;
         let (section, key) = split(place.trim()).ok_or_else(|| wrong("write it as SECTION.KEY=VALUE"))?;
         if ["predict", "simulate"].contains(&section.as_str()) {
-            return Err(wrong("this section stands in files alone"));
+            return Err(wrong("this section is only for files"));
         }
         let read = |value: &str| toml::from_str::<Options>(&format!("[{section}]\n{key} = {value}\n"));
-        // A number, true, or a list; otherwise text, which needs no quotes here.
+        // A TOML value, or else text, which needs no quotes here.
         let set = read(value).or_else(|_| read(&toml::Value::from(value).to_string()));
         Ok(set.map_err(|error| wrong(error.message()))?.over(scenario))
     })
 }
 
-/// A request of `load`, `find` or `profile --axis`: the command line over the scenario file.
+/// The options of `load`, `find` or `profile --axis`: the command line over the scenario file.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     pub target: Target,
@@ -71,12 +70,12 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The server to start on this machine; empty = it runs already, or is on another one.
+    /// The server to start on this machine; empty if it is running or on another machine.
     pub fn command(&self) -> &[String] {
         if self.options.fleet.server_with.is_some() { &[] } else { &self.options.server.command }
     }
 
-    /// The command of the watcher on the server's machine, which also starts the server if that is asked for.
+    /// The command of the watcher on the server's machine, which may also start the server.
     pub fn watcher(&self) -> Result<Option<String>> {
         let fleet = &self.options.fleet;
         let Some(elsewhere) = &fleet.server_with else { return Ok(fleet.watch_with.clone()) };
@@ -98,12 +97,11 @@ impl RunOptions {
     }
 }
 
-/// The purpose of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadKind {
-    /// One point.
+    /// One load point.
     Single,
-    /// A sweep: pace and window change from point to point.
+    /// Points of a sweep: pace and window change from point to point.
     Sweep,
 }
 
@@ -131,7 +129,7 @@ pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
     Ok(kept)
 }
 
-/// Lays the command line over the scenario file; `example` is shown when neither names a URL.
+/// Merges the command line with the scenario file. `example` is shown if neither has a URL.
 pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
     let file = set(read_scenario(args.scenario.as_deref())?, &args.set)?;
     let options = args.options.over(file);
@@ -156,7 +154,7 @@ pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
         queue_bytes: PathPlan::default_queue_bytes(delay_ns, bandwidth_bits_per_sec),
         quickack: options.quickack,
         seed,
-        // Chosen when the path is made, unless it was named.
+        // A path without a named mechanism chooses one when it is made.
         mechanism: match options.path_by {
             Some(PathWord::Netem) => PathMechanism::Netem,
             Some(PathWord::Tun) => PathMechanism::TunDelayLine,
@@ -167,8 +165,8 @@ pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
     Ok(Some(plan))
 }
 
-/// Makes the engine's plan from the typed options, and opens the files that the engine reads while it runs.
-/// `client_cpus`: CPUs of its threads if none were typed.
+/// Makes the engine's plan from the options, and opens the files that the engine reads during the run. `client_cpus`:
+/// CPUs of its threads if none were typed.
 pub fn load_plan(
     run: &RunOptions,
     kind: LoadKind,
@@ -185,7 +183,7 @@ pub fn load_plan(
         Some(_) => return Err(wrong_usage("--rate 0 sends nothing: give at least 0.001 requests per second")),
     };
     let pace = pace.unwrap_or(asked);
-    // The open loop of a sweep begins later.
+    // In a sweep, the option applies to the later open loop.
     if pace == Pace::Closed && options.arrival.is_some() && !kind.is_sweep() {
         return Err(wrong_usage("--arrival applies to the open loop: give --rate too"));
     }
@@ -210,7 +208,7 @@ pub fn load_plan(
     if duration_ns < 10_000_000 {
         return Err(wrong_usage("--duration must be at least 10ms: shorter windows measure nothing"));
     }
-    // Defaults allow for the path. Opening a connection may take several round trips: TCP, TLS, the protocol.
+    // Default timeouts allow for the path. Opening a connection may take several round trips: TCP, TLS, the protocol.
     let round_trip_ns = path_plan(&run.options.path, 0)?.map_or(0, |path| path.full_round_trip_ns());
     let default = |time: Duration, round_trips: u64| time.as_nanos() as u64 + round_trips * round_trip_ns;
     let timeout_ns = options.timeout.map_or(default(defaults::TIMEOUT, 2), Time::nanos);
@@ -220,7 +218,7 @@ pub fn load_plan(
         return Err(wrong_usage("--timeout, and connect-timeout of [load], must be at least 1ms"));
     }
     let requests_per_connection = match options.requests_per_connection {
-        // A request is a connection.
+        // With 0, each request is a connection.
         Some(Count(0)) => 1,
         other => other.map_or(0, |count| count.0),
     };
@@ -295,7 +293,7 @@ pub fn allowed(list: &str, option: &str) -> Result<Vec<usize>> {
     }
 }
 
-/// A count of at least 1.
+/// Checks that a count is at least 1.
 pub fn positive(option: &str, count: Option<Count>, default: u64) -> Result<u64> {
     match count {
         Some(Count(0)) => Err(wrong_usage(format!("{option} 0 would do nothing: give at least 1"))),
@@ -325,12 +323,10 @@ fn header(field: &str) -> Result<(String, String)> {
     Ok((name.to_string(), value.to_string()))
 }
 
-/// Regression threshold as a share.
 pub fn threshold_ratio(typed: Option<Share>) -> Result<f64> {
     less_than_all("--threshold", typed.unwrap_or(defaults::THRESHOLD).0)
 }
 
-/// A share that can be exceeded.
 fn less_than_all(option: &str, share: f64) -> Result<f64> {
     if share >= 1.0 {
         return Err(wrong_usage(format!(
@@ -340,7 +336,6 @@ fn less_than_all(option: &str, share: f64) -> Result<f64> {
     Ok(share)
 }
 
-/// Makes the plan of the sweeps.
 pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan> {
     let axis = axis::axis_plan(options, load)?;
     if axis.is_none() && (load.rate.is_some() || load.connections.is_some()) {
@@ -385,7 +380,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
             )));
         }
         criteria.yield_interval_ratio = width;
-        // The interval holds at least the bounds of the search.
+        // The interval is at least as wide as the final bracket of the search.
         criteria.bracket_ratio = criteria.bracket_ratio.min(width / 2.0);
     }
     if options.unload && axis.is_some() {
@@ -421,7 +416,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     })
 }
 
-/// A comparison gets more rounds with more time.
+/// A comparison with a longer budget gets more rounds.
 fn default_repeats(options: &FindOptions, budget_ns: u64) -> u64 {
     if options.compare_with.is_some() || options.beside.is_some() {
         (budget_ns / 10_000_000_000).clamp(defaults::ROUNDS, 2 * defaults::ROUNDS)
@@ -430,8 +425,8 @@ fn default_repeats(options: &FindOptions, budget_ns: u64) -> u64 {
     }
 }
 
-/// Refuses options of a scenario file that leave `--until-sure` nothing to narrow; the parser refuses them on the
-/// command line.
+/// Refuses options of a scenario file that leave nothing for `--until-sure`; on the command line the parser refuses
+/// them.
 fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()> {
     let typed = [
         (has_axis, "--axis"),
@@ -444,7 +439,6 @@ fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()>
     })
 }
 
-/// The plan of a load of this URL, for tests.
 #[cfg(test)]
 pub fn of_url(url: &str, options: &LoadOptions) -> Result<LoadPlan> {
     let options = Options { load: options.clone(), ..Options::default() };
@@ -471,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_set_wins_over_the_file_and_the_last_of_two_wins() {
+    fn a_set_key_overrides_the_file_and_the_last_value_wins() {
         let file: Options =
             toml::from_str("[load]\nprecise = false\nconnect-rate = 7\n[find]\nsettle = '1s'\n").unwrap();
         let keys = ["load.precise=true", "find.settle=3s", "find.settle = 5s", "find.error-limit=0.5%"];
@@ -492,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sure_is_refused_and_a_time_limit_stands_in() {
+    fn a_precision_without_an_end_is_refused_unless_a_time_limit_is_given() {
         let plan = |find: FindOptions| sweep_plan(&find, &LoadOptions::default());
         let sure = |share| FindOptions { until_sure: Some(Share(share)), ..Default::default() };
         let made = plan(sure(0.05)).unwrap();
@@ -513,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_of_anything_is_refused_by_name() {
+    fn zero_is_refused_with_the_options_name() {
         for (options, word) in [
             (LoadOptions { connections: Some(Count(0)), ..Default::default() }, "--connections"),
             (LoadOptions { threads: Some(Count(0)), ..Default::default() }, "--threads"),

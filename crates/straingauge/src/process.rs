@@ -1,4 +1,4 @@
-//! Starts and ends other programs: explains why one cannot be started, and ends it with all its children.
+//! Starts and ends other programs: explains why one cannot be started, and ends it with its children.
 
 use anyhow::anyhow;
 use record::owner::start_ticks;
@@ -8,10 +8,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How long a program may take to end politely.
+/// Time for a program to end after the polite signal.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
-/// Why a program cannot be started, in words. `what`: `the server 'nginx'`.
+/// Explains why a program cannot be started. `what`: `the server 'nginx'`.
 pub fn cannot_start(what: &str, error: &io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::NotFound => anyhow!("{what} was not found: is it installed, and spelt right?"),
@@ -20,7 +20,7 @@ pub fn cannot_start(what: &str, error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// How a child ended; `None` while it runs. It is not reaped, so its number and its group stay its own.
+/// How a child ended; `None` while it runs. It stays unreaped, so its process id and group are not reused.
 pub fn ended(child: u32) -> Option<ExitStatus> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(Pid::from_raw(child as i32)?), options).ok().flatten()?;
@@ -28,8 +28,8 @@ pub fn ended(child: u32) -> Option<ExitStatus> {
     code.or(status.terminating_signal()).map(ExitStatus::from_raw)
 }
 
-/// Ends a child that leads its process group and was not reaped, with its group and daemons, politely first. Returns
-/// how the child ended.
+/// Ends a child with its process group and daemons, politely first; returns how the child ended. The child leads the
+/// group and was not reaped.
 pub fn end(child: &mut Child, daemons: &[u32]) -> Option<ExitStatus> {
     signal(child, daemons, libc::SIGTERM);
     let deadline = Instant::now() + STOP_GRACE;
@@ -43,16 +43,15 @@ pub fn end(child: &mut Child, daemons: &[u32]) -> Option<ExitStatus> {
 
 fn signal(child: &Child, daemons: &[u32], signal: libc::c_int) {
     let left = left_the_group(child.id(), daemons);
-    // SAFETY: kill takes no pointers; the group is that of a child that we started as its leader.
+    // SAFETY: kill takes no pointers; the group belongs to a child that this process started as its leader.
     unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
     for daemon in left {
-        // SAFETY: as above.
         unsafe { libc::kill(daemon as libc::pid_t, signal) };
     }
 }
 
-/// Those of the processes that are not in the group of `leader`: a signal to the group does not reach them. A program
-/// may take a second signal as an order to end at once.
+/// The processes outside the group of `leader`, which a signal to the group does not reach. (A second signal may make
+/// a program end at once.)
 fn left_the_group(leader: u32, processes: &[u32]) -> Vec<u32> {
     let group = Pid::from_raw(leader as i32);
     let of = |pid: u32| Pid::from_raw(pid as i32).and_then(|pid| rustix::process::getpgid(Some(pid)).ok());

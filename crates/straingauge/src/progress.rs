@@ -11,12 +11,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress for this invocation.
+    /// Progress output for this invocation.
     pub fn new(is_quiet: bool) -> Self {
         Progress { is_quiet, is_terminal: std::io::stderr().is_terminal(), has_open_line: false }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub fn say(&mut self, text: &str) {
         if self.is_quiet {
             return;
@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// A line that the next one replaces; shown on a terminal only.
+    /// Shows a line that the next one replaces, only on a terminal.
     pub fn show(&mut self, text: &str) {
         if self.is_quiet || !self.is_terminal {
             return;
@@ -57,7 +57,7 @@ impl Drop for Progress {
     }
 }
 
-/// Columns and rows of the terminal of a descriptor; 80 and 24 where they are unknown.
+/// Columns and rows of a descriptor's terminal; 80 and 24 if unknown.
 pub fn terminal_size(fd: libc::c_int) -> (usize, usize) {
     // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
     let size = unsafe {

@@ -1,12 +1,12 @@
-//! The quantities of options, readable from the command line and from a scenario file alike, and written as they would
-//! be typed.
+//! Quantities in options: read from the command line and from scenario files, and formatted as the user would type
+//! them.
 
 use record::units;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// In a scenario file: a number, or text as typed.
+/// Implements reading from a scenario file: a number, or text as typed.
 macro_rules! read_as_typed {
     ($name:ident) => {
         impl<'de> serde::Deserialize<'de> for $name {
@@ -43,7 +43,7 @@ macro_rules! quantity {
     };
 }
 
-/// As it would be typed.
+/// Formats a quantity as the user would type it.
 trait Typed {
     fn typed(&self) -> String;
 }
@@ -79,7 +79,7 @@ pub enum NumberOrText {
 }
 
 impl NumberOrText {
-    /// As it would be typed.
+    /// The text as the user would type it.
     pub fn text(self) -> String {
         match self {
             NumberOrText::Whole(number) => number.to_string(),
@@ -97,10 +97,10 @@ quantity! {
     /// Events per second: `250`, `10k`, `0.5`.
     Rate(f64) = units::parse_rate
 }
-/// The speed at which a log or a series is played: `10`, `0.5`, `max`.
+/// Speed of a log or series: `10`, `0.5`, `max`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Speed {
-    /// So many times faster than it was.
+    /// This many times faster than recorded.
     Times(f64),
     /// As fast as the server answers.
     Max,
@@ -144,17 +144,17 @@ quantity! {
     Bits(f64) = parse_bits
 }
 quantity! {
-    /// A length of time: `500ms`, `2s`.
+    /// A duration: `500ms`, `2s`.
     Time(Duration) = units::parse_duration
 }
 
-/// Bytes with or without `/s`.
+/// Parses bytes with or without `/s`.
 fn parse_bytes_per_sec(text: &str) -> Result<u64, units::UnitError> {
     let trimmed = text.trim();
     units::parse_bytes(trimmed.strip_suffix("/s").unwrap_or(trimmed))
 }
 
-/// Bits per second with or without `bit`, `bit/s` or `bps`.
+/// Parses bits per second with or without `bit`, `bit/s` or `bps`.
 fn parse_bits(text: &str) -> Result<f64, units::UnitError> {
     let trimmed = text.trim();
     let number = ["bit/s", "bps", "bit"].iter().find_map(|unit| trimmed.strip_suffix(unit)).unwrap_or(trimmed);
@@ -167,18 +167,17 @@ quantity! {
 }
 
 impl Time {
-    /// The typed value or else this default, in nanoseconds.
     pub fn nanos_or(typed: Option<Time>, default: Duration) -> u64 {
         typed.unwrap_or(Time(default)).nanos()
     }
 
-    /// The length in nanoseconds; 365 days, the most that parses, fit easily.
+    /// The duration in nanoseconds. The maximum, 365 days, fits.
     pub fn nanos(self) -> u64 {
         self.0.as_nanos() as u64
     }
 }
 
-/// A length of time, where a bare number is seconds as with wrk, hey and k6: `10`, `10s`.
+/// Parses a duration; a bare number is seconds, as in wrk, hey and k6.
 pub fn seconds(text: &str) -> Result<Time, units::UnitError> {
     match text.trim().parse::<f64>() {
         Ok(_) => format!("{}s", text.trim()).parse(),
@@ -186,12 +185,11 @@ pub fn seconds(text: &str) -> Result<Time, units::UnitError> {
     }
 }
 
-/// Deserializes a time whose bare number is seconds.
 pub fn some_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
     seconds(&NumberOrText::deserialize(deserializer)?.text()).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// A share: `5%` or `0.05`, at most the whole. A bare 5 would be 500 %.
+/// A share: `5%` or `0.05`, at most 100 %. A bare 5 would be 500 %, so it is refused.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);
 
@@ -224,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_number_is_seconds_where_a_tool_of_the_field_takes_it_so() {
+    fn a_plain_number_means_seconds_where_similar_tools_accept_it() {
         for (typed, nanos) in
             [("10", 10_000_000_000), (" 0.5 ", 500_000_000), ("10s", 10_000_000_000), ("40ms", 40_000_000)]
         {
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn no_share_is_more_than_the_whole() {
+    fn a_share_above_one_is_refused() {
         for (typed, ratio) in [("100%", 1.0), ("1", 1.0), ("0", 0.0), (" 25 % ", 0.25)] {
             assert_eq!(typed.parse(), Ok(Share(ratio)), "{typed}");
         }
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_may_write_numbers_or_text() {
+    fn a_scenario_file_may_contain_numbers_or_text() {
         #[derive(Deserialize)]
         struct File {
             connections: Count,

@@ -1,9 +1,9 @@
-//! A small HTTP/1.1 server for what a running command shows: `GET`, without keep-alive. One thread polls all
-//! connections. Reads and the number of connections are bounded: at the limit the newest replaces the oldest. Clients
-//! are not trusted.
+//! A small HTTP/1.1 server that shows a running command: `GET` without keep-alive. One thread polls all connections.
+//! Reads and the number of connections are limited; at the limit, a new connection replaces the oldest. Clients are
+//! not trusted.
 //!
-//! A connection may follow the site (server-sent events): news are written to it until it is closed. A slow follower
-//! gets only the newest, and is dropped after reading nothing for a while.
+//! A connection may follow the site (server-sent events): it gets news until it is closed. A slow follower gets only
+//! the newest, and is dropped if it reads nothing for a while.
 
 use anyhow::Result;
 use std::collections::VecDeque;
@@ -17,34 +17,33 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const MAX_HEAD_BYTES: usize = 8 << 10;
-/// Timeout for the rest of a request, and for progress on a response.
+/// Timeout for the rest of a request, and for progress of a response.
 pub const IO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Followers without news get a comment this often, to notice lost ones.
+/// Interval of comments to followers without news, to notice lost connections.
 const BEAT: Duration = Duration::from_secs(15);
-/// Longest wait for followers at the end.
+/// Maximum wait for followers at the end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A request.
 pub struct Request<'a> {
     /// The path with its query; empty if the method is not `GET` or the head is malformed.
     pub target: &'a str,
     /// The `Host` header; `None` without one or with several.
     pub host: Option<&'a str>,
-    /// What the client accepts: its `Accept` headers, joined by commas.
+    /// The client's `Accept` headers, joined by commas.
     pub accept: String,
 }
 
-/// A response: its bytes, head and body.
+/// A response, as bytes of head and body.
 pub enum Answer {
-    /// Complete answer.
+    /// A complete response.
     Whole(Vec<u8>),
-    /// Beginning of a stream; [`Site::news`] follows.
+    /// The begin of a stream; [`Site::news`] supplies the rest.
     Stream(Vec<u8>),
 }
 
-/// Contents of a server.
+/// The contents of a server.
 pub trait Site: Send + Sync + 'static {
-    /// The response. Must not take long: all connections wait for it.
+    /// The response. Must be quick, because all connections wait for it.
     fn answer(&self, request: &Request<'_>) -> Answer;
 
     /// The news after number `seen` (0 at first), with their number.
@@ -59,19 +58,19 @@ struct Shared {
     ends: AtomicBool,
 }
 
-/// The server. Unless it is ended, its thread ends with the process.
+/// The server. Its thread ends with [`Server::end`] or with the process.
 pub struct Server {
     listener: Option<TcpListener>,
     address: SocketAddr,
     most_clients: usize,
     shared: Arc<Shared>,
-    /// A byte in it wakes the thread.
+    /// Writing a byte to it wakes the thread.
     waker: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Listens; connections wait until [`Server::serve`].
+    /// Listens. Connections wait until [`Server::serve`] is called.
     pub fn bind(address: SocketAddr, most_clients: usize) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -86,12 +85,11 @@ impl Server {
         })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers from now on.
+    /// Starts answering.
     pub fn serve(&mut self, name: &str, site: Arc<impl Site>) -> Result<()> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let (waker, woken) = UnixStream::pair()?;
@@ -104,18 +102,17 @@ impl Server {
         Ok(())
     }
 
-    /// Has the thread look for news.
+    /// Makes the thread check for news.
     pub fn wake(&self) {
-        // A full pipe wakes it, too.
+        // If the pipe is full, the thread will wake up anyway.
         let _ = self.waker.as_ref().map(|mut waker| waker.write(&[0]));
     }
 
-    /// The number of followers.
     pub fn followers(&self) -> usize {
         self.shared.followers.load(Ordering::Relaxed)
     }
 
-    /// Ends the server when its followers have gone, at most [`GRACE`] later.
+    /// Ends the server when all followers have left, at most [`GRACE`] later.
     pub fn end(mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
         self.wake();
@@ -129,7 +126,7 @@ impl Server {
 enum State {
     Asking,
     Answered,
-    /// News are written; this one was seen last.
+    /// Follows the news; this one was sent last.
     Following(u64),
 }
 
@@ -137,7 +134,7 @@ enum State {
 struct Client {
     stream: TcpStream,
     state: State,
-    /// Its beginning, then the last byte that it read.
+    /// When the connection began, then when it last made progress.
     since: Instant,
     head: Vec<u8>,
     out: Vec<u8>,
@@ -176,7 +173,7 @@ impl Client {
             let Some((number, news)) = site.news(seen).or_else(|| self.beat(seen)) else { break };
             (self.state, self.out, self.written, self.since) = (State::Following(number), news, 0, Instant::now());
         }
-        // Followers send nothing more.
+        // Followers send nothing, so this detects their end.
         self.stream.read(&mut chunk).map(|_| false)
     }
 
@@ -196,7 +193,7 @@ struct Serving {
     shared: Arc<Shared>,
     most_clients: usize,
     clients: VecDeque<Client>,
-    /// When it ends at the latest.
+    /// The latest end of the server's thread.
     ends: Option<Instant>,
 }
 
@@ -212,7 +209,7 @@ impl Serving {
                     Ok(is_open) => is_open,
                     Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
                 };
-                // A follower with no time left has got its beat.
+                // A follower without time left has received its comment.
                 is_open && !client.time_left().is_zero()
             });
             let followers = self.clients.iter().filter(|client| matches!(client.state, State::Following(_))).count();
@@ -232,7 +229,7 @@ impl Serving {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     if self.clients.len() == self.most_clients {
-                        // Prefer one that has not asked for anything yet.
+                        // Prefer to close a connection that has sent no request yet.
                         let oldest = self.clients.iter().position(|client| client.state == State::Asking);
                         self.clients.remove(oldest.unwrap_or(0));
                     }
@@ -245,7 +242,7 @@ impl Serving {
                 Err(error)
                     if error.kind() == ErrorKind::Interrupted || error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(_) => {
-                    // Out of file descriptors: back off, and make room.
+                    // Out of file descriptors: back off and close a connection.
                     self.clients.pop_front();
                     std::thread::sleep(Duration::from_millis(100));
                     return;
@@ -254,7 +251,7 @@ impl Serving {
         }
     }
 
-    /// Sleeps until a connection is ready or new, there is news, or a timeout ends.
+    /// Sleeps until a connection is ready or new, news come, or a timeout ends.
     fn wait(&self) {
         let poll = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
         let mut fds = vec![poll(self.listener.as_raw_fd(), libc::POLLIN), poll(self.woken.as_raw_fd(), libc::POLLIN)];
@@ -269,8 +266,8 @@ impl Serving {
         let ends = self.ends.map(|ends| ends.saturating_duration_since(now));
         let least = self.clients.iter().map(Client::time_left).chain(ends).min();
         let timeout_ms = least.map_or(-1, |time| time.as_millis() as libc::c_int + 1);
-        // SAFETY: `fds` is a live array of that many; its descriptors are open. What became ready is found out by
-        // trying.
+        // SAFETY: `fds` is a live array with this length, and its descriptors are open. The caller tries which ones
+        // are ready.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
     }
 }
@@ -288,7 +285,7 @@ fn parsed(head: &[u8]) -> Request<'_> {
     Request { target: target.unwrap_or_default(), host, accept: named("accept").collect::<Vec<_>>().join(",") }
 }
 
-/// A whole response with a body of this type; `headers` end with a line break each.
+/// Builds a complete response with a body of this type. Each of `headers` ends with a line break.
 pub fn response(status: &str, content_type: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
@@ -303,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_its_target_and_its_one_host() {
+    fn a_request_has_one_target_and_one_host() {
         let of = |head: &str| {
             let request = parsed(head.as_bytes());
             (request.target.to_string(), request.host.map(String::from))
@@ -317,7 +314,7 @@ mod tests {
         assert_eq!(of("\r\n\r\n"), (String::new(), None));
     }
 
-    /// News number 1 is large; then there is more of it.
+    /// A site with large first news and then endless further ones.
     struct Endless;
 
     impl Site for Endless {
@@ -331,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn followers_that_do_not_read_hold_up_neither_others_nor_the_end() {
+    fn followers_that_do_not_read_delay_neither_others_nor_the_end() {
         let mut server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 4).expect("a port");
         let address = server.address();
         server.serve("test", Arc::new(Endless)).expect("a thread");
@@ -340,7 +337,7 @@ mod tests {
             stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
             stream
         };
-        // More than it keeps: the oldest are closed.
+        // More connections than the server keeps, so that the oldest are closed.
         let silent: Vec<TcpStream> = (0..8).map(|_| connect()).collect();
         let mut reader = connect();
         let mut count = 0;

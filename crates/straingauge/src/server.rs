@@ -1,4 +1,5 @@
-//! The server under test when straingauge starts it: namespaces, CPUs, waiting until it accepts, stopping it.
+//! The server under test if straingauge starts it: namespaces, CPUs, waiting until it accepts connections, stopping
+//! it.
 
 pub mod agent;
 pub mod distance;
@@ -26,28 +27,27 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use wan::{NamespacePair, PairPlan, PathMeter, ServerCgroup, WanError};
 
-/// The phase in which a signal interrupts the run.
+/// What the run is doing when a signal interrupts it.
 const STARTING: &str = "the server was starting";
 
-/// The time for a connection to a server that listens, in addition to the path's.
+/// Timeout for connecting to a server that listens, in addition to the path's.
 const ACCEPTS_WITHIN: Duration = Duration::from_millis(500);
 
-/// Begins the error if isolation is required and not possible.
+/// Begin of the error if isolation is required and not possible.
 pub const ALWAYS: &str = "--isolate always is not possible";
 
-/// The server to start, and where.
+/// The server to start and its place.
 pub struct ServerPlan<'a> {
     pub argv: &'a [String],
     pub port: u16,
-    /// The address in the URL, if the URL has one.
+    /// The address in the URL, if it has one.
     pub asked: Option<IpAddr>,
     pub server_cpus: Vec<usize>,
     pub client_cpus: Vec<usize>,
     /// Run client and server in separate namespaces.
     pub is_isolated: bool,
-    /// Fail where no control group can be made.
+    /// Fail if no control group can be made.
     pub needs_group: bool,
-    /// The path between client and server; needs isolation.
     pub path: Option<PathPlan>,
     pub timeout: Duration,
     /// The option that changes the timeout, if the command has one.
@@ -60,26 +60,25 @@ pub struct Server {
     life: Life,
     output: Output,
     pair: Option<NamespacePair>,
-    /// Without namespaces: the group of its processes, where one can be made.
+    /// The control group of the server's processes, if there are no namespaces and one can be made.
     group: Option<ServerCgroup>,
     /// Cleans up if this process is killed.
     guardian: Option<Guardian>,
     cpus: Vec<usize>,
-    /// Where the engine connects to.
+    /// The address for the engine's connections.
     pub address: SocketAddr,
-    /// The limit of descriptors that it was started with.
     pub inherited_descriptors: u64,
-    /// Doubts about the way it was started.
     pub doubts: Vec<Doubt>,
     has_path: bool,
-    /// The path's self-test in words, if it was tested.
+    /// The path's self-test in words, if it ran.
     pub path_test: Option<String>,
-    /// `veth between two network namespaces`, `loopback in the server's namespace`, `loopback of this machine`.
+    /// The path in words: `veth between two network namespaces`, `loopback in the server's namespace`, `loopback of
+    /// this machine`.
     pub path: String,
 }
 
 impl Server {
-    /// Starts the server, waits until it accepts, and moves the calling thread to the client's side.
+    /// Starts the server, waits until it accepts connections, and moves the calling thread to the client's namespace.
     pub fn start(plan: &ServerPlan<'_>, stop: &Stop) -> Result<Server> {
         become_subreaper();
         let pair = if plan.is_isolated {
@@ -166,7 +165,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Pings and sends a train of packets before the path is used; deviations become doubts.
+    /// Tests the path with pings and a train of packets before it is used; deviations become doubts.
     fn test_path(&mut self, stop: &Stop) -> Result<()> {
         let Some(pair) = self.pair.as_ref().filter(|pair| pair.path().shapes_packets()) else { return Ok(()) };
         let tested = match pair.self_test(&|| stop.is_set()) {
@@ -196,7 +195,7 @@ impl Server {
         ));
     }
 
-    /// The started process, or the daemon that it left behind.
+    /// The started process, or the daemon that it left.
     pub fn pid(&self) -> Option<u32> {
         match self.life.ended() {
             None => Some(self.life.pid),
@@ -209,7 +208,6 @@ impl Server {
         self.life.netns_pid()
     }
 
-    /// How long it serves.
     pub fn life(&self) -> Life {
         self.life.clone()
     }
@@ -219,7 +217,6 @@ impl Server {
         self.path_meter().map(|meter| meter.plan())
     }
 
-    /// Counters of that path.
     pub fn path_meter(&self) -> Option<PathMeter> {
         if self.has_path { self.pair.as_ref().and_then(NamespacePair::path_meter) } else { None }
     }
@@ -229,7 +226,7 @@ impl Server {
         self.pair.is_some()
     }
 
-    /// How the server ended, in words; `None` while it runs (or its daemon does).
+    /// How the server ended, in words; `None` while it or its daemon runs.
     pub fn gone(&self) -> Option<String> {
         let status = self.life.ended()?;
         let words = self.output.exit_words(status);
@@ -239,12 +236,11 @@ impl Server {
         (!self.life.is_listening()).then(|| format!("{words}, and nothing listens on port {}", self.life.port))
     }
 
-    /// The server's output, as far as it is kept.
     pub fn output(&self) -> Vec<u8> {
         self.output.bytes()
     }
 
-    /// Prepares `command` to run beside the server: where it runs, but not as a part of it.
+    /// Prepares `command` to run in the server's namespace and on its CPUs, but not as a part of the server.
     fn put_beside(&self, command: &mut Command) -> Result<()> {
         match &self.pair {
             Some(pair) => pair.run_beside_server(command)?,
@@ -288,11 +284,10 @@ impl Server {
         }
     }
 
-    /// Chooses the client's place: across the veth, or for a server that listens on loopback only, in the server's
-    /// namespace.
+    /// Chooses the client's namespace: across the veth, or the server's own if it listens only on loopback.
     fn choose_path(&mut self, plan: &ServerPlan<'_>) -> Result<()> {
         let Some(pair) = &self.pair else {
-            // A server that listens on one address only is reached there.
+            // A server that listens on one address is reached at that address.
             let listening = observe::listening_addresses(plan.port, None).unwrap_or_default();
             let is_reached = |at: &SocketAddr| at.ip().is_unspecified() || at.ip() == self.address.ip();
             if plan.asked.is_none() && !listening.iter().any(is_reached) {
@@ -308,7 +303,7 @@ impl Server {
         let is_open = |v6: bool| {
             listening.iter().any(|address| match address.ip() {
                 IpAddr::V4(ip) => !v6 && ip.is_unspecified(),
-                // A dual-stack listener on [::] takes IPv4 too.
+                // A dual-stack listener on [::] accepts IPv4, too.
                 IpAddr::V6(ip) => ip.is_unspecified(),
             })
         };
@@ -345,7 +340,7 @@ impl Server {
         let deadline = Instant::now() + plan.timeout + attempt;
         loop {
             let attempted = connecting(self.address, attempt);
-            // A signal and the end of the server are noticed meanwhile.
+            // Meanwhile, signals and the end of the server are noticed.
             let result = loop {
                 match attempted.recv_timeout(Duration::from_millis(20)) {
                     Ok(result) => break result,
@@ -380,11 +375,11 @@ impl Server {
         Ok(())
     }
 
-    /// Stops the server's whole process group, politely first, and removes the namespaces.
+    /// Stops the server's process group, politely first, and removes the namespaces.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Inside namespaces the pair ends all remaining processes. Otherwise only a daemon that took the port is
-            // known, if it is ours.
+            // With namespaces, the pair ends all remaining processes. Otherwise, only a daemon that listens on the
+            // port is known, and ended if it is ours.
             let daemon = match (self.life.ended(), &self.pair) {
                 (Some(_), None) => listener_pid(self.life.port, None).filter(|pid| is_descendant(*pid)),
                 _ => None,
@@ -392,11 +387,11 @@ impl Server {
             process::end(&mut child, daemon.as_slice());
         }
         if let Some(group) = self.group.take() {
-            // The next run removes what is left.
+            // The next run removes it if this fails.
             let _ = group.remove();
         }
         if let Some(pair) = self.pair.take() {
-            // The next run removes what is left.
+            // The next run removes it if this fails.
             let _ = pair.leave();
             let _ = pair.remove();
         }
@@ -413,7 +408,7 @@ impl Drop for Server {
     }
 }
 
-/// Connects once, in a separate thread of this one's namespace.
+/// Connects once, in a separate thread within the same namespace.
 fn connecting(address: SocketAddr, timeout: Duration) -> Receiver<io::Result<()>> {
     let (report, reported) = std::sync::mpsc::channel();
     std::thread::spawn(move || report.send(TcpStream::connect_timeout(&address, timeout).map(drop)));
@@ -426,7 +421,7 @@ fn silence_hint(timeout_option: Option<&str>) -> String {
     format!("does its configuration name this port, and does it stay in the foreground?{longer}")
 }
 
-/// Adopts daemons that the server leaves behind, so that they can be ended and reaped.
+/// Adopts daemons that the server leaves, so that they can be ended and reaped.
 fn become_subreaper() {
     // SAFETY: prctl with these arguments takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
@@ -437,7 +432,8 @@ fn reap_orphans() {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
-/// Without namespaces: in a new session (Ctrl-C ends straingauge alone), pinned, and ended when straingauge dies.
+/// Runs the command without namespaces: pinned, ended when straingauge dies, and in a new session, so that Ctrl-C
+/// reaches only straingauge.
 fn run_pinned(command: &mut Command, cpus: &[usize]) {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));
@@ -463,8 +459,8 @@ fn refuse_taken_port(port: u16) -> Result<()> {
     bail!("port {port} is already in use by {command} (process {pid}): stop it, or let the server use another port")
 }
 
-/// Ends TIME_WAIT sockets of an earlier server at this port: they keep a server without SO_REUSEADDR from starting, and
-/// cost the next one time. Without the privilege they stay.
+/// Ends TIME_WAIT sockets of an earlier server on this port. They keep a server without SO_REUSEADDR from starting,
+/// and slow the next one down. Without the privilege they stay.
 fn end_time_wait(port: u16) {
     if let Ok(mut sockets) = observe::TimeWaitSockets::open(None, port) {
         let _ = sockets.end_all();
@@ -480,7 +476,7 @@ mod tests {
     use super::silence_hint;
 
     #[test]
-    fn remedy_names_only_an_option_that_the_command_has() {
+    fn the_remedy_names_only_options_of_the_command() {
         assert!(silence_hint(Some("--server-timeout")).contains("(--server-timeout gives it longer)"));
         assert!(silence_hint(None).ends_with("foreground?"));
     }

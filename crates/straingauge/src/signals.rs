@@ -1,4 +1,5 @@
-//! Ctrl-C and termination: the first signal ends the run with what it has, the second ends the process at once.
+//! Ctrl-C and termination: the first signal ends the run and keeps its results, the second one ends the process at
+//! once.
 
 use crate::failure;
 use anyhow::{Context, Result};
@@ -7,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Last words at a second signal; null without a run. Never freed.
+/// Message for a second signal; null without a run. Never freed.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
 static KEPT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-/// `timeout` sends its signal to the process and then to its group: what arrives this soon is not a second signal.
+/// `timeout` signals the process and then its group. A signal that comes this soon after another is not a second one.
 const SAME_SIGNAL_NS: u64 = 200_000_000;
 const NOTHING_KEPT: &str = "straingauge: ended at once by the second signal; nothing of it is kept\n";
 
-/// Notes that something was kept in a run directory, for the words of a second signal.
+/// Records that results were kept in a run directory, for the message at a second signal.
 pub fn kept_in(path: &Path) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.iter().any(|known| known == path) {
@@ -23,18 +24,19 @@ pub fn kept_in(path: &Path) {
     kept.push(path.into());
     let paths: Vec<String> = kept.iter().map(|path| record::text::plain(&path.display().to_string(), 300)).collect();
     let words = format!(
-        "straingauge: ended at once by the second signal; what was whole by then is kept in {}\n",
+        "straingauge: ended at once by the second signal; complete points are kept in {}\n",
         paths.join(" and ")
     );
     LAST_WORDS.store(Box::into_raw(Box::new(words)), Ordering::Release);
 }
 
-/// Makes a write beyond the file size limit an error (EFBIG) instead of a fatal signal. Children get the default again.
+/// Makes a write beyond the file size limit an error (EFBIG) instead of a fatal signal. Children get the default
+/// action.
 pub fn survive_full_files() -> Result<()> {
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop).context("cannot handle SIGXFSZ")
 }
 
-/// Set once a signal asked the run to end.
+/// Whether a signal has asked the run to end.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -53,15 +55,15 @@ impl Stop {
                     return;
                 }
                 let words = LAST_WORDS.load(Ordering::Acquire);
-                // SAFETY: it is null or a string that lives as long as the process and is not changed.
+                // SAFETY: the pointer is null or a string that is never changed or freed.
                 let words = unsafe { words.as_ref() }.map_or(NOTHING_KEPT, String::as_str);
-                // SAFETY: the bytes are those of a string. write and _exit may be called by a signal's handler.
+                // SAFETY: the bytes belong to a string; write and _exit are async-signal-safe.
                 unsafe {
                     libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
                     libc::_exit(i32::from(failure::INTERRUPTED));
                 }
             };
-            // SAFETY: `end` uses atomics, and makes three calls that may be made by a signal's handler.
+            // SAFETY: `end` uses atomics and three async-signal-safe calls.
             unsafe { signal_hook::low_level::register(signal, end) }
                 .and_then(|_| signal_hook::flag::register(signal, stop.0.clone()))
                 .context("cannot handle Ctrl-C")?;
@@ -80,10 +82,11 @@ impl Stop {
     }
 }
 
-/// The signals that are not ignored. Ignored ones stay so: SIGHUP under nohup, SIGINT in a script's background.
+/// The signals that are not ignored. Ignored ones stay ignored: SIGHUP under nohup, SIGINT in the background of a
+/// script.
 pub fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> {
     signals.iter().copied().filter(|signal| {
-        // SAFETY: an all-zero action is valid, and with a null pointer for the new one the call only fills it in.
+        // SAFETY: an all-zero action is valid, and with a null pointer for the new action the call only fills it in.
         let now = unsafe {
             let mut now: libc::sigaction = std::mem::zeroed();
             libc::sigaction(*signal, std::ptr::null(), &mut now);
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_was_ignored_stays_ignored() {
-        // SAFETY: no handler of ours: the kernel drops the signal.
+        // SAFETY: there is no handler; the kernel drops the signal.
         unsafe { libc::signal(SIGHUP, libc::SIG_IGN) };
         let stop = Stop::on_signals().expect("handlers can be installed");
         signal_hook::low_level::raise(SIGHUP).expect("a signal to ourselves");

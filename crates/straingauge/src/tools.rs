@@ -1,4 +1,4 @@
-//! `straingauge NAME` runs the program `straingauge-NAME` next to this program or in PATH, as git and cargo do.
+//! `straingauge NAME` runs the program `straingauge-NAME` next to this program or in PATH, like git and cargo.
 
 use anyhow::Context;
 use record::shell::is_executable;
@@ -8,17 +8,16 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Prefix of the names of all tools' programs.
 pub const PREFIX: &str = "straingauge-";
 
-/// Where tools are looked for, in this order: this program's folder, PATH.
+/// Folders of tools, in the order of search: this program's folder, then PATH.
 fn folders() -> Vec<PathBuf> {
     let own = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_path_buf()));
     let path = std::env::var_os("PATH").unwrap_or_default();
     own.into_iter().chain(std::env::split_paths(&path)).collect()
 }
 
-/// A name that is no path, no option, and no other file of a build.
+/// Whether a word can be the name of a tool: not a path, an option, or a build artefact.
 fn is_name(word: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     word.starts_with(|first: char| first.is_ascii_lowercase()) && word.bytes().all(is_letter)
@@ -30,7 +29,6 @@ pub fn find(name: &str) -> Option<PathBuf> {
     folders().into_iter().map(|folder| folder.join(&program)).find(|file| is_executable(file))
 }
 
-/// The names of all tools that are installed.
 pub fn names() -> BTreeSet<String> {
     let files = folders().into_iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     let named =
@@ -38,7 +36,7 @@ pub fn names() -> BTreeSet<String> {
     named.filter(|(name, file)| is_name(name) && is_executable(file)).map(|(name, _)| name).collect()
 }
 
-/// Replaces this process by the tool. Returns only if that fails: the reason.
+/// Replaces this process by the tool. Returns only the error if that fails.
 pub fn exec(name: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> anyhow::Error {
     match program(name) {
         Ok(program) => {
@@ -49,7 +47,6 @@ pub fn exec(name: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) 
     }
 }
 
-/// The tool's program, or an error that says what to install.
 pub fn program(name: &str) -> anyhow::Result<PathBuf> {
     find(name).with_context(|| {
         format!("this needs the tool {PREFIX}{name}, which is neither beside this program nor in PATH: install it")

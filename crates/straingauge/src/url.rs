@@ -19,7 +19,6 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme and whether it is over TLS.
     fn parse(word: &str) -> Option<(Scheme, bool)> {
         Some(match word {
             "http" => (Scheme::Http, false),
@@ -32,7 +31,7 @@ impl Scheme {
         })
     }
 
-    /// As in a URL without TLS.
+    /// The scheme without TLS.
     pub fn word(self) -> &'static str {
         match self {
             Scheme::Http => "http",
@@ -42,7 +41,7 @@ impl Scheme {
         }
     }
 
-    /// The port where none is given; a tcp URL must have one.
+    /// The default port of the protocol; a tcp URL must name one.
     fn usual_port(self, is_tls: bool) -> Option<u16> {
         match self {
             Scheme::Http if is_tls => Some(443),
@@ -54,32 +53,28 @@ impl Scheme {
     }
 }
 
-/// A parsed target. Untrusted text until it has passed [`Target::parse`].
+/// A parsed target. Its text is untrusted until [`Target::parse`] has checked it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The URL as typed, but for a password: `***` stands in its place.
+    /// The URL as typed, with `***` in place of a password.
     pub typed: String,
     /// The protocol.
     pub scheme: Scheme,
-    /// User in the URL; empty without one.
     pub user: String,
-    /// Password in the URL; empty without one.
     pub password: String,
     /// Name or address, without the brackets of IPv6.
     pub name: String,
     /// Whether the URL begins with https or rediss.
     pub is_tls: bool,
-    /// Port; the protocol's usual one where none is given.
+    /// Port; the default of the protocol if the URL has none.
     pub port: u16,
     /// Path and query in origin form.
     pub path: String,
-    /// Value of the Host field.
     pub host_field: String,
 }
 
 impl Target {
-    /// Parses `http://host:port/path`, the same with another protocol's scheme, `host:port/path` or `:port/path` (this
-    /// machine).
+    /// Parses `http://host:port/path` or another scheme, `host:port/path`, or `:port/path` (this machine).
     pub fn parse(typed: &str) -> Result<Self> {
         let example = "write it as http://127.0.0.1:8080/path";
         let full = match typed {
@@ -115,7 +110,7 @@ impl Target {
         if name.is_empty() {
             return Err(wrong_usage(format!("'{}' names no host: {example}", shown(typed))));
         }
-        // After the host come nothing, or a colon and a port.
+        // Only `:PORT` may follow the host.
         let host_and_port = authority.as_str().rsplit('@').next().unwrap_or_default();
         let after_host = host_and_port.rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
         let port = match after_host.map(str::parse::<u16>) {
@@ -171,12 +166,11 @@ pub fn without_password(url: &str) -> Option<String> {
     Some(format!("{scheme}://{user}:***@{host}{path}"))
 }
 
-/// The URL as it may be shown.
 fn shown(url: &str) -> PlainText {
     shorten(&without_password(url).unwrap_or_else(|| url.to_string()))
 }
 
-/// A part of a URL in which `%40` and the like stand for bytes.
+/// Decodes `%40` and the like in a part of a URL.
 fn decoded(text: &str) -> Result<String> {
     let wrong = || wrong_usage("user and password in the URL are not text: write each % in them as %25");
     let mut out = Vec::new();
@@ -197,7 +191,7 @@ fn shorten(text: &str) -> PlainText {
     PlainText::new(text, 80)
 }
 
-/// `:8080` or `8080`.
+/// Parses `:8080` or `8080`.
 pub fn port_word(text: &str) -> Result<u16> {
     let digits = text.strip_prefix(':').unwrap_or(text);
     match digits.parse::<u16>() {
@@ -211,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_comes_apart() {
+    fn a_url_is_split_into_its_parts() {
         let target = Target::parse("http://[::1]:8080/a?b=c").unwrap();
         assert_eq!((target.name.as_str(), target.port, target.path.as_str()), ("::1", 8080, "/a?b=c"));
         assert_eq!(target.host_field, "[::1]:8080");
@@ -223,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_of_another_protocol_comes_apart_and_never_shows_its_password() {
+    fn a_url_of_another_protocol_is_split_and_never_shows_its_password() {
         let target = Target::parse("redis://me:s%3Aecret@[::1]:7000/2").unwrap();
         assert_eq!((target.scheme, target.user.as_str(), target.password.as_str()), (Scheme::Redis, "me", "s:ecret"));
         assert_eq!((target.name.as_str(), target.port, target.path.as_str()), ("::1", 7000, "/2"));
@@ -241,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_loaded_is_said() {
+    fn unsupported_urls_are_refused_with_a_reason() {
         for text in
             ["", "http://", "https://", "ftp://a/", "http://a:0/", "http://a:99999/", "http://u@a/", "http://a b/"]
         {

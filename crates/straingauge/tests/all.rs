@@ -1,7 +1,7 @@
 //! End-to-end tests: the real binary against real servers, on loopback and in network namespaces that it creates.
 //!
-//! One integration binary, as it links once. [`rig`] runs straingauge and reads what it said; [`server`] starts the
-//! testbed's servers, [`document_server`] one with the documents of a workload; [`broken_server`] misbehaves on
+//! All tests are in one binary, which links once. [`rig`] runs straingauge and reads its output; [`server`] starts
+//! the testbed's servers, [`document_server`] serves the documents of a workload; [`broken_server`] misbehaves on
 //! purpose. A test that cannot run here writes `SKIPPED name: why` and returns; `.ci/sum` counts it.
 
 mod axis;
@@ -9,7 +9,7 @@ mod bad_input;
 mod bad_workloads;
 mod beside;
 mod broken_server;
-/// What [`person`] starts the browser with.
+/// Arguments with which [`person`] starts the browser.
 mod browser {
     pub use crate::report_page::ARGUMENTS;
 }

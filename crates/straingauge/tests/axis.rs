@@ -1,4 +1,4 @@
-//! `find --axis` on real servers: the values asked for are there when a point is measured, and told everywhere.
+//! `find --axis` on real servers: each value is in effect when its point is measured, and all outputs show it.
 
 use crate::rig::{free_port, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge};
 use crate::server::{Kind, Server, serve_words};
@@ -19,7 +19,7 @@ fn figure(point: &Value, name: &str) -> Option<f64> {
 }
 
 #[test]
-fn cold_connections_are_varied_and_the_hot_ones_held() {
+fn cold_connections_are_varied_while_the_hot_ones_stay_constant() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let (state, out) = (dir.path().join("state"), dir.path().join("run"));
@@ -30,7 +30,7 @@ fn cold_connections_are_varied_and_the_hot_ones_held() {
     let said = run(command.args(serve_words(Kind::Nginx, port, &state, "127.0.0.1"))).exits_with(0);
     let measured = points(&out);
     let mut found = values(&measured, "cold");
-    // A disturbed point is measured again.
+    // At least six points, because a disturbed point is measured again.
     assert!(found.len() >= 6, "three values, two repeats: {found:?}");
     found.sort_by(f64::total_cmp);
     found.dedup();
@@ -49,7 +49,7 @@ fn cold_connections_are_varied_and_the_hot_ones_held() {
 }
 
 #[test]
-fn rates_beyond_the_capacity_are_offered_in_full_and_goodput_is_told() {
+fn rates_beyond_the_capacity_are_offered_in_full_and_goodput_is_shown() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let dir = open_dir();
@@ -65,13 +65,13 @@ fn rates_beyond_the_capacity_are_offered_in_full_and_goodput_is_told() {
 }
 
 #[test]
-fn time_wait_sockets_are_there_while_the_load_runs() {
+fn time_wait_sockets_exist_while_the_load_runs() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let dir = open_dir();
     let out = dir.path().join("run");
     let watcher = format!("'{}' watch --worker :{}", env!("CARGO_BIN_EXE_straingauge"), server.port);
-    // Counted here, and by a watcher as on another machine.
+    // Requests are counted by this process, then by a watcher as on another machine.
     for watched in [&[][..], &["--watch-with", &watcher]] {
         let mut command = straingauge(["find", &server.url("128.bin"), "--axis", "time-wait"]);
         command.args(["--axis-values", "0,1500", "--quiet", "--out"]).arg(&out).args(SMALL).args(watched);
@@ -106,13 +106,14 @@ fn connections_that_conform_are_counted_and_searched() {
     assert_eq!(values(&points(&out), "conforming")[..3], [1.0, 2.0, 4.0]);
     for point in points(&out).iter().filter(|point| point["sweep"] == "axis") {
         let bits = figure(point, "client.connection_bits_per_sec").expect("counted");
-        // What was missed before the window is made up for in it; as fast as it can would be a thousand times more.
+        // Reading missed before the window is made up for in it. Reading without a limit would be a thousand times
+        // faster.
         assert!(bits <= 1_600_000.0, "more than the fixed bandwidth: {bits} bit/s");
     }
 }
 
 #[test]
-fn a_server_is_started_anew_on_each_number_of_cpus() {
+fn the_server_is_restarted_for_each_number_of_cpus() {
     needs_server!(Kind::Nginx);
     let allowed = record::machine::allowed_cpus();
     skip_unless!(allowed.len() >= 2, "needs two CPUs");
@@ -144,7 +145,7 @@ fn a_server_is_started_anew_on_each_number_of_cpus() {
 }
 
 #[test]
-fn what_makes_no_sense_on_an_axis_is_refused_before_anything_runs() {
+fn impossible_axes_are_refused_before_the_load() {
     for (arguments, words) in [
         (&["--axis", "cold", "--sweep", "rate"][..], &["--sweep"][..]),
         (&["--axis", "cold", "--cold", "10"], &["--cold"]),

@@ -1,4 +1,4 @@
-//! Bad input gets one clear sentence with the remedy and the right exit code; what was measured so far is kept.
+//! Bad input: one clear sentence with the remedy, the right exit code, and the results so far are kept.
 
 use crate::broken_server::{BrokenServer, Fault};
 use crate::rig::{
@@ -25,14 +25,14 @@ fn find(url: &str, more: &[&str]) -> Said {
 }
 
 #[test]
-fn a_closed_port_is_said() {
+fn a_closed_port_is_reported() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     load(&url, &[]).exits_with(1).complains_of(&["refuse", "is the server running"]);
     find(&url, &[]).exits_with(1).complains_of(&["refuse", "is the server running"]);
 }
 
 #[test]
-fn what_the_workers_of_a_fleet_cannot_ask_of_nodes_is_said_with_the_option() {
+fn fleet_options_that_do_not_fit_are_refused_by_name() {
     let fleet = |options: &[&str]| run(straingauge(["fleet"]).args(options).args(["load", "http://127.0.0.1:1/"]));
     for (options, words) in [
         (["--worker-resource", "load"].as_slice(), ["--worker-resource", "a name and an amount"]),
@@ -48,7 +48,7 @@ fn what_the_workers_of_a_fleet_cannot_ask_of_nodes_is_said_with_the_option() {
 }
 
 #[test]
-fn a_name_that_does_not_resolve_is_said() {
+fn an_unresolvable_name_is_reported() {
     // RFC 6761: names under .invalid never resolve.
     load("http://no-such-server.invalid:8080/", &[]).exits_with(1).complains_of(&[
         "no-such-server.invalid",
@@ -58,7 +58,7 @@ fn a_name_that_does_not_resolve_is_said() {
 }
 
 #[test]
-fn a_server_that_exits_is_quoted() {
+fn the_output_of_a_server_that_exits_is_quoted() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     let script = "echo 'cannot read the configuration' >&2; exit 7";
     find(&url, &["--isolate", "never", "--", "sh", "-c", script]).exits_with(1).complains_of(&[
@@ -69,7 +69,7 @@ fn a_server_that_exits_is_quoted() {
 }
 
 #[test]
-fn a_server_that_never_listens_is_said() {
+fn a_server_that_never_listens_is_reported() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     find(&url, &["--isolate", "never", "--server-timeout", "300ms", "--", "sleep", "600"])
         .exits_with(1)
@@ -77,9 +77,9 @@ fn a_server_that_never_listens_is_said() {
 }
 
 #[test]
-fn a_server_that_is_not_installed_is_said() {
+fn a_missing_server_program_is_reported() {
     let url = format!("http://127.0.0.1:{}/", free_port());
-    // A folder in PATH that may not be entered would be an answer of its own.
+    // An inaccessible folder in PATH would cause a different error.
     let dir = tempfile::tempdir().expect("a temporary folder");
     let mut command = straingauge(["find", &url, "--quiet", "--isolate", "never", "--", "no-such-server-program"]);
     run(command.env("PATH", "/usr/bin:/bin").current_dir(dir.path()))
@@ -88,7 +88,7 @@ fn a_server_that_is_not_installed_is_said() {
 }
 
 #[test]
-fn an_address_in_use_is_said_before_the_server_is_started() {
+fn an_address_in_use_is_reported_before_the_server_is_started() {
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     let port = taken.local_addr().expect("a bound listener has an address").port();
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -104,7 +104,7 @@ fn an_address_in_use_is_said_before_the_server_is_started() {
 }
 
 #[test]
-fn an_answer_that_is_not_http_is_said() {
+fn an_answer_that_is_not_http_is_reported() {
     let server = BrokenServer::start(Fault::NotHttp);
     load(&server.url(), &[]).exits_with(1).complains_of(&["HTTP"]);
     find(&server.url(), &[]).exits_with(1).complains_of(&["HTTP"]);
@@ -120,7 +120,7 @@ fn a_body_that_ends_early_is_counted_as_truncated() {
 }
 
 #[test]
-fn a_header_of_ten_megabytes_is_refused_and_not_kept_in_memory() {
+fn a_header_of_ten_megabytes_is_refused_without_keeping_it_in_memory() {
     let server = BrokenServer::start(Fault::HugeHeader);
     let said = load(&server.url(), &["--connections", "1", "--json"]).exits_with(1).complains_of(&["header"]);
     let outcomes = member(&said.json(), "outcomes").clone();
@@ -129,7 +129,7 @@ fn a_header_of_ten_megabytes_is_refused_and_not_kept_in_memory() {
 }
 
 #[test]
-fn a_server_that_closes_without_an_answer_is_said() {
+fn a_server_that_closes_without_an_answer_is_reported() {
     let server = BrokenServer::start(Fault::Closes);
     let said = load(&server.url(), &["--json"]).exits_with(1).complains_of(&["no request was answered"]);
     let outcomes = member(&said.json(), "outcomes").clone();
@@ -149,7 +149,7 @@ fn a_silent_server_times_out_and_does_not_hang_the_run() {
 }
 
 #[test]
-fn a_redirect_is_said_with_its_target() {
+fn a_redirect_is_reported_with_its_target() {
     let server = BrokenServer::start(Fault::Redirect);
     find(&server.url(), &[]).exits_with(1).complains_of(&[
         "redirect",
@@ -162,14 +162,14 @@ fn a_redirect_is_said_with_its_target() {
 }
 
 #[test]
-fn a_server_that_only_fails_is_said() {
+fn a_server_that_only_fails_is_reported() {
     let server = BrokenServer::start(Fault::ServerError);
     find(&server.url(), &[]).exits_with(1).complains_of(&["500", "--any-status"]);
     load(&server.url(), &[]).exits_with(1).complains_of(&["500", "--any-status"]);
 }
 
 #[test]
-fn wrong_usage_is_said_before_anything_is_sent() {
+fn wrong_usage_is_reported_before_any_request() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     let cases: &[(&[&str], &[&str])] = &[
         (&["--connections", "0"], &["--connections", "at least 1"]),
@@ -194,7 +194,7 @@ fn wrong_usage_is_said_before_anything_is_sent() {
         eprintln!("{options:?}: {}", said.err.trim());
         said.exits_with(2).complains_of(words);
     }
-    // A file may come to be there.
+    // For these options, the file need not exist yet.
     for (option, value, file) in
         [("--body", "@no/such/body", "no/such/body"), ("--urls", "no/such/list", "no/such/list")]
     {
@@ -206,7 +206,7 @@ fn wrong_usage_is_said_before_anything_is_sent() {
 }
 
 #[test]
-fn wrong_usage_of_find_is_said() {
+fn wrong_usage_of_find_is_reported() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     let cases: &[(&[&str], &[&str])] = &[
         (&["--max-connections", "0"], &["--max-connections"]),
@@ -235,7 +235,7 @@ fn wrong_usage_of_find_is_said() {
 }
 
 #[test]
-fn a_crossed_limit_has_an_exit_code_of_its_own() {
+fn a_crossed_limit_has_a_separate_exit_code() {
     needs_server!(Kind::Nginx);
     let server = crate::server::Server::start(Kind::Nginx);
     let url = server.url("1k.bin");
@@ -245,7 +245,7 @@ fn a_crossed_limit_has_an_exit_code_of_its_own() {
 }
 
 #[test]
-fn more_connections_than_descriptors_is_said() {
+fn more_connections_than_descriptors_are_refused() {
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     let url = format!("http://127.0.0.1:{}/", taken.local_addr().expect("an address").port());
     let limited = "ulimit -n 200; exec \"$@\"";
@@ -256,7 +256,7 @@ fn more_connections_than_descriptors_is_said() {
 }
 
 #[test]
-fn a_directory_that_holds_a_run_is_not_overwritten() {
+fn a_directory_with_a_run_is_not_overwritten() {
     let server = BrokenServer::start(Fault::ServerError);
     let dir = tempfile::tempdir().expect("a temporary folder");
     let out = dir.path().join("run");
@@ -268,7 +268,7 @@ fn a_directory_that_holds_a_run_is_not_overwritten() {
 }
 
 #[test]
-fn a_path_that_is_not_text_is_a_path() {
+fn a_path_that_is_not_utf_8_is_accepted() {
     let server = BrokenServer::start(Fault::ServerError);
     let dir = tempfile::tempdir().expect("a temporary folder");
     let out = dir.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
@@ -278,7 +278,7 @@ fn a_path_that_is_not_text_is_a_path() {
 }
 
 #[test]
-fn a_run_directory_that_cannot_be_written_is_said() {
+fn an_unwritable_run_directory_is_reported() {
     let server = BrokenServer::start(Fault::ServerError);
     let dir = tempfile::tempdir().expect("a temporary folder");
     let place = dir.path().to_str().expect("temporary paths are text");
@@ -286,7 +286,7 @@ fn a_run_directory_that_cannot_be_written_is_said() {
     let arguments = ["load", &server.url(), "--any-status", "--out", &out];
     let said = if is_root() {
         skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
-        // Nothing stops root but a read-only mount; it lives in a mount namespace of the shell's own.
+        // Only a read-only mount stops root; it exists in the shell's own mount namespace.
         let line = format!("mount -t tmpfs -o ro tmpfs {place} && exec \"$@\"");
         run(unshared(&line, &arguments).args(SHORT))
     } else {
@@ -297,7 +297,7 @@ fn a_run_directory_that_cannot_be_written_is_said() {
 }
 
 #[test]
-fn a_full_disk_keeps_what_was_measured() {
+fn a_full_disk_does_not_lose_measured_points() {
     skip_unless!(is_root(), "needs root, to mount a small tmpfs in a mount namespace of its own");
     skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
     needs_server!(Kind::Nginx);
@@ -307,7 +307,7 @@ fn a_full_disk_keeps_what_was_measured() {
         std::fs::create_dir(folder).expect("a temporary folder");
     }
     let port = free_port();
-    // Room for run.json and a few points. What lies there when the run has ended is copied out of the mount namespace.
+    // There is room for run.json and a few points. The files are copied out of the mount namespace at the end.
     let line = format!(
         "mount -t tmpfs -o size=96k tmpfs {full} || exit 99; \"$@\"; code=$?; cp -r {full}/run {kept}/; exit $code",
         full = full.display(),
@@ -345,7 +345,7 @@ fn a_full_disk_keeps_what_was_measured() {
     assert!(kept.join("run/report.html").is_file());
 }
 
-/// `straingauge` after a shell line in a separate mount namespace.
+/// Runs a shell line and straingauge in a separate mount namespace.
 pub fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]);
@@ -354,7 +354,7 @@ pub fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
 }
 
 #[test]
-fn a_limit_on_what_a_search_does_not_measure_is_refused_before_it() {
+fn a_limit_on_an_unmeasured_figure_is_refused_before_the_search() {
     let url = "http://127.0.0.1:1/";
     for (more, word) in [
         (&["--fail-if", "p99 > 50ms"][..], "p99@20k"),
@@ -385,7 +385,7 @@ fn options_of_other_tools_get_a_hint() {
 }
 
 #[test]
-fn the_command_of_a_server_without_dashes_before_it_is_shown_with_them() {
+fn a_server_command_without_dashes_gets_a_hint() {
     for command in ["load", "find"] {
         let typed = [command, "http://127.0.0.1:1/", "./server", "--port", "8080", "a b"];
         let line = format!("straingauge {command} http://127.0.0.1:1/ -- ./server --port 8080 'a b'");
@@ -394,7 +394,7 @@ fn the_command_of_a_server_without_dashes_before_it_is_shown_with_them() {
 }
 
 #[test]
-fn what_is_no_run_directory_is_said() {
+fn a_directory_without_a_run_is_refused() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let path = dir.path().to_str().expect("temporary paths are text");
     run(&mut straingauge(["report", path]))
@@ -412,7 +412,7 @@ fn what_is_no_run_directory_is_said() {
 }
 
 #[test]
-fn profiling_that_cannot_be_done_is_refused_before_it_takes_time() {
+fn impossible_profiling_is_refused_at_once() {
     let port = free_port().to_string();
     let cases: [(&[&str], i32, &[&str]); 5] = [
         (&[&port, "--duration", "50ms", "--accounting", "exact"], 2, &["--duration", "200ms"]),

@@ -1,11 +1,11 @@
-//! Bad mixes, logs and rate series: one clear sentence and the right exit code before anything is sent; lines that
-//! cannot be read are counted and shown, never fatal.
+//! Bad mixes, logs and rate series: one clear sentence and the right exit code before anything is sent. Unreadable
+//! lines are counted and shown, but not fatal.
 
 use crate::document_server::DocumentServer;
 use crate::rig::{Said, free_port, member, open_dir, run, run_record, skipped, straingauge};
 use std::path::Path;
 
-/// Nothing listens: what is refused is refused before anybody is asked.
+/// Nothing listens, because bad input is refused before connecting.
 fn load(options: &[&str]) -> Said {
     let url = format!("http://127.0.0.1:{}/", free_port());
     run(straingauge(["load", &url, "--quiet"]).args(options))
@@ -28,7 +28,7 @@ impl Files {
 pub const LINE: &str = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a.txt HTTP/1.1\" 200 5\n";
 
 #[test]
-fn logs_that_are_none_are_refused_with_the_reason() {
+fn files_that_are_no_logs_are_refused_with_the_reason() {
     let files = Files::new();
     let empty = files.with("empty.log", b"");
     load(&["--trace", &empty]).exits_with(1).complains_of(&["empty.log", "is empty"]);
@@ -104,7 +104,7 @@ fn mixed() -> Vec<u8> {
     log.extend_from_slice(b"not a line of any log\n");
     log.extend(std::iter::repeat_n(b'x', 1 << 20));
     log.extend_from_slice(b"\n\x1b[31m\xff\xfe\n\n");
-    // Times that go back, by more than can be sorted.
+    // Lines whose times go back further than sorting allows.
     log.extend_from_slice(LINE.replace("17/May", "16/May").as_bytes());
     log.extend_from_slice(LINE.replace("10:05:03", "10:05:01").as_bytes());
     log.extend_from_slice(LINE.replace("GET", "CONNECT").as_bytes());
@@ -141,7 +141,7 @@ fn bad_lines_are_counted_and_shown_and_the_rest_is_replayed() {
 }
 
 #[test]
-fn a_log_that_breaks_off_is_replayed_up_to_there_and_fails() {
+fn a_truncated_log_is_replayed_up_to_its_end_and_fails() {
     if let Some(why) = DocumentServer::missing() {
         return skipped(&why);
     }

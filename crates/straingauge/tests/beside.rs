@@ -1,4 +1,4 @@
-//! `find --beside`: the same server without and with a command beside it, in turn; the command never outlives the run.
+//! `find --beside`: the server without and with a command, in turn. The command never outlives the run.
 
 use crate::rig::{
     Running, Said, free_port, is_root, needs_server, open_dir, points, processes_of, run, run_record, skip_unless,
@@ -10,8 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// `find` of a server of the testbed, with `beside` beside it; the words of `beside` may name `dir`, which leads to
-/// what it starts.
+/// `find` on a testbed server with the command `beside`; its words may name `dir`, which contains its files.
 fn find(dir: &Path, beside: &str, isolate: &str) -> Command {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
@@ -23,7 +22,7 @@ fn find(dir: &Path, beside: &str, isolate: &str) -> Command {
     command
 }
 
-/// The same, the server started as on another machine, and loaded by two clients.
+/// As `find`, with the server started as on another machine, and two clients.
 fn find_elsewhere(dir: &Path, beside: &str) -> Command {
     let mut command = find(dir, beside, "never");
     let program = Path::new(env!("CARGO_BIN_EXE_straingauge"));
@@ -46,7 +45,7 @@ fn loads(run: &Path) -> Vec<Value> {
     points(run).into_iter().filter(|point| point["sweep"] == "connections").collect()
 }
 
-/// A command that says which server it knows, and burns for a part of the time in a child.
+/// A command that reports the server it knows, and whose child uses CPU part of the time.
 fn agent(dir: &Path) -> String {
     let script = dir.join("agent");
     let text = "echo \"$1 $2 $STRAINGAUGE_PORT $STRAINGAUGE_SERVER_PID\"\n\
@@ -55,7 +54,7 @@ fn agent(dir: &Path) -> String {
     format!("sh {} PORT PID", script.display())
 }
 
-/// What it printed: the port and the process of the server, alike in its words and its environment.
+/// The port and process of the server that the agent printed; its arguments and environment agree.
 #[track_caller]
 fn what_the_agent_knew(out: &Path) -> String {
     let log = std::fs::read_to_string(out.join("with/beside.log")).expect("what it printed is kept");
@@ -64,15 +63,15 @@ fn what_the_agent_knew(out: &Path) -> String {
     log
 }
 
-/// The command's CPU time is known at each point. Beside other work it may have had none within a short window, but not
-/// in all.
+/// Asserts that each point has the command's CPU time. On a busy machine it may be 0 in a short window, but not in
+/// all.
 #[track_caller]
 fn has_worked(points: &[Value]) {
     let used: Vec<Option<f64>> = points.iter().map(|point| figure(point, "beside.cpus_used")).collect();
     assert!(used.iter().all(Option::is_some) && used.iter().any(|cpus| *cpus > Some(0.0)), "{used:?}");
 }
 
-/// What a run of both sides says, whatever the price on this machine was.
+/// The output of a run with both sides, whatever the command's cost was.
 #[track_caller]
 fn priced(command: &mut Command) -> Said {
     let said = run(command);
@@ -81,7 +80,7 @@ fn priced(command: &mut Command) -> Said {
 }
 
 #[test]
-fn the_same_server_is_measured_without_and_with_the_command_and_both_its_costs_are_shown() {
+fn the_server_is_measured_with_and_without_the_command_and_both_costs_are_shown() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let agent = agent(dir.path());
@@ -107,7 +106,7 @@ fn the_same_server_is_measured_without_and_with_the_command_and_both_its_costs_a
         let named: Vec<_> = doubts.filter(|doubt| doubt["what"].to_string().contains("agent")).collect();
         assert!(named.is_empty(), "what is priced is no noisy neighbour: {named:?}");
     }
-    // One server for both sides: only the command differs.
+    // Both sides have the same server; only the command differs.
     let fact = |run: &Path, name: &str| run_record(run)["server_facts"][name].clone();
     assert_eq!(fact(&out, "command"), fact(&out.join("with"), "command"));
     assert_eq!(run_record(&out)["status"], "complete");
@@ -137,7 +136,7 @@ fn the_same_server_is_measured_without_and_with_the_command_and_both_its_costs_a
 }
 
 #[test]
-fn our_own_watch_can_be_priced() {
+fn the_price_of_straingauge_watch_is_measured() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "counting connections needs root");
     let dir = open_dir();
@@ -149,7 +148,7 @@ fn our_own_watch_can_be_priced() {
 }
 
 #[test]
-fn a_server_that_runs_already_has_a_price_too_and_a_command_that_sleeps_uses_nothing() {
+fn a_running_server_can_be_priced_and_a_sleeping_command_uses_no_cpu() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let dir = open_dir();
@@ -168,21 +167,21 @@ fn a_server_that_runs_already_has_a_price_too_and_a_command_that_sleeps_uses_not
     ]);
     let price = priced(command.args(["--duration", "100ms", "--out"]).arg(&out)).json()["price"].clone();
     assert_eq!(price["command"], "sleep 60");
-    // It was asleep in all windows.
+    // The command slept in all windows.
     assert!(price["own_cpus"]["value"].as_f64().is_some_and(|cpus| cpus < 0.01), "{price:#}");
     assert_eq!(price["own_cpus"]["n"], 2);
     let log = out.join("with/beside.log");
     assert_eq!(std::fs::read(log).expect("its output is kept").len(), 0);
 }
 
-/// A command that ends while a load is measured: after the first one beside it.
+/// A command that ends during a load: after the first load that it accompanies.
 fn soon_enough(dir: &Path) -> String {
     let first = dir.join("run/with/points/000/point.json");
     format!("sh -c 'until [ -e {} ]; do sleep 0.02; done; echo it has had enough; exit 7'", first.display())
 }
 
 #[test]
-fn beside_a_server_on_another_machine_the_command_runs_there() {
+fn the_command_runs_on_the_servers_machine() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let agent = agent(dir.path());
@@ -210,7 +209,7 @@ fn beside_a_server_on_another_machine_the_command_runs_there() {
 }
 
 #[test]
-fn a_command_that_does_not_start_or_ends_by_itself_is_a_sentence_and_the_points_are_kept() {
+fn a_command_that_fails_is_reported_in_a_sentence_and_the_points_are_kept() {
     needs_server!(Kind::Nginx);
     for (beside, wanted) in [
         (|_: &Path| "no-such-program-anywhere".into(), "was not found"),
@@ -244,7 +243,7 @@ fn stubborn(dir: &Path) -> String {
 }
 
 #[test]
-fn ctrl_c_and_kill_9_end_the_command_with_all_that_it_started() {
+fn ctrl_c_and_kill_9_end_the_command_and_its_children() {
     needs_server!(Kind::Nginx);
     for (signal, isolate) in
         [(libc::SIGINT, "auto"), (libc::SIGKILL, "auto"), (libc::SIGKILL, "never"), (libc::SIGKILL, "elsewhere")]
@@ -259,7 +258,7 @@ fn ctrl_c_and_kill_9_end_the_command_with_all_that_it_started() {
         let with = dir.path().join("run/with");
         let mut running = Running::start(&mut command);
         running.wait_until("a point with the command", || !points(&with).is_empty());
-        // straingauge and its guardian name the script too.
+        // straingauge and its guardian also have the script in their arguments.
         assert!(processes_of(&script).len() >= 3, "{:?}", processes_of(&script));
         running.signal(signal);
         let code = running.wait().code;
@@ -270,14 +269,14 @@ fn ctrl_c_and_kill_9_end_the_command_with_all_that_it_started() {
         }
         assert_eq!(processes_of(&script), Vec::<i32>::new(), "{signal} {isolate}");
         if signal == libc::SIGKILL && isolate == "auto" {
-            // The next run ends what was in the namespaces of a killed one: the server.
+            // The next run ends the server in the namespaces of a killed one.
             run(straingauge(["load", "http://127.0.0.1:1/"]).current_dir(dir.path())).exits_with(1);
         }
     }
 }
 
 #[test]
-fn what_cannot_run_beside_is_refused_before_anything_is_measured() {
+fn impossible_commands_are_refused_before_measuring() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     for (options, wanted) in [
         (&["--beside", ""][..], &["--beside", "not a command"][..]),

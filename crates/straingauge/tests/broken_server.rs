@@ -6,31 +6,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Text with an escape sequence, a bell, and characters that turn a line round.
+/// Text with an escape sequence, a bell, and characters that reverse the direction of text.
 pub const HOSTILE: &str = "red\u{1b}[31m\u{202e}\u{9b}2J\u{7}\u{2066}end";
 
-/// How a server misbehaves once it has read a request.
+/// How a server misbehaves after it has read a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Answers with another protocol's greeting.
+    /// Answers with the greeting of another protocol.
     NotHttp,
     /// Announces 1000 bytes, sends 10, closes.
     BodyEndsEarly,
     /// Sends a header of 10 MB.
     HugeHeader,
-    /// Redirects elsewhere.
+    /// Redirects to another server.
     Redirect,
-    /// Redirects to a name that turns a line round; a control character would be refused.
+    /// Redirects to a name that reverses the direction of text; a control character would be refused.
     HostileRedirect,
     /// Answers 500.
     ServerError,
-    /// Reads, and closes without a byte.
+    /// Reads the request and closes without a byte.
     Closes,
-    /// Reads, and never answers.
+    /// Reads the request and never answers.
     Silent,
 }
 
-/// A misbehaving server on a separate port. Dropping it closes the listener.
+/// A misbehaving server on its own port. Dropping it closes the listener.
 pub struct BrokenServer {
     pub port: u16,
     is_over: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl BrokenServer {
                 }
                 let over = over.clone();
                 std::thread::spawn(move || {
-                    // A client that gives up in the middle is what these servers are for.
+                    // These servers expect clients that give up in the middle.
                     let _ = misbehave(connection, fault, &over);
                 });
             }
@@ -65,7 +65,7 @@ impl BrokenServer {
 impl Drop for BrokenServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Wakes the accepting thread, which then sees that it is over.
+        // Wakes the accepting thread, which then ends.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -106,7 +106,7 @@ fn misbehave(mut connection: TcpStream, fault: Fault, is_over: &AtomicBool) -> s
     Ok(())
 }
 
-/// Reads to the end of a request's header; false when the client has closed.
+/// Reads to the end of a request's header; false if the client has closed.
 fn read_request(connection: &mut TcpStream) -> std::io::Result<bool> {
     let mut last = [0u8; 4];
     let mut byte = [0u8; 1];

@@ -1,5 +1,5 @@
-//! `--markdown` and `--junit` of the commands, on a recorded run and on a server. The jobs of docs/ci.md are run by
-//! python/tests/test_ci_jobs.py.
+//! `--markdown` and `--junit` on a recorded run and on a server. python/tests/test_ci_jobs.py runs the jobs of
+//! docs/ci.md.
 
 use crate::broken_server::{BrokenServer, Fault};
 use crate::recorded;
@@ -17,7 +17,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn a_comparison_goes_to_both_files_and_to_the_terminal() {
+fn a_comparison_is_written_to_both_files_and_the_terminal() {
     let dir = open_dir();
     let (markdown, junit) = (dir.path().join("a.md"), dir.path().join("a.xml"));
     let paths = [markdown.to_str().expect("text"), junit.to_str().expect("text")];
@@ -30,7 +30,7 @@ fn a_comparison_goes_to_both_files_and_to_the_terminal() {
 }
 
 #[test]
-fn a_reader_that_goes_early_hides_nothing() {
+fn a_reader_that_leaves_early_does_not_change_the_exit_code() {
     let (server, dir) = (BrokenServer::start(Fault::ServerError), open_dir());
     let load = ["load", &server.url(), "--warmup", "0s", "--duration", "200ms", "--any-status", "--quiet"];
     let limit = ["--fail-if", "p99 > 1ns", "--markdown", "summary.md"];
@@ -41,7 +41,7 @@ fn a_reader_that_goes_early_hides_nothing() {
 }
 
 #[test]
-fn standard_output_has_the_summary_alone() {
+fn standard_output_has_only_the_summary() {
     let said = compare(&["--markdown", "-"]);
     assert!(said.out.starts_with("### ") && !said.out.contains("\nA: "), "{}", said.out);
     let folder = open_dir();
@@ -51,12 +51,12 @@ fn standard_output_has_the_summary_alone() {
     let said = said.exits_with(0);
     assert!(said.out.starts_with("### straingauge find: http") && said.out.contains("| connections |"), "{}", said.out);
     assert!(page.is_file(), "the page is drawn as always");
-    // Markdown was asked for, and no page.
+    // Only Markdown was requested, so no page is written.
     let page = nginx.path().join("report.html");
     let _ = std::fs::remove_file(&page);
     run(straingauge(["report", "--markdown", "-"]).arg(nginx.path())).exits_with(0);
     assert!(!page.exists());
-    // So has the page.
+    // Standard output can also be used for the page.
     for command in [
         &mut straingauge(["compare"]).arg(nginx.path()).arg(nginx.path()),
         &mut straingauge(["report"]).arg(nginx.path()),
@@ -68,7 +68,7 @@ fn standard_output_has_the_summary_alone() {
 }
 
 #[test]
-fn wrong_files_are_refused_before_anything_is_measured() {
+fn wrong_files_are_refused_before_measuring() {
     for (options, words) in [
         (&["--markdown", "x", "--junit", "x"][..], &["--markdown and --junit both name x"][..]),
         (&["--markdown", "/dev/stdout", "--junit", "/proc/self/fd/1"], &["both name /dev/stdout"]),
@@ -96,7 +96,7 @@ fn wrong_files_are_refused_before_anything_is_measured() {
 }
 
 #[test]
-fn a_load_says_its_limits_in_both_files_and_exits_as_without_them() {
+fn a_load_reports_its_limits_in_both_files_and_keeps_its_exit_code() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let dir = open_dir();
@@ -115,7 +115,7 @@ fn a_load_says_its_limits_in_both_files_and_exits_as_without_them() {
     }
 }
 
-/// A job page that shows nothing for the run that broke would hide it.
+/// A job page without the failed run would hide the failure.
 #[test]
 fn a_run_that_fails_after_measuring_is_an_error_in_the_list() {
     let server = crate::broken_server::BrokenServer::start(crate::broken_server::Fault::HostileRedirect);

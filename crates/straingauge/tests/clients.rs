@@ -1,4 +1,4 @@
-//! Kinds of clients on real servers: slow ones, who closes first, TLS.
+//! Kinds of clients on real servers: slow ones, closing order, TLS.
 
 use crate::rig::{Said, free_port, member, needs_server, open_dir, program, run, skip_unless, straingauge};
 use crate::server::{Kind, Server};
@@ -27,14 +27,14 @@ fn a_slow_client_holds_the_server_as_a_slow_link_does() {
     command.args(["--warmup", "0s", "--duration", "2s", "--threads", "1", "--json", "--quiet"]);
     let json = run(&mut command).exits_with(0).json();
     assert!(count(&json, "ok") >= 3, "{json:#}");
-    // 100 kB at 100 kB/s: no machine is so slow that it would be faster.
+    // 100 kB at 100 kB/s: even a slow machine does not take longer for the rest.
     assert!(figure(&json, "client.response_p50_us") > 750_000.0, "{json:#}");
     assert!(figure(&json, "client.connection_bits_per_sec") <= 900_000.0, "{json:#}");
-    // It rests between reads: the engine's thread is idle.
+    // The engine's thread rests between reads.
     assert!(figure(&json, "client.cpu_utilisation_ratio") < 0.5, "{json:#}");
 }
 
-/// Sockets in TIME_WAIT whose local or remote port is this one: (on the server's side, on the client's).
+/// Sockets in TIME_WAIT on this local port (the server's side), and on this remote port (the client's).
 fn time_wait(port: u16) -> (usize, usize) {
     let text = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
     let suffix = format!(":{port:04X}");
@@ -48,7 +48,7 @@ fn time_wait(port: u16) -> (usize, usize) {
 }
 
 #[test]
-fn who_closes_first_keeps_the_time_wait() {
+fn the_side_that_closes_first_keeps_the_time_wait() {
     needs_server!(Kind::Nginx);
     for (who, on_server) in [("server", true), ("client", false)] {
         let server = Server::start(Kind::Nginx);
@@ -60,20 +60,20 @@ fn who_closes_first_keeps_the_time_wait() {
         assert!(ok > 0, "{json:#}");
         let (servers, clients) = time_wait(server.port);
         let (kept, other) = if on_server { (servers, clients) } else { (clients, servers) };
-        // The kernel may reuse a client's port after a second, so not all are left on that side.
+        // The kernel may reuse a client's port after a second, so some sockets on that side are gone.
         assert!(kept > other, "{who} first, {ok} requests: {servers} on the server's side, {clients} on the client's");
     }
 }
 
-/// The machine's CPUs.
+/// Number of the machine's CPUs.
 fn cpus() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
 }
 
 #[test]
-fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
+fn an_overloaded_client_abandons_attempts_and_keeps_its_schedule() {
     use std::os::fd::AsRawFd;
-    // Nothing accepts, and the queue holds one: nearly every attempt is dropped by the kernel.
+    // No thread accepts, and the queue holds one connection, so the kernel drops nearly every attempt.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     // SAFETY: no pointers; listening again only changes the queue's length.
     unsafe { libc::listen(listener.as_raw_fd(), 1) };
@@ -84,8 +84,8 @@ fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
     let said: Said = run(&mut command);
     let json = said.json();
     assert_eq!(count(&json, "sent"), 500, "the schedule holds: {json:#}");
-    // A client without a CPU looks at the clock late, and what it has not given up by the end is unfinished: so few may
-    // be given up only on a machine whose CPUs other work has.
+    // A client without a CPU checks the clock late, and attempts not given up by the end are unfinished. So fewer may
+    // be given up only on a busy machine.
     let given_up = count(&json, "connect_timed_out");
     let accounted: u64 = ["connect_timed_out", "timed_out", "unfinished"].iter().map(|what| count(&json, what)).sum();
     let others = figure(&json, "machine.other_cpus_used") + cpus() * figure(&json, "machine.cpu_steal_ratio");
@@ -94,7 +94,7 @@ fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
     assert_eq!(count(&json, "local_limit"), 0, "no port or descriptor ran out: {json:#}");
 }
 
-/// nginx with TLS and a certificate of our own authority.
+/// nginx with TLS, and a certificate of the test's own authority.
 pub struct SecureServer {
     child: Child,
     port: u16,
@@ -154,7 +154,7 @@ impl SecureServer {
         format!("https://127.0.0.1:{}/1k.bin", self.port)
     }
 
-    /// Answers in the access log, once nginx has ended: (how many, bytes with headers).
+    /// Ends nginx; returns the number of responses in its log, and their bytes with headers.
     pub fn end_and_count(mut self) -> (u64, u64) {
         // SAFETY: kill takes no pointers; the child is ours and not yet waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGQUIT) };
@@ -179,7 +179,7 @@ macro_rules! needs_tls {
     };
 }
 
-/// The word of `--tls` that trusts a file.
+/// The value of `--tls` that trusts a file.
 fn trusting(authority: &Path) -> String {
     format!("ca={}", authority.display())
 }
@@ -215,7 +215,7 @@ fn requests_over_tls_are_counted_as_the_server_counts_them() {
 }
 
 #[test]
-fn sessions_are_resumed_or_not_as_asked() {
+fn sessions_are_resumed_on_request_only() {
     needs_tls!();
     let each = ["--connections", "2", "--requests-per-connection", "1"];
     let server = SecureServer::start("127.0.0.1");
@@ -226,9 +226,9 @@ fn sessions_are_resumed_or_not_as_asked() {
     assert_eq!(figure(&off, "client.tls_resumed_ratio"), 0.0, "{off:#}");
 }
 
-/// The handshakes are the requests: nginx counts connections and sees no request but those for its counts.
+/// Handshakes are the requests: nginx counts connections and sees no requests except those for its counts.
 #[test]
-fn handshakes_alone_are_counted_as_the_server_counts_them() {
+fn mere_handshakes_are_counted_as_the_server_counts_them() {
     needs_tls!();
     let server = SecureServer::start("127.0.0.1");
     let json =
@@ -258,7 +258,7 @@ fn a_slow_client_reads_over_tls_at_its_pace() {
         let (ok, sent, unfinished) = (count(&json, "ok"), count(&json, "sent"), count(&json, "unfinished"));
         assert!(ok >= 3, "{json:#}");
         assert_eq!(ok + unfinished, sent, "nothing failed: {json:#}");
-        // 20 kB at 40 kB/s, a tenth of a second of it at once: no machine is so slow that it would be faster.
+        // 20 kB at 40 kB/s, of which a tenth of a second comes at once: a lower bound on any machine.
         assert!(figure(&json, "client.response_p50_us") > 300_000.0, "{json:#}");
     }
 }
@@ -292,10 +292,10 @@ fn a_log_is_replayed_over_tls() {
     assert_eq!(logged, 2 * 150, "as nginx counts them");
 }
 
-/// A door to a TLS server: the first connection that says anything (the look before any load) is passed on; to the
-/// others it speaks no TLS.
+/// A proxy for a TLS server. It passes on the first connection that sends anything (the check before the load); on
+/// all others it does not speak TLS.
 #[test]
-fn a_tls_handshake_that_fails_under_load_is_counted_as_such() {
+fn failed_tls_handshakes_under_load_are_counted() {
     use std::io::{Read, Write};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -334,7 +334,7 @@ fn a_tls_handshake_that_fails_under_load_is_counted_as_such() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
+fn an_untrusted_certificate_is_reported_in_one_clear_sentence() {
     needs_tls!();
     let server = SecureServer::start("127.0.0.1");
     let other = SecureServer::start("example.test");
@@ -344,7 +344,7 @@ fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
     load(&server.url(), &["--tls", &path(other.ca())]).exits_with(1).complains_of(&["certificate", "--tls ca="]);
     load(&other.url(), &["--tls", &path(other.ca())]).exits_with(1).complains_of(&["another name"]);
     load(&other.url(), &["--tls", "insecure", "--quiet"]).exits_with(0);
-    // The server's own certificate, given as it is: it need not be signed, but its name must be right.
+    // The server's own certificate as `ca=`: it needs no signature, but the right name.
     let own = |server: &SecureServer| path(server.state.path().join("cert.pem"));
     load(&server.url(), &["--tls", &own(&server), "--quiet"]).exits_with(0);
     load(&server.url(), &["--tls", &own(&other)]).exits_with(1).complains_of(&["not signed by", "--tls ca="]);
@@ -361,7 +361,7 @@ fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
 }
 
 #[test]
-fn a_worker_says_what_it_and_the_server_have_against_each_other() {
+fn a_worker_reports_why_tls_with_the_server_fails() {
     needs_tls!();
     let (server, other) = (SecureServer::start("127.0.0.1"), SecureServer::start("example.test"));
     let from_worker = |url: &str, more: &[&str]| {
@@ -375,7 +375,7 @@ fn a_worker_says_what_it_and_the_server_have_against_each_other() {
         "certificate",
         "--tls ca=",
     ]);
-    // Under TLS 1.3 the client has ended the handshake when it is refused.
+    // With TLS 1.3, the client has finished the handshake before the server refuses it.
     let (port, dir) = (free_port(), server.state.path());
     let mut wants = Command::new("openssl");
     wants.args(["s_server", "-accept", &port.to_string(), "-cert", "cert.pem", "-key", "key.pem", "-tls1_3", "-quiet"]);

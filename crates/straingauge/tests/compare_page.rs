@@ -1,11 +1,11 @@
-//! `compare --page`: the page of two kept runs, as a browser shows it.
+//! `compare --page`: the page of two kept runs in a browser.
 
 use crate::recorded;
 use crate::report_page::{browser, keep, look};
 use crate::rig::{open_dir, run, skip_unless, straingauge};
 
 #[test]
-fn a_comparison_writes_a_page_beside_its_table_and_keeps_its_exit_code() {
+fn a_comparison_also_writes_a_page_and_keeps_its_exit_code() {
     let dir = open_dir();
     let page = dir.path().join("page.html");
     let mut command = straingauge(["compare"]);
@@ -24,7 +24,7 @@ fn a_comparison_writes_a_page_beside_its_table_and_keeps_its_exit_code() {
 }
 
 #[test]
-fn a_page_that_cannot_be_is_refused_before_anything_is_compared() {
+fn an_impossible_page_is_refused_before_comparing() {
     let dir = open_dir();
     let (a, b) = (recorded::run("haproxy-epoll"), recorded::run("nginx"));
     let compare =

@@ -1,4 +1,4 @@
-//! nginx with a document tree of `straingauge files`, and a log that distinguishes connections.
+//! nginx with the documents of `straingauge files`, and a log that distinguishes connections.
 
 use crate::rig::{free_port, open_dir, program, run, straingauge};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// One answer as nginx logged it, in the order of the answers.
+/// A response in nginx's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// nginx's number of the connection.
@@ -17,7 +17,7 @@ pub struct Answer {
     pub status: u16,
     pub body_bytes: u64,
     pub method: String,
-    /// As it came, as bytes.
+    /// The target as it was received.
     pub target: Vec<u8>,
 }
 
@@ -30,18 +30,18 @@ pub struct DocumentServer {
 }
 
 impl DocumentServer {
-    /// Why it cannot run here.
+    /// Why nginx cannot run here, if so.
     pub fn missing() -> Option<String> {
         program("nginx").is_none().then(|| "nginx is not installed (apt-get install nginx)".to_string())
     }
 
-    /// Makes the documents with `straingauge files` and these options, and serves them as docs/workloads.md says.
+    /// Makes documents by `straingauge files` with these options, and serves them as docs/workloads.md describes.
     #[track_caller]
     pub fn start(files: &[&str]) -> DocumentServer {
         DocumentServer::start_at(files, "127.0.0.1", None)
     }
 
-    /// The same on another address, in a network namespace.
+    /// As [`DocumentServer::start`], on another address and perhaps in a network namespace.
     #[track_caller]
     pub fn start_at(files: &[&str], address: &str, namespace: Option<&str>) -> DocumentServer {
         let state = open_dir();
@@ -54,7 +54,7 @@ impl DocumentServer {
             .iter()
             .map(|name| format!("{name}_temp_path {at}/{name};\n"))
             .collect();
-        // A session of a log must not be ended by the server, however long it is.
+        // The server must not end a session of the log, however long it is.
         let configuration = format!(
             "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log {at}/error.log crit;\n\
              worker_rlimit_nofile 8192;\nevents {{ worker_connections 4096; }}\nhttp {{\n{temporary}\
@@ -75,7 +75,7 @@ impl DocumentServer {
         let child = command.process_group(0).spawn().expect("nginx runs");
         let mut server = DocumentServer { child, port, http_2_port, state };
         let started = Instant::now();
-        // It writes its number once it listens.
+        // nginx writes its process id once it listens.
         let is_there = |server: &DocumentServer| match namespace {
             Some(_) => server.state.path().join("pid").is_file(),
             None => TcpStream::connect((address, port)).is_ok(),
@@ -88,12 +88,12 @@ impl DocumentServer {
         server
     }
 
-    /// The server's root.
+    /// URL of the server's root.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// The same root over HTTP/2.
+    /// URL of the server's root over HTTP/2.
     pub fn http_2_url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.http_2_port)
     }
@@ -118,12 +118,12 @@ impl DocumentServer {
         self.state.path().join("files")
     }
 
-    /// How many answers its log has so far.
+    /// Number of responses in the log so far.
     pub fn answered(&self) -> usize {
         answers(&self.state.path().join("access.log")).len()
     }
 
-    /// Ends nginx politely, so that it writes out its log, and reads that.
+    /// Ends nginx politely, so that it writes its log, and reads the log.
     pub fn end_and_read_log(mut self) -> Vec<Answer> {
         // SAFETY: kill takes no pointers; the child is ours and not yet waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGQUIT) };
@@ -138,7 +138,7 @@ impl DocumentServer {
 
 impl Drop for DocumentServer {
     fn drop(&mut self) {
-        // SAFETY: kill takes no pointers; the group is that of a child which we started as its leader.
+        // SAFETY: kill takes no pointers; the group belongs to a child that this process started as its leader.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.wait();
     }

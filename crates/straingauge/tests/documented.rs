@@ -1,7 +1,7 @@
-//! Commands in README and docs work as written, in a folder that holds what the page names and nothing
-//! else. Times and counts are smaller here, ports are free ones; nothing else is changed.
+//! The commands in README and docs work as written, in a folder with only the files that the page names. Times and
+//! counts are smaller here, and ports are free ones; otherwise the commands are unchanged.
 //!
-//! That the command line takes every one of them is a test of `src/cli`.
+//! A test in `src/cli` checks that the command line accepts all of them.
 
 mod commands;
 
@@ -23,7 +23,7 @@ fn replaced(line: &str, pairs: &[(&str, &str)]) -> String {
     pairs.iter().fold(line.to_string(), |line, (from, to)| line.replace(from, to))
 }
 
-/// With these options put before the server's command, or at the end.
+/// Inserts these options before the server's command, or at the end.
 fn with_options(line: &str, options: &str) -> String {
     match line.split_once(" -- ") {
         Some((before, server)) => format!("{before} {options} -- {server}"),
@@ -49,7 +49,7 @@ fn the_first_commands_of_the_readme_work_as_written() {
     let server = crate::server::Server::start(Kind::Nginx);
     for command in &commands {
         let own = free_port();
-        // Beside find, which starts the server, load finds the one that runs.
+        // `find` starts the server; `load` uses the running one.
         let is_find = command.text.starts_with("straingauge find");
         let port = if is_find { own } else { server.port }.to_string();
         let line = replaced(
@@ -67,7 +67,7 @@ fn the_first_commands_of_the_readme_work_as_written() {
     }
 }
 
-/// Why a command of docs/ is not run here; it is run elsewhere, or nowhere but where its hardware is.
+/// Why this test does not run a command of docs/. Another test runs it, or it needs special hardware.
 fn is_not_run_here(line: &str) -> Option<&'static str> {
     let rules = [
         ("straingauge fleet", "needs a Ray cluster: python/tests"),
@@ -89,9 +89,9 @@ fn is_not_run_here(line: &str) -> Option<&'static str> {
     rules.iter().find(|(part, _)| line.contains(part)).map(|(_, why)| *why)
 }
 
-/// What the pages name: a log and its documents, lists of targets, a rate series.
+/// Creates the files that the pages name: a log and its documents, lists of targets, a rate series.
 fn laid_out(folder: &Path) -> DocumentServer {
-    // Enough documents of different sizes for a mix to be fitted to.
+    // The log has enough documents of different sizes to fit a mix.
     let line = |at: usize| {
         let (client, second, bytes) = (at % 9, at / 60, 500 + at * at % 9000);
         let time = format!("22/Nov/2026:10:00:0{second} +0000");
@@ -140,7 +140,7 @@ fn commands_of_the_pages_work_as_written() {
         let is_load = line.starts_with("straingauge load");
         let mut options = String::new();
         if is_load {
-            // The documents of one log are not those of a mix.
+            // The documents of a log differ from those of a mix.
             options += "--warmup 0s --any-status";
             if !line.contains("--trace") && !line.contains("--duration") {
                 options += " --duration 200ms";

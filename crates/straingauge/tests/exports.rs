@@ -1,4 +1,4 @@
-//! `--export`: other programs open the profiles, and what they add up by layer is what straingauge prints.
+//! `--export`: other programs open the profiles, and their sums by layer equal straingauge's output.
 
 use crate::report_page::{browser, look};
 use crate::rig::{
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Samples and nanoseconds by layer.
+/// Samples and nanoseconds per layer.
 type Sums = BTreeMap<String, [u64; 2]>;
 
 /// A sample of a pprof file.
@@ -30,7 +30,7 @@ fn sums_of<'s>(samples: impl IntoIterator<Item = &'s Sample>, key: &str) -> Sums
     sums
 }
 
-/// The samples of a file, by npm's pprof-format; nothing without the package.
+/// The samples of a file, read by npm's pprof-format; `None` without the package.
 fn by_pprof_format(file: &Path) -> Option<Vec<Sample>> {
     const SCRIPT: &str = r#"
         const { Profile } = require(process.argv[1]);
@@ -49,7 +49,7 @@ fn by_pprof_format(file: &Path) -> Option<Vec<Sample>> {
     Some(samples.into_iter().map(|(values, labels)| Sample { values, labels }).collect())
 }
 
-/// Whether speedscope's own importer takes the file; nothing without the package or a browser.
+/// Whether speedscope's importer accepts the file; `None` without the package or a browser.
 fn by_speedscope(file: &Path) -> Option<()> {
     let package = node_package("speedscope")?;
     browser()?;
@@ -68,7 +68,7 @@ fn by_speedscope(file: &Path) -> Option<()> {
     Some(())
 }
 
-/// What could not be looked at, said once.
+/// Reports once which readers are missing.
 fn say_what_is_missing(seen: &[(&str, bool)]) {
     let missing: Vec<&str> = seen.iter().filter(|(_, is_seen)| !is_seen).map(|(name, _)| *name).collect();
     if !missing.is_empty() {
@@ -80,7 +80,7 @@ fn read(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).expect("it was written")).expect("JSON")
 }
 
-/// Sums of nanoseconds by layer of the profiles of a speedscope file that have the layer as a frame.
+/// Nanoseconds per layer in the profiles of a speedscope file that have layers as frames.
 fn in_speedscope(file: &Path) -> BTreeMap<String, u64> {
     let file = read(file);
     let mut sums = BTreeMap::new();
@@ -98,7 +98,7 @@ fn in_speedscope(file: &Path) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Sums of samples by category of a Firefox profile.
+/// Samples per category of a Firefox profile.
 fn in_firefox(file: &Path) -> BTreeMap<String, u64> {
     let file = read(file);
     let mut sums = BTreeMap::new();
@@ -115,7 +115,7 @@ fn in_firefox(file: &Path) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Sums of samples by the frame at this place of folded stacks.
+/// Samples per frame at this place of folded stacks.
 fn in_folded(file: &Path, place: usize) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in std::fs::read_to_string(file).expect("it was written").lines() {
@@ -126,7 +126,7 @@ fn in_folded(file: &Path, place: usize) -> BTreeMap<String, u64> {
     sums
 }
 
-/// A file of each form, and the option's values that write them.
+/// A file of each format, and the option values that write them.
 struct Files {
     folder: PathBuf,
 }
@@ -148,7 +148,7 @@ impl Files {
         }
     }
 
-    /// Opens every file and compares its sums; `layer_at` is the layer's place in folded stacks.
+    /// Opens every file and compares its sums. `layer_at`: position of the layer in folded stacks.
     #[track_caller]
     fn hold(&self, wanted: &Sums, layer_at: usize) {
         let of = |column: usize| -> BTreeMap<String, u64> {
@@ -169,7 +169,7 @@ impl Files {
     }
 }
 
-/// A kept run of `find` with made-up stacks, whose names are as bad as they can be.
+/// A kept run of `find` with synthetic stacks, whose names have every difficult character.
 fn kept_run(folder: &Path) {
     let example = repository().join("python/examples/find-nginx");
     std::fs::copy(example.join("run.json"), folder.join("run.json")).expect("it is kept");
@@ -273,7 +273,7 @@ fn a_profile_of_nginx_opens_in_other_programs() {
 }
 
 #[test]
-fn every_point_of_find_keeps_what_its_layers_rest_on() {
+fn every_point_of_find_keeps_the_stacks_of_its_layers() {
     skip_unless!(is_root(), "needs root, to sample stacks with BPF");
     needs_server!(Kind::Nginx);
     let dir = open_dir();
@@ -329,7 +329,7 @@ fn every_point_of_find_keeps_what_its_layers_rest_on() {
 }
 
 #[test]
-fn an_export_that_cannot_be_is_refused_in_one_sentence() {
+fn an_impossible_export_is_refused_in_one_sentence() {
     let dir = open_dir();
     let path = dir.path().join("run");
     std::fs::create_dir(&path).expect("our own folder");
@@ -351,7 +351,7 @@ fn an_export_that_cannot_be_is_refused_in_one_sentence() {
         .exits_with(2)
         .complains_of(&["twice"]);
     run(straingauge(["report", "--json", "--export", &twice]).arg(&path)).exits_with(2).complains_of(&["--json"]);
-    // Refused before the ten seconds of a profile.
+    // The refusal comes before the ten seconds of a profile.
     let port = free_port().to_string();
     run(&mut straingauge(["profile", &port, "--export", "pprof=/none/out"])).exits_with(1).complains_of(&["/none/out"]);
     assert!(!file.exists());
@@ -367,14 +367,14 @@ fn an_export_that_cannot_be_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn standard_output_takes_an_export_and_stays_what_it_is() {
+fn an_export_can_be_written_to_standard_output() {
     let dir = open_dir();
     let path = dir.path().join("run");
     std::fs::create_dir(&path).expect("our own folder");
     kept_run(&path);
     let printed = run(straingauge(["report", "--export", "folded=-"]).arg(&path)).exits_with(0).out;
     assert_eq!(printed.lines().count(), 9, "three stacks at three loads: {printed}");
-    // To a file that has a line already; a link is what root would replace.
+    // Appends to a file that has a line already, also through a link, which root could replace by mistake.
     let (file, link) = (dir.path().join("file"), dir.path().join("link"));
     std::os::unix::fs::symlink("/proc/self/fd/1", &link).expect("our own folder");
     let line = "echo first >\"$3\"; \"$1\" report \"$2\" --export \"folded=$4\" >>\"$3\"; echo last >>\"$3\"";

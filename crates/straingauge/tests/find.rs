@@ -1,4 +1,4 @@
-//! `find` on nginx from end to end: run directory, report, zones; with namespaces and without.
+//! `find` on nginx from end to end: run directory, report, zones, with and without namespaces.
 
 use crate::rig::{
     Said, free_port, is_root, member, needs_server, open_dir, points, processes_of, run, run_record, skip_unless,
@@ -8,10 +8,10 @@ use crate::server::{Kind, Server, serve_words};
 use std::path::Path;
 use std::process::Command;
 
-/// A sweep that is over in seconds: few, short points. What it finds on a busy machine is not judged here.
+/// A sweep of few, short points that takes seconds. Tests do not judge its findings on a busy machine.
 pub const SMALL: [&str; 6] = ["--duration", "100ms", "--max-connections", "8", "--repeats", "2"];
 
-/// Asserts what every completed `find` leaves behind.
+/// Asserts that a completed `find` has left all its files.
 #[track_caller]
 fn assert_is_a_whole_run(path: &Path, said: &Said) {
     let record = run_record(path);
@@ -19,7 +19,7 @@ fn assert_is_a_whole_run(path: &Path, said: &Said) {
     let measured = points(path);
     let sweeps = |name: &str| measured.iter().filter(|point| point["sweep"] == name).count();
     assert!(sweeps("connections") >= 3, "{} points of the closed loop", sweeps("connections"));
-    // A slow machine leaves the second half of the budget little time.
+    // On a slow machine, little of the budget may remain for the second half.
     assert!(sweeps("rate") >= 1, "no point of the open loop");
     for (index, point) in measured.iter().enumerate() {
         assert_eq!(point["index"].as_u64(), Some(index as u64));
@@ -42,7 +42,7 @@ fn assert_is_a_whole_run(path: &Path, said: &Said) {
     for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
         assert!(!page.contains(outside), "the page fetches something: {outside}");
     }
-    // The answer, or the reason why there is none.
+    // The verdict, or the reason why there is none.
     let words = said.flat().to_lowercase();
     assert!(said.out.lines().count() <= 25, "{}", said.out);
     for one_of in [["plan", "throughput grows"], ["breaks", "fail"], ["sure: ", "sure: "]] {
@@ -51,7 +51,7 @@ fn assert_is_a_whole_run(path: &Path, said: &Said) {
 }
 
 #[test]
-fn find_without_namespaces_leaves_a_whole_run_and_no_server() {
+fn find_without_namespaces_leaves_a_complete_run_and_no_server() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let (state, out) = (dir.path().join("state"), dir.path().join("run"));
@@ -66,7 +66,7 @@ fn find_without_namespaces_leaves_a_whole_run_and_no_server() {
 }
 
 #[test]
-fn find_with_namespaces_leaves_a_whole_run_and_no_namespace() {
+fn find_with_namespaces_leaves_a_complete_run_and_no_namespace() {
     skip_unless!(is_root(), "needs root, to make network namespaces");
     needs_server!(Kind::Nginx);
     let dir = open_dir();
@@ -87,7 +87,7 @@ fn find_with_namespaces_leaves_a_whole_run_and_no_namespace() {
 }
 
 #[test]
-fn find_goes_up_and_down_again_until_it_is_sure_or_its_time_is_spent() {
+fn find_repeats_until_it_is_precise_or_its_time_is_spent() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let (state, out) = (dir.path().join("state"), dir.path().join("run"));
@@ -106,13 +106,13 @@ fn find_goes_up_and_down_again_until_it_is_sure_or_its_time_is_spent() {
         measured.iter().filter(is_there).filter_map(|point| point["connections"].as_u64()).collect()
     };
     let (mut up, mut down) = (of_repeat("connections"), of_repeat("unloading"));
-    // A disturbed point was measured twice.
+    // A disturbed point is measured twice.
     up.dedup();
     down.dedup();
     down.reverse();
     assert!(up.is_sorted() && up.len() >= 2, "{up:?}");
     assert_eq!(down, up[..up.len() - 1], "down through the same loads");
-    // Reached, or the reason why not.
+    // The width was reached, or the reason is given.
     let is_said = ["As narrow as asked for", "not as narrow as asked for"]
         .iter()
         .any(|words| std::fs::read_to_string(out.join("report.html")).expect("report.html is there").contains(words));
@@ -122,7 +122,7 @@ fn find_goes_up_and_down_again_until_it_is_sure_or_its_time_is_spent() {
 }
 
 #[test]
-fn points_are_profiled_by_layer_where_that_is_permitted() {
+fn points_are_profiled_by_layer_if_permitted() {
     skip_unless!(is_root(), "needs root, to sample stacks with BPF");
     needs_server!(Kind::Nginx);
     let dir = open_dir();
@@ -131,7 +131,7 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/1k.bin");
         let mut command = straingauge(["find", &url, "--profile", when, "--sweep", "connections", "--budget", "14s"]);
-        // At 997 Hz two seconds are some hundred samples of a server that has a part of a CPU.
+        // At 997 Hz, two seconds give some hundred samples of a server with part of a CPU.
         let duration = if is_wanted { "2s" } else { "100ms" };
         command.args(["--duration", duration, "--max-connections", "2", "--repeats", "1", "--out"]).arg(&out);
         command.arg("--").args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"));
@@ -153,8 +153,7 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
             continue;
         }
         let profiled: Vec<_> = measured.iter().filter(|point| layers(point).is_some_and(|us| us > 0.0)).collect();
-        // A server that gets next to no CPU beside other work is sampled too few times, and that is said; nothing else
-        // may be.
+        // A server that gets almost no CPU has too few samples, and the figure says so. No other reason is allowed.
         let figures = measured.iter().flat_map(|point| point["figures"].as_object().expect("figures by name"));
         for (name, figure) in figures.filter(|(name, _)| name.starts_with("layer.")) {
             let why = figure["not_measured"].as_str();
@@ -166,8 +165,8 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
         for point in profiled {
             let functions = point["functions"].as_array().expect("functions are listed");
             assert!(functions.iter().all(|cost| cost["us_per_request"].as_f64() > Some(0.0)), "{functions:?}");
-            // The scheduler also charges the server for receiving at the client's end, inside the server's own send;
-            // twenty samples beside other work say little more than the order of magnitude, a hundred say more.
+            // The scheduler also charges the server for receiving at the client's end, inside the server's send.
+            // Twenty samples on a busy machine show only the order of magnitude; a hundred show more.
             let own = point["figures"]["server.cpu_us_per_request"]["value"].as_f64().expect("watched");
             let samples: u64 = functions.iter().filter_map(|cost| cost["samples"].as_u64()).sum();
             let least = own / if samples < 100 { 20.0 } else { 4.0 };
@@ -181,7 +180,7 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
 }
 
 #[test]
-fn a_server_that_is_there_already_is_driven_and_its_report_drawn_again_from_the_directory_alone() {
+fn a_running_server_is_measured_and_its_report_redrawn_from_the_directory() {
     needs_server!(Kind::Lighttpd);
     let server = Server::start(Kind::Lighttpd);
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -193,7 +192,8 @@ fn a_server_that_is_there_already_is_driven_and_its_report_drawn_again_from_the_
     assert!(still.is_ok(), "the server still runs: it is not ours to end");
     drop(server);
     let page = std::fs::read(out.join("report.html")).expect("report.html is there");
-    // The directory may be moved and read by itself; a name of the same length wraps lines in the same places.
+    // The directory can be moved and read by itself. The new name has the same length, so that lines wrap at the same
+    // places.
     let moved = dir.path().join("nur");
     std::fs::rename(&out, &moved).expect("our own folder");
     let again = dir.path().join("again.html");
@@ -218,7 +218,7 @@ fn a_server_that_is_there_already_is_driven_and_its_report_drawn_again_from_the_
     assert_same_lines(&[&first.out, &said.out].map(|text| without_places(text, places)), "the same words again");
 }
 
-/// Asserts that two texts are one; says which line differs, as the whole of a page is past reading.
+/// Asserts that two texts are equal; on failure shows the line that differs, because a page is too long.
 #[track_caller]
 fn assert_same_lines(texts: &[String; 2], what: &str) {
     let [a, b] = texts;
@@ -228,7 +228,7 @@ fn assert_same_lines(texts: &[String; 2], what: &str) {
     assert_eq!(a.lines().count(), b.lines().count(), "{what}: as many lines");
 }
 
-/// A text without the places of its run, which are all that may differ.
+/// A text without the paths of its run, which may differ.
 fn without_places(text: &str, places: [&Path; 2]) -> String {
     places
         .iter()
@@ -246,7 +246,7 @@ fn the_open_loop_holds_few_connections_unless_more_are_typed() {
         let mut command = straingauge(["find", &url, "--sweep", "rate", "--budget", "5s", "--json", "--out"]);
         run(command.arg(&out).args(SMALL).args(more)).exits_with(0).json()
     };
-    // Of 1,024 idle connections Apache serves none: those beyond its backlog hold all of its threads.
+    // With 1,024 idle connections, Apache answers none: those beyond its backlog hold all its threads.
     let said = rates("budgeted", &[]);
     let points = said["points"].as_array().expect("points").iter().filter(|point| point["sweep"] == "rate");
     let points: Vec<_> =
@@ -255,14 +255,14 @@ fn the_open_loop_holds_few_connections_unless_more_are_typed() {
         points.iter().all(|point| point.0 <= Some(256)) && points.iter().any(|point| point.1 > Some(5)),
         "{points:?}"
     );
-    // The number that was typed is taken as it is.
+    // A typed number is used as it is.
     let typed = rates("typed", &["--open-connections", "512"]);
     assert!(typed["points"].to_string().contains("\"connections\":512"), "{typed:#}");
     assert!(!typed["record"]["doubts"].to_string().contains("which it uses"));
 }
 
 #[test]
-fn a_server_that_is_gone_ends_the_run_and_has_failed_at_no_load() {
+fn a_server_that_is_gone_ends_the_run_without_a_failure_point() {
     needs_server!(Kind::Python);
     for is_behind_a_shell in [false, true] {
         let dir = open_dir();

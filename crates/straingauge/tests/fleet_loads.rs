@@ -1,4 +1,4 @@
-//! Every way of load over several workers: the sums equal the server's log, and the parts are those of one load.
+//! Loads of every kind over several workers: the sums equal the server's log, and the parts form one load.
 
 use crate::bad_input::unshared;
 use crate::clients::SecureServer;
@@ -29,16 +29,16 @@ fn from_one(url: &str, options: &[&str]) -> Value {
     run(command.args(options)).exits_with(0).json()
 }
 
-/// How often each target was asked for.
+/// How many times each target was requested.
 fn asked(server: DocumentServer) -> BTreeMap<Vec<u8>, u64> {
     let mut asked = BTreeMap::new();
     server.end_and_read_log().into_iter().for_each(|answer| *asked.entry(answer.target).or_insert(0) += 1);
     asked
 }
 
-/// One popularity and one schedule: workers ask for the same documents, as often, as one client does.
+/// With one popularity and one schedule, workers request the same documents as one client, equally often.
 #[test]
-fn a_size_mix_over_workers_asks_for_what_one_client_asks_for() {
+fn a_size_mix_over_workers_requests_the_same_as_one_client() {
     if let Some(why) = DocumentServer::missing() {
         return skipped(&why);
     }
@@ -66,7 +66,7 @@ fn a_size_mix_over_workers_asks_for_what_one_client_asks_for() {
 }
 
 #[test]
-fn a_rate_series_over_workers_is_the_one_of_one_client_at_every_instant() {
+fn a_rate_series_over_workers_equals_that_of_one_client() {
     if let Some(why) = DocumentServer::missing() {
         return skipped(&why);
     }
@@ -80,7 +80,7 @@ fn a_rate_series_over_workers_is_the_one_of_one_client_at_every_instant() {
     let out = out.to_str().expect("temporary paths are text");
     let three = from_three(&server.url(), &[&options[..], &["--out", out]].concat());
     assert_eq!(count(&one, "sent"), count(&three, "sent"));
-    // Nothing is meant to leave in the middle third.
+    // No request is intended for the middle third.
     let rows = std::fs::read_to_string(kept.path().join("run/points/000/series.csv")).expect("the series is kept");
     let completed: Vec<u64> = rows.lines().skip(1).filter_map(|row| row.split(',').nth(1)?.parse().ok()).collect();
     assert!(
@@ -92,9 +92,9 @@ fn a_rate_series_over_workers_is_the_one_of_one_client_at_every_instant() {
     assert!((of("sent") - of("unfinished")..=of("sent")).contains(&logged), "{logged} logged, {} sent", of("sent"));
 }
 
-/// The others replay their clients to the end of the log, and the run ends there.
+/// The remaining workers replay their clients to the end of the log, where the run ends.
 #[test]
-fn a_log_whose_worker_is_lost_is_replayed_to_its_end_by_the_others() {
+fn the_other_workers_replay_a_log_to_its_end_if_one_is_lost() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let kept = open_dir();
@@ -116,9 +116,9 @@ fn a_log_whose_worker_is_lost_is_replayed_to_its_end_by_the_others() {
     );
 }
 
-/// Workers know the authority by its content: the file is the driver's.
+/// The file of the authority is on the driver's machine, so workers get its content.
 #[test]
-fn tls_over_workers_is_counted_as_the_server_counts_it() {
+fn tls_requests_over_workers_are_counted_as_the_server_counts_them() {
     needs_server!(Kind::Nginx);
     skip_unless!(program("openssl").is_some(), "openssl is not installed (apt-get install openssl)");
     let server = SecureServer::start("127.0.0.1");
@@ -133,12 +133,12 @@ fn tls_over_workers_is_counted_as_the_server_counts_it() {
     assert!(ok > 0 && count(&json, "sent") == ok + unfinished, "{json:#}");
     assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} ok: {json:#}");
     let handshakes = figure(&json, "client.tls_handshake_p50_us")["n"].as_u64().expect("handshakes are timed");
-    // As many connections as five requests each take, and those that had begun.
+    // The connections needed for five requests each, and those in progress.
     assert!(handshakes >= ok / 5 && handshakes <= ok.div_ceil(5) + 12, "{handshakes} handshakes for {ok} answers");
 }
 
 #[test]
-fn fixed_bandwidth_and_read_rate_over_workers_hold_for_every_connection() {
+fn fixed_bandwidth_and_read_rate_hold_for_every_connection_over_workers() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     for pace in [&["--asked-bandwidth", "400kbit"][..], &["--read-rate", "50k"]] {
@@ -146,7 +146,7 @@ fn fixed_bandwidth_and_read_rate_over_workers_hold_for_every_connection() {
         let json = from_three(&server.url("100k.bin"), &options);
         let bandwidth = figure(&json, "client.connection_bits_per_sec");
         assert_eq!(bandwidth["n"].as_u64(), Some(7), "of each connection of each worker: {json:#}");
-        // A tenth of a second of it may come at once.
+        // A tenth of a second of the bandwidth may come at once.
         assert!(bandwidth["value"].as_f64().is_some_and(|bits| bits > 0.0 && bits < 4.6e5), "{bandwidth}");
         if pace[0] == "--asked-bandwidth" {
             assert_eq!(figure(&json, "client.conforming_ratio")["n"].as_u64(), Some(7), "{json:#}");
@@ -155,7 +155,7 @@ fn fixed_bandwidth_and_read_rate_over_workers_hold_for_every_connection() {
 }
 
 #[test]
-fn requests_per_connection_over_workers_are_those_that_the_server_sees() {
+fn requests_per_connection_over_workers_match_the_servers_count() {
     if let Some(why) = DocumentServer::missing() {
         return skipped(&why);
     }
@@ -186,7 +186,7 @@ fn a_server_that_the_run_starts_is_loaded_by_workers_and_ends_with_it() {
     assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err(), "it lives on");
 }
 
-/// Established connections of a server on loopback.
+/// Number of established connections of a loopback server.
 fn established(port: u16) -> usize {
     let text = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
     let at = format!(":{port:04X}");
@@ -195,7 +195,7 @@ fn established(port: u16) -> usize {
 }
 
 #[test]
-fn cold_connections_are_divided_over_workers_and_gone_with_them() {
+fn cold_connections_are_divided_over_workers_and_end_with_them() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let worker = worker();
@@ -213,22 +213,22 @@ fn cold_connections_are_divided_over_workers_and_gone_with_them() {
     }
 }
 
-/// Nothing listens at the target: a connection would have been noticed.
+/// Nothing listens at the target, so a connection attempt would be noticed.
 #[test]
-fn cold_connections_that_do_not_fit_the_workers_are_refused_with_a_table_before_one_is_opened() {
+fn too_many_cold_connections_for_the_workers_are_refused_with_a_table() {
     let worker = format!("ulimit -n 11136; {}", worker());
     let mut command = from(&[worker.as_str(); 2], &["http://127.0.0.1:9/", "--cold", "1M", "--connections", "10"]);
     let said = run(&mut command).exits_with(2);
     let rows: Vec<&str> =
         said.err.lines().filter(|line| line.starts_with("client 1 ") || line.starts_with("client 2 ")).collect();
     assert_eq!(rows.len(), 2, "a row for each: {}", said.err);
-    // 11,136 descriptors each, of which 128 are for other things; five hot connections.
+    // Each has 11,136 descriptors, of which 128 are reserved; five connections are hot.
     assert!(rows.iter().all(|row| row.contains("11,008") && row.contains("11,003")), "{}", said.err);
     assert!(said.err.contains("977,994 lacking"), "{}", said.err);
     said.complains_of(&["1,000,000 cold connections", "2 clients", "977,994 are too many"]);
 }
 
-/// A server of another protocol, and how many commands it has answered by its own count.
+/// A server of another protocol, which counts the commands that it has answered.
 struct Store {
     child: std::process::Child,
     port: u16,
@@ -248,7 +248,7 @@ impl Store {
         Store { child, port }
     }
 
-    /// The numbers after these words in the answer to a command.
+    /// The numbers that follow these words in the reply to a command.
     fn counts(&self, command: &[u8], words: &[&str]) -> u64 {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it accepts");
@@ -270,7 +270,7 @@ impl Drop for Store {
     }
 }
 
-/// Commands that workers were answered, as the server counts them.
+/// Asserts that the server counted as many commands as the workers had answers.
 fn is_counted_by(store: &Store, url: &str, command: &[u8], words: &[&str]) {
     let json = from_three(url, &["--connections", "6", "--duration", "300ms", "--in-flight", "3", "--keys", "50"]);
     let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
@@ -280,7 +280,7 @@ fn is_counted_by(store: &Store, url: &str, command: &[u8], words: &[&str]) {
 }
 
 #[test]
-fn redis_over_workers_is_counted_as_redis_counts_it() {
+fn redis_requests_over_workers_are_counted_as_redis_counts_them() {
     let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
     let words = |port: &str| {
         ["--port", port, "--bind", "127.0.0.1", "--save", "", "--requirepass", "hush"].map(String::from).to_vec()
@@ -292,7 +292,7 @@ fn redis_over_workers_is_counted_as_redis_counts_it() {
 }
 
 #[test]
-fn memcached_over_workers_is_counted_as_memcached_counts_it() {
+fn memcached_requests_over_workers_are_counted_as_memcached_counts_them() {
     let Some(memcached) = program("memcached") else { return skipped("there is no memcached") };
     let words = |port: &str| ["-p", port, "-U", "0", "-l", "127.0.0.1", "-u", "nobody"].map(String::from).to_vec();
     let store = Store::start(&memcached, words);
@@ -301,7 +301,7 @@ fn memcached_over_workers_is_counted_as_memcached_counts_it() {
 }
 
 #[test]
-fn a_name_is_the_drivers_whatever_address_a_worker_would_find() {
+fn the_driver_resolves_a_name_for_all_workers() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "needs root, to mount another /etc/hosts in a mount namespace");
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
@@ -310,7 +310,7 @@ fn a_name_is_the_drivers_whatever_address_a_worker_would_find() {
         std::fs::write(&path, format!("{address} server.test\n")).expect("a file in a temporary folder");
         format!("mount --bind {} /etc/hosts && exec", path.display())
     };
-    // Nobody listens at the address that the worker would find.
+    // Nothing listens at the address that the worker would resolve.
     let elsewhere =
         format!("unshare --mount sh -c '{} {}'", hosts("there", "127.0.0.2"), worker().trim_start_matches("exec "));
     let url = server.url("1k.bin").replace("127.0.0.1", "server.test");
@@ -329,7 +329,7 @@ fn a_name_is_the_drivers_whatever_address_a_worker_would_find() {
 }
 
 #[test]
-fn two_fleets_on_the_same_machines_count_their_own_requests_and_each_is_doubted() {
+fn two_fleets_on_the_same_machines_count_their_own_requests_and_raise_doubts() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let client = format!("exec taskset -c 0 {}", worker().trim_start_matches("exec "));

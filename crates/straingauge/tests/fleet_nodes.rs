@@ -1,4 +1,4 @@
-//! Workers on three nodes with addresses of their own: network namespaces that a test makes and removes.
+//! Workers on three nodes with their own addresses: network namespaces that the test makes and removes.
 
 use crate::document_server::DocumentServer;
 use crate::replay::{clients_in_order, numbered};
@@ -8,11 +8,11 @@ use serde_json::Value;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The servers' address, which all nodes reach.
+/// Address of the servers, which all nodes reach.
 pub const SERVER: &str = "10.214.0.1";
 const NODES: usize = 3;
 
-/// A namespace for the server and one for each node, joined by a pair of interfaces each.
+/// A namespace for the servers and one for each node, connected to it by veth.
 pub struct Nodes {
     tag: String,
 }
@@ -40,7 +40,8 @@ impl Nodes {
         nodes
     }
 
-    /// Joins a node to the servers' namespace a second time, for what is not load: its address there.
+    /// Connects a node to the servers' namespace a second time, for traffic other than the load; returns its address
+    /// there.
     pub fn joined_apart(&self) -> &'static str {
         let (server, node) = (self.name("s"), self.node(1));
         ip(&["link", "add", "apart", "netns", &server, "type", "veth", "peer", "name", "apart", "netns", &node]);
@@ -51,7 +52,7 @@ impl Nodes {
         "10.214.9.2"
     }
 
-    /// Cuts that second link, or mends it: what is under way is lost, and neither end gets a message about it.
+    /// Cuts or restores the second link. Packets on the way are lost, and neither end is notified.
     pub fn cut(&self, is_cut: bool) {
         ip(&["-n", &self.node(1), "link", "set", "apart", if is_cut { "down" } else { "up" }]);
     }
@@ -71,7 +72,7 @@ impl Nodes {
         self.name(&format!("c{number}"))
     }
 
-    /// What starts a worker on each.
+    /// The worker command for each node.
     pub fn clients(&self) -> Vec<String> {
         let on = |number| format!("exec ip netns exec {} {}", self.node(number), worker().trim_start_matches("exec "));
         (1..=NODES).map(on).collect()
@@ -92,7 +93,7 @@ impl Drop for Nodes {
         for name in nodes.chain([self.name("s")]) {
             // A session whose network is cut does not end by itself.
             for pid in pids(&name) {
-                // SAFETY: kill takes no pointers; what runs in a namespace of the test's belongs to the test.
+                // SAFETY: kill takes no pointers; processes in the test's namespaces belong to the test.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
             let _ = Command::new("ip").args(["netns", "del", &name]).output();
@@ -112,7 +113,7 @@ fn ip(arguments: &[&str]) {
 }
 
 #[test]
-fn sums_over_three_nodes_equal_the_servers_log_for_a_log_and_for_a_mix_beside_cold_connections() {
+fn sums_over_three_nodes_equal_the_servers_log() {
     if let Some(why) = DocumentServer::missing() {
         return skipped(&why);
     }
@@ -144,7 +145,7 @@ fn sums_over_three_nodes_equal_the_servers_log_for_a_log_and_for_a_mix_beside_co
     let logged = server.end_and_read_log().len() as u64;
     assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} ok, {unfinished} unfinished");
 
-    // Each node has a 127.0.0.1 of its own.
+    // Each node has its own 127.0.0.1.
     let clients = nodes.clients();
     let clients: Vec<&str> = clients.iter().map(String::as_str).collect();
     run(&mut from(&clients, &["http://127.0.0.1:9/"])).exits_with(2).complains_of(&["127.0.0.1 is another machine"]);

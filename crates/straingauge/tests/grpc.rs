@@ -1,4 +1,4 @@
-//! gRPC, on a server of gRPC's C core (in Python).
+//! gRPC with a server on gRPC's C core (in Python).
 
 use crate::rig::{Running, Said, free_port, member, repository, run, skipped, straingauge};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ fn call(port: u16, method: &str) -> Said {
 }
 
 #[test]
-fn calls_are_counted_as_real_servers_count_them_and_each_message_is_a_part() {
+fn grpc_calls_and_messages_are_counted_as_real_servers_count_them() {
     let python = repository().join("target/python-tests/bin/python");
     let has_grpcio = Command::new(&python).args(["-c", "import grpc"]).output();
     if !has_grpcio.is_ok_and(|output| output.status.success()) {
@@ -30,11 +30,11 @@ fn calls_are_counted_as_real_servers_count_them_and_each_message_is_a_part() {
         assert!(count("ok") > 0 && count("non_2xx") == 0, "{json:#}");
         (ok, sent) = (ok + count("ok"), sent + count("sent"));
         let mean = member(&json, "client.part_gap_mean_us");
-        // Calls that the end of the run cuts off have had some of theirs.
+        // Calls that the end of the run cuts off have received some messages.
         let timed = mean["n"].as_u64().unwrap_or(0);
         assert!(timed >= gaps * count("ok") && timed <= gaps * count("sent"), "{timed} gaps: {json:#}");
         if gaps > 0 {
-            // A pause of 5 ms each, but for messages that a busy machine reads together.
+            // Each pause is 5 ms, except between messages that a busy machine reads together.
             let longest = member(&json, "client.part_gap_max_us");
             assert!(longest["value"].as_f64() > Some(4_000.0), "{longest}");
         }
@@ -46,6 +46,6 @@ fn calls_are_counted_as_real_servers_count_them_and_each_message_is_a_part() {
     let said = running.wait().exits_with(0);
     let calls = said.out.lines().find_map(|line| line.strip_prefix("calls ")?.parse::<u64>().ok());
     let calls = calls.unwrap_or_else(|| panic!("no count: {}{}", said.out, said.err));
-    // Each load asks once before, to see whether the server answers.
+    // Each load sends one call beforehand, to check that the server answers.
     assert!((ok..=sent + 2).contains(&calls), "{calls} calls at the server, {ok} answered of {sent} here");
 }

@@ -1,4 +1,4 @@
-//! The headroom that a watch estimates, on servers whose capacity is known (`testbed/truth`).
+//! Headroom estimates of a watch, for servers of known capacity (`testbed/truth`).
 
 use crate::rig::{Running, free_port, is_root, open_dir, run, skip_unless, straingauge};
 use crate::server::truth;
@@ -20,7 +20,7 @@ fn load(url: &str, rate: u32, duration: &str) -> Command {
     command
 }
 
-/// Watches a server under loads of these rates, one after the other. Its readings, and its report.
+/// Watches a server under loads of these rates, one after another; returns the readings and the report.
 fn watched(truth: &Path, server: &[&str], rates: &[u32]) -> (Vec<Value>, String) {
     let (dir, port) = (open_dir(), free_port());
     let (out, url) = (dir.path().join("run"), format!("http://127.0.0.1:{port}/"));
@@ -40,17 +40,17 @@ fn watched(truth: &Path, server: &[&str], rates: &[u32]) -> (Vec<Value>, String)
     (readings(&out), report.flat())
 }
 
-/// What a reading says of a limit that it knows, or of one that it does not know.
+/// The entry about a limit in a reading, from the list of known or unknown limits.
 fn limit<'a>(reading: &'a Value, list: &str, kind: &str) -> Option<&'a Value> {
     reading["headroom"][list].as_array()?.iter().find(|limit| limit["kind"] == kind)
 }
 
 #[test]
-fn the_interval_holds_the_capacity_of_a_thread_whose_work_is_known() {
+fn the_interval_contains_the_capacity_of_a_thread_with_known_work() {
     let truth = truth();
     skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
     skip_unless!(is_root(), "counting requests needs root");
-    // 2 ms of CPU time each: 500/s, of which 38 % are used at most.
+    // 2 ms of CPU time per request allow 500/s, of which the loads use at most 38 %.
     let (readings, report) =
         watched(&truth.expect("just checked"), &["thread", "--time", "2ms"], &[190, 50, 150, 100, 190]);
     let why = |reading: &Value| Some(limit(reading, "unknown", "busiest-thread")?["why"].as_str()?.to_string());
@@ -58,7 +58,7 @@ fn the_interval_holds_the_capacity_of_a_thread_whose_work_is_known() {
     assert!(said.iter().any(|why| why.contains("at least 10 are needed")), "{said:?}");
     let known = readings.iter().rev().find_map(|reading| limit(reading, "limits", "busiest-thread"));
     let known = known.unwrap_or_else(|| panic!("no estimate: {:#}", readings.last().expect("readings")["headroom"]));
-    // Beside other work the upper end may stay unknown.
+    // On a busy machine the upper end may stay unknown.
     let (low, high) = (&known["full_at_per_sec"]["low"], &known["full_at_per_sec"]["high"]);
     let (low, high) = (low.as_f64().expect("a lower end"), high.as_f64().unwrap_or(f64::INFINITY));
     assert!(low <= 500.0 && 500.0 <= high, "{low} to {high} do not hold 500/s: {known:#}");
@@ -70,15 +70,15 @@ fn the_interval_holds_the_capacity_of_a_thread_whose_work_is_known() {
 }
 
 #[test]
-fn a_server_whose_requests_wait_for_something_unseen_may_be_full_before() {
+fn a_server_whose_requests_wait_for_an_unseen_resource_may_be_full_earlier() {
     let truth = truth();
     skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
     skip_unless!(is_root(), "counting requests needs root");
-    // Eight places of 20 ms inside one thread: 400/s, while its CPU would last for more.
+    // Eight places of 20 ms in one thread allow 400/s, while its CPU would allow more.
     let (readings, report) =
         watched(&truth.expect("just checked"), &["workers", "--workers", "8", "--time", "20ms"], &[100, 50, 150]);
     let unseen = readings.iter().rev().find_map(|reading| reading["headroom"]["unseen"].as_str());
-    assert!(unseen.is_some_and(|why| why.contains("what it waits for")), "{unseen:?}");
+    assert!(unseen.is_some_and(|why| why.contains("its other waits")), "{unseen:?}");
     assert!(report.contains("It may be full before: a request takes 2"), "{report}");
     let pool = readings.iter().find_map(|reading| limit(reading, "limits", "thread-pool"));
     assert!(pool.is_none(), "one thread with many requests is no pool: {pool:?}");

@@ -1,16 +1,15 @@
-//! The help texts as a person sees them. After a change that is meant: `UPDATE_EXPECT=1 cargo test -p straingauge
-//! help`.
+//! The help texts as a user sees them. After an intended change: `UPDATE_EXPECT=1 cargo test -p straingauge help`.
 
 use crate::rig::{run, straingauge};
 use expect_test::expect_file;
 use std::collections::BTreeSet;
 
 fn help(arguments: &[&str]) -> String {
-    // A terminal's width must not change what is compared.
+    // The comparison must not depend on the terminal's width.
     run(straingauge(arguments).env("COLUMNS", "100").env_remove("CLICOLOR_FORCE")).exits_with(0).out
 }
 
-/// The commands that the help lists. A command's line stands two columns in; what it says may go on further in.
+/// The commands that the help lists. A command's line is indented by two columns, and its continuation by more.
 fn commands(help: &str) -> Vec<&str> {
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     listed
@@ -23,7 +22,7 @@ fn commands(help: &str) -> Vec<&str> {
 #[test]
 fn help_texts_are_as_reviewed() {
     let all = help(&["--help"]);
-    // What is installed differs: tests/tools.rs looks at the list.
+    // The installed tools differ; tests/tools.rs checks that part.
     let all = all.split("\nTools (").next().expect("the first part");
     let commands = commands(all);
     assert!(commands.contains(&"find") && commands.contains(&"load"), "{commands:?}");
@@ -34,7 +33,7 @@ fn help_texts_are_as_reviewed() {
 }
 
 #[test]
-fn help_and_version_are_no_errors_and_nothing_is_wrong_usage() {
+fn help_and_version_succeed_and_an_empty_command_line_is_wrong_usage() {
     for version in [help(&["--version"]), help(&["-V"])] {
         assert!(version.starts_with("straingauge ") && version.contains("BPF programs"), "{version}");
     }
@@ -55,7 +54,7 @@ fn the_manual_and_the_completions_name_all_commands_and_options() {
     assert!(commands.len() > 10, "{commands:?}");
     for what in ["man", "complete-bash", "complete-zsh", "complete-fish"] {
         let text = help(&["--generate", what]);
-        // Without roff's escapes; fish names long options by -l.
+        // Without roff's escapes. fish writes long options as -l.
         let plain = ["\\fB", "\\fI", "\\fR", "\\"].iter().fold(text, |text, escape| text.replace(escape, ""));
         let plain = plain.replace(" -l ", " --");
         let named = options(&plain);
@@ -63,7 +62,7 @@ fn the_manual_and_the_completions_name_all_commands_and_options() {
             let has_command = plain.contains(&if what == "man" { command.to_uppercase() } else { command.to_string() });
             assert!(has_command, "{what}: no {command}");
             let help = help(&[command, "--help"]);
-            // The lines that define options; what texts mention is not this command's.
+            // Only lines that define options: texts may mention options of other commands.
             let defined: Vec<&str> = help.lines().filter(|line| line.trim_start().starts_with('-')).collect();
             let defined = defined.join("\n");
             let lost: Vec<&str> = options(&defined).difference(&named).copied().collect();
@@ -73,7 +72,7 @@ fn the_manual_and_the_completions_name_all_commands_and_options() {
 }
 
 #[test]
-fn the_pages_of_the_reference_name_everything_that_the_code_defines() {
+fn the_reference_pages_name_all_that_the_code_defines() {
     let options_page = help(&["--generate", "reference-options"]);
     let find = help(&["find", "--help"]);
     let defined: Vec<&str> = find.lines().filter(|line| line.trim_start().starts_with('-')).collect();
@@ -94,7 +93,7 @@ fn the_pages_of_the_reference_name_everything_that_the_code_defines() {
     }
 }
 
-/// A description is shown without the ones next to it, so it may not lean on them.
+/// Descriptions are shown alone, so none may refer to its neighbours.
 fn leans_on_another(text: &str) -> bool {
     let text = text.split(" [").next().unwrap_or_default();
     let first = text.split([' ', ',', '.', ':', ';']).next().unwrap_or_default();
@@ -125,7 +124,7 @@ fn every_description_can_be_read_alone() {
     for rule in &analyze::verdict::rules::RULES {
         found.push((rule.id.to_string(), rule.cause.to_string()));
     }
-    // An option's paragraphs after the first add to it.
+    // Only the first paragraph of an option must be readable alone.
     for line in help(&["--generate", "reference-options"]).lines() {
         let item = line.trim_start().strip_prefix("- `").and_then(|item| item.split_once("`: "));
         found.extend(item.map(|(name, text)| (name.to_string(), text.to_string())));
@@ -158,7 +157,7 @@ fn every_listed_schema_is_printed_and_a_wrong_name_gets_the_list() {
 }
 
 #[test]
-fn doctor_says_what_this_machine_can_measure() {
+fn doctor_lists_what_this_machine_can_measure() {
     let said = run(&mut straingauge(["doctor"])).exits_with(0);
     assert!(said.out.contains("available"), "{}", said.out);
     let json = run(&mut straingauge(["doctor", "--json"])).exits_with(0).json();

@@ -1,4 +1,4 @@
-//! Ctrl-C and kill -9 in the middle of a sweep: what was measured is kept, and nothing of ours is left behind.
+//! Ctrl-C and kill -9 during a sweep: the measured points are kept, and nothing else is left.
 
 use crate::find::SMALL;
 use crate::rig::{
@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Network namespaces other than ours, held open: the kernel would give the number of one that is gone to the next that
-/// anybody makes.
+/// Network namespaces other than our own, held open so that the kernel does not reuse their numbers.
 #[derive(Default)]
 pub struct Namespaces {
     names: BTreeSet<PathBuf>,
@@ -22,7 +21,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Those in which these processes live.
+    /// The namespaces of these processes.
     pub fn of(pids: impl IntoIterator<Item = i32>) -> Namespaces {
         let own = std::fs::read_link("/proc/self/ns/net").expect("/proc is mounted");
         let mut found = Namespaces::default();
@@ -40,7 +39,7 @@ impl Namespaces {
     }
 }
 
-/// Asserts that neither the server nor a namespace of its lives on: no process in one, no name for one.
+/// Asserts that neither the server nor its namespaces remain: no process in them and no mount of them.
 #[track_caller]
 pub fn assert_nothing_is_left(pid: i32, state: &Path, namespaces: &Namespaces) {
     let servers = processes_of(state);
@@ -61,14 +60,14 @@ fn processes_in(namespaces: &Namespaces) -> Vec<i32> {
         .collect()
 }
 
-/// Mounts that keep one of the namespaces alive without a process, as `ip netns` makes them.
+/// Mounts that keep one of the namespaces alive without a process, like those of `ip netns`.
 fn names_of(namespaces: &Namespaces) -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let is_one = |line: &&str| namespaces.names.iter().any(|ns| line.contains(&*ns.to_string_lossy()));
     mounts.lines().filter(is_one).map(String::from).collect()
 }
 
-/// A sweep on a server that straingauge starts, as root in namespaces, and its places.
+/// A sweep on a server that straingauge starts (as root in namespaces), and its files.
 struct Sweep {
     _dir: tempfile::TempDir,
     state: PathBuf,
@@ -77,7 +76,7 @@ struct Sweep {
     namespaces: Namespaces,
 }
 
-/// Starts a sweep that would go on for a while and returns when two points are whole.
+/// Starts a long sweep, and returns when two points are complete.
 #[track_caller]
 fn sweep_under_way(isolate: &str) -> Sweep {
     let dir = open_dir();
@@ -139,7 +138,7 @@ fn ctrl_c_while_the_server_starts_is_an_interruption() {
 }
 
 #[test]
-fn ctrl_c_during_a_single_load_reports_what_was_measured() {
+fn ctrl_c_during_a_single_load_reports_the_results_so_far() {
     needs_server!(Kind::Nginx);
     let server = crate::server::Server::start(Kind::Nginx);
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -157,20 +156,20 @@ fn ctrl_c_during_a_single_load_reports_what_was_measured() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once_and_says_where_the_points_are() {
+fn a_second_signal_ends_the_run_at_once_and_names_its_directory() {
     needs_server!(Kind::Nginx);
     let sweep = sweep_under_way("never");
-    // Both are pending when it goes on.
+    // Both signals are pending when the process continues.
     for signal in [libc::SIGSTOP, libc::SIGINT, libc::SIGTERM, libc::SIGCONT] {
         sweep.running.signal(signal);
     }
     let said = sweep.running.wait().exits_with(130);
-    assert!(said.err.contains(&format!("what was whole by then is kept in {}", sweep.out.display())), "{}", said.err);
+    assert!(said.err.contains(&format!("complete points are kept in {}", sweep.out.display())), "{}", said.err);
     assert!(points(&sweep.out).len() >= 2);
 }
 
 #[test]
-fn a_load_is_shown_though_its_run_directory_cannot_be_written() {
+fn a_load_is_shown_even_if_its_run_directory_cannot_be_written() {
     use std::os::unix::process::CommandExt;
     needs_server!(Kind::Nginx);
     let server = crate::server::Server::start(Kind::Nginx);
@@ -178,9 +177,9 @@ fn a_load_is_shown_though_its_run_directory_cannot_be_written() {
     let out = dir.path().join("run");
     let mut command = straingauge(["load", &server.url("1k.bin"), "--duration", "200ms", "--warmup", "0s", "--out"]);
     command.arg(&out);
-    // Room for run.json and not for a point.
+    // There is room for run.json, but not for a point.
     let limit = libc::rlimit { rlim_cur: 8192, rlim_max: 8192 };
-    // SAFETY: the call reads the limits, and may be made between fork and exec.
+    // SAFETY: the call reads the limits, and is async-signal-safe.
     unsafe {
         command.pre_exec(move || {
             (libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0).then_some(()).ok_or_else(std::io::Error::last_os_error)
@@ -192,7 +191,7 @@ fn a_load_is_shown_though_its_run_directory_cannot_be_written() {
 }
 
 #[test]
-fn a_refused_input_leaves_no_folder() {
+fn a_refused_input_leaves_no_directory() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     for command in ["load", "find"] {
         let mut words = straingauge([command, "http://127.0.0.1:1/", "--out"]);
@@ -210,24 +209,24 @@ fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
     let before = points(&sweep.out).len();
     sweep.running.signal(libc::SIGKILL);
     assert_eq!(sweep.running.wait().code, None);
-    // What is there can be read and drawn.
+    // The kept points can be read and drawn.
     assert!(points(&sweep.out).len() >= before);
     assert_eq!(run_record(&sweep.out)["status"], "running");
     let said = run(straingauge(["report"]).arg(&sweep.out)).exits_with(0);
     assert!(sweep.out.join("report.html").is_file());
     assert!(said.flat().contains("was killed after"), "{}", said.out);
     if !is_root() {
-        // Without a namespace to be found by, a guardian has ended the server and its children.
+        // Without a namespace, a guardian has ended the server and its children.
         return assert_ends(pid, &sweep.state, &sweep.namespaces);
     }
-    // The next run removes what the killed one could not.
+    // The next run removes the leftovers of the killed one.
     let dir = open_dir();
     let mut next = straingauge(["load", "http://127.0.0.1:1/"]);
     run(next.current_dir(dir.path())).exits_with(1);
     assert_ends(pid, &sweep.state, &sweep.namespaces);
 }
 
-/// Asserts that everything of a sweep comes to its end.
+/// Asserts that all processes of a sweep end.
 #[track_caller]
 fn assert_ends(pid: i32, state: &Path, namespaces: &Namespaces) {
     let started = Instant::now();
@@ -240,7 +239,7 @@ fn assert_ends(pid: i32, state: &Path, namespaces: &Namespaces) {
 }
 
 #[test]
-fn kill_9_beside_the_server_ends_its_children_too() {
+fn kill_9_of_the_run_also_ends_the_servers_children() {
     needs_server!(Kind::Nginx);
     let sweep = sweep_under_way("never");
     let pid = sweep.running.pid();
@@ -251,13 +250,13 @@ fn kill_9_beside_the_server_ends_its_children_too() {
 }
 
 #[test]
-fn a_server_that_dies_in_the_middle_ends_the_sweep_and_is_said() {
+fn a_server_that_dies_during_a_sweep_ends_it_and_is_reported() {
     needs_server!(Kind::Nginx);
     let sweep = sweep_under_way("auto");
     let pid = sweep.running.pid();
-    // Not straingauge itself, whose command line names the state folder too, but nginx's processes.
+    // Not straingauge, whose arguments also have the state folder, but nginx's processes.
     for server in processes_of(&sweep.state).into_iter().filter(|server| *server != pid) {
-        // SAFETY: kill takes no pointers; the process belongs to the state folder, which only this test knows.
+        // SAFETY: kill takes no pointers; only processes of this test know the state folder.
         unsafe { libc::kill(server, libc::SIGKILL) };
     }
     let said = sweep.running.wait().exits_with(1).complains_of(&["the server"]);

@@ -1,5 +1,5 @@
-//! `kill -9` at any moment: what is left is found, removed, and nothing else is; what was whole can be read. The
-//! moments are drawn from a seed, and only what belongs to the killed process is judged.
+//! `kill -9` at any moment: the leftovers of the killed process are found and removed, other things are not, and
+//! complete points stay readable. A seed determines the moments.
 
 use crate::rig::{
     Running, free_port, is_root, long_run, needs_server, open_dir, points, processes_of, run, straingauge,
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Numbers that look random, the same for the same seed (SplitMix64).
+/// Pseudo-random numbers from a seed (SplitMix64).
 struct Draws(u64);
 
 impl Draws {
@@ -22,8 +22,8 @@ impl Draws {
     }
 }
 
-/// A server that leaves its session behind: a shell starts a daemon in a session of its own, then becomes the server.
-/// Both have the state folder in their command lines or as their working folder.
+/// A server that leaves its session: a shell starts a daemon in another session, then becomes the server. Both have
+/// the state folder as an argument or as working folder.
 fn with_daemon(state: &Path, server: &[String]) -> Vec<String> {
     let words: Vec<&str> = server.iter().map(String::as_str).collect();
     let script = r#"mkdir -p "$0" && (cd "$0" && exec setsid sleep 600) & exec "$@""#;
@@ -32,7 +32,7 @@ fn with_daemon(state: &Path, server: &[String]) -> Vec<String> {
     all
 }
 
-/// What is killed.
+/// The command that is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Victim {
     Load,
@@ -46,7 +46,7 @@ enum Victim {
 }
 
 impl Victim {
-    /// Those that can run here.
+    /// The commands that can run here.
     fn all() -> Vec<Victim> {
         use Victim::*;
         let mut all = vec![Load, LoadBesideServer, Find, Cold, Watch];
@@ -56,7 +56,7 @@ impl Victim {
         all
     }
 
-    /// Its command. `running`: a server that is not part of it.
+    /// The command line. `running`: a server that is not part of it.
     fn command(self, dir: &Path, running: &Server) -> Command {
         let (state, out) = (dir.join("state"), dir.join("runs/one"));
         let port = free_port();
@@ -92,18 +92,18 @@ impl Victim {
     }
 }
 
-/// What the census shows of one process.
+/// The leftovers of one process, as `doctor` shows them.
 #[track_caller]
 fn left_of(pid: i32, runs: &Path) -> Vec<Value> {
     let mut doctor = straingauge(["doctor", "--leftovers", "--json", "--runs"]);
-    // Exit code 1 may be due to what other tests leave.
+    // Leftovers of other tests may also cause exit code 1.
     let said = run(doctor.arg(runs));
     assert!(matches!(said.code, Some(0 | 1)), "{:?}: {}", said.code, said.err);
     let all = said.json()["leftovers"].as_array().expect("a list").clone();
     all.into_iter().filter(|left| left["owner"]["pid"] == pid).collect()
 }
 
-/// Waits for what happens by itself, as a signal on its way; the limit only keeps a broken build from hanging.
+/// Waits for an asynchronous event, e.g. a signal. The limit only keeps a broken build from hanging.
 #[track_caller]
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -113,14 +113,14 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Kills one command at a drawn moment, and asserts that nothing is left and nothing whole is lost.
+/// Kills one command at a random moment, and asserts that nothing remains and no complete point is lost.
 #[track_caller]
 fn kill_one(number: u64, victim: Victim, draws: &mut Draws, running: &Server) {
     let dir = open_dir();
     let runs = dir.path().join("runs");
     std::fs::create_dir(&runs).expect("a temporary folder");
     let mut command = victim.command(dir.path(), running);
-    // Either in front of a step that changes something, or at a time.
+    // Either before a step that changes something, or after a time.
     let (step, delay_ms) = (draws.below(60) + 1, draws.below(if long_run() { 2500 } else { 1200 }));
     let by_step = draws.below(3) == 0;
     if by_step {
@@ -139,7 +139,7 @@ fn kill_one(number: u64, victim: Victim, draws: &mut Draws, running: &Server) {
     let said = killed.wait();
     assert_eq!(said.code, None, "{what} ended by itself: {}{}", said.out, said.err);
     if is_guarded {
-        // Before anything else cleans up.
+        // The guardian acts before anything else cleans up.
         eventually(&format!("{what}: the guardian ends its processes: {:?}", processes_of(dir.path())), || {
             processes_of(dir.path()).is_empty()
         });
@@ -148,11 +148,11 @@ fn kill_one(number: u64, victim: Victim, draws: &mut Draws, running: &Server) {
     if is_next_run {
         run(straingauge(["load", "http://127.0.0.1:1/"]).current_dir(dir.path())).exits_with(1);
         let left = left_of(pid, &runs);
-        // A run looks for unfinished files nowhere: they are in the way of nothing.
+        // A run does not look for unfinished files, because they disturb nothing.
         let is_other = left.iter().any(|left| left["kind"] != "unfinished file");
         assert!(!is_other, "{what}, after the next run: {left:#?}");
     }
-    // Exit code 1 may be due to what other tests leave.
+    // Leftovers of other tests may also cause exit code 1.
     let cleaned = run(straingauge(["doctor", "--clean", "--json", "--runs"]).arg(&runs));
     let left = left_of(pid, &runs);
     assert!(left.is_empty(), "{what}, after doctor --clean: {left:#?}\n{}{}", cleaned.out, cleaned.err);
@@ -162,7 +162,7 @@ fn kill_one(number: u64, victim: Victim, draws: &mut Draws, running: &Server) {
     readable(&runs.join("one"), whole, &what);
 }
 
-/// A run that was begun can be read up to its last whole point.
+/// Asserts that a run can be read up to its last complete point.
 #[track_caller]
 fn readable(out: &Path, whole: usize, what: &str) {
     if !out.exists() {
@@ -178,7 +178,7 @@ fn readable(out: &Path, whole: usize, what: &str) {
 }
 
 #[test]
-fn whatever_is_killed_at_whatever_moment_leaves_nothing_and_loses_nothing() {
+fn a_kill_at_any_moment_leaves_no_remains_and_loses_no_points() {
     needs_server!(Kind::Nginx);
     let kills = if long_run() { 1000 } else { 14 };
     let running = Server::start(Kind::Nginx);
@@ -194,7 +194,7 @@ fn whatever_is_killed_at_whatever_moment_leaves_nothing_and_loses_nothing() {
 }
 
 #[test]
-fn doctor_finds_and_ends_a_server_that_left_its_session_and_has_no_guardian_any_more() {
+fn doctor_finds_and_ends_a_server_without_session_and_guardian() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let (runs, state) = (dir.path().join("runs"), dir.path().join("state"));
@@ -211,7 +211,7 @@ fn doctor_finds_and_ends_a_server_that_left_its_session_and_has_no_guardian_any_
     run(straingauge(["doctor", "--clean", "--runs"]).arg(&runs));
     assert!(!running.has_ended() && processes_of(&state).len() > 2, "nor is it removed");
     for guardian in guardians_of(pid) {
-        // SAFETY: kill takes no pointers; the process guards our own child, and names it.
+        // SAFETY: kill takes no pointers; the process guards our own child.
         unsafe { libc::kill(guardian, libc::SIGKILL) };
     }
     eventually("the guardian ends", || guardians_of(pid).is_empty());
@@ -235,14 +235,14 @@ pub fn guardians_of(pid: i32) -> Vec<i32> {
 }
 
 #[test]
-fn without_rights_doctor_says_what_it_cannot_look_at() {
+fn without_privileges_doctor_names_the_unsearched_places() {
     let dir = open_dir();
     std::fs::create_dir(dir.path().join("runs")).expect("a temporary folder");
     let others = dir.path().join("runs/open");
     std::fs::create_dir(&others).expect("a temporary folder");
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     std::fs::set_permissions(&others, everybody).expect("our own folder");
-    // Exit code 1 may be due to what other tests leave.
+    // Leftovers of other tests may also cause exit code 1.
     let said = run(straingauge(["doctor", "--leftovers"]).current_dir(dir.path()));
     assert!(said.out.contains("runs/open: other users can write to it"), "{}", said.out);
     run(&mut straingauge(["doctor", "--runs", "x"])).exits_with(2).complains_of(&["--leftovers"]);

@@ -1,4 +1,4 @@
-//! `find --live`: what a browser gets while a run goes on, and what nobody else gets.
+//! `find --live`: a browser with the URL gets the page during a run, and no other client does.
 
 use crate::person::{DESK, Person};
 use crate::rig::{Running, free_port, needs_server, open_dir, points, run, run_record, skip_unless, straingauge};
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// A run that is shown, and where.
+/// A run with a live page, and its address.
 struct Shown {
     running: Running,
     /// `127.0.0.1:PORT`.
@@ -16,14 +16,14 @@ struct Shown {
     token: String,
 }
 
-/// A short sweep, or one that goes on until it is ended.
+/// Starts a short sweep, or a long one that the test ends.
 fn begin(server: &Server, out: &Path, budget: &str) -> Shown {
     let mut command = straingauge(["find", &server.url("1k.bin"), "--sweep", "connections", "--live", "127.0.0.1:0"]);
     command.args(["--duration", "200ms", "--max-connections", "4", "--repeats", "100", "--budget", budget, "--out"]);
     let mut running = Running::start(command.arg(out));
     let url = loop {
         let said = running.complained();
-        // Whole lines: one may be read while it is written.
+        // Only complete lines: one may still be written.
         let mut lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
         if let Some(url) = lines.find_map(|line| line.strip_prefix("live page: http://")) {
             break url.to_string();
@@ -68,7 +68,7 @@ impl Shown {
 struct Events(BufReader<TcpStream>);
 
 impl Events {
-    /// The next event: its name and its data.
+    /// The next event's name and data.
     fn next(&mut self) -> (String, serde_json::Value) {
         let (mut name, mut line) = (String::new(), String::new());
         loop {
@@ -85,7 +85,7 @@ impl Events {
 }
 
 #[test]
-fn a_follower_is_told_of_every_point_and_of_the_end_and_strangers_of_nothing() {
+fn a_follower_gets_every_point_and_the_end_and_strangers_get_none() {
     needs_server!(Kind::Nginx);
     let (dir, server) = (open_dir(), Server::start(Kind::Nginx));
     let out = dir.path().join("run");
@@ -113,7 +113,7 @@ fn a_follower_is_told_of_every_point_and_of_the_end_and_strangers_of_nothing() {
     }
     assert!(shown.get(&target, "localhost:9").starts_with("HTTP/1.1 200 "), "its port may be forwarded");
     assert!(shown.get(&format!("{target}/x"), &shown.address).starts_with("HTTP/1.1 404 "));
-    // More than it keeps, and they neither ask nor leave.
+    // More idle connections than the server keeps.
     let idle: Vec<TcpStream> = (0..40).filter_map(|_| TcpStream::connect(&shown.address).ok()).collect();
     let unread = shown.events();
 
@@ -143,7 +143,7 @@ fn a_follower_is_told_of_every_point_and_of_the_end_and_strangers_of_nothing() {
 }
 
 #[test]
-fn ctrl_c_ends_the_page_with_the_run_and_keeps_what_was_measured() {
+fn ctrl_c_ends_the_page_with_the_run_and_keeps_the_measured_points() {
     needs_server!(Kind::Nginx);
     let (dir, server) = (open_dir(), Server::start(Kind::Nginx));
     let out = dir.path().join("run");
@@ -186,12 +186,12 @@ fn a_browser_follows_the_run_and_leaves_open_what_the_reader_opened() {
     person.waits_for(&of_report("querySelectorAll('svg').length > 0"));
     let points = "[...document.getElementById('report').contentDocument.querySelectorAll('details')]\
                   .find((one) => one.querySelector('summary')?.textContent.startsWith('All '))";
-    // In one go: between two the report may be loaded anew.
+    // In one expression, because the report may be reloaded between two.
     person.waits_for(&format!(
         "(() => {{ const one = {points}; if (!one) return false; one.open = true; \
          one.ownerDocument.body.setAttribute('data-seen', ''); return true; }})()"
     ));
-    // The report is loaded anew with the next points: the mark on the old one is gone.
+    // The report is reloaded with the next points, so the mark on the old one is gone.
     person.waits_for(&of_report("body?.hasAttribute('data-seen') === false"));
     person.waits_for(&format!("{points}?.open"));
     person.waits_for("(document.getElementById('end')?.textContent ?? '') !== ''");

@@ -1,12 +1,12 @@
-//! straingauge's counts of requests and bytes against the servers' own access logs: equal.
+//! straingauge's counts of requests and bytes equal those of the servers' access logs.
 //!
-//! Without warm-up every request of the run is counted by both sides. What the run gave up at its end (`unfinished`)
-//! the server may have answered or not, so it is the only allowance, and a run without any must agree to the byte.
+//! Without a warm-up, both sides count every request of the run. The server may have answered requests that the run
+//! gave up at its end (`unfinished`). They are the only tolerance: a run without any must agree to the byte.
 
 use crate::rig::{member, needs_server, run, skip_unless, straingauge};
 use crate::server::{Kind, Logged, Server};
 
-/// How the load is put on.
+/// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     Closed,
@@ -27,7 +27,7 @@ impl Load {
         }
     }
 
-    /// Requests that may be under way when the run ends: one a connection.
+    /// Maximum requests in flight at the end: one per connection.
     fn most_unfinished(self) -> u64 {
         match self {
             Load::Closed | Load::ClosedWithoutKeepAlive => 8,
@@ -36,7 +36,7 @@ impl Load {
     }
 }
 
-/// What the client counted.
+/// The client's counts.
 #[derive(Debug)]
 struct Counted {
     sent: u64,
@@ -82,7 +82,7 @@ fn put_load(url: &str, load: Load, more: &[&str]) -> Counted {
     counted
 }
 
-/// The log's requests and bytes are the client's; `log_bytes` overrides what the log's lines add up to.
+/// Asserts that the log has the client's requests and bytes; `log_bytes` overrides the sum of the log's lines.
 fn assert_agree(case: &str, counted: &Counted, log: &[Logged], log_bytes: Option<u64>) {
     let answered: Vec<&Logged> = log.iter().filter(|line| line.status == 200).collect();
     let lines = answered.len() as u64;
@@ -137,7 +137,7 @@ agree! {
 }
 
 #[test]
-fn counts_agree_over_ipv6_too() {
+fn counts_also_agree_over_ipv6() {
     needs_server!(Kind::Nginx);
     skip_unless!(std::net::TcpListener::bind(("::1", 0)).is_ok(), "this machine has no IPv6 loopback");
     let server = Server::start_on(Kind::Nginx, std::net::Ipv6Addr::LOCALHOST.into());
@@ -161,7 +161,7 @@ fn a_list_of_documents_is_counted_to_the_byte() {
 }
 
 #[test]
-fn an_error_status_is_counted_apart_and_agrees_with_the_log() {
+fn an_error_status_is_counted_separately_and_agrees_with_the_log() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let url = server.url("missing.bin");

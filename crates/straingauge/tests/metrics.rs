@@ -1,5 +1,5 @@
-//! Metrics that watch, load and find serve and send while they run, read by Prometheus' own programs, and sent to a
-//! collector of OpenTelemetry in OTLP's JSON form.
+//! Metrics of watch, load and find during the run, read by Prometheus' own programs, and sent to an OpenTelemetry
+//! collector in OTLP's JSON form.
 
 use crate::rig::{Running, free_port, needs_server, open_dir, run, skipped, straingauge};
 use crate::server::{Kind, Server};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
 
-/// The answer to a request line with this `Accept`, head and body; empty if nothing listens yet.
+/// Head and body of the answer to a request line with this `Accept`; empty if nothing listens yet.
 fn get(address: &str, line: &str, accept: &str) -> (String, String) {
     let mut text = String::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
@@ -26,12 +26,12 @@ fn body(address: &str, accept: &str) -> String {
     get(address, "GET /metrics HTTP/1.1", accept).1
 }
 
-/// The value of the first sample whose name and labels begin so.
+/// The value of the first sample whose name and labels begin like this.
 fn value(body: &str, begin: &str) -> Option<f64> {
     body.lines().find(|line| line.starts_with(begin))?.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// Runs a program that reads a page and must be content with it.
+/// Runs a program that reads a page and must accept it.
 fn is_read_by(command: &mut Command, page: &str) {
     let mut reader =
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -40,7 +40,7 @@ fn is_read_by(command: &mut Command, page: &str) {
     assert!(output.status.success(), "{}\ncomplains of:\n{page}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Holds both formats of an endpoint against their readers: those of Prometheus' Python library.
+/// Checks both formats of an endpoint with the parsers of Prometheus' Python library.
 fn check_formats(address: &str) {
     let (head, text) = get(address, "GET /metrics HTTP/1.1", "*/*");
     assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
@@ -128,7 +128,7 @@ fn a_find_serves_the_figures_of_its_last_point() {
     assert!(page.contains("name=\"client.response_p99_us\",unit=\"us\"}"), "{page}");
 }
 
-/// A collector: keeps the metrics of each request that it gets.
+/// A collector that keeps the metrics of each request.
 fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("bound"));
@@ -158,20 +158,20 @@ fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
     (endpoint, kept)
 }
 
-/// The data of a metric that has this kind.
+/// The data of a metric of this kind.
 fn of<'a>(metrics: &'a Value, name: &str, kind: &str) -> &'a Value {
     let metric = metrics.as_array().expect("a list").iter().find(|metric| metric["name"] == name);
     let data = metric.and_then(|metric| metric.get(kind));
     data.unwrap_or_else(|| panic!("no {kind} {name} in {metrics:#}"))
 }
 
-/// A 64-bit integer, which the JSON form has as a string.
+/// A 64-bit integer, which is a string in the JSON form.
 fn integer(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is no integer of 64 bits"))
 }
 
 #[test]
-fn a_collector_gets_the_metrics_of_a_load_with_its_end() {
+fn a_collector_gets_the_metrics_of_a_load_and_its_end() {
     needs_server!(Kind::Nginx);
     let (server, (endpoint, kept)) = (Server::start(Kind::Nginx), collector());
     let url = server.url("128.bin");
@@ -210,7 +210,7 @@ fn a_collector_gets_the_metrics_of_a_watch() {
 }
 
 #[test]
-fn a_collector_that_cannot_be_had_is_one_sentence_and_measuring_goes_on() {
+fn an_unreachable_collector_is_reported_in_one_sentence_and_measuring_continues() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let url = server.url("128.bin");

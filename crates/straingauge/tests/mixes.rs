@@ -1,4 +1,4 @@
-//! Size mixes, dynamic shares and rate series against a real server: what was asked for is what the server saw.
+//! Size mixes, dynamic shares and rate series on a real server: it sees what was requested.
 
 use crate::document_server::DocumentServer;
 use crate::rig::{Said, member, run, skipped, straingauge};
@@ -31,14 +31,14 @@ fn number(row: &Value, name: &str) -> u64 {
 }
 
 #[test]
-fn a_webstone_mix_follows_table_1_and_is_told_by_size_class() {
+fn a_webstone_mix_follows_table_1_and_is_reported_by_size_class() {
     needs_documents!();
     follows_table_1(&[]);
 }
 
-/// Responses of all sizes come in pieces of each other, on few connections.
+/// Responses of all sizes arrive interleaved on few connections.
 #[test]
-fn a_webstone_mix_over_http_2_follows_it_too() {
+fn a_webstone_mix_over_http_2_follows_table_1() {
     needs_documents!();
     follows_table_1(&["--http2", "--in-flight", "12", "--connections", "4"]);
 }
@@ -77,7 +77,7 @@ fn follows_table_1(options: &[&str]) {
         assert_eq!(number(row, "requests"), number(row, "ok") + number(row, "failed") + number(row, "unfinished"));
         assert!(row["response_p50_us"]["n"].as_u64() == Some(number(row, "ok")) || number(row, "ok") == 0, "{row:#}");
     }
-    // By the server's own count, where nothing was under way at the end.
+    // The server's own count, if no request was in flight at the end.
     if number(outcomes, "unfinished") == 0 {
         assert_eq!(number(classes[0], "ok") as f64, seen[0] + seen[1]);
         assert_eq!(number(classes[1], "ok") as f64, seen[2]);
@@ -106,7 +106,7 @@ fn a_mix_fitted_to_a_log_finds_its_files_and_classes_are_selectable() {
 }
 
 #[test]
-fn a_dynamic_share_is_told_by_kind_and_weights_are_kept() {
+fn a_dynamic_share_is_reported_by_kind_and_weights_are_kept() {
     needs_documents!();
     let server = DocumentServer::start(&["--mix", "webstone"]);
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -145,7 +145,7 @@ fn a_dynamic_share_is_told_by_kind_and_weights_are_kept() {
 }
 
 #[test]
-fn a_rate_series_offers_its_mean_rate_and_its_shape() {
+fn a_rate_series_is_offered_with_its_mean_rate_and_shape() {
     needs_documents!();
     let server = DocumentServer::start(&["--mix", "webstone"]);
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -158,9 +158,9 @@ fn a_rate_series_offers_its_mean_rate_and_its_shape() {
     let options = ["--rate-series", path, "--rate", "1k", "--duration", "1200ms", "--out", out, "--any-status"];
     let json = load(&server, &options).json();
     let sent = number(member(&json, "outcomes"), "sent") as f64;
-    // 1,200 expected, standard deviation 35: six of them.
+    // 1,200 expected with a standard deviation of 35; the tolerance is six of them.
     assert!((sent - 1200.0).abs() < 210.0, "{sent}");
-    // Nothing is meant to leave in the middle third, so nothing is late there either, however slow the machine.
+    // No request is intended for the middle third, so none is late there, however slow the machine is.
     let rows =
         std::fs::read_to_string(std::path::Path::new(out).join("points/000/series.csv")).expect("the series is kept");
     let completed: Vec<u64> = rows.lines().skip(1).filter_map(|row| row.split(',').nth(1)?.parse().ok()).collect();
@@ -170,14 +170,14 @@ fn a_rate_series_offers_its_mean_rate_and_its_shape() {
     );
     let pace = member(&json, "pace");
     assert_eq!((pace["arrival"].as_str(), pace["rate_per_sec"].as_f64()), (Some("series"), Some(1000.0)));
-    // By the series' own rate: 100 requests in three minutes, played in 0.9 s.
+    // The series' own rate: 100 requests in three minutes, played in 0.9 s.
     let json = load(&server, &["--rate-series", path, "--speed", "200", "--duration", "10s", "--any-status"]).json();
     let sent = number(member(&json, "outcomes"), "sent") as f64;
     assert!((sent - 100.0).abs() < 60.0, "{sent}");
 }
 
 #[test]
-fn a_scenario_file_says_the_same_as_the_command_line() {
+fn a_scenario_file_equals_its_command_line() {
     needs_documents!();
     let server = DocumentServer::start(&["--mix", "webstone"]);
     let dir = tempfile::tempdir().expect("a temporary folder");

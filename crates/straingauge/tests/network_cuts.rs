@@ -1,6 +1,5 @@
-//! The network between the driver and a worker is cut without a word to either, while the worker still reaches the
-//! server: the driver in the server's network namespace, the worker behind ssh on a node, joined by a link that is not
-//! the load's.
+//! The network between driver and worker is cut without notifying either, while the worker still reaches the server.
+//! The driver is in the server's network namespace; the worker is behind ssh on a node, on a separate link.
 
 use crate::document_server::DocumentServer;
 use crate::fleet_nodes::{Nodes, SERVER};
@@ -12,14 +11,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Why there is no such network here.
+/// Why this network cannot be made here, if so.
 fn missing() -> Option<String> {
     let lacks_ip = || program("ip").is_none().then_some("ip is not installed (apt-get install iproute2)");
     let needs_root = || (!is_root()).then_some("network namespaces need root");
     DocumentServer::missing().or_else(|| ssh_workers::missing().or_else(lacks_ip).or_else(needs_root).map(String::from))
 }
 
-/// A server, a worker on a node that is reached without a detour, and one on a node behind ssh.
+/// A server, a worker on a node reached directly, and a worker on a node behind ssh.
 struct Setting {
     server: DocumentServer,
     ssh: Sshd,
@@ -35,7 +34,7 @@ impl Setting {
         Setting { server, ssh, nodes }
     }
 
-    /// A command of the driver over both workers; the second is the one behind ssh.
+    /// A driver's command over both workers; the second one is behind ssh.
     fn driver(&self, what: &str, options: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.nodes.name("s")]);
@@ -47,7 +46,7 @@ impl Setting {
         command
     }
 
-    /// Cuts the link once the server has answered so often.
+    /// Cuts the link after this many answers of the server.
     #[track_caller]
     fn cut_after(&self, answers: usize, driver: &mut Running) {
         driver.wait_until("the load runs", || self.server.answered() >= answers);
@@ -55,7 +54,7 @@ impl Setting {
     }
 }
 
-/// Waits until no process with these words is left on the node beyond the cut.
+/// Waits until no process with these words runs on the node beyond the cut.
 #[track_caller]
 fn ends(nodes: &Nodes, words: &str) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -65,7 +64,7 @@ fn ends(nodes: &Nodes, words: &str) {
     }
 }
 
-/// The run ended with the loss of the second worker, and its record says so.
+/// Asserts that the run ended with the loss of the second worker, and that its record says so.
 #[track_caller]
 fn ends_with_the_loss(driver: Running, out: &Path) -> Said {
     let said = driver.wait().exits_with(1).complains_of(&["client 2", "was lost", "silent for 5 s"]);
@@ -76,7 +75,7 @@ fn ends_with_the_loss(driver: Running, out: &Path) -> Said {
 }
 
 #[test]
-fn a_silent_cut_ends_the_load_beyond_it_and_the_run_keeps_the_rest() {
+fn a_silent_network_cut_ends_the_load_behind_it_and_the_run_keeps_the_rest() {
     if let Some(why) = missing() {
         return skipped(&why);
     }
@@ -94,7 +93,7 @@ fn a_silent_cut_ends_the_load_beyond_it_and_the_run_keeps_the_rest() {
 }
 
 #[test]
-fn after_a_silent_cut_a_search_reads_to_its_last_whole_point() {
+fn a_search_keeps_its_complete_points_after_a_silent_network_cut() {
     if let Some(why) = missing() {
         return skipped(&why);
     }
@@ -126,7 +125,7 @@ fn after_a_silent_cut_a_search_reads_to_its_last_whole_point() {
 }
 
 #[test]
-fn a_network_that_is_back_after_a_second_ends_nothing() {
+fn a_network_cut_of_one_second_ends_no_load() {
     if let Some(why) = missing() {
         return skipped(&why);
     }
@@ -144,7 +143,7 @@ fn a_network_that_is_back_after_a_second_ends_nothing() {
 }
 
 #[test]
-fn a_silent_cut_ends_a_server_that_was_started_beyond_it() {
+fn a_silent_network_cut_ends_a_server_that_was_started_behind_it() {
     if let Some(why) = missing() {
         return skipped(&why);
     }
@@ -183,7 +182,7 @@ fn a_silent_cut_ends_a_server_that_was_started_beyond_it() {
     let said = driver.wait().exits_with(1).complains_of(&["watcher", "silent for 5 s"]);
     let json = said.json();
     assert!(count(&json, "ok") > 0, "{json:#}");
-    // The load did not go on without it.
+    // The load did not continue without the worker.
     assert!(json["point"]["duration_ns"].as_u64() < Some(50_000_000_000), "{json:#}");
     ends(&nodes, "nginx");
     ends(&nodes, "watch --worker");

@@ -1,4 +1,4 @@
-//! The Debian package holds what its list says, and repeats. What it does in other systems: testbed/userlands.
+//! The Debian package contains the listed files and is reproducible. testbed/userlands tests it on other systems.
 
 use crate::rig::{program, repository, skip_unless};
 use std::collections::BTreeSet;
@@ -17,10 +17,10 @@ fn built(program: &Path, into: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn the_debian_package_holds_what_its_list_says_and_repeats() {
+fn the_debian_package_contains_the_listed_files_and_is_reproducible() {
     skip_unless!(program("dpkg-deb").is_some(), "dpkg-deb is not installed");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Stands for the program, which is large, and lists one schema.
+    // Stands in for the large program, and lists one schema.
     let stub = folder.path().join("stub");
     fs::write(&stub, "#!/bin/sh\n[ \"$*\" = '--generate schema' ] && echo 'point a point' || echo \"$*\"\n")
         .expect("the folder can be written");

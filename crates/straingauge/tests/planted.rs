@@ -1,4 +1,4 @@
-//! Servers with planted faults: `find` names the fault, and compares such a server with a whole one.
+//! Servers with planted faults: `find` names the fault, and finds such a server worse than a sound one.
 
 use crate::rig::{
     Said, free_port, long_run, member, open_dir, points, program, repository, run, run_record, skip_unless, skipped,
@@ -7,14 +7,14 @@ use crate::rig::{
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Few, short points, as in `bench/planted-faults`.
+/// Few and short points, as in `bench/planted-faults`.
 const SHORT: [&str; 8] = ["--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"];
 
-/// The server with a fault to choose, built once; `None` where there is no C compiler.
+/// The server with selectable faults, built once; `None` without a C compiler.
 pub fn faulty() -> Option<PathBuf> {
     program("cc")?;
     let folder = repository().join("testbed/faults");
-    // Tests of one run start at once.
+    // Tests of one run start at once, so the build is locked.
     let mut make = Command::new("flock");
     let built = make.arg(&folder).args(["make", "-s", "CC=cc", "-C"]).arg(&folder).output().expect("flock runs make");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -34,7 +34,7 @@ fn rules(said: &Said, is_wanted: impl Fn(&serde_json::Value) -> bool) -> Vec<Str
 }
 
 #[test]
-fn a_slow_log_a_lock_and_two_writes_are_named_and_a_whole_server_gets_no_advice() {
+fn a_slow_log_a_lock_and_two_writes_are_named_and_a_healthy_server_gets_no_advice() {
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let faulty = faulty.expect("just checked");
@@ -50,11 +50,11 @@ fn a_slow_log_a_lock_and_two_writes_are_named_and_a_whole_server_gets_no_advice(
         command.arg("--").args(words(&faulty, fault, port));
         let said = run(&mut command).exits_with(0);
         let wanted: Vec<String> = wanted.into_iter().map(String::from).collect();
-        // On such a machine it may name nothing, or say what is possible, but prove nothing else.
+        // On a busy machine, `find` may name nothing or possible causes, but must not prove another one.
         let verdict = said.json()["verdict"].to_string();
         let is_quiet = !verdict.contains("not quiet enough") && !verdict.contains("noisy-neighbour");
         let mut found = rules(&said, |cause| is_quiet || cause["certainty"] == "cause");
-        // On a machine that is full of other work these are the truth.
+        // On a busy machine, these findings are true.
         found.retain(|rule| is_quiet || rule != "neighbour");
         if fault == "none" {
             found.retain(|rule| rule != "client");
@@ -75,7 +75,7 @@ fn a_slow_log_a_lock_and_two_writes_are_named_and_a_whole_server_gets_no_advice(
 }
 
 #[test]
-fn a_limiter_is_named_by_its_status_and_its_log_and_processes_for_each_request_by_their_number() {
+fn a_limiter_and_processes_for_each_request_are_named() {
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let faulty = faulty.expect("just checked");
@@ -95,7 +95,7 @@ fn a_limiter_is_named_by_its_status_and_its_log_and_processes_for_each_request_b
             _ => ("background", "compactor"),
         };
         let is_named = rules(&said, |_| true).iter().any(|found| found == rule) && verdict.contains(words);
-        // What is counted is named on any machine; the account of threads beside other work may show that work instead.
+        // Counted facts are named on any machine; the account of threads may show the other work instead.
         let is_unquiet = *fault != "limiter" && verdict.contains("noisy-neighbour");
         assert!(is_named || is_unquiet, "{fault}: {verdict}");
         let is_quoted = verdict.contains("The server printed \\\"faulty: limiting requests");
@@ -103,18 +103,18 @@ fn a_limiter_is_named_by_its_status_and_its_log_and_processes_for_each_request_b
     }
 }
 
-/// A control group with a limit; removed in the end.
+/// A control group with a limit, removed at the end.
 struct Limited(PathBuf);
 
 impl Limited {
-    /// CPU time of so many CPUs in each period; `None` where no group can be made.
+    /// A limit of CPU time in each period; `None` if no group can be made.
     fn cpus(cpus: f64, period_us: u64) -> Option<Self> {
         let us = (cpus * period_us as f64) as u64;
         let first = [("cpu.cfs_period_us", period_us.to_string()), ("cpu.cfs_quota_us", us.to_string())];
         Limited::group("cpu", &first, ("cpu.max", format!("{us} {period_us}")))
     }
 
-    /// So much memory.
+    /// A limit of memory.
     fn memory(bytes: u64) -> Option<Self> {
         let bytes = bytes.to_string();
         Limited::group("memory", &[("memory.limit_in_bytes", bytes.clone())], ("memory.max", bytes))
@@ -132,7 +132,7 @@ impl Limited {
         Some(group)
     }
 
-    /// A command that puts itself into the group.
+    /// A command that moves itself into the group.
     fn command(&self) -> [String; 4] {
         let enter = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
         ["sh", "-c", enter, self.0.to_str().expect("text")].map(String::from)
@@ -141,7 +141,7 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        // It is busy until the last process of the server has ended.
+        // The group is busy until the last process of the server has ended.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -152,8 +152,8 @@ impl Drop for Limited {
 }
 
 #[test]
-fn a_limit_of_cpu_time_is_named() {
-    // Little enough for the limit to be reached on a machine that is busy.
+fn a_cpu_limit_is_named() {
+    // The limit is so low that it is reached on a busy machine, too.
     let (faulty, group) = (faulty(), Limited::cpus(0.04, 100_000));
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     skip_unless!(group.is_some(), "needs a control group with a limit of CPU time: root, and the controller cpu");
@@ -161,13 +161,13 @@ fn a_limit_of_cpu_time_is_named() {
     let url = format!("http://127.0.0.1:{port}/");
     let mut command = straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json"]);
     command.args(["--quiet", "--budget", "10s", "--out"]).arg(dir.path().join("run"));
-    // Several of the limit's periods of 100 ms in each point.
+    // Each point contains several of the limit's periods of 100 ms.
     command.args(["--duration", "500ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"]);
     command.arg("--").args(group.command());
     command.args(words(&faulty.expect("just checked"), "none", port));
     let said = run(&mut command).exits_with(0);
     let mut proven = rules(&said, |cause| cause["certainty"] == "cause");
-    // Beside other tests that is true as well.
+    // With other tests running, that is true as well.
     let is_starved = proven.iter().any(|rule| rule == "neighbour");
     proven.retain(|rule| rule != "neighbour");
     let is_unquiet = is_starved || said.out.contains("The machine was not quiet enough to name a cause");
@@ -178,7 +178,7 @@ fn a_limit_of_cpu_time_is_named() {
 }
 
 #[test]
-fn bursts_at_a_limit_pages_read_again_and_a_full_table_of_connections_are_named() {
+fn bursts_at_a_limit_rereading_pages_and_a_full_connection_table_are_named() {
     skip_unless!(long_run(), "half a minute: runs in the long suite");
     let (faulty, bursts, memory) = (faulty(), Limited::cpus(0.25, 20_000), Limited::memory(24 << 20));
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
@@ -187,7 +187,7 @@ fn bursts_at_a_limit_pages_read_again_and_a_full_table_of_connections_are_named(
     let (faulty, bursts, memory) = (faulty.expect("a"), bursts.expect("a"), memory.expect("a"));
     let (dir, port) = (open_dir(), free_port());
     let pages = dir.path().join("pages").to_str().expect("text").to_string();
-    // What is written in the group is charged to it.
+    // Writes from within the group are charged to it.
     let fill = "dd if=/dev/zero of=\"$0\" bs=1M count=96 conv=fsync status=none && exec \"$@\"";
     let fill = ["sh", "-c", fill, &pages].map(String::from);
     let paging = [memory.command().to_vec(), fill.to_vec(), words(&faulty, "paging", port)].concat();
@@ -215,7 +215,7 @@ fn bursts_at_a_limit_pages_read_again_and_a_full_table_of_connections_are_named(
 }
 
 #[test]
-fn clients_that_read_slowly_are_named_and_not_the_threads_that_they_hold() {
+fn slow_clients_are_named_as_the_cause_and_not_the_threads_they_block() {
     skip_unless!(long_run(), "10 seconds: runs in the long suite");
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
@@ -230,13 +230,13 @@ fn clients_that_read_slowly_are_named_and_not_the_threads_that_they_hold() {
 }
 
 #[test]
-fn two_servers_are_measured_in_turn_and_the_worse_second_one_ends_with_code_3() {
+fn a_worse_second_server_gives_exit_code_3() {
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let faulty = faulty.expect("just checked");
-    // Four rounds at two loads, so that eight tests can say that a twentieth of the throughput is no chance; of a
-    // better server nothing is to be shown but that it is none that is worse. Where other work starves both, the
-    // comparison cannot tell (exit code 4).
+    // Four rounds at two loads make eight tests, enough to show that a twentieth of the throughput is no chance. For
+    // a better server, the comparison must only show no regression. If other work starves both, it cannot tell (exit
+    // code 4).
     for (first, second, codes, rounds, loads) in
         [("lock", "none", [0, 4], 2, &[1][..]), ("none", "lock", [3, 4], 4, &[1, 2])]
     {
@@ -273,9 +273,9 @@ fn two_servers_are_measured_in_turn_and_the_worse_second_one_ends_with_code_3() 
         let throughput = figures.iter().filter(|one| one["word"] == "throughput");
         let at_loads = throughput.flat_map(|one| one["loads"].as_array().expect("loads"));
         let ratios: Vec<f64> = at_loads.map(|at| at["ratio"]["value"].as_f64().unwrap()).collect();
-        // Where other work starved a server there may be nothing to compare.
+        // If other work starved a server, there may be nothing to compare.
         assert!(ratios.len() == loads.len() || said.code == Some(4), "{ratios:?}: {}", said.out);
-        // A terminal's lines may break anywhere between two words.
+        // Lines on a terminal may break between any two words.
         let unbroken = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
         let says = |words: &str| unbroken.contains(words);
         match said.code {
@@ -290,7 +290,7 @@ fn two_servers_are_measured_in_turn_and_the_worse_second_one_ends_with_code_3() 
 }
 
 #[test]
-fn a_second_server_that_cannot_be_is_refused_before_anything_is_measured() {
+fn an_impossible_second_server_is_refused_before_measuring() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     let with = |with: &str, more: &[&str]| {
         let mut command = straingauge(["find", &url, "--compare-with", with]);
@@ -303,7 +303,7 @@ fn a_second_server_that_cannot_be_is_refused_before_anything_is_measured() {
     assert_eq!(with("scale", &["--axis", "cold", "--", "sleep", "60"]).code, Some(2));
 }
 
-/// Four workers that take 20 ms for each request, at a Unix socket.
+/// Four workers at a Unix socket, each taking 20 ms per request.
 const BACKEND: &str = r#"
 import ctypes, os, socket, sys, time
 listener = socket.socket(socket.AF_UNIX)
@@ -323,7 +323,7 @@ while True:
     connection.close()
 "#;
 
-/// nginx that passes everything on.
+/// nginx as a proxy for all requests.
 fn proxy(dir: &Path, port: u16, to: &str) -> Vec<String> {
     let configuration = format!(
         "daemon off; worker_processes 1; error_log {0}/error.log; pid {0}/nginx.pid; events {{ worker_connections 512; \
@@ -338,7 +338,7 @@ fn proxy(dir: &Path, port: u16, to: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
+fn a_backend_at_a_unix_socket_is_named_and_not_counted_as_other_work() {
     skip_unless!(program("nginx").is_some(), "nginx is not installed");
     let (dir, port) = (open_dir(), free_port());
     let path = dir.path().join("app.sock");
@@ -357,18 +357,18 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
     );
     let run = dir.path().join("run");
     let points_of_run = points(&run);
-    // Beside much other work a search may fail before it gets there.
+    // On a very busy machine a search may fail early.
     let is_strained = |point: &&serde_json::Value| point["connections"].as_u64() > Some(8);
     let strained: Vec<_> = points_of_run.iter().filter(is_strained).collect();
     let (chosen, least) = if strained.is_empty() { (points_of_run.iter().collect(), 0.0) } else { (strained, 4.0) };
     let (mut is_counted, mut is_seen) = (false, false);
     for point in chosen {
         let figure = |name: &str| point["figures"][name]["value"].as_f64();
-        // All that are in flight, those that wait to be accepted included, but for what is between two requests. Beside
-        // other work a window may be over before the first reading, and all connections be others since their
-        // descriptors were listed.
+        // All requests in flight are counted, including those waiting to be accepted, except those between two
+        // requests. On a busy machine, a window may end before the first reading, or all its connections may be newer
+        // than the list of descriptors.
         is_counted |= figure("server.outgoing_connections") > Some(least);
-        // The listener is found by its path, outside of the namespace of the server.
+        // The listener is found by its path, outside of the server's namespace.
         is_seen |= figure("backend.cpus_used") > Some(0.0);
     }
     let is_missed = verdict.contains("disturbed by other work") && !(is_counted && is_seen);
@@ -378,7 +378,7 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
 }
 
 #[test]
-fn a_server_that_reaches_no_backend_from_its_namespace_is_told_of_the_option() {
+fn a_backend_unreachable_from_the_namespace_gets_a_hint_at_the_option() {
     skip_unless!(crate::rig::is_root(), "needs root, to give the server a network namespace");
     skip_unless!(program("nginx").is_some(), "nginx is not installed");
     let (dir, port) = (open_dir(), free_port());

@@ -1,5 +1,5 @@
-//! `straingauge predict` on run directories: answers from a recorded run of nginx, and one sentence for what cannot be
-//! modelled.
+//! `straingauge predict` on run directories: answers from a recorded run of nginx, and one sentence for questions
+//! that cannot be modelled.
 
 use crate::recorded;
 use crate::rig::{Said, run, straingauge};
@@ -11,7 +11,7 @@ fn nginx() -> recorded::Unpacked {
     recorded::run("nginx")
 }
 
-/// A copy of the recorded run, each point changed; points for which `change` says false are left out.
+/// A copy of the recorded run with changed points; those for which `change` returns false are left out.
 fn changed(change: impl Fn(&mut Value) -> bool) -> TempDir {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let nginx = nginx();
@@ -34,12 +34,12 @@ fn predict(run_directory: &Path, options: &[&str]) -> Said {
 }
 
 #[test]
-fn a_recorded_run_answers_what_ifs_with_numbers_and_units() {
+fn what_ifs_about_a_recorded_run_are_answered_with_numbers_and_units() {
     let said = predict(&nginx().path(), &["--connections", "12", "--json"]).exits_with(0).json();
     let numbers = said["prediction"]["answer"]["numbers"].as_array().expect("numbers").clone();
     let throughput = numbers.iter().find(|number| number["name"] == "throughput").expect("a throughput");
     assert_eq!(throughput["unit"], "1/s");
-    // Between what was measured at 8 and at 16 connections, give or take the noise of a busy machine.
+    // Between the measured rates at 8 and 16 connections, within the noise of a busy machine.
     let rate = throughput["value"].as_f64().expect("a value");
     assert!((20e3..70e3).contains(&rate), "{rate}");
     assert!(said["prediction"]["checks"].as_array().expect("checks").len() > 3);
@@ -105,7 +105,7 @@ fn scenario(text: &str) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn what_ifs_of_a_scenario_file_are_answered_beside_the_server_as_measured() {
+fn what_ifs_in_a_scenario_file_are_answered_next_to_the_measured_server() {
     let text = "url = 'http://127.0.0.1/'\n[[predict]]\nname = 'twice'\nconnections = 12\ncores = 2\n[[predict]]\nrate \
                 = '0.5x'\n";
     let (_dir, path) = scenario(text);
@@ -117,7 +117,7 @@ fn what_ifs_of_a_scenario_file_are_answered_beside_the_server_as_measured() {
     assert!(kept[0]["answer"]["question"].as_str().expect("words").contains("12 connections, 2 CPUs"), "{kept:?}");
     let words = predict(&nginx().path(), &["--scenario", path]).exits_with(0).out;
     assert!(words.contains("predicted for as measured") && words.contains("'twice': predicted for"), "{words}");
-    // The same, kept with the run.
+    // The same question, kept with the run.
     let run_directory = changed(|_| true);
     let record = run_directory.path().join("run.json");
     let mut json: Value = serde_json::from_str(&std::fs::read_to_string(&record).expect("run.json")).expect("JSON");
@@ -130,7 +130,7 @@ fn what_ifs_of_a_scenario_file_are_answered_beside_the_server_as_measured() {
 }
 
 #[test]
-fn a_bad_what_if_is_refused_with_file_and_line_before_anything_is_measured() {
+fn a_bad_what_if_is_refused_with_file_and_line_before_measuring() {
     for (text, line, word) in [
         ("[load]\nthreads = 1\n[predict]\nconections = 7\n", 4, "conections"),
         ("[[predict]]\nrate = '2x'\n[[predict]]\nrate = -5\n", 4, "a rate is a positive number"),
@@ -155,12 +155,12 @@ fn a_bad_what_if_is_refused_with_file_and_line_before_anything_is_measured() {
 }
 
 #[test]
-fn a_threshold_that_nothing_could_cross_is_refused_and_both_runs_are_named() {
+fn an_uncrossable_threshold_is_refused_and_both_runs_are_named() {
     let nginx = nginx();
     let compare = |more: &[&str]| run(straingauge(["compare"]).arg(nginx.path()).arg(nginx.path()).args(more));
     compare(&["--threshold", "5"]).exits_with(2).complains_of(&["--threshold", "500%"]);
     compare(&["--threshold", "1"]).exits_with(2).complains_of(&["--threshold 100%", "write 5%"]);
-    // A run against itself: its points scatter by more than a twentieth, so that they cannot exclude a regression of
+    // A run compared with itself: its points vary by more than a twentieth, so they cannot exclude a regression of
     // that size.
     let said = compare(&["--threshold", "5%"]).exits_with(4).out;
     assert!(said.contains("Could not tell whether B is worse than A by more than 5 %"), "{said}");

@@ -1,5 +1,5 @@
-//! Each command with the rights that docs/install.md lists: what `doctor` says is there works, and what it says is
-//! missing is refused in one sentence or left out with a reason.
+//! Each command with the rights in docs/install.md: what `doctor` reports as available works; what it reports as
+//! missing is refused in one sentence, or left out with a reason.
 
 use crate::rig::{Said, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge};
 use crate::server::{Kind, Server, serve_words};
@@ -64,7 +64,7 @@ fn works_or_is_refused(said: &Said, works: bool, what: &str) {
 }
 
 #[test]
-fn what_doctor_says_holds_for_each_command_with_less_and_less_rights() {
+fn the_output_of_doctor_is_right_for_each_command_at_each_privilege_level() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "only root can give rights away");
     for tool in ["setpriv", "unshare"] {
@@ -105,7 +105,7 @@ fn what_doctor_says_holds_for_each_command_with_less_and_less_rights() {
         let has_path = has("network namespaces") && (has("netem") || has("TUN devices"));
         works_or_is_refused(&run(&["wan", "--quiet", "--delay", "1ms", "--", "true"]), has_path, &what("wan --delay"));
 
-        // Nobody loads the server: a sampler that was permitted finds no sample.
+        // The server has no load, so a sampler finds no sample.
         let profiled = run(&["profile", &port, "--duration", "200ms"]).exits_with(1);
         let is_sampled = profiled.err.contains("no sample fell");
         let may_sample = ["sampling of the kernel", "kernel symbols", "processes of other users"].into_iter().all(has);
@@ -115,7 +115,7 @@ fn what_doctor_says_holds_for_each_command_with_less_and_less_rights() {
 }
 
 #[test]
-fn client_and_server_share_the_loopback_where_no_link_between_namespaces_can_be_made() {
+fn client_and_server_share_loopback_if_namespaces_cannot_be_linked() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "only root can give rights away");
     skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");

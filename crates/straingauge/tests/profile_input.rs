@@ -1,4 +1,4 @@
-//! `straingauge profile` where it cannot be done, or where there is nothing to profile: one sentence, the right code.
+//! `straingauge profile` without permission or without anything to profile: one sentence and the right exit code.
 
 use crate::bad_input::unshared;
 use crate::rig::{free_port, is_root, needs_server, open_dir, program, run, skip_unless, straingauge};
@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// This process as a server: it listens, and computes for the requested time.
+/// This process as a server that listens and computes for the requested time.
 struct Busy {
     port: String,
     _listener: TcpListener,
@@ -38,7 +38,7 @@ impl Drop for Busy {
     }
 }
 
-/// Whether this machine permits what the test is about to have refused.
+/// Whether this machine permits what the test expects to be refused.
 fn can_profile(server: &Busy) -> bool {
     let said = run(&mut server.profile(&[]));
     if said.code != Some(0) {
@@ -48,7 +48,7 @@ fn can_profile(server: &Busy) -> bool {
 }
 
 #[test]
-fn a_group_that_matches_nothing_is_a_mistake_and_no_traffic_is_a_doubt() {
+fn a_group_without_matches_is_an_error_and_missing_traffic_is_a_doubt() {
     skip_unless!(is_root(), "needs root, to sample stacks with BPF");
     let server = Busy::start(true);
     let said = run(&mut server.profile(&[]));
@@ -64,7 +64,7 @@ fn a_group_that_matches_nothing_is_a_mistake_and_no_traffic_is_a_doubt() {
 }
 
 #[test]
-fn hidden_symbols_are_said_with_the_setting_that_hides_them() {
+fn hidden_symbols_are_reported_with_the_setting_that_hides_them() {
     skip_unless!(is_root(), "needs root, to mount another list of symbols");
     skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
     let server = Busy::start(true);
@@ -83,12 +83,12 @@ fn hidden_symbols_are_said_with_the_setting_that_hides_them() {
 }
 
 #[test]
-fn a_user_without_privileges_is_told_which_are_missing() {
+fn missing_privileges_are_named() {
     skip_unless!(is_root(), "needs root, to become somebody else");
     skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
     needs_server!(Kind::Python);
     let dir = open_dir();
-    // The build's folder may be closed to others.
+    // The build's folder may be closed to other users.
     let own = dir.path().join("straingauge");
     std::fs::copy(env!("CARGO_BIN_EXE_straingauge"), &own).expect("a copy of the program");
     let server = Busy::start(true);

@@ -1,9 +1,9 @@
-//! What `straingauge profile` prints without a server: of two kept profiles.
+//! Output of `straingauge profile` from two kept profiles.
 
 use crate::rig::{open_dir, run, straingauge};
 
 #[test]
-fn of_two_kept_profiles_the_functions_that_grew_are_told() {
+fn functions_that_grew_between_two_kept_profiles_are_named() {
     let dir = open_dir();
     let kept = |name: &str, of_send: u32| {
         let file = dir.path().join(name);

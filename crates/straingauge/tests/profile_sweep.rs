@@ -1,4 +1,4 @@
-//! `straingauge profile --axis`: a web server, profiled against one quantity.
+//! `straingauge profile --axis` on a web server.
 
 use crate::interruption::{Namespaces, assert_nothing_is_left};
 use crate::rig::{
@@ -9,7 +9,7 @@ use crate::server::{Kind, serve_words};
 use std::path::Path;
 use std::process::Command;
 
-/// A sweep of nginx with short points; `more` comes before the server.
+/// A sweep on nginx with short points; `more` are options before the server.
 fn sweep(axis: &str, dir: &Path, more: &[&str]) -> Command {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
@@ -19,7 +19,7 @@ fn sweep(axis: &str, dir: &Path, more: &[&str]) -> Command {
     command
 }
 
-/// What the machine does not permit is a skip; anything else must have worked.
+/// Whether the command worked; missing permission skips the test, and any other failure fails it.
 fn is_done(said: &Said) -> bool {
     if said.code == Some(1) && said.err.contains("cannot be profiled") {
         crate::rig::skipped(said.err.lines().last().unwrap_or_default().trim());
@@ -37,7 +37,7 @@ fn on_axis(out: &Path) -> Vec<serde_json::Value> {
     points(out).into_iter().filter(|point| point["sweep"] == "axis").collect()
 }
 
-/// A server that other work starved is sampled too seldom in a short point; such a point says so and is left out here.
+/// Whether a point has enough samples. A starved server has too few in a short point, and the point says so.
 fn is_sampled(point: &serde_json::Value) -> bool {
     let Some(why) = point["figures"]["layer.tcp_us_per_packet_sent"]["not_measured"].as_str() else { return true };
     assert!(why.contains("sample"), "{why}");
@@ -66,7 +66,7 @@ fn a_web_server_is_profiled_against_its_connections() {
         if !is_sampled(point) {
             continue;
         }
-        // At least a packet a response; packets are counted for somewhat less time than responses.
+        // At least one packet per response; packets are counted for a slightly shorter time than responses.
         assert!(value(point, "layer.packets_sent") >= point["outcomes"]["ok"].as_f64().expect("outcomes") * 0.6);
         let sum: f64 = LAYERS.iter().map(|layer| value(point, &format!("layer.{layer}_us_per_packet_sent"))).sum();
         assert!(sum > 0.0);
@@ -80,7 +80,7 @@ fn a_web_server_is_profiled_against_its_connections() {
     let levels = axes[0]["layers"]["levels"].as_array().expect("levels by layer");
     assert_eq!(levels.iter().map(|level| level["value"].as_f64()).collect::<Vec<_>>(), [Some(8.0), Some(32.0)]);
     assert_eq!(run_record(&out)["scenario"]["command"], "profile");
-    // The run directory alone is enough.
+    // The run directory contains all that is needed.
     std::fs::remove_file(out.join("report.html")).expect("the report was written");
     let again = run(straingauge(["report"]).arg(&out)).exits_with(0);
     for words in ["by layer, per packet sent", "Overall", "SysCall", "32 connections", "in per out"] {
@@ -93,7 +93,7 @@ fn a_web_server_is_profiled_against_its_connections() {
 }
 
 #[test]
-fn connections_can_be_varied_at_a_held_rate() {
+fn connections_can_be_varied_at_a_constant_rate() {
     skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
     needs_server!(Kind::Nginx);
     let dir = open_dir();
@@ -111,7 +111,7 @@ fn connections_can_be_varied_at_a_held_rate() {
 }
 
 #[test]
-fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
+fn an_interrupted_or_killed_sweep_keeps_its_points_and_leaves_no_remains() {
     skip_unless!(is_root(), "needs root, for namespaces and to sample stacks with BPF");
     needs_server!(Kind::Nginx);
     let mut ended = Vec::new();
@@ -148,7 +148,7 @@ fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
 }
 
 #[test]
-fn nonsense_is_refused_before_anything_is_started() {
+fn invalid_options_are_refused_before_the_server_is_started() {
     let many = (1..=65).map(|n: u32| n.to_string()).collect::<Vec<_>>().join(",");
     let url = "http://127.0.0.1:8080/";
     let server = ["--", "nginx"];

@@ -1,4 +1,4 @@
-//! HTTP/2, Redis, memcached and raw TCP through the program, on servers that it starts itself.
+//! HTTP/2, Redis, memcached and raw TCP, with servers that straingauge starts.
 
 use crate::rig::{free_port, is_root, member, program, run, run_record, skip_unless, skipped, straingauge};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn count(json: &Value, name: &str) -> u64 {
 const SHORT: [&str; 7] = ["--connections", "2", "--warmup", "0s", "--duration", "300ms", "--quiet"];
 
 #[test]
-fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
+fn redis_is_loaded_with_a_password_that_is_never_shown() {
     let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
     let (port, kept) = (free_port().to_string(), tempfile::tempdir().expect("a folder"));
     let (url, out) = (format!("redis://:hush-hush@127.0.0.1:{port}/1"), kept.path().join("run"));
@@ -27,7 +27,7 @@ fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
     let record = run_record(&out);
     let scenario = &record["scenario"];
     assert_eq!(scenario["load"]["protocol"]["name"], "redis", "{record:#}");
-    // The server's own arguments are not ours to change.
+    // straingauge must not change the server's own arguments.
     for place in [&scenario["url"], &scenario["load"]] {
         assert!(!place.to_string().contains("hush"), "{place:#}");
     }
@@ -36,7 +36,7 @@ fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
 }
 
 #[test]
-fn redis_in_protected_mode_is_told_from_another_server() {
+fn redis_in_protected_mode_is_recognised() {
     let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
     skip_unless!(is_root(), "needs root, to make network namespaces");
     let port = free_port().to_string();
@@ -84,7 +84,7 @@ fn memcached_shows_misses_and_counts_them_as_answers() {
     assert_eq!(member(&json, "reply_counts")["miss"].as_u64(), Some(ok), "{json:#}");
 }
 
-/// Answers each line with a line.
+/// A server that answers each line with a line.
 fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -105,7 +105,7 @@ fn echo() -> u16 {
 }
 
 #[test]
-fn bytes_over_tcp_are_sent_as_typed_through_workers_too() {
+fn typed_tcp_bytes_are_also_sent_through_workers() {
     let url = format!("tcp://127.0.0.1:{}", echo());
     let ours = straingauge::<&str>([]).get_program().to_string_lossy().into_owned();
     for client in [None, Some(format!("'{ours}' load --worker"))] {
@@ -145,7 +145,7 @@ fn options_of_another_protocol_are_refused_in_one_sentence() {
 }
 
 #[test]
-fn http_2_is_spoken_with_several_streams_through_workers_too() {
+fn http_2_with_several_streams_also_works_through_workers() {
     let Some(nginx) = program("nginx") else { return skipped("there is no nginx") };
     let ours = straingauge::<&str>([]).get_program().to_string_lossy().into_owned();
     for client in [None, Some(format!("'{ours}' load --worker"))] {

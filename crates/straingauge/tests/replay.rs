@@ -1,14 +1,14 @@
-//! A log replayed against a real server: every request answered, bytes and grouping those of the log, no client
-//! reordered.
+//! Replays a log to a real server: every request is answered, bytes and sessions are those of the log, and each
+//! client's order is kept.
 //!
-//! The counts to compare with are made here, by a reader of combined logs that shares nothing with the program's.
+//! The expected counts come from a separate reader of combined logs that shares no code with the program.
 
 use crate::document_server::{Answer, DocumentServer};
 use crate::rig::{member, repository, run, skip_unless, skipped, straingauge};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-/// A request as the log has it.
+/// A request of the log.
 #[derive(Debug, Clone)]
 struct Logged {
     client: String,
@@ -19,7 +19,7 @@ struct Logged {
     bytes: Option<u64>,
 }
 
-/// Days since 1970 of a civil date.
+/// Days from 1970 to a civil date.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let leaps = |year: i64| year / 4 - year / 100 + year / 400;
     let before: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
@@ -69,7 +69,7 @@ fn parse(line: &str) -> Option<Logged> {
         + number(15..17)? * 60
         + number(18..20)?;
     let second = if time.get(21..22)? == "-" { local + zone } else { local - zone };
-    // The request ends at the first quote that a status follows.
+    // The request line ends at the first quote that is followed by a status.
     let is_end = |at: &usize| {
         let behind = &rest.as_bytes()[at + 1..];
         behind.len() > 4 && behind[0] == b' ' && behind[1..4].iter().all(u8::is_ascii_digit) && behind[4] == b' '
@@ -93,12 +93,12 @@ fn parse(line: &str) -> Option<Logged> {
         method: method.to_string(),
         target: path_of(unescaped(target)),
         status: numbers.next()?.parse().ok()?,
-        // Apache's way to write that no body byte was sent.
+        // Apache writes "-" if no body byte was sent.
         bytes: numbers.next().map(|bytes| if bytes == "-" { Some(0) } else { bytes.parse().ok() })?,
     })
 }
 
-/// What is sent for a target that was logged as a whole URL.
+/// The path that is sent for a target logged as a whole URL.
 fn path_of(target: Vec<u8>) -> Vec<u8> {
     match target.strip_prefix(b"http://") {
         Some(rest) => rest.iter().skip_while(|byte| **byte != b'/').copied().collect(),
@@ -106,7 +106,7 @@ fn path_of(target: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The log's requests in the order of their times, which are moved up where they are more than a minute behind.
+/// The log's requests in order of time; a time more than a minute behind is moved forward.
 fn read(path: &Path) -> Vec<Logged> {
     let bytes = std::fs::read(path).expect("the log is there");
     let mut latest = i64::MIN;
@@ -125,7 +125,7 @@ fn read(path: &Path) -> Vec<Logged> {
 
 type Sequence = Vec<(String, Vec<u8>)>;
 
-/// What each connection should carry: requests of one client with gaps of at most 15 s.
+/// The expected contents of each connection: requests of one client with gaps of at most 15 s.
 fn sessions(requests: &[Logged]) -> Vec<Sequence> {
     let mut open: HashMap<&str, (i64, usize)> = HashMap::new();
     let mut sessions: Vec<Sequence> = Vec::new();
@@ -143,7 +143,7 @@ fn sessions(requests: &[Logged]) -> Vec<Sequence> {
     sessions
 }
 
-/// What each connection carried.
+/// The actual contents of each connection.
 fn carried(answers: &[Answer]) -> Vec<Sequence> {
     let mut by_connection: BTreeMap<u64, Sequence> = BTreeMap::new();
     for answer in answers {
@@ -157,7 +157,7 @@ fn sorted(mut sequences: Vec<Sequence>) -> Vec<Sequence> {
     sequences
 }
 
-/// Replays a log against the documents made from it, and compares what the server logged with the log.
+/// Replays a log with the documents made from it, and compares the server's log with it.
 fn replays_as_logged(log: &Path, options: &[&str]) {
     if let Some(why) = DocumentServer::missing() {
         return skipped(&why);
@@ -194,7 +194,7 @@ fn replays_as_logged(log: &Path, options: &[&str]) {
         assert_eq!(shown(carried), shown(expected), "a connection carries the requests of its session in their order");
     }
 
-    // Of the documents that never changed, every answer has the log's size. (A POST to a file is answered with 405.)
+    // Responses with documents that never changed have the size in the log. (A POST to a file is answered with 405.)
     let compared = requests.iter().filter(|request| request.status == 200 && request.method == "GET");
     let sized: Vec<(&Logged, u64)> = compared.filter_map(|request| Some((request, request.bytes?))).collect();
     let equal = sized.iter().filter(|(request, bytes)| sizes.get(&request.target) == Some(bytes)).count() as u64;
@@ -214,7 +214,7 @@ fn replays_as_logged(log: &Path, options: &[&str]) {
 }
 
 #[test]
-fn a_log_of_refused_requests_is_replayed_without_an_error() {
+fn a_log_of_refused_requests_is_replayed_without_errors() {
     if let Some(why) = DocumentServer::missing() {
         return skipped(&why);
     }
@@ -240,8 +240,7 @@ fn sample() -> PathBuf {
     repository().join("crates/workload/tests/data/sample.log")
 }
 
-/// The public data set: in the folder that `STRAINGAUGE_DATA` names, or in a folder `data` of a neighbour of the
-/// checkout.
+/// The public data set, in the folder `STRAINGAUGE_DATA`, or in a folder `data` next to the checkout.
 fn public(name: &str) -> Option<PathBuf> {
     let folders: Vec<PathBuf> = match std::env::var_os("STRAINGAUGE_DATA") {
         Some(folder) => vec![folder.into()],
@@ -258,7 +257,7 @@ fn a_sample_log_is_replayed_as_logged_and_as_fast_as_possible() {
 }
 
 #[test]
-fn a_sample_log_is_replayed_as_logged_and_at_its_own_times() {
+fn a_sample_log_is_replayed_as_logged_and_at_its_original_times() {
     replays_as_logged(&sample(), &["--speed", "2000", "--threads", "2"]);
 }
 
@@ -268,9 +267,9 @@ fn a_sample_log_is_replayed_as_logged_over_http_2() {
     replays_as_logged(&sample(), &["--http2", "--speed", "2000", "--threads", "2"]);
 }
 
-/// The log lies on the driver's machine; each worker gets the lines of its clients, at its own times or not.
+/// The log is on the driver's machine; each worker gets the lines of its clients, with or without the log's times.
 #[test]
-fn a_sample_log_is_split_over_workers_by_client_and_nothing_of_it_is_lost() {
+fn a_sample_log_is_split_completely_over_workers_by_client() {
     let worker = crate::workers::worker();
     for options in [["--speed", "max", "--connections", "1000"], ["--speed", "2000", "--connections", "2000"]] {
         let clients = [["--client", &worker]; 3].concat();
@@ -286,7 +285,7 @@ fn a_public_log_is_replayed_as_logged() {
     replays_as_logged(&log.unwrap_or_default(), &["--speed", "max", "--connections", "2000", "--threads", "2"]);
 }
 
-/// A log of `clients` with `rounds` sessions each, whose targets contain client and number.
+/// A log of `clients` with `rounds` sessions each; targets contain the client and a number.
 pub fn numbered(clients: u32, rounds: u32) -> String {
     let mut log = String::new();
     for round in 0..rounds {
@@ -306,7 +305,7 @@ pub fn numbered(clients: u32, rounds: u32) -> String {
             }
         }
     }
-    // As servers do: lines in the order of their times, here those of one day.
+    // Like a server's log: lines in order of time, here those of one day.
     let mut lines: Vec<&str> = log.lines().collect();
     lines.sort_by_key(|line| line.split(['[', ']']).nth(1));
     lines.join("\n") + "\n"
@@ -321,7 +320,7 @@ fn no_client_is_reordered_by_threads_sessions_or_too_few_connections() {
     let log = dir.path().join("access.log");
     std::fs::write(&log, numbered(40, 8)).expect("a temporary file");
     let path = log.to_str().expect("temporary paths are text");
-    // Far fewer connections than clients, so that connections are taken from idle clients.
+    // Far fewer connections than clients, so connections are taken from idle clients.
     for (speed, is_http_2) in [("max", false), ("1000", false), ("max", true)] {
         let server = DocumentServer::start(&["--trace", path]);
         let mut options = vec!["--speed", speed, "--connections", "8", "--threads", "2", "--json", "--quiet"];
@@ -330,13 +329,13 @@ fn no_client_is_reordered_by_threads_sessions_or_too_few_connections() {
         let json = run(straingauge(["load", &url, "--trace", path]).args(&options)).exits_with(0).json();
         assert_eq!(member(&json, "outcomes")["ok"].as_u64(), Some(40 * 24), "speed {speed}");
         assert_eq!(clients_in_order(&server.end_and_read_log()), 40, "speed {speed}");
-        // Several streams are not for a log, whose clients have one request under way.
+        // Several streams make no sense for a log, whose clients have one request in flight.
         let streams = ["load", &url, "--trace", path, "--http2", "--in-flight", "2"];
         run(&mut straingauge(streams)).exits_with(1).complains_of(&["one request under way"]);
     }
 }
 
-/// Asserts that the requests of each client of a [`numbered`] log came in their order; how many clients there are.
+/// Asserts that the requests of each client of a [`numbered`] log arrived in order; returns the number of clients.
 #[track_caller]
 pub fn clients_in_order(answers: &[Answer]) -> usize {
     let mut next: HashMap<&str, u32> = HashMap::new();
@@ -385,7 +384,7 @@ fn find_replays_a_log_over_connections_and_over_rate() {
             ))
         })
         .collect();
-    // The log is begun again until the point is over, at the speed that gives the asked rate.
+    // The log is repeated until the point ends, at the speed that gives the rate.
     for (asked, offered) in &offered {
         let chance = 5.0 / (asked * 0.15).sqrt();
         assert!((offered / asked - 1.0).abs() < 0.05 + chance, "{offered} instead of {asked}");

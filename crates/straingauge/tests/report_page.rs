@@ -1,5 +1,4 @@
-//! The report as a browser shows it: no console message, nothing fetched, the charts drawn, pictures kept in
-//! artefacts/.
+//! The report in a browser: no console message, no fetch, all charts drawn. Pictures are kept in artefacts/.
 
 use crate::find::SMALL;
 use crate::rig::{needs_server, open_dir, program, repository, run, skip_unless, straingauge};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "google-chrome", "google-chrome-stable"];
 
-/// No screen, no network of the browser's own.
+/// No screen and no network for the browser.
 pub const ARGUMENTS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -27,20 +26,20 @@ pub fn browser() -> Option<PathBuf> {
     NAMES.iter().find_map(|name| program(name))
 }
 
-/// What a browser run left: its standard output and its log.
+/// Standard output and log of a browser run.
 pub struct Seen {
     out: String,
     log: String,
 }
 
 impl Seen {
-    /// Messages of the page: errors of scripts, refused fetches.
+    /// Messages of the page: script errors, refused fetches.
     pub fn console(&self) -> Vec<&str> {
         self.log.lines().filter(|line| line.contains(":CONSOLE") || line.contains("CONSOLE(")).collect()
     }
 }
 
-/// Opens a page without a screen and without a network: every name resolves to nothing.
+/// Opens a page without a screen and without a network: no name resolves.
 pub fn look(page: &Path, options: &[String]) -> Seen {
     let browser = browser().expect("looked for before");
     let dir = open_dir();
@@ -71,7 +70,7 @@ pub fn look(page: &Path, options: &[String]) -> Seen {
     Seen { out: text("out"), log: text("log") }
 }
 
-/// Keeps a page in artefacts/, and its pictures on a desk and on a phone.
+/// Keeps a page in artefacts/, with pictures for a desktop and a phone.
 pub fn keep(page: &Path, name: &str) {
     let artefacts = repository().join("artefacts");
     std::fs::create_dir_all(&artefacts).expect("artefacts/ is ours");
@@ -88,13 +87,13 @@ pub fn keep(page: &Path, name: &str) {
 }
 
 #[test]
-fn the_report_is_drawn_in_a_browser_without_a_message() {
+fn the_report_is_drawn_in_a_browser_without_console_messages() {
     skip_unless!(browser().is_some(), "no Chromium here (apt-get install chromium-headless-shell)");
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let out = dir.path().join("run");
     let server = Server::start(Kind::Nginx);
-    // A name from outside that would run, were it not escaped.
+    // A name from outside that would run if it were not escaped.
     let name = "<script>console.log('escaped?')</script><b>";
     let scenario = dir.path().join("scenario.toml");
     std::fs::write(&scenario, format!("name = \"{name}\"\n")).expect("our own folder");
@@ -116,19 +115,19 @@ fn the_report_is_drawn_in_a_browser_without_a_message() {
     keep(&page, "report");
 }
 
-/// A PNG of the size that was asked for, whose compressed pixels are far more than those of a blank page.
+/// Asserts that a PNG has the requested size, and more compressed pixels than a blank page.
 fn assert_is_drawn(name: &str, png: &[u8]) {
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"), "{name} is no PNG");
     let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("four bytes"));
     let (width, height) = (u64::from(number(16)), u64::from(number(20)));
     let pixels = width * height;
     assert!(pixels > 400 * 1000, "{name} is {width} x {height}");
-    // A page of one colour takes about a byte for every 300 pixels; text and charts take ten times that.
+    // A blank page takes about a byte for 300 pixels; text and charts take ten times that.
     assert!(png.len() as u64 > pixels / 100, "{name}: {} bytes for {pixels} pixels look blank", png.len());
 }
 
 #[test]
-fn a_message_on_the_console_would_be_seen() {
+fn console_messages_are_detected() {
     skip_unless!(browser().is_some(), "no Chromium here (apt-get install chromium-headless-shell)");
     let dir = open_dir();
     let page = dir.path().join("page.html");

@@ -1,12 +1,12 @@
-//! The watch of requests in points: the server's count against the client's, phases, the budget, and the doubts where
-//! that is not possible.
+//! Watching requests in points: the server's count equals the client's, phases, the budget, and doubts if counting is
+//! not possible.
 
 use crate::rig::{free_port, is_root, needs_server, open_dir, points, program, run, skip_unless, skipped, straingauge};
 use crate::server::{Kind, serve_words};
 use serde_json::Value;
 use std::process::Command;
 
-/// Why a point's requests were not counted; `None` when they were.
+/// Why a point's requests were not counted, if so.
 fn why_not(point: &Value) -> Option<String> {
     let figure = &point["figures"]["watch.requests"];
     figure["not_measured"].as_str().map(str::to_string)
@@ -16,8 +16,8 @@ fn value(point: &Value, name: &str) -> Option<f64> {
     point["figures"][name]["value"].as_f64()
 }
 
-/// The server answered what the client counts, over the whole load; what the client gave up may have been answered,
-/// too.
+/// Asserts that the server answered as many requests as the client counts over the whole load. The server may also
+/// have answered those that the client gave up.
 #[track_caller]
 fn assert_counts_agree(point: &Value) {
     let of = |name: &str| point["outcomes"][name].as_u64().unwrap_or(0) as f64;
@@ -29,7 +29,7 @@ fn assert_counts_agree(point: &Value) {
 fn load_point(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     let point = load_point_however(kind, watch, more)?;
     if let Some(why) = why_not(&point) {
-        // As root the programs may not be refused.
+        // As root, the kernel must accept the programs.
         assert!(!is_root(), "requests were not counted: {why}");
         skipped(&why);
         return None;
@@ -37,7 +37,7 @@ fn load_point(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     Some(point)
 }
 
-/// The same whether requests were counted or not.
+/// As `load_point`, even if requests are not counted.
 fn load_point_however(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     let dir = open_dir();
     let port = free_port();
@@ -51,7 +51,7 @@ fn load_point_however(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
 }
 
 #[test]
-fn the_server_side_counts_what_the_client_counts() {
+fn the_server_side_counts_equal_those_of_the_client() {
     for kind in [Kind::Nginx, Kind::Apache] {
         if let Some(why) = kind.missing() {
             skipped(&why);
@@ -68,7 +68,7 @@ fn the_server_side_counts_what_the_client_counts() {
                 .map(|class| class["figures"]["watch.requests"]["value"].as_f64().expect("counted") as u64)
                 .sum();
             assert_eq!(Some(of_classes as f64), value(&point, "watch.requests"), "the classes are the whole");
-            // Head and body of one document: every response has the size that the client saw.
+            // All responses have head and body of one document, so the size that the client saw.
             let received = value(&point, "client.received_bytes").expect("counted");
             let answered = point["outcomes"]["ok"].as_f64().expect("counted");
             let seen = value(&point, "watch.bytes_out_per_request").expect("counted");
@@ -81,7 +81,7 @@ fn the_server_side_counts_what_the_client_counts() {
             }
             assert!(value(&point, "watch.in_flight").is_some(), "sampled: {}", point["figures"]["watch.in_flight"]);
             let explained = value(&point, "watch.explained_cpu_ratio").expect("timed");
-            // The two are read one after the other at the edges of the window; what is charged twice would be far more.
+            // Both are read one after the other at the ends of the window; double charging would give far more.
             assert!(explained < 1.1, "more CPU time is charged than the scheduler knows: {explained}");
             let phases = &point["figures"]["watch.parse_us"]["not_measured"];
             assert!(phases.as_str().is_some_and(|why| why.contains("counts")), "phases were not asked for: {phases}");
@@ -95,7 +95,7 @@ fn functions_of_the_server_mark_the_phases_of_a_point() {
     let Some(point) = load_point(Kind::Nginx, "counts", &["--pack", "nginx"]) else { return };
     assert_counts_agree(&point);
     let names = ["parse", "process", "log"].map(|phase| format!("watch.pack_{phase}_cpu_us"));
-    // Where other work has the CPUs, no request may begin and end within a window.
+    // On a busy machine, no request may begin and end within a window.
     let why = point["figures"][&names[0]]["not_measured"].as_str().unwrap_or_default();
     if why.contains("no request passed all boundaries") && value(&point, "machine.other_cpus_used") > Some(1.0) {
         return skipped(&format!("{why}, beside other work"));
@@ -109,7 +109,7 @@ fn functions_of_the_server_mark_the_phases_of_a_point() {
 }
 
 #[test]
-fn a_pack_that_the_budget_has_no_room_for_is_said() {
+fn a_pack_that_exceeds_the_budget_is_reported() {
     needs_server!(Kind::Nginx);
     for (pack, more, words) in [
         ("nginx", &["--overhead", "0.0001%"][..], "exceed the budget"),
@@ -149,7 +149,7 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     let (state, out) = (dir.path().join("state"), dir.path().join("run"));
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
-    // A budget that no point exceeds, so that all of each is counted and a part timed.
+    // No point exceeds the budget, so all its requests are counted and some are timed.
     let mut command =
         straingauge(["find", "--full", &url, "--overhead", "100%", "--profile", "never", "--budget", "7s"]);
     command.args(["--sweep", "connections", "--duration", "300ms", "--max-connections", "8", "--repeats", "1"]);
@@ -161,7 +161,7 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
         assert_counts_agree(point);
         assert_eq!(point["watched"]["mode"], "budgeted");
         let cost = &point["figures"]["watch.cost_ratio"];
-        // On a machine that stands still a point may have a handful of requests.
+        // On a machine that stalls, a point may have very few requests.
         let has_no_tick = cost["not_measured"].as_str().is_some_and(|why| why.contains("counted no CPU time"));
         assert!(has_no_tick || cost["value"].as_f64() > Some(0.0), "the cost is measured: {point:#}");
     }
@@ -181,7 +181,7 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
 }
 
 #[test]
-fn cheap_requests_are_watched_in_part_or_not_at_all() {
+fn cheap_requests_are_watched_partly_or_not_at_all() {
     skip_unless!(is_root(), "counting requests needs root");
     needs_server!(Kind::Nginx);
     let dir = open_dir();
@@ -199,7 +199,7 @@ fn cheap_requests_are_watched_in_part_or_not_at_all() {
 }
 
 #[test]
-fn watch_off_leaves_no_trace_and_a_missing_right_says_why() {
+fn watch_off_leaves_no_figures_and_a_missing_privilege_gives_the_reason() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let load = |state: &str, watch: &str, before: &[&str]| {
@@ -229,7 +229,7 @@ fn watch_off_leaves_no_trace_and_a_missing_right_says_why() {
 }
 
 #[test]
-fn bad_options_of_the_watch_are_one_sentence() {
+fn bad_watch_options_are_refused_in_one_sentence() {
     for (arguments, words) in [
         (["--overhead", "0%"], "--overhead must be above 0"),
         (["--set", "watching.response-classes=10KiB,1KiB"], "--response-classes: size class boundaries must ascend"),

@@ -1,4 +1,4 @@
-//! Runs straingauge as a person would and reads what it says.
+//! Runs straingauge as a user would, and reads its output.
 
 #[path = "../../../testbed/free_port.rs"]
 mod free_port;
@@ -16,17 +16,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A run that takes longer than this hangs. Nothing is judged by speed: the longest one here takes well under a minute.
+/// A run that takes longer hangs. The longest run takes well under a minute, so this does not judge speed.
 const HANGS_AFTER: Duration = Duration::from_secs(240);
 
-/// Writes why the calling test does not run, where libtest does not capture it.
+/// Prints why the calling test does not run, where libtest does not capture it.
 pub fn skipped(why: &str) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a-test").to_string();
     let _ = std::io::stderr().write_all(format!("SKIPPED {name}: {why}\n").as_bytes());
 }
 
-/// Ends the test with a printed reason.
+/// Ends the test with a printed reason unless the condition holds.
 macro_rules! skip_unless {
     ($condition:expr, $($why:tt)+) => {
         if !$condition {
@@ -37,7 +37,7 @@ macro_rules! skip_unless {
 }
 pub(crate) use skip_unless;
 
-/// Ends the test with a printed reason where a server's program is not installed.
+/// Ends the test with a printed reason if a server's program is not installed.
 macro_rules! needs_server {
     ($kind:expr) => {
         if let Some(why) = $kind.missing() {
@@ -48,18 +48,18 @@ macro_rules! needs_server {
 }
 pub(crate) use needs_server;
 
-/// Whether the tests run as root: what needs it is skipped otherwise.
+/// Whether the tests run as root; those that need root are skipped otherwise.
 pub fn is_root() -> bool {
     // SAFETY: geteuid takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Whether what is long by nature runs at its full length (`make test-long`).
+/// Whether slow tests run at full length (`make test-long`).
 pub fn long_run() -> bool {
     std::env::var_os("STRAINGAUGE_LONG").is_some_and(|value| value == "1")
 }
 
-/// Where a program lies, searched as a root shell would.
+/// Path of a program, searched as a root shell would.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':').chain(["/usr/sbin", "/sbin"]).map(|dir| Path::new(dir).join(name)).find(|path| path.is_file())
@@ -70,19 +70,19 @@ pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).expect("crates/straingauge lies two deep")
 }
 
-/// A package of npm that `.ci/packages` installs for the tests.
+/// An npm package that `.ci/packages` installs for the tests.
 pub fn node_package(name: &str) -> Option<PathBuf> {
     Some(repository().join("target/node-tests/node_modules").join(name)).filter(|folder| folder.is_dir())
 }
 
-/// A folder that servers which have become `nobody` can reach.
+/// A folder that servers running as `nobody` can reach.
 pub fn open_dir() -> TempDir {
     let everybody = std::fs::Permissions::from_mode(0o755);
     tempfile::Builder::new().prefix("straingauge-e2e-").permissions(everybody).tempdir().expect("a temporary folder")
 }
 
 impl Said {
-    /// Standard output as one line: a sentence breaks where the figures before it end.
+    /// Standard output as one line, because lines break at different places.
     pub fn flat(&self) -> String {
         self.out.split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -95,20 +95,20 @@ pub fn straingauge<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item 
     command
 }
 
-/// `straingauge` after a shell line that prepares limits or mounts and ends in `exec "$@"` or `"$@"`.
+/// `straingauge` after a shell line that sets limits or mounts and ends in `exec "$@"` or `"$@"`.
 pub fn straingauge_in_shell(line: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]).args(arguments);
     command
 }
 
-/// Runs to the end, or fails the test when it hangs.
+/// Runs to the end; fails the test if the command hangs.
 #[track_caller]
 pub fn run(command: &mut Command) -> Said {
     Running::start(command).wait()
 }
 
-/// A run that is going on, its output kept in files, so that no pipe fills up.
+/// A running command. Its output goes to files, so no pipe fills up.
 pub struct Running {
     child: Child,
     kept: TempDir,
@@ -121,10 +121,10 @@ impl Running {
         let kept = tempfile::tempdir().expect("a temporary folder");
         let file = |name: &str| std::fs::File::create(kept.path().join(name)).expect("a file in a temporary folder");
         command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
-        // A separate session: a Ctrl-C for the tests is not one for the command, and the other way round.
+        // A separate process group, so that Ctrl-C for the tests does not reach the command, and vice versa.
         command.process_group(0);
         let child = command.spawn().unwrap_or_else(|why| panic!("cannot start {command:?}: {why}"));
-        // Those of straingauge itself, if another program starts it; none of a program that has nothing to do with it.
+        // The arguments of straingauge itself, if another program starts it; none for an unrelated program.
         let all = std::iter::once(command.get_program()).chain(command.get_args());
         let words = all.skip_while(|word| *word != env!("CARGO_BIN_EXE_straingauge")).skip(1);
         let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
@@ -135,9 +135,9 @@ impl Running {
         self.child.id() as i32
     }
 
-    /// Sends a signal to the command alone.
+    /// Sends a signal only to the command.
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: kill takes no pointers; the child is ours and not yet waited for, so its number is not another's.
+        // SAFETY: kill takes no pointers; the child is ours and was not waited for, so its process id is not reused.
         unsafe { libc::kill(self.pid(), signal) };
     }
 
@@ -145,7 +145,7 @@ impl Running {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// Waits until the condition holds; fails the test when the command ends before, or hangs.
+    /// Waits until the condition holds; fails the test if the command ends before, or hangs.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, condition: impl Fn() -> bool) {
         let started = Instant::now();
@@ -159,12 +159,12 @@ impl Running {
         }
     }
 
-    /// What it has printed so far.
+    /// The standard output so far.
     pub fn printed(&self) -> String {
         self.read(None).out
     }
 
-    /// What it has said on standard error so far.
+    /// The standard error output so far.
     pub fn complained(&self) -> String {
         self.read(None).err
     }
@@ -209,7 +209,7 @@ impl Drop for Running {
     }
 }
 
-/// Finds a member by name anywhere in a document, so that tests depend on words, not on nesting.
+/// Finds a member by name anywhere in a document, so that tests do not depend on nesting.
 #[track_caller]
 pub fn member<'a>(value: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
     fn search<'a>(value: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
@@ -224,7 +224,7 @@ pub fn member<'a>(value: &'a serde_json::Value, name: &str) -> &'a serde_json::V
     search(value, name).unwrap_or_else(|| panic!("no '{name}' in {value:#}"))
 }
 
-/// The whole points of a run directory, as `find` left them.
+/// The complete points of a run directory, as `find` left them.
 pub fn points(run: &Path) -> Vec<serde_json::Value> {
     let Ok(entries) = std::fs::read_dir(run.join("points")) else { return Vec::new() };
     let is_whole = |entry: &std::fs::DirEntry| !entry.file_name().to_string_lossy().starts_with('.');
@@ -241,7 +241,7 @@ pub fn run_record(run: &Path) -> serde_json::Value {
     serde_json::from_slice(&bytes).expect("run.json is JSON")
 }
 
-/// Processes that belong to a server with this state folder: it stands in their command line, or they work in it.
+/// Processes of the server with this state folder: it is in their arguments, or it is their working folder.
 pub fn processes_of(state: &Path) -> Vec<i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let text = state.to_str().expect("temporary paths are text");

@@ -1,4 +1,4 @@
-//! The dependency rule between the rooms, and the licences of what is built in.
+//! The dependency rules between the crates, and the licences of linked code.
 
 use crate::rig::repository;
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn name(package: &Value) -> String {
     package["name"].as_str().expect("a package has a name").trim_start_matches("straingauge-").to_string()
 }
 
-/// Each room and what it uses of these names, in whatever kind of dependency.
+/// Each crate with those of these names that it uses, by any kind of dependency.
 fn uses(names: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let used = |package: &Value| {
         let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
@@ -45,8 +45,8 @@ fn uses(names: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     packages("crates").iter().map(|package| (name(package), used(package))).collect()
 }
 
-/// What a room may use: record uses no room, remote adds load and observe, report adds analyze, every other room uses
-/// record alone.
+/// The crates that a crate may use: record uses none, remote adds load and observe, report adds analyze, all others
+/// use only record.
 fn may_use(room: &str) -> &'static [&'static str] {
     match room {
         "record" => &[],
@@ -57,7 +57,7 @@ fn may_use(room: &str) -> &'static [&'static str] {
 }
 
 #[test]
-fn rooms_see_only_what_they_may_and_the_binary_sees_all() {
+fn crates_depend_only_on_permitted_crates() {
     let rooms: Vec<String> = packages("crates").iter().map(name).collect();
     for room in ["record", "load", "wan", "observe", "analyze", "remote", "report", "straingauge"] {
         assert!(rooms.iter().any(|name| name == room), "{room} is missing: {rooms:?}");
@@ -75,7 +75,7 @@ fn the_product_contains_no_tool() {
     for (room, used) in uses(&tools.iter().map(name).collect::<Vec<_>>()) {
         assert!(used.is_empty(), "{room} uses {used:?}");
     }
-    // Code that can panic leaves the path of its source.
+    // Code that can panic contains the path of its source.
     let program = std::fs::read(env!("CARGO_BIN_EXE_straingauge")).expect("the program");
     let program = String::from_utf8_lossy(&program);
     assert!(program.contains("crates/straingauge/src/"), "the program has no paths of sources");
@@ -85,7 +85,7 @@ fn the_product_contains_no_tool() {
     }
 }
 
-/// Whether the documentation of these files has an example that rustdoc would run.
+/// Whether the documentation of these files has examples that rustdoc would run.
 fn has_examples(folder: &Path) -> bool {
     std::fs::read_dir(folder).expect("a folder of sources").flatten().map(|entry| entry.path()).any(|path| {
         if path.is_dir() {
@@ -96,7 +96,7 @@ fn has_examples(folder: &Path) -> bool {
             let line = line.trim_start();
             line.strip_prefix("//!").or(line.strip_prefix("///"))?.trim_start().strip_prefix("```")
         });
-        // Every second one is an end.
+        // Every second mark ends a block.
         marks.step_by(2).any(|language| language.is_empty() || language.starts_with("rust") || language == "no_run")
     })
 }
@@ -118,8 +118,8 @@ fn rustdoc_looks_for_examples_where_there_are_any() {
 }
 
 #[test]
-fn everything_built_in_has_a_permissive_licence() {
-    // Licences that ask for attribution and nothing of the code that links them.
+fn all_linked_code_has_a_permissive_licence() {
+    // Licences that ask only for attribution.
     let accepted = [
         "Apache-2.0",
         "MIT",
@@ -134,7 +134,7 @@ fn everything_built_in_has_a_permissive_licence() {
         "MIT-0",
         "BSL-1.0",
     ];
-    // What other systems would need was never downloaded.
+    // Dependencies of other systems were never downloaded.
     let version = Command::new("rustc").arg("-vV").output().expect("rustc is beside cargo");
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");
@@ -145,7 +145,7 @@ fn everything_built_in_has_a_permissive_licence() {
         let licence = package["license"].as_str().unwrap_or("");
         let words = licence.split(['(', ')', '/']).flat_map(|part| part.split(" OR "));
         let is_accepted = words.map(str::trim).filter(|part| !part.is_empty()).any(|choice| {
-            // `A AND B` binds to both; `A WITH exception` grants more than A.
+            // `A AND B` requires both; `A WITH exception` grants more than A.
             choice.split(" AND ").all(|one| accepted.contains(&one.split(" WITH ").next().unwrap_or("").trim()))
         });
         assert!(is_accepted, "{} {}: licence '{licence}'", package["name"], package["version"]);

@@ -1,4 +1,4 @@
-//! `runs` over a folder of real runs and of what should not be there.
+//! `runs` on a folder with real runs and other things.
 
 use crate::find::SMALL;
 use crate::rig::{Said, needs_server, open_dir, run, straingauge};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// What nobody should keep in a folder of runs, but somebody may.
+/// Adds things to a folder of runs that should not be there, but may be.
 fn spoil(folder: &Path) {
     let made = |name: &OsStr| {
         let place = folder.join(name);
@@ -30,7 +30,7 @@ fn runs(folder: &Path, options: &[&str]) -> Said {
 }
 
 #[test]
-fn real_runs_are_listed_filtered_and_linked_and_what_is_none_is_said() {
+fn real_runs_are_listed_filtered_and_linked_and_other_directories_are_named() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let folder = dir.path().join("runs");
@@ -74,7 +74,7 @@ fn real_runs_are_listed_filtered_and_linked_and_what_is_none_is_said() {
 }
 
 #[test]
-fn a_folder_or_a_date_that_is_none_is_refused() {
+fn invalid_directories_and_dates_are_refused() {
     let dir = open_dir();
     let said = run(straingauge(["runs"]).current_dir(dir.path())).exits_with(2);
     said.complains_of(&["no folder runs", "name the one"]);

@@ -1,6 +1,6 @@
-//! Every output of every run in these tests is kept for `.ci/schemas`, which validates it against the program's schemas
-//! (`straingauge --generate schema`): standard output with `--json`, and the run directory of `--out`. `rig` calls it
-//! when a command has ended. Kept where `STRAINGAUGE_OUTPUTS` names a folder, as `.ci/suites.mk` does.
+//! Keeps every output of every run in these tests: standard output with `--json`, and the run directory of `--out`.
+//! `.ci/schemas` validates them against the program's schemas (`straingauge --generate schema`). `rig` calls this
+//! module when a command has ended. `STRAINGAUGE_OUTPUTS`, which `.ci/suites.mk` sets, names the folder.
 
 use crate::rig::Said;
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn keep(schema: &str, what: &str, value: &Value) {
     file.write_all(format!("{line}\n").as_bytes()).expect("room for outputs");
 }
 
-/// The schema of an object on standard output, by the words of the command.
+/// The schema of a JSON object on standard output, by the words of the command.
 fn of_output(words: &[&str], value: &Value) -> &'static str {
     let has = |word: &str| words.contains(&word);
     match words[0] {
@@ -36,7 +36,7 @@ fn of_output(words: &[&str], value: &Value) -> &'static str {
     }
 }
 
-/// Keeps what a command has printed and what its run directory holds. `words` are its arguments.
+/// Keeps a command's output and run directory. `words` are its arguments.
 #[track_caller]
 pub fn keep_outputs(words: &[&str], said: &Said) {
     let (out, err) = (&said.out, &said.err);
@@ -47,13 +47,13 @@ pub fn keep_outputs(words: &[&str], said: &Said) {
         let lines = err.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.filter(is_report).for_each(|value| keep("wan", "what wan printed", &value));
     } else if words.contains(&"--json") && !words.contains(&"--worker") {
-        // A killed command may leave its last object unfinished.
+        // A killed command may leave its last object incomplete.
         let values = serde_json::Deserializer::from_str(out).into_iter::<Value>().map_while(Result::ok);
         for value in values {
             keep(of_output(words, &value), &format!("what {command} printed"), &value);
         }
     }
-    // Where a command was refused, what lies in the folder is not its own.
+    // If a command was refused, the files in the folder are not its own.
     let is_refused = matches!(said.code, Some(1 | 2));
     let out = words.iter().skip_while(|word| **word != "--out" || is_refused).nth(1);
     if let Some(folder) = out {
@@ -61,11 +61,11 @@ pub fn keep_outputs(words: &[&str], said: &Said) {
     }
 }
 
-/// Keeps the files of a run directory, and those of the run beside it.
+/// Keeps the files of a run directory and of the second run next to it.
 fn keep_run(run: &Path) {
     let keep_file = |schema: &str, file: &Path| {
         let Ok(text) = std::fs::read_to_string(file) else { return };
-        // A test may have damaged it on purpose.
+        // A test may have damaged the file on purpose.
         if let Ok(value) = serde_json::from_str(&text) {
             keep(schema, &file.display().to_string(), &value);
         }

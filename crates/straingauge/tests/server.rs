@@ -1,4 +1,4 @@
-//! The testbed's servers, started for one test on a separate port, and their access logs.
+//! The testbed's servers, started for one test on a separate port, with their access logs.
 
 use crate::rig::{free_port, open_dir, program, repository};
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// Why it cannot run here; `None` where it can.
+    /// Why the server cannot run here, if so.
     pub fn missing(self) -> Option<String> {
         let (name, package) = match self {
             Kind::Nginx => ("nginx", "nginx"),
@@ -47,11 +47,11 @@ impl Kind {
     }
 }
 
-/// The servers of known truth, built once; `None` where there is no C compiler.
+/// The servers with known behaviour, built once; `None` without a C compiler.
 pub fn truth() -> Option<PathBuf> {
     program("cc")?;
     let folder = repository().join("testbed/truth");
-    // Tests of one run start at once.
+    // Tests of one run start at once, so the build is locked.
     let mut make = Command::new("flock");
     let built = make.arg(&folder).args(["make", "-s", "CC=cc", "-C"]).arg(&folder).arg("build/truth").output();
     let built = built.expect("flock runs make");
@@ -59,11 +59,11 @@ pub fn truth() -> Option<PathBuf> {
     Some(folder.join("build/truth"))
 }
 
-/// One answer in a server's access log.
+/// One response in a server's access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Logged {
     pub status: u16,
-    /// Bytes that the server says it sent, header included.
+    /// Bytes sent according to the server, including the header.
     pub sent_bytes: u64,
 }
 
@@ -77,13 +77,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it with an access log and waits until it accepts.
+    /// Starts the server with an access log, and waits until it accepts connections.
     #[track_caller]
     pub fn start(kind: Kind) -> Server {
         Server::start_on(kind, IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// The same on another address of the loopback interface.
+    /// Starts the server on another address of the loopback interface.
     #[track_caller]
     pub fn start_on(kind: Kind, address: IpAddr) -> Server {
         let state = open_dir();
@@ -112,7 +112,7 @@ impl Server {
         format!("http://{}/{document}", SocketAddr::new(self.address, self.port))
     }
 
-    /// HAProxy's own count of the bytes that left its sockets, asked before this question's answer adds to it.
+    /// HAProxy's own count of sent bytes, read before its answer adds to it.
     pub fn haproxy_bytes_out(&self) -> u64 {
         let mut socket =
             UnixStream::connect(self.state.path().join("haproxy.sock")).expect("HAProxy's statistics socket");
@@ -123,9 +123,9 @@ impl Server {
         line.trim().parse().expect("TotalBytesOut is a number")
     }
 
-    /// Ends the server politely, so that it writes out its log, and reads the log.
+    /// Ends the server politely, so that it writes its log, and reads the log.
     pub fn end_and_read_log(mut self) -> Vec<Logged> {
-        // nginx finishes what it has begun on QUIT and drops it on TERM; HAProxy finishes it on USR1.
+        // nginx finishes its requests on QUIT and drops them on TERM; HAProxy finishes them on USR1.
         let signal = match self.kind {
             Kind::Nginx => libc::SIGQUIT,
             Kind::Haproxy => libc::SIGUSR1,
@@ -145,20 +145,20 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SAFETY: kill takes no pointers; the group is that of a child which we started as its leader.
+        // SAFETY: kill takes no pointers; the group belongs to a child that this process started as its leader.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.wait();
     }
 }
 
-/// `testbed/serve`, as straingauge may start it itself.
+/// The command `testbed/serve`, which straingauge may start itself.
 pub fn serve(kind: Kind, port: u16, state: &Path) -> Command {
     let mut command = Command::new(repository().join("testbed/serve"));
     command.arg(kind.word()).args(["--port", &port.to_string(), "--state"]).arg(state);
     command
 }
 
-/// The same as words for the end of a command line.
+/// The command `testbed/serve` as words of a command line.
 pub fn serve_words(kind: Kind, port: u16, state: &Path, address: &str) -> Vec<String> {
     let mut command = serve(kind, port, state);
     command.args(["--address", address]);

@@ -1,5 +1,5 @@
-//! A server that is started on its machine (`--server-with`): what is known of it, how far it is kept apart from its
-//! clients, and that nothing of it is left. The machine is a shell, or a network namespace of the test's.
+//! A server that is started on its own machine (`--server-with`): its facts, its isolation from the clients, and its
+//! complete removal. The machine is a shell, or a network namespace of the test.
 
 use crate::fleet_nodes::{Nodes, SERVER};
 use crate::rig::{
@@ -12,13 +12,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What stands for `ssh server`: a shell that finds straingauge.
+/// Stands in for `ssh server`: a shell that finds straingauge.
 fn elsewhere() -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_straingauge"));
     format!("PATH={}:$PATH sh -c", program.parent().expect("it lies in a folder").display())
 }
 
-/// A load of nginx that is started by a command as on another machine: the port, and the command.
+/// A load on nginx that a command starts as on another machine; returns the port and the command.
 fn started_elsewhere(state: &Path, duration: &str) -> (u16, Command) {
     let port = free_port();
     let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/1k.bin"), "--server-with", &elsewhere()]);
@@ -43,8 +43,8 @@ fn a_server_is_started_watched_and_stopped_on_its_machine() {
     assert!(!accepts(port), "it lives on");
 }
 
-/// A server in Python that says when it listens, closes each connection after its answer, which leaves its end in
-/// TIME_WAIT, takes no port of which any is left, and has had enough after so many requests.
+/// A server in Python that reports when it listens and exits after a number of requests. It closes each connection
+/// after its response, which leaves its end in TIME_WAIT, and refuses a port with such sockets.
 fn strict_server(dir: &Path, port: u16, requests: u64) -> Vec<String> {
     let script = dir.join("strict.py");
     let text = "import socket, sys\n\
@@ -68,7 +68,7 @@ fn strict_server(dir: &Path, port: u16, requests: u64) -> Vec<String> {
 }
 
 #[test]
-fn how_a_server_on_its_machine_ended_and_what_it_printed_is_known_here() {
+fn the_end_and_output_of_a_server_on_another_machine_are_reported() {
     needs_server!(Kind::Python);
     let (dir, port) = (open_dir(), free_port());
     let url = format!("http://127.0.0.1:{port}/");
@@ -80,7 +80,7 @@ fn how_a_server_on_its_machine_ended_and_what_it_printed_is_known_here() {
     let window_ns = points(&out)[0]["duration_ns"].as_u64().expect("a number");
     assert!(window_ns < 30_000_000_000, "it went on for {window_ns} ns without a server");
     skip_unless!(is_root(), "ending the sockets that an earlier server left needs root");
-    // At the same port as soon as the first has ended, as two servers that are compared in turn.
+    // The second server uses the port as soon as the first has ended, as in a comparison.
     let out = dir.path().join("run");
     let mut command = straingauge(["find", &url, "--server-with", &elsewhere(), "--quiet", "--max-connections", "1"]);
     command.args([
@@ -113,7 +113,7 @@ fn two_servers_are_compared_on_their_machine() {
     command.args(["--repeats", "2", "--duration", "150ms", "--warmup", "50ms", "--budget", "60s", "--out"]);
     command.arg(dir.path().join("run")).arg("--").args(server("none").split(' '));
     let said = run(&mut command);
-    // Better or worse is for other tests to say.
+    // Other tests check the result of the comparison.
     assert!(matches!(said.code, Some(0 | 3 | 4)), "{:?}: {}{}", said.code, said.out, said.err);
     assert!(said.out.contains("B / A"), "{}", said.out);
     for (place, fault) in [("run", "none"), ("run/with", "lock")] {
@@ -124,13 +124,13 @@ fn two_servers_are_compared_on_their_machine() {
         assert_eq!(points.len(), 2, "{place}");
         let used = |point: &serde_json::Value| point["figures"]["server.cpus_used"]["value"].as_f64();
         assert!(points.iter().all(|point| used(point).is_some()), "watched there: {points:#?}");
-        // Beside other work a server may get no CPU for a whole window of 150 ms.
+        // On a busy machine, a server may get no CPU for a whole window of 150 ms.
         assert!(points.iter().any(|point| used(point) > Some(0.0)), "watched there: {points:#?}");
     }
     assert!(!accepts(port), "it lives on");
 }
 
-/// The processes that this one started, and theirs.
+/// The processes that this one started, with their descendants.
 fn descendants_of(parent: i32) -> Vec<i32> {
     let text = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     let children: Vec<i32> = text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
@@ -138,7 +138,7 @@ fn descendants_of(parent: i32) -> Vec<i32> {
     [children, theirs].concat()
 }
 
-/// Whether a connection to this port of IPv4 is established.
+/// Whether a connection to this IPv4 port is established.
 fn is_connected(port: u16) -> bool {
     let text = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let is_one = |line: &str| {
@@ -149,7 +149,7 @@ fn is_connected(port: u16) -> bool {
     text.lines().any(is_one)
 }
 
-/// The first of these processes whose words, joined by blanks, begin with these.
+/// The first of these processes whose arguments, joined by spaces, begin with these words.
 fn with_words(pids: &[i32], words: &str) -> Option<i32> {
     let line =
         |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ");
@@ -157,7 +157,7 @@ fn with_words(pids: &[i32], words: &str) -> Option<i32> {
 }
 
 #[test]
-fn whoever_is_killed_nothing_of_a_server_on_its_machine_is_left() {
+fn a_kill_at_either_end_leaves_no_server_on_the_other_machine() {
     needs_server!(Kind::Nginx);
     for victim in ["driver", "watcher", "watcher and guardian"] {
         let (dir, port) = (open_dir(), free_port());
@@ -172,7 +172,7 @@ fn whoever_is_killed_nothing_of_a_server_on_its_machine_is_left() {
         command.args([if victim == "driver" { "600s" } else { "1s" }, "--", "sh"]).arg(&script);
         command.args(serve_words(Kind::Nginx, port, &dir.path().join("state"), "127.0.0.1"));
         let mut running = Running::start(&mut command);
-        // Not only the connection that tries whether it listens.
+        // More than the connection that checks whether the server listens.
         running.wait_until("the server is loaded", || {
             is_connected(port) && {
                 std::thread::sleep(Duration::from_millis(100));
@@ -188,7 +188,7 @@ fn whoever_is_killed_nothing_of_a_server_on_its_machine_is_left() {
             _ => vec![guardian, watcher],
         };
         for pid in killed {
-            // SAFETY: kill takes no pointers; they are the test's own processes.
+            // SAFETY: kill takes no pointers; these are the test's own processes.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         let said = running.wait();
@@ -198,7 +198,7 @@ fn whoever_is_killed_nothing_of_a_server_on_its_machine_is_left() {
             said.exits_with(1).complains_of(&["the server ended with its watcher"]);
         }
         if victim == "watcher and guardian" {
-            // The next start there cleans up, here without a driver, which would do it on this machine.
+            // The next start on that machine cleans up. It runs without a driver, which would clean up this machine.
             let server = serve_words(Kind::Nginx, port, &dir.path().join("next"), "127.0.0.1");
             let at = format!(":{port}");
             let words = ["watch", "--worker", &at, "--"].into_iter().chain(server.iter().map(String::as_str));
@@ -212,7 +212,7 @@ fn whoever_is_killed_nothing_of_a_server_on_its_machine_is_left() {
     }
 }
 
-/// With its input open, as a driver holds it.
+/// Its standard input stays open, as with a driver.
 #[test]
 fn a_signal_to_a_watcher_stops_the_server_that_it_started() {
     needs_server!(Kind::Nginx);
@@ -229,12 +229,12 @@ fn a_signal_to_a_watcher_stops_the_server_that_it_started() {
     }
 }
 
-/// What starts a command in a namespace; `ip netns exec` would hide the control groups.
+/// The prefix that runs a command in a namespace; `ip netns exec` would hide the control groups.
 fn inside(name: &str) -> String {
     format!("nsenter --net=/run/netns/{name}")
 }
 
-/// A load from a node of a server that is started in the servers' namespace.
+/// A load from a node, with a server that is started in the servers' namespace.
 fn load_from_a_node(nodes: &Nodes, node: &str, state: &Path, options: &[&str]) -> Command {
     let port = free_port();
     let elsewhere = format!("exec {} env {}", inside(&nodes.name("s")), elsewhere());
@@ -252,7 +252,7 @@ fn load_from_a_node(nodes: &Nodes, node: &str, state: &Path, options: &[&str]) -
 }
 
 #[test]
-fn isolation_of_a_server_on_its_machine_is_proven_and_recorded() {
+fn isolation_of_a_server_on_another_machine_is_checked_and_recorded() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "network namespaces need root");
     skip_unless!(program("ip").is_some(), "ip is not installed (apt-get install iproute2)");
@@ -270,7 +270,7 @@ fn isolation_of_a_server_on_its_machine_is_proven_and_recorded() {
     assert!(fact("cgroup").contains("straingauge-"), "{record:#}");
     assert_eq!(fact("allowed_cpus"), "0");
     assert!(record["doubts"].to_string().contains("client and server run on one machine"), "{record:#}");
-    // A client in the server's own namespace shares its network stack, whoever else is apart.
+    // A client in the server's namespace shares its network stack, even if other clients do not.
     let near = format!("exec {} {} load --worker", inside(&nodes.name("s")), env!("CARGO_BIN_EXE_straingauge"));
     let far = near.replace(&nodes.name("s"), &nodes.node(2));
     let options = ["--client", &far, "--client", &near, "--allow-target", SERVER];
@@ -280,7 +280,7 @@ fn isolation_of_a_server_on_its_machine_is_proven_and_recorded() {
 }
 
 #[test]
-fn what_needs_one_machine_is_refused_for_a_server_on_another_with_what_to_do_instead() {
+fn options_for_one_machine_are_refused_for_a_server_on_another_with_a_remedy() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     for (command, options) in [
         ("load", &["--delay", "20ms"][..]),
@@ -297,12 +297,12 @@ fn what_needs_one_machine_is_refused_for_a_server_on_another_with_what_to_do_ins
 }
 
 #[test]
-fn a_server_that_does_not_start_on_its_machine_is_said_in_one_sentence() {
+fn a_server_that_does_not_start_on_another_machine_is_reported_in_one_sentence() {
     let load =
         |words: &[&str]| run(straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--server-with"]).args(words));
     load(&[&elsewhere(), "--", "no-such-server"]).exits_with(1).complains_of(&["watcher", "cannot be used"]);
     load(&["ssh server"]).exits_with(2).complains_of(&["add -- SERVER"]);
-    // Its options go with it, and what it complains of is passed on.
+    // The options are passed on, and so are the complaints.
     let said = load(&[&elsewhere(), "--server-cpus", "4095", "--", "sleep"]);
     assert!(said.code == Some(1) && said.err.contains("watcher: straingauge: --server-cpus"), "{}", said.err);
     let said = load(&[&elsewhere(), "--server-timeout", "200ms", "--", "sleep", "60"]);

@@ -1,11 +1,11 @@
-//! `find --axis slow-down` on servers whose bottleneck is known.
+//! `find --axis slow-down` on servers with a known bottleneck.
 
 use crate::planted::faulty;
 use crate::rig::{Said, free_port, is_root, member, open_dir, points, run, skip_unless, skipped, straingauge};
 use serde_json::Value;
 use std::path::Path;
 
-/// A search with two given delays; `None` where this kernel or this user permits no programs.
+/// A search with two delays; `None` if this kernel or user permits no BPF programs.
 fn find(server: &Path, fault: &str, places: &str, out: &Path) -> Option<Said> {
     let port = free_port().to_string();
     let url = format!("http://127.0.0.1:{port}/");
@@ -21,7 +21,7 @@ fn find(server: &Path, fault: &str, places: &str, out: &Path) -> Option<Said> {
     Some(said)
 }
 
-/// The findings of a place.
+/// The findings about a place.
 fn place<'j>(axes: &'j Value, name: &str) -> &'j Value {
     let all = axes.as_array().expect("axes").iter();
     all.into_iter().find(|axis| axis["slowed"] == name).unwrap_or_else(|| panic!("{name}: {axes:#}"))
@@ -47,18 +47,18 @@ fn cpu_work_limits_a_thread_and_a_lock_hides_it() {
         let effect = &place(axes, name)["effect"];
         assert!((number(effect, "/reached_per_request/value") - 1.0).abs() < 0.1, "{effect:#}");
         assert!(number(effect, "/most_added_us") >= 19.0, "{effect:#}");
-        // 20 us to a request of 85: what other work does to so few points can be more.
+        // 20 us in addition to 85 us per request: noise of so few points can be larger.
         if !said.out.contains("noisy-neighbour") {
             assert!(number(effect, "/time/us_per_us") > 0.3 && number(effect, "/gain_ratio/value") > 1.0, "{effect:#}");
         }
     }
     let accept = place(axes, "accept");
     assert!(accept["effect"].is_null() && accept["doubts"].to_string().contains("0 times"), "{accept:#}");
-    // Each spin is at least as long as asked for, and at one place at a time.
+    // Each added delay is at least as long as requested, and only at one place at a time.
     let is_measured = |point: &&Value| point["figures"]["slow.added_us_per_request"]["value"].is_number();
     let slowed: Vec<Value> = points(&out).into_iter().filter(|point| point["axis"]["slowed"] == "request").collect();
     assert!(slowed.iter().any(|point| is_measured(&point)), "{slowed:#?}");
-    // Beside much other work a short point has no request.
+    // On a very busy machine a short point may have no request.
     for point in slowed.iter().filter(is_measured) {
         let figure = |name: &str| number(point, &format!("/figures/{name}/value"));
         let asked_us = number(point, "/axis/value") / 1e3;
@@ -73,7 +73,7 @@ fn cpu_work_limits_a_thread_and_a_lock_hides_it() {
     let table = text.split("doubts\n").next().unwrap_or_default();
     assert!(table.contains("What would help most") && table.lines().all(|line| line.chars().count() <= 100), "{text}");
 
-    // 300 us inside a lock, asleep: what is added outside of it is hidden.
+    // Each request sleeps for 300 us with a lock held, so delays outside the lock are hidden.
     let Some(said) = find(&faulty, "lock", "request", &locked) else { return };
     let json = said.exits_with(0).json();
     let effect = &place(member(&json, "axes"), "request")["effect"];
@@ -82,7 +82,7 @@ fn cpu_work_limits_a_thread_and_a_lock_hides_it() {
 }
 
 #[test]
-fn a_function_that_is_not_there_is_said_before_anything_is_measured() {
+fn a_missing_function_is_reported_before_measuring() {
     skip_unless!(is_root(), "needs root, to load BPF programs");
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");

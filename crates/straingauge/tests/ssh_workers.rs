@@ -1,4 +1,4 @@
-//! A worker behind ssh: an sshd of the test's own on loopback, with keys that exist for this test only.
+//! A worker behind ssh: the test's own sshd on loopback, with keys for this test only.
 
 use crate::rig::{free_port, is_root, program, run, skip_unless};
 use crate::server::{Kind, Server};
@@ -11,11 +11,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where sshd puts what has no rights; it must be there when root starts one, and for each of its sessions. It stays,
-/// as the sshd of another test may be using it.
+/// sshd's folder for unprivileged processes, required when root starts sshd and for each session. It is kept, because
+/// another test may use it.
 const EMPTY: &str = "/run/sshd";
 
-/// A running sshd. Dropping it ends it, its sessions and its keys.
+/// A running sshd. Dropping it ends it with its sessions.
 pub struct Sshd {
     child: Child,
     address: &'static str,
@@ -28,7 +28,7 @@ impl Sshd {
         Sshd::start_at("127.0.0.1", None)
     }
 
-    /// At an address of a network namespace.
+    /// Starts sshd at an address of a network namespace.
     pub fn start_at(address: &'static str, namespace: Option<&str>) -> Sshd {
         let keys = tempfile::tempdir().expect("a temporary folder");
         for name in ["host", "user"] {
@@ -47,7 +47,7 @@ impl Sshd {
         if is_root() {
             let _ = std::fs::create_dir(EMPTY);
         }
-        // sshd wants its own path from the root, as it starts itself again for each session.
+        // sshd needs an absolute path, because it starts itself again for each session.
         let sshd = program("sshd").expect("was looked for");
         let mut command = Command::new(namespace.map_or(sshd.as_os_str(), |_| "ip".as_ref()));
         if let Some(name) = namespace {
@@ -75,7 +75,7 @@ impl Sshd {
         std::fs::read_to_string(self.keys.path().join("log")).unwrap_or_default()
     }
 
-    /// What a person types after `--client`.
+    /// The value that a user types for `--client`.
     pub fn client(&self, remote: &str) -> String {
         let (at, address, port) = (self.keys.path().display(), self.address, self.port);
         format!(
@@ -87,7 +87,7 @@ impl Sshd {
 
 impl Drop for Sshd {
     fn drop(&mut self) {
-        // SAFETY: kill takes no pointers; the group is that of a child which we started as its leader.
+        // SAFETY: kill takes no pointers; the group belongs to a child that this process started as its leader.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.wait();
     }
@@ -102,12 +102,12 @@ pub fn missing() -> Option<&'static str> {
 }
 
 fn workers_of(keys: &Path) -> Vec<i32> {
-    // The remote command line carries the folder of the keys as a word that the shell passes over.
+    // The remote command line contains the folder of the keys as a word that the shell ignores.
     crate::rig::processes_of(keys)
 }
 
 #[test]
-fn two_workers_behind_ssh_count_what_the_server_logs_and_leave_nothing() {
+fn two_workers_over_ssh_match_the_servers_log_and_leave_no_remains() {
     skip_unless!(missing().is_none(), "{}", missing().unwrap_or_default());
     if let Some(why) = Kind::Nginx.missing() {
         return crate::rig::skipped(&why);
@@ -134,7 +134,7 @@ fn two_workers_behind_ssh_count_what_the_server_logs_and_leave_nothing() {
 }
 
 #[test]
-fn a_key_that_is_not_known_is_one_sentence() {
+fn an_unknown_ssh_key_is_reported_in_one_sentence() {
     skip_unless!(missing().is_none(), "{}", missing().unwrap_or_default());
     let sshd = Sshd::start();
     std::fs::write(sshd.keys.path().join("user.pub"), "").expect("a file in a temporary folder");
@@ -144,10 +144,10 @@ fn a_key_that_is_not_known_is_one_sentence() {
 }
 
 #[test]
-fn a_machine_of_another_architecture_is_one_sentence() {
+fn a_machine_of_another_architecture_is_reported_in_one_sentence() {
     let folder = crate::rig::open_dir();
     let path = |name: &str| folder.path().join(name);
-    // An executable file of Linux on aarch64 (ELF's machine 183), of no use here.
+    // An ELF executable for aarch64 (machine 183), which cannot run here.
     let header = [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, 183, 0, 1, 0, 0, 0], &[0; 40]].concat();
     std::fs::write(path("straingauge"), header).expect("a file in a temporary folder");
     std::fs::write(path("ssh"), "#!/bin/sh\nshift\nexec sh -c \"$*\"\n").expect("a file");
@@ -163,7 +163,7 @@ fn a_machine_of_another_architecture_is_one_sentence() {
 }
 
 #[test]
-fn a_server_is_started_watched_and_stopped_behind_ssh() {
+fn a_server_is_started_watched_and_stopped_over_ssh() {
     skip_unless!(missing().is_none(), "{}", missing().unwrap_or_default());
     if let Some(why) = Kind::Nginx.missing() {
         return crate::rig::skipped(&why);
@@ -175,7 +175,7 @@ fn a_server_is_started_watched_and_stopped_behind_ssh() {
     let mut command = crate::rig::straingauge(["find", &url, "--server-with", &elsewhere, "--budget", "5s", "--json"]);
     command.args(["--quiet", "--sweep", "connections", "--max-connections", "4", "--server-timeout", "30s", "--out"]);
     command.arg(state.path().join("run")).arg("--");
-    // A word that a shell would take apart must arrive whole.
+    // A word that a shell would split must arrive unchanged.
     let server = crate::server::serve_words(Kind::Nginx, port, &state.path().join("state"), "127.0.0.1");
     let said = run(command.args(["env", "A=it's \"one\" word; exit 7"]).args(server));
     assert_eq!(said.code, Some(0), "{}\n{}\n{}", said.out, said.err, sshd.log());

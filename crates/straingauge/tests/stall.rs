@@ -1,11 +1,11 @@
-//! A server that stalls: the truth about its response times is known, and service times alone would hide it.
+//! A server that stalls: its response times are known, and service times would hide them.
 
 use crate::rig::{free_port, member, program, repository, run, skip_unless, straingauge};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The testbed's stalling server, ended when dropped.
+/// The testbed's stalling server, which ends on drop.
 struct Stalling(Child);
 
 impl Drop for Stalling {
@@ -18,7 +18,7 @@ impl Drop for Stalling {
 fn start(port: u16) -> Stalling {
     let mut command = Command::new(program("python3").expect("looked for before"));
     command.arg(repository().join("testbed/python/stalling.py"));
-    // Whoever comes during the second half of each second waits for its end.
+    // A request in the second half of each second waits for the end of that second.
     command.args(["--port", &port.to_string(), "--every", "0.5", "--stall", "0.5"]);
     let server = Stalling(command.stdin(Stdio::null()).spawn().expect("python3 starts"));
     let started = Instant::now();
@@ -30,17 +30,17 @@ fn start(port: u16) -> Stalling {
 }
 
 #[test]
-fn a_stall_shows_in_response_times_where_service_times_hide_it() {
+fn response_times_show_a_stall_that_service_times_hide() {
     skip_unless!(program("python3").is_some(), "python3 is not installed (apt-get install python3)");
     let port = free_port();
     let _server = start(port);
     let url = format!("http://127.0.0.1:{port}/");
-    // Four connections: during a stall four requests are under way, and a hundred want to be.
+    // With four connections, four requests are in flight during a stall and a hundred wait.
     let mut command = straingauge(["load", &url, "--rate", "200", "--arrival", "constant", "--connections", "4"]);
     command.args(["--warmup", "0s", "--duration", "2s", "--threads", "1", "--json", "--quiet"]);
     let json = run(&mut command).exits_with(0).json();
     let value = |name: &str| member(&json, name)["value"].as_f64().unwrap_or_else(|| panic!("{name}: {json:#}"));
-    // Lower bounds: they hold on a slow machine all the more. Nearly half of the requests came during a stall of half a
+    // These lower bounds hold on slow machines, too. Nearly half of the requests came during a stall of half a
     // second.
     assert!(value("client.response_p90_us") > 150_000.0, "the stall is hidden: {json:#}");
     assert!(value("client.lag_p99_us") > 150_000.0, "late sends are not shown: {json:#}");
@@ -51,13 +51,12 @@ fn a_stall_shows_in_response_times_where_service_times_hide_it() {
 }
 
 #[test]
-fn a_stall_that_began_in_the_warm_up_is_in_the_window() {
+fn a_stall_that_began_in_the_warm_up_counts_in_the_window() {
     skip_unless!(program("python3").is_some(), "python3 is not installed (apt-get install python3)");
     let port = free_port();
     let _server = start(port);
     let url = format!("http://127.0.0.1:{port}/");
-    // The server repeats itself every second, so a stall of half a second lies in the window, or reaches into it from
-    // before.
+    // The server repeats its stall every second, so one of half a second overlaps the window.
     let mut command = straingauge(["load", &url, "--connections", "4", "--threads", "1", "--json", "--quiet"]);
     let json = run(command.args(["--warmup", "250ms", "--duration", "950ms"])).exits_with(0).json();
     let outcomes = member(&json, "outcomes");

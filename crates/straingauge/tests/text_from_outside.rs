@@ -1,15 +1,15 @@
-//! Text that somebody else wrote reaches the terminal as text: no control character, no escape sequence, nothing that
-//! turns a line round, whichever way it came.
+//! Text from outside reaches the terminal as text: without control characters, escape sequences or changes of
+//! direction, whichever way it came.
 
 use crate::bad_workloads::LINE;
 use crate::broken_server::{BrokenServer, Fault, HOSTILE};
 use crate::rig::{Said, free_port, run, straingauge};
 use crate::workers::from;
 
-/// The same as a shell's printf writes it.
+/// The hostile text as a format of printf.
 const IN_OCTAL: &str = r"red\033[31m\342\200\256\302\2332J\007\342\201\246end";
 
-/// Asserts that the text was shown, and nothing but text was.
+/// Asserts that the text was shown, and only as text.
 #[track_caller]
 fn is_shown_as_text(said: &Said) {
     let all = format!("{}{}", said.out, said.err);
@@ -22,7 +22,7 @@ fn is_shown_as_text(said: &Said) {
 }
 
 #[test]
-fn what_a_server_wrote_before_it_ended() {
+fn output_of_an_ended_server_is_escaped() {
     let url = format!("http://127.0.0.1:{}/", free_port());
     let script = format!("printf '{IN_OCTAL}' >&2; exit 3");
     let said = run(&mut straingauge(["load", &url, "--isolate", "never", "--", "sh", "-c", &script])).exits_with(1);
@@ -31,7 +31,7 @@ fn what_a_server_wrote_before_it_ended() {
 }
 
 #[test]
-fn what_a_worker_writes_to_its_standard_error_and_says_in_the_protocol() {
+fn standard_error_and_messages_of_a_worker_are_escaped() {
     let complains = format!("printf '{IN_OCTAL}\\n' >&2; exit 7");
     is_shown_as_text(&run(&mut from(&[&complains], &["http://127.0.0.1:9/"])).exits_with(1));
     let hello = crate::workers::hello(env!("CARGO_PKG_VERSION"));
@@ -45,7 +45,7 @@ fn what_a_worker_writes_to_its_standard_error_and_says_in_the_protocol() {
 }
 
 #[test]
-fn fields_of_an_answer() {
+fn fields_of_an_answer_are_escaped() {
     let server = BrokenServer::start(Fault::HostileRedirect);
     let said = run(&mut straingauge(["find", &server.url()])).exits_with(1);
     assert!(said.err.contains("redirect"), "{}", said.err);
@@ -53,7 +53,7 @@ fn fields_of_an_answer() {
 }
 
 #[test]
-fn names_of_files_and_lines_of_a_log() {
+fn names_of_files_and_lines_of_a_log_are_escaped() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let name = folder.path().join(HOSTILE);
     let path = name.to_str().expect("it is UTF-8");

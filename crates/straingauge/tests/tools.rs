@@ -1,4 +1,4 @@
-//! `straingauge NAME` runs `straingauge-NAME`, beside the program or in PATH.
+//! `straingauge NAME` runs `straingauge-NAME` from the program's folder or PATH.
 
 use crate::rig::{Said, run};
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// An installation with tools of its own: `beside` lies in the program's folder, `elsewhere` in PATH, `both` in both.
+/// An installation with tools: `beside` in the program's folder, `elsewhere` in PATH, `both` in both.
 fn installed() -> TempDir {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let tool = |place: &str, mode: u32| {
@@ -61,7 +61,7 @@ fn help_lists_the_tools_that_are_installed() {
 }
 
 #[test]
-fn a_word_that_is_no_command_is_refused_with_the_most_similar_one() {
+fn an_unknown_command_is_refused_with_the_most_similar_one() {
     let dir = installed();
     let said = typed(&dir, &["fnid", "URL"]).exits_with(2);
     said.complains_of(&["no command 'fnid'", "no straingauge-fnid beside this program or in PATH", "'find'"]);
@@ -72,7 +72,7 @@ fn a_word_that_is_no_command_is_refused_with_the_most_similar_one() {
 }
 
 #[test]
-fn comparing_with_scalable_select_asks_the_tool_before_anything_is_measured() {
+fn comparing_with_scalable_select_checks_the_tool_before_measuring() {
     let dir = installed();
     let compare = || typed(&dir, &["find", "http://127.0.0.1:1/", "--compare-with", "scale", "--", "sleep", "60"]);
     compare().exits_with(1).complains_of(&["--compare-with scale", "straingauge-scale", "neither beside"]);

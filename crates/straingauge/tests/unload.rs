@@ -1,10 +1,10 @@
-//! Up through the loads and down again, on servers whose truth is known (`testbed/truth`).
+//! Loads that go up and down again, on servers with known behaviour (`testbed/truth`).
 
 use crate::rig::{free_port, member, open_dir, run, skip_unless, straingauge};
 use crate::server::truth;
 use std::path::Path;
 
-/// What `find --unload` said of a server: its text, each space and end of a line a space; its JSON and its page.
+/// Output of `find --unload` about a server: text with normalised spaces, JSON, and page.
 struct Found {
     text: String,
     json: serde_json::Value,
@@ -16,7 +16,7 @@ impl Found {
         &member(&self.json, "findings")["unloading"]
     }
 
-    /// Loads at which both ways are apart.
+    /// Loads at which the ways up and down differ.
     fn apart(&self) -> Vec<f64> {
         let levels = self.unloading()["levels"].as_array().expect("levels");
         levels.iter().filter(|level| level["is_apart"] == true).filter_map(|level| level["load"].as_f64()).collect()
@@ -45,20 +45,20 @@ fn a_metastable_server_is_found_with_the_recovery_point_of_its_law() {
     let truth = truth();
     skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
     let truth = truth.expect("just checked");
-    // More than 32 connections bring it down; 8 and fewer bring it back.
+    // More than 32 connections bring the server down; 8 and fewer let it recover.
     let server = ["metastable", "--workers", "4", "--time", "2ms", "--timeout", "16ms", "--retries", "3"];
     let pace =
         ["--duration", "250ms", "--warmup", "250ms", "--set", "find.min-connections=4", "--max-connections", "40"];
     let found = find(&truth, &server, &pace);
     let shown = format!("{}\n{:#}", found.text, found.unloading());
     let apart = found.apart();
-    // A client without a CPU does not have its connections wait at once, which is what brings the server down.
+    // Without a CPU, the client does not load all connections at once, which is what brings the server down.
     let is_disturbed = shown.contains("noisy-neighbour");
     if apart.is_empty() && is_disturbed {
         assert!(!found.has_cause(), "{shown}");
         return crate::rig::skipped("other work kept the load from bringing the server down");
     }
-    // Other work may slow one of the ways at another load.
+    // Other work may slow down one of the ways at another load.
     let (staying, others): (Vec<f64>, Vec<f64>) = apart.iter().partition(|load| (9.0..=32.0).contains(*load));
     assert!(!staying.is_empty() && (others.is_empty() || is_disturbed), "{shown}");
     assert!(found.has_cause(), "{shown}");
@@ -70,17 +70,18 @@ fn a_metastable_server_is_found_with_the_recovery_point_of_its_law() {
 }
 
 #[test]
-fn a_server_that_stays_down_at_one_connection_has_no_recovery_point_and_says_so() {
+fn a_server_that_stays_down_at_one_connection_is_reported_without_a_recovery_point() {
     let truth = truth();
     skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
     let truth = truth.expect("just checked");
-    // More than 12 connections bring it down, for good: a request alone takes longer than the timeout then.
+    // More than 12 connections bring the server down for good, because one request then takes longer than the
+    // timeout.
     let server = ["metastable", "--workers", "4", "--time", "6ms", "--timeout", "18ms", "--retries", "3"];
     let pace = ["--duration", "200ms", "--warmup", "100ms", "--max-connections", "16"];
     let found = find(&truth, &server, &pace);
     let shown = format!("{}\n{:#}", found.text, found.unloading());
-    // Other work that holds its worker up for longer than the timeout brings it down before the first load does: both
-    // ways are those of a server that is down, and the run says what disturbed it.
+    // Other work that stops the worker for longer than the timeout brings the server down before the first load. Both
+    // ways then show a server that is down, and the run names the disturbance.
     let first_up =
         found.unloading()["levels"][0]["loading_per_sec"]["value"].as_f64().unwrap_or_else(|| panic!("{shown}"));
     if first_up < 0.5 / 0.006 {
@@ -104,13 +105,14 @@ fn healthy_servers_do_not_stay_down() {
     for server in [&["workers", "--workers", "4", "--time", "2ms"], &["bucket", "--rate", "1000", "--burst", "4"]] {
         let found = find(&truth, server, &["--duration", "100ms", "--warmup", "50ms", "--max-connections", "4"]);
         let shown = format!("{}\n{:#}", found.text, found.unloading());
-        // Beside other work it may look so; then it is no more than possible, and the other work is named.
+        // On a busy machine it may look as if the server stayed down; the cause is then at most possible, and the
+        // other work is named.
         if found.has_cause() && shown.contains("noisy-neighbour") {
             assert!(found.text.contains("Possible, not proven"), "{shown}");
             return crate::rig::skipped("other work made the ways up and down differ");
         }
         assert!(found.apart().is_empty() && !found.has_cause(), "{shown}");
-        // Beside other work it may not be known.
+        // On a busy machine the place may be unknown.
         let place = found.unloading()["recovery_point"]["place"].as_str();
         assert!(matches!(place, Some("beyond" | "unknown")), "{shown}");
         assert!(!found.text.contains("recover"), "{shown}");

@@ -1,4 +1,4 @@
-//! `straingauge wan`, and the wide-area path of `load` and `find`: what a user sees of it, and that nothing is left.
+//! `straingauge wan`, and the path of `load` and `find`: what users see, and complete removal.
 
 use crate::leftovers::guardians_of;
 use crate::rig::{
@@ -21,7 +21,7 @@ fn wan_passes_the_exit_code_on() {
 }
 
 #[test]
-fn wan_gives_the_terminal_output_to_the_command_alone() {
+fn wan_leaves_the_terminal_output_to_the_command() {
     skip_unless!(is_root(), "network namespaces need root");
     let said = wan(&["--delay", "2ms", "--loss", "1%", "--", "sh", "-c", "echo $STRAINGAUGE_SERVER"]).exits_with(0);
     assert_eq!(said.out, "198.18.0.1\n");
@@ -33,7 +33,7 @@ fn wan_gives_the_terminal_output_to_the_command_alone() {
     assert!(value["self_test"]["round_trip_us"].as_f64().is_some_and(|us| us >= 3_900.0), "{value:#}");
 }
 
-/// Python says how long a connection took: nothing of ours is in the figure.
+/// Python measures how long a connect takes, independently of straingauge.
 const CONNECT: &str = "import socket, time, sys
 began = time.monotonic()
 socket.create_connection(('198.18.0.1', int(sys.argv[1])))
@@ -50,7 +50,7 @@ fn wan_reaches_the_server_at_the_other_end_after_a_round_trip() {
 }
 
 #[test]
-fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_end() {
+fn a_local_server_on_the_same_port_is_not_mistaken_for_the_remote_one() {
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Python);
     let here = "python3 -m http.server 8080 --bind 127.0.0.1 >/dev/null 2>&1 & \
@@ -83,7 +83,7 @@ fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_en
 }
 
 #[test]
-fn wan_says_what_cannot_be() {
+fn wan_reports_impossible_options() {
     wan(&["--delay", "8760h", "--", "true"]).exits_with(2).complains_of(&["delay", "too long", "10.0 s"]);
     wan(&["--loss", "150%", "--", "true"]).exits_with(2).complains_of(&["--loss", "150%"]);
     wan(&["--loss", "-1%", "--", "true"]).exits_with(2).complains_of(&["-1%", "not a share"]);
@@ -99,7 +99,7 @@ fn wan_says_what_cannot_be() {
 }
 
 #[test]
-fn wan_does_not_take_a_server_on_loopback_for_one_that_is_reached() {
+fn wan_does_not_accept_a_server_that_listens_only_on_loopback() {
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Python);
     let server = "exec python3 -m http.server 8080 --bind 127.0.0.1";
@@ -109,22 +109,22 @@ fn wan_does_not_take_a_server_on_loopback_for_one_that_is_reached() {
 }
 
 #[test]
-fn wan_says_that_the_server_died_while_the_command_ran() {
+fn wan_reports_that_the_server_died_while_the_command_ran() {
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Python);
     let server = "exec python3 -c 'import socket, sys; socket.create_server((\"\", 8080)).accept(); sys.exit(3)'";
-    // It waits for the other end to close, and some time more.
+    // The process waits until the other end closes, and some time more.
     let command = "import socket, time; socket.create_connection(('198.18.0.1', 8080)).recv(1); time.sleep(1)";
     let said = wan(&["--quiet", "--server", server, "--", "python3", "-c", command]).exits_with(0);
     assert!(said.err.contains("ended (exit status: 3) while COMMAND ran"), "{}", said.err);
 }
 
 #[test]
-fn wan_without_privilege_says_how_to_get_it() {
+fn wan_without_privileges_says_how_to_get_them() {
     skip_unless!(is_root(), "only root can give its privileges up");
     skip_unless!(crate::rig::program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
     let line = "exec setpriv --reuid 65534 --regid 65534 --clear-groups --bounding-set -all \"$@\"";
-    // The build folder may be closed to others, so the program is copied to where they can go.
+    // Other users may not be able to enter the build folder, so the program is copied.
     let dir = open_dir();
     let copy = dir.path().join("straingauge");
     std::fs::copy(env!("CARGO_BIN_EXE_straingauge"), &copy).expect("the program is copied");
@@ -133,7 +133,7 @@ fn wan_without_privilege_says_how_to_get_it() {
     run(&mut command).exits_with(1).complains_of(&["need root", "CAP_NET_ADMIN"]);
 }
 
-/// Processes whose command line holds these words.
+/// Processes whose command line contains these words.
 fn processes_with(words: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
@@ -154,7 +154,7 @@ fn all_end(words: &str) {
 }
 
 #[test]
-fn wan_ends_with_everything_when_it_is_told_to() {
+fn wan_ends_all_its_processes_on_a_signal() {
     skip_unless!(is_root(), "network namespaces need root");
     // The number distinguishes the command line from that of other tests.
     let server = "sleep 86411 & python3 -c 'import socket, time; s = socket.socket(); s.bind((\"\", 7)); s.listen(); \
@@ -179,12 +179,12 @@ fn wait_for_words(running: &Running, words: &str) {
 }
 
 #[test]
-fn wan_that_is_interrupted_while_it_builds_the_path_runs_no_command() {
+fn wan_interrupted_while_building_the_path_runs_no_command() {
     skip_unless!(is_root(), "network namespaces need root");
     let dir = open_dir();
     let mut command = straingauge(["wan", "--delay", "50ms", "--", "touch", "ran"]);
     let running = Running::start(command.current_dir(dir.path()));
-    // Then the path is tested.
+    // The test of the path follows.
     wait_for_words(&running, "path: ");
     running.signal(libc::SIGINT);
     let said = running.wait().exits_with(130);
@@ -193,18 +193,18 @@ fn wan_that_is_interrupted_while_it_builds_the_path_runs_no_command() {
 }
 
 #[test]
-fn wan_that_is_interrupted_in_the_self_test_cuts_it_short() {
+fn wan_interrupted_in_the_self_test_cuts_it_short() {
     skip_unless!(is_root(), "network namespaces need root");
     let running = Running::start(&mut straingauge(["wan", "--delay", "5s", "--", "true"]));
     wait_for_words(&running, "path: ");
     running.signal(libc::SIGINT);
     let said = running.wait().exits_with(130);
-    // Its pings would have taken ten seconds, and their answers been reported.
+    // The pings would have taken ten seconds, and the result would be reported.
     assert!(!said.err.contains("self-test"), "{}", said.err);
 }
 
 #[test]
-fn wan_leaves_nothing_after_kill_9() {
+fn wan_leaves_no_remains_after_kill_9() {
     skip_unless!(is_root(), "network namespaces need root");
     let daemons = "setsid sleep 86413 & setsid sleep 86413 & exec sleep 86412";
     let mut running = Running::start(&mut straingauge(["wan", "--delay", "1ms", "--", "sh", "-c", daemons]));
@@ -247,7 +247,7 @@ fn nginx_behind(options: &[&str], out: Option<&Path>) -> crate::rig::Said {
 }
 
 #[test]
-fn load_over_a_path_waits_for_it_and_says_so() {
+fn load_over_a_path_allows_for_its_delay_and_says_so() {
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Nginx);
     let dir = open_dir();
@@ -274,10 +274,10 @@ fn load_over_a_path_waits_for_it_and_says_so() {
 }
 
 #[test]
-fn load_over_a_long_path_waits_as_long_as_the_path_takes() {
+fn load_over_a_long_path_allows_for_the_whole_delay() {
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Nginx);
-    // The warm-up of 100 ms is a part of a round trip.
+    // The warm-up of 100 ms is shorter than a round trip.
     let json = nginx_behind(&["--delay", "260ms", "--connections", "4"], None).exits_with(0).json();
     let p50_us = member(&json, "client.response_p50_us")["value"].as_f64().expect("answers");
     assert!(p50_us >= 520_000.0, "{p50_us}");
@@ -337,7 +337,7 @@ fn a_path_without_a_place_is_refused() {
 }
 
 #[test]
-fn find_varies_the_delay_and_holds_everything_else() {
+fn find_varies_only_the_delay() {
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Nginx);
     let dir = open_dir();

@@ -1,4 +1,4 @@
-//! `straingauge watch` on a real nginx, from the command line: lines, recording, report, the ways in which it ends.
+//! `straingauge watch` on a real nginx: lines, recording, report, and all ways of ending.
 
 use crate::rig::{
     Running, Said, free_port, is_root, member, needs_server, open_dir, processes_of, program, run, run_record,
@@ -24,7 +24,7 @@ fn requests(reading: &Value) -> u64 {
     classes.iter().map(|class| class["requests"].as_u64().expect("a count")).sum()
 }
 
-/// Starts a watch that records; `None`, and says why, where requests cannot be counted.
+/// Starts a recording watch; `None`, with a message, if requests cannot be counted.
 #[track_caller]
 fn watch(port: u16, out: &Path, more: &[&str]) -> Option<Running> {
     let mut command = straingauge(["watch", &format!(":{port}"), "--system-interval", "200ms", "--out"]);
@@ -52,7 +52,7 @@ fn report(out: &Path, more: &[&str]) -> Said {
 }
 
 #[test]
-fn a_load_is_counted_kept_and_reported() {
+fn a_watched_load_is_counted_kept_and_reported() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "counting requests needs root");
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
@@ -60,7 +60,7 @@ fn a_load_is_counted_kept_and_reported() {
     let Some(mut running) = watch(server.port, &out, &["--detail", "counts", "--account"]) else { return };
     let counted = load(&server.url("1k.bin"));
     let (ok, sent) = (member(&counted, "ok").as_u64().unwrap(), member(&counted, "sent").as_u64().unwrap());
-    // The last responses are over when the client closes.
+    // The last responses are complete when the client closes.
     running.wait_until("all requests", || readings(&out).last().is_some_and(|reading| requests(reading) >= ok));
     running.signal(libc::SIGINT);
     running.wait().exits_with(0);
@@ -72,7 +72,7 @@ fn a_load_is_counted_kept_and_reported() {
         assert!(!system[name].is_null(), "{name} is read: {system:#}");
     }
     assert!(last["totals"]["io"]["writes"].as_u64().unwrap() >= ok, "nginx writes each response");
-    // Where the time of the server's threads went, in a part of each interval: the rows make up the threads' lives.
+    // The account of the threads' time in part of each interval: the rows add up to the threads' lifetime.
     let kept: Vec<&Value> =
         all.iter().map(|reading| &reading["totals"]["account"]).filter(|one| !one.is_null()).collect();
     assert!(kept.len() + 2 >= all.len(), "{} of {} readings have an account", kept.len(), all.len());
@@ -121,7 +121,7 @@ fn a_killed_watch_loses_no_line_and_is_reported() {
     assert!(said["readings"].as_u64().unwrap() >= 2, "{said:#}");
     let page = std::fs::read_to_string(out.join("report.html")).expect("the page is written");
     assert!(page.contains("its process was killed"), "the page says so");
-    // The kernel detached all programs: the server answers, and a new watch begins with nothing.
+    // The kernel has detached all programs: the server answers, and a new watch begins with empty counts.
     let again = dir.path().join("again");
     let Some(running) = watch(server.port, &again, &[]) else { return };
     assert_eq!(requests(&readings(&again)[0]), 0);
@@ -130,7 +130,7 @@ fn a_killed_watch_loses_no_line_and_is_reported() {
 }
 
 #[test]
-fn a_watch_of_given_length_that_is_interrupted_says_so() {
+fn an_interrupted_watch_of_fixed_length_reports_the_interruption() {
     needs_server!(Kind::Nginx);
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
     let out = dir.path().join("run");
@@ -149,7 +149,7 @@ fn capabilities(pid: i32) -> u64 {
 }
 
 #[test]
-fn privileges_are_given_up_once_everything_is_attached() {
+fn privileges_are_dropped_after_all_programs_are_attached() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "it has privileges to give up as root only");
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
@@ -165,7 +165,7 @@ fn privileges_are_given_up_once_everything_is_attached() {
     }
 }
 
-/// A watch of this port that counts nothing, which begins at once.
+/// Options for a watch of this port that counts no requests, so it starts at once.
 fn cheap(port: u16, out: &Path) -> Vec<String> {
     let out = out.to_str().expect("temporary paths are text");
     let words = ["watch", &format!(":{port}"), "--detail", "zero", "--interval", "100ms", "--out", out];
@@ -173,7 +173,7 @@ fn cheap(port: u16, out: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_recording_in_the_folder_of_another_user_is_ended() {
+fn a_recording_in_another_users_directory_is_completed() {
     skip_unless!(is_root(), "only root may write there");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let dir = open_dir();
@@ -184,7 +184,7 @@ fn a_recording_in_the_folder_of_another_user_is_ended() {
 }
 
 #[test]
-fn a_recording_whose_reader_goes_is_ended() {
+fn a_recording_whose_reader_leaves_is_completed() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let dir = open_dir();
     let words = cheap(listener.local_addr().expect("bound").port(), dir.path());
@@ -195,7 +195,7 @@ fn a_recording_whose_reader_goes_is_ended() {
     assert!(record["ended_by"].as_str().is_some_and(|why| why.contains("standard output")), "{record:#}");
 }
 
-/// Stops all processes of a server, or lets them go on.
+/// Stops or continues all processes of a server.
 fn signal_all(state: &Path, signal: libc::c_int) {
     for pid in processes_of(state) {
         // SAFETY: kill takes no pointers; these are processes of the test's own server.
@@ -204,7 +204,7 @@ fn signal_all(state: &Path, signal: libc::c_int) {
 }
 
 #[test]
-fn a_server_that_stops_at_a_clock_is_found_out() {
+fn a_server_that_stalls_periodically_is_found() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "counting requests needs root");
     let dir = open_dir();
@@ -215,18 +215,18 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut load = straingauge(["load", &url, "--rate", "2000", "--warmup", "0s", "--duration", "60s"]);
     let load = Running::start(load.args(["--connections", "50", "--timeout", "10s", "--quiet"]));
-    // The load's own begin would be one more silence.
+    // The begin of the load would be another gap.
     let Some(running) = watch(port, &out, &["--interval", "100ms", "--detail", "counts"]) else {
         load.signal(libc::SIGINT);
         server.signal(libc::SIGTERM);
         return;
     };
     let began = Instant::now();
-    // Eight at the clock are enough, and ten where two were read late; each that a busy machine made late is outweighed
-    // by four more.
+    // Eight readings on time are enough, and ten if two were late. Each late reading on a busy machine requires four
+    // more.
     let (mut number, mut wanted) = (0, 10);
     while number < wanted {
-        // From a common start, so that lateness does not add up.
+        // Times are relative to a common start, so that delays do not add up.
         let at = Duration::from_millis(700 + number * 1000);
         number += 1;
         std::thread::sleep(at.saturating_sub(began.elapsed()));
@@ -251,7 +251,7 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
     assert!(said.contains("They come every"), "{said}");
 }
 
-/// A watch on a terminal of this size, and what it wrote there, screen by screen; `keys` are typed after a while.
+/// Runs a watch on a terminal of this size; returns its screens. `keys` are typed after a while.
 fn screens(port: u16, rows: usize, columns: usize, more: &str, keys: &[u8]) -> Vec<String> {
     let line = format!(
         "stty rows {rows} cols {columns}; exec {} watch :{port} --interval 200ms --system-interval 200ms {more}",
@@ -270,7 +270,7 @@ fn screens(port: u16, rows: usize, columns: usize, more: &str, keys: &[u8]) -> V
             break;
         }
         shown.extend_from_slice(&chunk[..count]);
-        // Typed once there are three screens.
+        // The keys are typed once there are three screens.
         if !keys.is_empty() && shown.windows(3).filter(|part| part == b"\x1b[H").count() == 3 {
             let _ = typed.write_all(keys);
         }
@@ -288,7 +288,7 @@ fn a_screen_fits_the_terminal_and_q_ends_it() {
     let url = server.url("1k.bin");
     let mut load = straingauge(["load", &url, "--warmup", "0s", "--duration", "2s", "--connections", "4", "--quiet"]);
     let load = Running::start(load.args(["--rate", "500"]));
-    // Without --duration only the key can end it.
+    // Without --duration, only the key can end the watch.
     let shown = screens(server.port, 24, 80, "", b"xq");
     load.wait().exits_with(0);
     assert!(shown.len() >= 3, "several screens: {shown:?}");
@@ -312,7 +312,7 @@ fn a_screen_fits_the_terminal_and_q_ends_it() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_one_clear_sentence() {
+fn impossible_watches_are_refused_in_one_clear_sentence() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let taken = taken.local_addr().expect("bound").to_string();
     let dir = open_dir();

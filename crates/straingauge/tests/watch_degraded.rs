@@ -1,5 +1,5 @@
-//! `straingauge watch` and `doctor` with less than they could use: no rights, two capabilities, no type information, no
-//! BPF. Visible figures are shown, the others have a reason, and nothing is 0 that was not measured.
+//! `straingauge watch` and `doctor` with limited means: no rights, two capabilities, no type information, no BPF.
+//! Available figures are shown, the others have a reason, and no unmeasured figure is 0.
 
 use crate::rig::{
     Running, Said, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge,
@@ -25,7 +25,7 @@ pub fn open_copy(folder: &Path) -> PathBuf {
     to
 }
 
-/// The program as the user `nobody`, with these capabilities and no others.
+/// The program as user `nobody` with only these capabilities.
 pub fn as_nobody(program: &Path, capabilities: &[&str], arguments: &[&str]) -> Command {
     let mut sets = String::from("-all");
     capabilities.iter().for_each(|capability| sets += &format!(",+{capability}"));
@@ -36,19 +36,19 @@ pub fn as_nobody(program: &Path, capabilities: &[&str], arguments: &[&str]) -> C
     command
 }
 
-/// A short watch's lines of JSON.
+/// JSON lines of a short watch.
 fn lines(said: &Said) -> Vec<Value> {
     said.out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// What a watch that may not count requests must show: the states, and why there is no more.
+/// Asserts the output of a watch that may not count requests: the states, and the reason.
 #[track_caller]
 fn shows_states_and_says(said: &Said, words: &[&str]) {
     let lines = lines(said);
     let last = lines.last().expect("a reading");
     assert_eq!(last["totals"]["connections"]["states"]["listen"], 1, "{last:#}");
     assert_eq!(last["totals"]["classes"], serde_json::json!([]), "not counted, and not 0 either");
-    // Whatever needs the programs is absent: not measured, and not 0 either.
+    // Figures that need the programs are absent, not 0.
     for (part, names) in [
         ("/totals", &["losses", "open", "phases/0", "traffic"][..]),
         (
@@ -88,7 +88,7 @@ fn watch_arguments(port: &str) -> Vec<&str> {
 }
 
 #[test]
-fn nobody_sees_states_and_is_told_what_is_missing() {
+fn an_unprivileged_user_sees_states_and_the_missing_privileges() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "only root can become nobody");
     skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
@@ -97,7 +97,7 @@ fn nobody_sees_states_and_is_told_what_is_missing() {
     let port = format!(":{}", server.port);
     let said = run(&mut as_nobody(&copy, &[], &watch_arguments(&port))).exits_with(0);
     shows_states_and_says(&said, &["not permitted", "cap_bpf"]);
-    // Whether `nobody` may read the processes of nginx, whose worker is `nobody` too, depends on the machine.
+    // It depends on the machine whether `nobody` may read nginx's processes, whose worker is also `nobody`.
     let last = lines(&said).pop().expect("a reading");
     let is_unseen = last["doubts"].to_string().contains("the server's processes are not watched");
     for (part, name) in [("totals", "cpu"), ("rates", "server_cpus")] {
@@ -114,7 +114,7 @@ fn nobody_sees_states_and_is_told_what_is_missing() {
 }
 
 #[test]
-fn nobodys_metrics_are_of_what_was_measured() {
+fn an_unprivileged_users_metrics_contain_only_measured_figures() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "only root can become nobody");
     skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
@@ -161,7 +161,8 @@ fn two_capabilities_are_enough_to_count_every_request() {
     let mut running = Running::start(&mut as_nobody(&copy, &capabilities, &words));
     let mut load = straingauge(["load", &server.url("1k.bin"), "--warmup", "0s", "--duration", "500ms"]);
     let printed = |running: &Running| running.printed().lines().count();
-    // The watch has begun when it has printed a reading, and has seen all when it has printed two after the load.
+    // The watch has begun when it has printed a reading, and has seen everything when it has printed two after the
+    // load.
     while printed(&running) == 0 && !running.has_ended() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -190,7 +191,7 @@ fn two_capabilities_are_enough_to_count_every_request() {
         .sum();
     assert!(phased > 0, "phases need no more than that: {last:#}");
     assert_eq!(last["doubts"], serde_json::json!([]));
-    // nginx's worker runs as `nobody`, too, so it is found by its socket and its CPU time is seen.
+    // nginx's worker also runs as `nobody`, so its socket and CPU time are visible.
     assert!(last["totals"]["cpu"]["group_ns"].as_u64().unwrap() > 0, "{last:#}");
 }
 
@@ -198,7 +199,7 @@ fn line_of<'a>(text: &'a str, words: &str) -> &'a str {
     text.lines().find(|line| line.contains(words)).unwrap_or("nothing is said")
 }
 
-/// The program where the kernel's type information is hidden.
+/// The program with the kernel's type information hidden.
 pub fn without_type_information(arguments: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     let line = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
@@ -207,7 +208,7 @@ pub fn without_type_information(arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn without_type_information_states_are_shown_and_the_reason() {
+fn without_type_information_states_and_the_reason_are_shown() {
     needs_server!(Kind::Nginx);
     skip_unless!(is_root(), "only root can hide /sys/kernel/btf");
     skip_unless!(program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
@@ -224,17 +225,17 @@ fn without_type_information_states_are_shown_and_the_reason() {
     }
 }
 
-/// Makes every bpf() of the command fail with this error, as a container's filter does.
+/// Makes every bpf() call of the command fail with this error, like a container's filter.
 pub fn forbid_bpf(command: &mut Command, error: i32) {
     forbid(command, &[(NUMBER, libc::SYS_bpf as u32)], error);
 }
 
-/// Where a filter finds the number of a system call, and its arguments (`struct seccomp_data`).
+/// Offsets of the system call number and its arguments for a filter (`struct seccomp_data`).
 const NUMBER: u32 = 0;
 const FIRST: u32 = 16;
 const THIRD: u32 = 32;
 
-/// Makes the system calls of the command fail that have all of these words.
+/// Makes those system calls of the command fail that have all these words.
 fn forbid(command: &mut Command, words: &[(u32, u32)], error: i32) {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -242,7 +243,7 @@ fn forbid(command: &mut Command, words: &[(u32, u32)], error: i32) {
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut filter = Vec::new();
     for (place, (offset, word)) in words.iter().enumerate() {
-        // To the last step, where the word is another.
+        // Jumps to the last step if the word differs.
         let rest = 2 * (words.len() - place) as u8 - 1;
         filter.extend([step(LOAD_WORD, 0, 0, *offset), step(JUMP_IF_EQUAL, 0, rest, *word)]);
     }
@@ -250,7 +251,7 @@ fn forbid(command: &mut Command, words: &[(u32, u32)], error: i32) {
     filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
     let install = move || {
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: plain system calls, as is allowed between fork and exec; the kernel copies the filter, which is live.
+        // SAFETY: system calls that are allowed between fork and exec; the kernel copies the filter, which is live.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
                 || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) != 0
@@ -262,7 +263,7 @@ fn forbid(command: &mut Command, words: &[(u32, u32)], error: i32) {
 }
 
 #[test]
-fn where_bpf_is_forbidden_states_are_shown_and_the_reason() {
+fn without_bpf_states_and_the_reason_are_shown() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let port = format!(":{}", server.port);
@@ -278,9 +279,9 @@ fn where_bpf_is_forbidden_states_are_shown_and_the_reason() {
     }
 }
 
-/// Emulators and some containers have no socket lists by netlink.
+/// Emulators and some containers have no netlink socket lists.
 #[test]
-fn without_netlinks_socket_lists_the_server_is_found_and_its_requests_are_counted() {
+fn requests_are_counted_without_netlinks_socket_lists() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let lists =

@@ -1,5 +1,5 @@
-//! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot
-//! watch, or is lost, is reported in one sentence. The watchers are local commands, as ssh would start them elsewhere.
+//! A server that is watched on its own machine (`--watch-with`): every point has the server's side, and a watcher
+//! that cannot watch, or is lost, is reported in one sentence. The watchers are local commands, as if started by ssh.
 
 use crate::rig::{is_root, needs_server, open_dir, points, run, run_record, skipped, straingauge};
 use crate::server::{Kind, Server};
@@ -16,7 +16,7 @@ fn load(url: &str, watcher: &str, duration: &str) -> std::process::Command {
 }
 
 #[test]
-fn a_watcher_tells_of_the_server_in_the_window() {
+fn a_watcher_reports_the_server_in_the_window() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let json = run(&mut load(&server.url("1k.bin"), &watcher(server.port), "600ms")).exits_with(0).json();
@@ -29,7 +29,7 @@ fn a_watcher_tells_of_the_server_in_the_window() {
     assert!(!doubt_kinds(&json).contains(&"not-watched".to_string()), "{json:#}");
 }
 
-/// Why requests were not counted there; as root that may not be.
+/// Why the watcher did not count requests, if so; as root it must count them.
 fn why_not_counted(json: &serde_json::Value) -> Option<String> {
     let why = json["point"]["figures"]["watch.requests"]["not_measured"].as_str()?.to_string();
     assert!(!is_root(), "requests were not counted: {why}");
@@ -62,7 +62,7 @@ fn a_watcher_counts_every_request_that_the_client_counts() {
     assert_eq!(classes[0]["figures"]["watch.requests"]["value"].as_f64(), value("watch.requests"));
 }
 
-/// The layers and functions of each point are those of the server's machine.
+/// The layers and functions of each point come from the server's machine.
 #[test]
 fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
     needs_server!(Kind::Nginx);
@@ -78,7 +78,7 @@ fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
     }
     said.exits_with(0);
     let is_sampled = |point: &serde_json::Value| point["figures"]["layer.tcp_us_per_request"]["value"].is_number();
-    // Of a fifth of a second, or beside much other work, there are too few.
+    // A fifth of a second on a busy machine has too few samples.
     let is_too_short = |point: &serde_json::Value| {
         let why = &point["figures"]["layer.tcp_us_per_request"]["not_measured"];
         why.as_str().is_some_and(|why| why.contains("fewer than 20 times"))
@@ -89,7 +89,7 @@ fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
     if !of_sweep.iter().any(is_sampled) {
         return skipped("no point had enough samples of the server beside other work");
     }
-    // Of all points together: beside other work one may have a few samples only.
+    // Sums over all points, because one point on a busy machine may have few samples.
     let (mut layers, mut cpu) = (0.0, 0.0);
     for point in of_sweep.into_iter().filter(is_sampled) {
         let figures = point["figures"].as_object().expect("figures").iter();
@@ -104,13 +104,13 @@ fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
 }
 
 #[test]
-fn a_watcher_says_what_of_the_watch_it_cannot_do() {
+fn a_watcher_reports_the_parts_of_the_watch_that_it_cannot_do() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let mut spoken = Spoken::start_with(&["watch", "--worker", &format!(":{}", server.port)]);
     spoken.say(r#"{"type":"watch","mode":"counts","overhead_ratio":-1}"#);
     assert!(spoken.hear_of("watching")["why_not"].as_str().unwrap().contains("budget"));
-    // Nothing runs: there is nothing to end, and nothing is gone.
+    // Without a command there is nothing to end, and nothing is gone.
     for text in [r#"{"type":"beside-ask"}"#, r#"{"type":"beside","command":[]}"#] {
         spoken.say(text);
         assert_eq!(spoken.hear_of("beside"), serde_json::json!({"type": "beside"}));
@@ -121,7 +121,7 @@ fn a_watcher_says_what_of_the_watch_it_cannot_do() {
 }
 
 #[test]
-fn find_with_clients_and_a_watcher_has_both_sides_in_every_point() {
+fn every_point_of_find_with_clients_and_a_watcher_has_both_sides() {
     needs_server!(Kind::Nginx);
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let (out, worker) = (folder.path().join("run"), worker());
@@ -152,7 +152,7 @@ fn find_with_clients_and_a_watcher_has_both_sides_in_every_point() {
 }
 
 #[test]
-fn a_watcher_that_cannot_watch_is_one_sentence_before_any_request() {
+fn a_watcher_that_cannot_watch_is_reported_before_any_request() {
     for (bad, words) in [
         (watcher(9), "nothing listens on port 9"),
         ("echo hello".into(), "not a message of the worker protocol"),
@@ -167,7 +167,7 @@ fn a_watcher_that_cannot_watch_is_one_sentence_before_any_request() {
 }
 
 #[test]
-fn a_watcher_that_is_lost_leaves_the_load_and_a_doubt() {
+fn losing_the_watcher_keeps_the_load_with_a_doubt() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     let lost = format!("(sleep 1; kill -9 $$) & {}", watcher(server.port));
@@ -177,7 +177,7 @@ fn a_watcher_that_is_lost_leaves_the_load_and_a_doubt() {
 }
 
 #[test]
-fn a_watcher_refuses_what_it_cannot_do() {
+fn a_watcher_refuses_impossible_requests() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
     for (text, words) in [

@@ -1,5 +1,5 @@
-//! What can go wrong with workers, each in one clear sentence: hung, slow, flooding, disconnected, out of descriptors,
-//! a clock that cannot be meant, an ssh that does not get through, a full disk; and `find` over several of them.
+//! Faults of workers, each reported in one clear sentence: hung, slow, flooding, disconnected, out of descriptors, an
+//! impossible clock, a failing ssh, a full disk; also `find` over several workers.
 
 use crate::bad_input::unshared;
 use crate::rig::{
@@ -10,7 +10,7 @@ use crate::server::{Kind, Server};
 use crate::workers::{doubt_kinds, from, hello, worker};
 use serde_json::Value;
 
-/// A worker made of shell: it says hello, answers pings with this clock, and says ready to a plan.
+/// A worker as a shell script: it says hello, answers pings with this clock, and reports ready after a plan.
 fn made_of_shell(clock: u64) -> String {
     format!(
         r#"echo '{}'
@@ -27,12 +27,12 @@ fn made_of_shell(clock: u64) -> String {
 }
 
 #[test]
-fn ctrl_c_while_a_log_is_handed_out_is_an_interruption() {
+fn ctrl_c_while_a_log_is_sent_to_workers_is_an_interruption() {
     let folder = open_dir();
     let (log, given) = (folder.path().join("access.log"), folder.path().join("given"));
     let line = "10.0.0.1 - - [17/May/2015:10:00:00 +0000] \"GET /1k.bin HTTP/1.1\" 200 1024\n";
     std::fs::write(&log, line.repeat(40)).expect("a file in a temporary folder");
-    // It keeps no piece.
+    // The worker keeps no piece of the file.
     let keeps = format!(r#"*'"input"'*) : > '{}' ;;"#, given.display());
     let never = made_of_shell(0).replace(r#"*'"plan"'*)"#, &format!(r#"{keeps} *'"plan"'*)"#));
     let mut load = from(&[&never], &["http://127.0.0.1:9/", "--trace"]);
@@ -54,31 +54,31 @@ fn beside(bad: &str, duration: &str, connections: &str) -> Option<Said> {
 }
 
 #[test]
-fn a_worker_that_hangs_is_given_up_after_its_lease() {
+fn a_hanging_worker_is_given_up_after_its_lease() {
     let hung = format!("(sleep 1; kill -STOP $$) & {}", worker());
     let Some(said) = beside(&hung, "60s", "4") else { return };
     let said = said.exits_with(1).complains_of(&["client 2", "was lost", "silent for 5 s"]);
     assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()));
-    // The other one was stopped, not waited for.
+    // The other worker was stopped, not waited for.
     assert!(said.json()["point"]["duration_ns"].as_u64().unwrap() < 50_000_000_000, "{}", said.out);
 }
 
 #[test]
-fn a_worker_that_hears_no_more_of_its_driver_has_not_done_its_part() {
+fn a_worker_that_lost_its_driver_counts_as_lost() {
     let deaf = format!(r#"sed -u '/"type":"start"/q' | ({})"#, worker());
     let Some(said) = beside(&deaf, "3s", "4") else { return };
     let said = said.exits_with(1).complains_of(&["client 2", "was lost", "it stopped by itself"]);
     assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()), "{}", said.out);
 }
 
-/// The rest of the lines of the worker before it, each result a second late.
+/// The remaining lines of the script, which delays each result by a second.
 const LATE_RESULT: &str = r#"while IFS= read -r line; do
     case $line in *'"type":"result"'*) sleep 1 ;; esac
     printf '%s\n' "$line"
   done"#;
 
 #[test]
-fn a_worker_that_ends_after_its_result_is_counted_whole() {
+fn a_worker_that_ends_after_its_result_counts_completely() {
     let ends = format!(r#"({}) | {{ sed -u '/"type":"result"/q'; kill -9 $$; }}"#, worker());
     let late = format!("({}) | {LATE_RESULT}", worker());
     needs_server!(Kind::Nginx);
@@ -93,7 +93,7 @@ fn a_worker_that_ends_after_its_result_is_counted_whole() {
 }
 
 #[test]
-fn a_worker_that_is_cut_off_in_the_middle_is_lost_and_said() {
+fn a_worker_that_is_cut_off_during_a_load_is_reported_as_lost() {
     needs_server!(Kind::Nginx);
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
     let (url, out, bad) =
@@ -103,14 +103,14 @@ fn a_worker_that_is_cut_off_in_the_middle_is_lost_and_said() {
     was_cut_short(&out, "client 2");
 }
 
-/// The run is kept, and its record says what ended it.
+/// Asserts that the run is kept, and that its record says why it ended.
 fn was_cut_short(out: &std::path::Path, why: &str) {
     let record = run_record(out);
     assert_eq!(record["status"], "interrupted");
     assert!(record["ended_by"].as_str().is_some_and(|said| said.contains(why)), "{record:#}");
 }
 
-/// It ends after 5 answers, which come in any window.
+/// A server that ends after 5 responses, which happens in any window.
 const MORTAL: &str = r"
 import os, socket, sys
 listener, answers = socket.create_server(('127.0.0.1', int(sys.argv[1]))), 0
@@ -123,7 +123,7 @@ while True:
             os._exit(int(sys.argv[2]))
 ";
 
-/// The same, but it leaves the port to another process before.
+/// A server that also leaves the port to another process before it ends.
 const YIELDING: &str = r"
 import os, socket, sys, time
 port, answers = int(sys.argv[1]), 0
@@ -141,7 +141,7 @@ while True:
     except OSError:
         time.sleep(0.01)
 ";
-/// That other process: it waits for the server, and then for its port.
+/// The other process: it waits for the server, then for its port.
 const OTHER: &str = r"
 import socket, sys, time
 port = int(sys.argv[1])
@@ -157,7 +157,7 @@ time.sleep(600)
 ";
 
 #[test]
-fn a_load_whose_server_ends_is_cut_short_and_kept_as_such() {
+fn a_load_whose_server_ends_is_kept_as_interrupted() {
     for (code, isolate) in [("3", "never"), ("0", "never"), ("0", "auto")] {
         let (dir, port) = (open_dir(), free_port().to_string());
         let out = dir.path().join("run");
@@ -189,7 +189,7 @@ fn another_process_that_took_the_servers_port_is_not_ended() {
 }
 
 #[test]
-fn workers_on_the_machine_of_a_server_that_is_started_are_a_doubt() {
+fn workers_on_the_machine_of_a_started_server_raise_a_doubt() {
     let (worker, port) = (worker(), free_port().to_string());
     let url = format!("http://127.0.0.1:{port}/");
     let mut load = from(&[&worker, &worker], &[&url, "--duration", "300ms", "--connections", "2"]);
@@ -205,7 +205,7 @@ fn a_worker_that_floods_before_its_hello_is_refused_at_once() {
 }
 
 #[test]
-fn a_result_that_does_not_add_up_is_not_believed() {
+fn a_result_that_does_not_add_up_is_refused() {
     let lying = format!("({}) | sed -u 's/\"ok\":[0-9]*/\"ok\":1000000000/'", worker());
     let Some(said) = beside(&lying, "300ms", "4") else { return };
     let said = said.exits_with(1).complains_of(&["client 2", "was lost", "accounts for 1000000000"]);
@@ -213,7 +213,7 @@ fn a_result_that_does_not_add_up_is_not_believed() {
 }
 
 #[test]
-fn what_a_worker_complains_of_is_bounded_and_bears_its_name() {
+fn a_workers_error_output_is_bounded_and_has_its_name() {
     let noisy = r"printf 'dark\033[8m\007\n' >&2; seq 100000 >&2; exit 7";
     let said = run(&mut from(&[noisy], &["http://127.0.0.1:9/", "--connections", "4"])).exits_with(1);
     assert!(said.err.starts_with("client 1: dark?[8m?\n") && said.err.lines().count() < 60, "{}", said.err);
@@ -222,50 +222,50 @@ fn what_a_worker_complains_of_is_bounded_and_bears_its_name() {
 }
 
 #[test]
-fn a_clock_that_cannot_be_meant_loses_the_worker() {
+fn a_worker_with_an_impossible_clock_is_lost() {
     let Some(said) = beside(&made_of_shell(u64::MAX), "1s", "4") else { return };
     said.exits_with(1).complains_of(&["client 2", "clock cannot be compared"]);
 }
 
 #[test]
-fn a_slow_way_makes_the_start_a_doubt_with_its_size() {
-    // Each message comes 20 ms late, so the clock is known to 10 ms at best.
+fn a_slow_connection_raises_a_doubt_about_the_start() {
+    // Each message is 20 ms late, so the clock is known to 10 ms at best.
     let slow = format!("while read -r line; do sleep 0.02; printf '%s\\n' \"$line\"; done | {}", worker());
     let Some(said) = beside(&slow, "500ms", "4") else { return };
     let json = said.exits_with(0).json();
     assert!(doubt_kinds(&json).contains(&"clock-offset".to_string()), "{json:#}");
     let figure = |what: &str| json["point"]["figures"][format!("worker.2.{what}")]["value"].as_f64().unwrap();
     assert!(figure("clock_uncertainty_us") >= 10_000.0, "{json:#}");
-    // One machine has one clock: the estimate is not worse than it says.
+    // Both share one clock, so the error must be within the estimate's uncertainty.
     assert!(figure("clock_offset_us").abs() <= figure("clock_uncertainty_us") + 1.0, "{json:#}");
 }
 
 #[test]
-fn a_worker_out_of_descriptors_refuses_its_share_in_words() {
+fn a_worker_without_enough_descriptors_refuses_its_share_with_a_reason() {
     let poor = format!("ulimit -n 60; {}", worker());
     let Some(said) = beside(&poor, "500ms", "200") else { return };
     said.exits_with(1).complains_of(&["client 2", "it refused", "descriptor"]);
 }
 
 #[test]
-fn a_machine_that_cannot_be_reached_is_named_with_its_command() {
+fn an_unreachable_machine_is_named_with_its_command() {
     let ssh = crate::rig::program("ssh");
     skip_unless!(ssh.is_some(), "ssh is not installed (apt-get install openssh-client)");
     let command = "ssh -F none -o BatchMode=yes -o ConnectTimeout=5 -p 1 127.0.0.1 straingauge load --worker";
     let said = run(&mut from(&[command], &["http://127.0.0.1:9/", "--connections", "4"]));
     let said = said.exits_with(1).complains_of(&["client 1 (ssh ", "cannot be used", "exit status: 255"]);
-    // ssh's own words stand above it.
+    // ssh's own message precedes it.
     assert!(said.err.contains("refused"), "{}", said.err);
 }
 
 #[test]
-fn a_full_disk_of_the_driver_is_said_and_ends_the_workers() {
+fn a_full_disk_of_the_driver_is_reported_and_ends_the_workers() {
     needs_server!(Kind::Nginx);
     skip_unless!(crate::rig::is_root(), "needs root, to mount a small tmpfs in a mount namespace of its own");
     skip_unless!(crate::rig::program("unshare").is_some(), "unshare is not installed (apt-get install util-linux)");
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let (url, worker, disk) = (server.url("1k.bin"), worker(), folder.path().display().to_string());
-    // Room for run.json and no more.
+    // There is room for run.json only.
     let line = format!("mount -t tmpfs -o size=8k tmpfs '{disk}' || exit 99; exec \"$@\"");
     let out = format!("{disk}/run");
     let clients = ["load", &url, "--client", &worker, "--client", &worker, "--out", &out];
@@ -299,7 +299,7 @@ fn small_find(url: &str, out: &str, clients: &[&str], more: &[&str]) -> std::pro
 }
 
 #[test]
-fn find_over_workers_leaves_a_run_as_from_one_machine() {
+fn find_over_workers_leaves_a_run_like_that_of_one_machine() {
     needs_server!(Kind::Nginx);
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let (worker, out) = (worker(), folder.path().join("run"));
@@ -319,11 +319,11 @@ fn find_over_workers_leaves_a_run_as_from_one_machine() {
 }
 
 #[test]
-fn a_worker_that_stalls_gets_a_smaller_part_of_the_next_points() {
+fn a_stalling_worker_gets_a_smaller_share_of_the_next_points() {
     needs_server!(Kind::Nginx);
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let (worker, out) = (worker(), folder.path().join("run"));
-    // Of each third of a second it is stopped for a tenth.
+    // The worker is stopped for a tenth of each third of a second.
     let stalls = format!("(while sleep 0.2 && kill -STOP $$; do sleep 0.1; kill -CONT $$; done) & {worker}");
     let mut find =
         straingauge(["find", &server.url("1k.bin"), "--axis", "rate", "--axis-values", "200,220,240,260,280"]);
@@ -383,7 +383,7 @@ fn two_servers_are_compared_over_workers() {
         let shared: Vec<_> = points.iter().filter(|point| point["connections"] == 2).collect();
         assert!(!shared.is_empty(), "{points:#?}");
         for number in 1..=2 {
-            // Beside other work a short window may hold no request of one of them, but not each.
+            // On a busy machine, a short window may have no request of one worker, but not of both.
             let figure =
                 |point: &&Value| point["figures"][format!("worker.{number}.throughput_per_sec")]["value"].as_f64();
             let all: Vec<Option<f64>> = shared.iter().map(figure).collect();

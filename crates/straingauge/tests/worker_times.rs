@@ -1,5 +1,5 @@
-//! Times of a worker that are not the driver's: it stands still for a while, or its wall clock is set. The load goes
-//! on, its counts are those of the server, and what is wrong with its figures is said.
+//! Worker times that differ from the driver's: the worker is stopped for a while, or its wall clock is set. The load
+//! continues, its counts equal the server's, and the doubts name the fault.
 
 use crate::rig::{needs_server, open_dir, points, program, run, skip_unless, straingauge};
 use crate::server::{Kind, Server};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The worker of this command, which is stopped for 3 s soon after its first load or window of a second and more began.
-/// Its number is kept in the folder.
+/// The worker of this command, stopped for 3 s soon after its first load or window of at least a second began. Its
+/// process id is kept in the folder.
 fn stalled(folder: &Path, command: &str) -> String {
     let pid = folder.join("pid").display().to_string();
     let digits = "[0-9]".repeat(10);
@@ -28,7 +28,7 @@ fn stalled(folder: &Path, command: &str) -> String {
     )
 }
 
-/// The doubt that a client stood still, in words.
+/// The doubt that a client was stopped, in words.
 fn standing(doubts: &Value) -> Option<&str> {
     let doubts = doubts.as_array().into_iter().flatten();
     doubts.filter(|doubt| doubt["kind"] == "steal").filter_map(|doubt| doubt["what"].as_str()).next()
@@ -42,7 +42,7 @@ fn agrees_with_the_log(json: &Value, server: Server) {
 }
 
 #[test]
-fn a_worker_that_stands_still_for_3_s_is_kept_and_its_part_is_doubted() {
+fn a_worker_that_stops_for_3_s_is_kept_and_its_share_raises_a_doubt() {
     needs_server!(Kind::Nginx);
     for load in [["--connections", "2"], ["--rate", "100"]] {
         let (server, folder) = (Server::start(Kind::Nginx), open_dir());
@@ -56,7 +56,7 @@ fn a_worker_that_stands_still_for_3_s_is_kept_and_its_part_is_doubted() {
 }
 
 #[test]
-fn a_point_in_which_a_worker_stands_still_is_marked_and_the_sweep_goes_on() {
+fn a_point_with_a_stopped_worker_is_marked_and_the_sweep_continues() {
     needs_server!(Kind::Nginx);
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let out = folder.path().join("run");
@@ -72,7 +72,7 @@ fn a_point_in_which_a_worker_stands_still_is_marked_and_the_sweep_goes_on() {
 }
 
 #[test]
-fn a_watcher_that_stands_still_at_the_end_of_a_window_is_doubted() {
+fn a_watcher_that_stops_at_the_end_of_a_window_raises_a_doubt() {
     needs_server!(Kind::Nginx);
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let watcher = format!("exec {} watch --worker :{}", env!("CARGO_BIN_EXE_straingauge"), server.port);
@@ -84,7 +84,7 @@ fn a_watcher_that_stands_still_at_the_end_of_a_window_is_doubted() {
 }
 
 /// A library that sets a process's wall clock every 0.3 s: by a second, back, by an hour, and in both directions. The
-/// kernel's stamps of packets are of the same clock.
+/// kernel's packet stamps use the same clock.
 const SET_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -119,7 +119,7 @@ long syscall(long number, long a, long b, long c, long d, long e, long f) {
 "#;
 
 #[test]
-fn a_wall_clock_that_is_set_changes_no_count_and_no_time() {
+fn setting_the_wall_clock_changes_no_count_and_no_time() {
     needs_server!(Kind::Nginx);
     skip_unless!(program("cc").is_some(), "needs a C compiler");
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
@@ -128,7 +128,7 @@ fn a_wall_clock_that_is_set_changes_no_count_and_no_time() {
     let built = Command::new("cc").args(["-w", "-shared", "-fPIC", "-o"]).args([&library, &source]).status();
     assert!(built.expect("cc runs").success());
     let preloaded = format!("LD_PRELOAD={} {}", library.display(), worker());
-    // Of the driver and of one worker, then of a worker alone.
+    // First driver and one worker, then a worker without driver.
     for (here, clients) in
         [(Some(&library), [format!("unset LD_PRELOAD; {}", worker()), worker()]), (None, [worker(), preloaded])]
     {
@@ -136,7 +136,7 @@ fn a_wall_clock_that_is_set_changes_no_count_and_no_time() {
         load.args(["--arrival", "constant", "--connections", "8", "--duration", "2500ms"]);
         load.envs(here.map(|library| ("LD_PRELOAD", library)));
         let json = run(&mut load).exits_with(0).json();
-        // The last one falls on the end of the window.
+        // The last request falls on the end of the window.
         assert!((500..=501).contains(&count(&json, "sent")), "{json:#}");
         assert_eq!(json["point"]["duration_ns"].as_u64(), Some(2_500_000_000), "{json:#}");
         let figure =

@@ -1,5 +1,5 @@
-//! Load from several workers: totals equal the server's log, and a worker that is lost, hung, or no worker at all is
-//! said in one sentence. The workers are local commands, as ssh would start them elsewhere.
+//! Loads from several workers: totals equal the server's log, and a worker that is lost, hung or invalid is reported
+//! in one sentence. The workers are local commands, as if started by ssh.
 
 use crate::rig::{Running, Said, member, needs_server, open_dir, run, skip_unless, skipped, straingauge};
 use crate::server::{Kind, Server};
@@ -41,15 +41,15 @@ fn agrees_with_the_log(options: &[&str]) {
     assert!(ok > 0 && count(&json, "sent") + count(&json, "carried_in") == ok + unfinished, "{json:#}");
     let logged = server.end_and_read_log().iter().filter(|line| line.status == 200).count() as u64;
     assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} counted, {unfinished} unfinished");
-    // A short load of three is dated from begin to end by each of them. The kernel turns its dates on when it finds
-    // time for it, so beside other work the first responses have none.
+    // All three workers record arrivals throughout a short load. The kernel may turn stamps on late on a busy
+    // machine, so the first responses may have none.
     let reap = |what: &str| json["point"]["figures"][format!("client.reap_{what}")].clone();
     assert!((1..=ok).contains(&reap("p50_us")["n"].as_u64().unwrap_or(0)), "{ok} ok, {}", reap("p50_us"));
     assert!(reap("dated_ratio")["value"].as_f64().is_some_and(|share| share > 0.5 && share <= 1.0), "{json:#}");
     for number in 1..=3 {
         let figure = |what: &str| json["point"]["figures"][format!("worker.{number}.{what}")].clone();
         assert!(figure("throughput_per_sec")["value"].as_f64().unwrap() > 0.0, "{json:#}");
-        // One machine has one monotonic clock, so the offset is within what the estimate says of itself.
+        // One machine has one monotonic clock, so the offset is within the estimate's uncertainty.
         let (offset, uncertain) =
             (figure("clock_offset_us")["value"].as_f64().unwrap(), figure("clock_uncertainty_us"));
         assert!(offset.abs() <= uncertain["value"].as_f64().unwrap() + 1.0, "{json:#}");
@@ -57,7 +57,7 @@ fn agrees_with_the_log(options: &[&str]) {
 }
 
 #[test]
-fn totals_of_three_workers_are_those_of_the_servers_log() {
+fn totals_of_three_workers_equal_those_of_the_servers_log() {
     agrees_with_the_log(&["--connections", "7"]);
 }
 
@@ -66,13 +66,13 @@ fn an_open_loop_is_split_over_the_workers() {
     agrees_with_the_log(&["--rate", "900", "--connections", "30"]);
 }
 
-/// A worker that may use one CPU, and one that may use two.
+/// Two workers, with one CPU and with two CPUs.
 fn unequal() -> [String; 2] {
     [format!("{} --cpus 0", worker()), worker()]
 }
 
 #[test]
-fn a_worker_gets_what_its_machine_can_do_and_the_sum_is_the_schedules() {
+fn shares_follow_the_machines_and_add_up_to_the_schedule() {
     needs_server!(Kind::Nginx);
     if std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) != 2 {
         return skipped("this machine has not two CPUs");
@@ -84,7 +84,7 @@ fn a_worker_gets_what_its_machine_can_do_and_the_sum_is_the_schedules() {
     let json = run(&mut from(&clients.each_ref().map(String::as_str), &more)).exits_with(0).json();
     let figure = |name: String| json["point"]["figures"][name]["value"].as_f64().unwrap();
     assert_eq!([1, 2].map(|number| figure(format!("worker.{number}.share"))), [1.0 / 3.0, 2.0 / 3.0]);
-    // The last one falls on the end of the window.
+    // The last request falls on the end of the window.
     assert!((900..=901).contains(&count(&json, "sent")), "{json:#}");
 }
 
@@ -100,13 +100,13 @@ fn loses(bad: &str, more: &[&str]) -> Option<Said> {
     Some(said)
 }
 
-/// A worker that is killed half a second into its load.
+/// A worker that is killed half a second after its load began.
 pub fn killed() -> String {
     let worker = env!("CARGO_BIN_EXE_straingauge");
     format!("(sleep 1; kill -9 $$) & exec {worker} load --worker")
 }
 
-/// Requests that were not counted are in no figure: not in the rates of the load, and not below a cost of the server.
+/// Uncounted requests must not be in any figure, neither in rates of the load nor as a divisor of the server's cost.
 fn has_no_figure_of_uncounted_requests(json: &Value) {
     let figures = json["point"]["figures"].as_object().unwrap();
     for (name, figure) in figures {
@@ -123,7 +123,7 @@ fn has_no_figure_of_uncounted_requests(json: &Value) {
 
 #[test]
 fn a_worker_killed_in_the_middle_ends_the_run_with_its_name() {
-    // It ends long before, however late the kill comes on a busy machine.
+    // The load ends long before, even if the kill is late on a busy machine.
     let Some(said) = loses(&killed(), &["--duration", "60s"]) else { return };
     let said = said.exits_with(1).complains_of(&["client 2", "was lost", "signal: 9"]);
     assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()), "{}", said.out);
@@ -131,7 +131,7 @@ fn a_worker_killed_in_the_middle_ends_the_run_with_its_name() {
 }
 
 #[test]
-fn with_go_on_the_others_measure_to_the_end() {
+fn with_go_on_the_other_workers_measure_to_the_end() {
     let Some(said) =
         loses(&killed(), &["--set", "fleet.on-worker-loss=go-on", "--rate", "800", "--duration", "1500ms"])
     else {
@@ -146,7 +146,7 @@ fn with_go_on_the_others_measure_to_the_end() {
 }
 
 #[test]
-fn what_is_no_worker_is_refused_in_one_sentence() {
+fn a_command_that_is_no_worker_is_refused_in_one_sentence() {
     for (bad, words) in [
         ("echo hello", "not a message of the worker protocol"),
         ("exit 7", "exit status: 7"),
@@ -168,7 +168,7 @@ fn what_is_no_worker_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn clients_are_refused_where_they_cannot_be_meant() {
+fn clients_are_refused_where_they_make_no_sense() {
     let worker = worker();
     for (clients, more, words) in [
         (2, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
@@ -198,7 +198,7 @@ pub fn hello(version: &str) -> String {
     format!(r#"{{"type":"hello","version":"{version}","host":"fake","pid":1}}"#)
 }
 
-/// A worker that a test talks to by hand.
+/// A worker that the test drives by hand.
 pub struct Spoken {
     child: Child,
     input: Option<ChildStdin>,
@@ -254,11 +254,11 @@ impl Spoken {
     }
 
     pub fn signal(&self, signal: i32) {
-        // SAFETY: kill takes no pointers; the worker is this test's own, and not yet reaped.
+        // SAFETY: kill takes no pointers; the worker is this test's own, and was not reaped.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Closes its input, as a driver that ends.
+    /// Closes the worker's input, like a driver that ends.
     pub fn leave(mut self) {
         self.input = None;
         self.ends();
@@ -295,7 +295,7 @@ fn a_worker_runs_its_threads_on_the_cpus_that_it_was_given() {
         std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
         "this machine has one CPU, on which all threads are"
     );
-    // Connections are opened to it, and nothing is sent before the start.
+    // The worker opens connections to it, and sends nothing before the start.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for (options, pinned) in [(&[][..], 0), (&["--cpus", "0"], 1), (&["--cpus", "0", "--threads", "2"], 2)] {
         let mut worker = Spoken::start_with(&[&["load", "--worker"], options].concat());
@@ -315,14 +315,14 @@ fn a_worker_stops_by_itself_when_its_driver_is_silent() {
     spoken.plan(&address, 600_000_000_000);
     spoken.hear_of("ready");
     spoken.say(r#"{"type":"start","at_ns":0}"#);
-    // Not a word more: the load of ten minutes ends with the lease, and the process after it.
+    // No further message comes: the load of ten minutes ends with the lease, and the process soon after.
     let result = spoken.hear_of("result");
     assert_eq!(result["interrupted"], true);
     assert!(result["outcomes"]["ok"].as_u64().unwrap() > 0, "{result}");
     spoken.ends();
 }
 
-/// The driver may wait for slower machines first: the lease, after which a process would end in 8 s, has not begun.
+/// The driver may first wait for slower machines. The lease, which would end the process after 8 s, has not begun.
 #[test]
 fn a_worker_waits_for_the_first_message_of_its_driver() {
     let mut spoken = Spoken::start();
@@ -347,7 +347,7 @@ fn a_worker_whose_driver_is_gone_ends() {
 }
 
 #[test]
-fn a_worker_refuses_what_is_no_protocol_in_one_sentence() {
+fn a_worker_refuses_invalid_input_in_one_sentence() {
     for (text, words) in [
         ("GET / HTTP/1.1", "not a message of the worker protocol"),
         (r#"{"type":"plan"}"#, "not a message of the worker protocol"),
@@ -362,12 +362,12 @@ fn a_worker_refuses_what_is_no_protocol_in_one_sentence() {
 }
 
 #[test]
-fn a_worker_does_not_take_a_line_without_end() {
+fn a_worker_refuses_an_endless_line() {
     let mut spoken = Spoken::start();
     let mut input = spoken.input.take().unwrap();
     let writer = std::thread::spawn(move || {
         let block = vec![b'x'; 1 << 20];
-        // Until the worker hangs up.
+        // Sends until the worker hangs up.
         (0..1024).take_while(|_| input.write_all(&block).is_ok()).count()
     });
     let why = spoken.hear_of("refused")["why"].as_str().unwrap().to_string();

@@ -1,5 +1,5 @@
-//! What a path costs and how exactly it delivers at a given rate: datagrams from client to server, paced in steps of
-//! 100 us. Prints one line of JSON. Needs root. Used by bench/wan.
+//! Measures the cost of a path and how exactly it delivers at a given rate, with datagrams from client to server that
+//! are paced in steps of 100 us. Prints one line of JSON. Needs root. bench/wan uses it.
 //!
 //! usage: path_cost RATE_PER_SEC BYTES DELAY_MS SECONDS [netem|tun]
 
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("tun") => PathMechanism::TunDelayLine,
         _ => PathMechanism::Other,
     };
-    // The line on the first CPU, the sender on the last, as client and server are placed in a run.
+    // The delay line runs on the first CPU and the sender on the last, as client and server do in a run.
     let last = record::machine::online_cpus() - 1;
     let path = PathPlan { delay_ns: (delay_ms * 1e6) as u64, mechanism, ..PathPlan::default() };
     let pair = NamespacePair::create(&PairPlan {

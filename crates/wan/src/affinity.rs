@@ -7,7 +7,7 @@ use rustix::thread::CpuSet;
 /// A set of CPUs in the kernel's form. Fails if this process may not use one of them.
 pub(crate) fn cpu_set(cpus: &[usize]) -> Result<CpuSet, WanError> {
     let allowed = rustix::thread::sched_getaffinity(None).during("read the CPUs this process may use")?;
-    // A pinned thread may move to any CPU that its cpuset allows.
+    // A pinned thread may still move to any CPU that its cpuset allows.
     let online = record::machine::online_cpu_numbers();
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -21,8 +21,8 @@ pub(crate) fn cpu_set(cpus: &[usize]) -> Result<CpuSet, WanError> {
     Ok(set)
 }
 
-/// Pins a thread to `cpus`; `None` is the calling thread. A process id pins only its main thread; threads and children
-/// made afterwards inherit it. An empty list changes nothing.
+/// Pins a thread to `cpus`; `None` is the calling thread. A process id pins only its main thread; threads and
+/// children that it creates later inherit the set. An empty list changes nothing.
 pub fn pin(thread: Option<u32>, cpus: &[usize]) -> Result<(), WanError> {
     if cpus.is_empty() {
         return Ok(());

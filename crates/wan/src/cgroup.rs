@@ -1,4 +1,4 @@
-//! A control group (v2) for the server. All its processes stay in it, also after forks, daemonising and re-parenting,
+//! A control group (v2) for the server. All its processes stay in it, even after forks, daemonising and re-parenting,
 //! so that they can be counted and ended together. No controller is enabled, so scheduling and limits do not change.
 
 use crate::error::{DuringStep, WanError};
@@ -13,27 +13,27 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PREFIX: &str = "straingauge-";
-/// Killed processes leave the group within milliseconds, uninterruptible ones perhaps never.
+/// Killed processes leave the group within milliseconds; uninterruptible ones may never leave it.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
-/// Maximum folders of the hierarchy searched.
+/// Maximum number of searched directories of the hierarchy.
 const MOST_FOLDERS: usize = 50_000;
-/// Maximum groups inside the server's.
+/// Maximum number of groups inside the server's.
 const MOST_INNER: usize = 1_000;
 
-/// A control group of a server. The creator removes it: [`remove`](Self::remove).
+/// A server's control group. Its creator removes it with [`remove`](Self::remove).
 #[derive(Debug, Clone)]
 pub struct ServerCgroup {
     path: PathBuf,
 }
 
 impl ServerCgroup {
-    /// Makes the group below this process's own, or else below the root of the hierarchy.
+    /// Creates the group below this process's group, or else below the root of the hierarchy.
     pub fn create() -> Result<Self, WanError> {
         Self::with_token(&new_token()?)
     }
 
-    /// As [`create`](Self::create), with a pair's token.
+    /// Like [`create`](Self::create), with a pair's token.
     pub(crate) fn with_token(token: &str) -> Result<Self, WanError> {
         let root = mounted_at().ok_or_else(|| WanError::Unsupported {
             what: "group the server's processes",
@@ -68,7 +68,7 @@ impl ServerCgroup {
                 folders.push(entry.path());
             }
         }
-        // Inner groups first: only an empty folder can be removed.
+        // Inner groups come first, because only an empty directory can be removed.
         found.sort_by_key(|(group, _): &(Self, Owner)| std::cmp::Reverse(group.path.components().count()));
         found
     }
@@ -78,31 +78,31 @@ impl ServerCgroup {
         &self.path
     }
 
-    /// Prepares `command` to run in the group, or outside if the kernel refuses.
+    /// Prepares `command` to run in the group, or outside it if the kernel refuses.
     pub fn run_in(&self, command: &mut Command) -> Result<(), WanError> {
         let joining = self.joining_file()?;
         let join = move || {
             let _ = rustix::io::write(joining.as_fd(), b"0");
             Ok(())
         };
-        // SAFETY: the closure makes one system call on a descriptor opened before the fork.
+        // SAFETY: the closure makes one system call on a descriptor that was opened before the fork.
         unsafe { command.pre_exec(join) };
         Ok(())
     }
 
-    /// A process joins by writing `0` to this.
+    /// A process that writes `0` to this file joins the group.
     pub(crate) fn joining_file(&self) -> Result<File, WanError> {
         OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).during("open the server's control group")
     }
 
-    /// The processes in the group and in groups inside it.
+    /// The processes in the group and in its inner groups.
     pub fn processes(&self) -> Vec<u32> {
         let of = |folder: PathBuf| fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         let numbers = |text: String| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
         self.folders().into_iter().flat_map(|folder| numbers(of(folder))).collect()
     }
 
-    /// The folders of the group, parents before children.
+    /// The directories of the group, parents before children.
     fn folders(&self) -> Vec<PathBuf> {
         let (mut folders, mut looked_at) = (vec![self.path.clone()], 0);
         while looked_at < folders.len() && folders.len() < MOST_INNER {
@@ -114,8 +114,8 @@ impl ServerCgroup {
         folders
     }
 
-    /// Kills every process in the group, waits until they are gone, and removes it with the groups inside it. Returns
-    /// the number of processes.
+    /// Kills every process in the group, waits until they are gone, and removes the group with its inner groups.
+    /// Returns the number of processes.
     pub fn remove(&self) -> Result<usize, WanError> {
         let before = self.processes().len();
         let deadline = Instant::now() + EMPTY_WITHIN;
@@ -142,7 +142,8 @@ impl ServerCgroup {
             .and_then(|mut file| file.write_all(b"1"))
             .is_ok();
         if !at_once {
-            // Before Linux 5.14. The caller repeats it, because new processes may be forked meanwhile.
+            // Linux before 5.14 cannot kill a group. The caller repeats this, because new processes may be forked
+            // meanwhile.
             for pid in self.processes() {
                 kill(pid);
             }
@@ -150,26 +151,25 @@ impl ServerCgroup {
     }
 }
 
-/// Part of the names of a pair's links and of [`owned_name`]; no other pair has it.
+/// A part of the names of a pair's links and of [`owned_name`] that no other pair has.
 pub(crate) fn new_token() -> Result<String, WanError> {
     let mut bytes = [0u8; 5];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).during("read /dev/urandom")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The name `straingauge-TOKEN-OWNER`, by which a later run finds what a killed one left.
+/// The name `straingauge-TOKEN-OWNER`, by which a later run finds the remains of a killed one.
 pub(crate) fn owned_name(token: &str) -> String {
     format!("{PREFIX}{token}-{}", Owner::of_this_process())
 }
 
-/// The owner in such a name.
 pub(crate) fn owner_in(name: &str) -> Option<Owner> {
     let (token, owner) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let is_token = token.len() == 10 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_token.then(|| Owner::parse(owner)).flatten()
 }
 
-/// Sends SIGKILL. A process that has ended is no error.
+/// Sends SIGKILL. It is no error if the process has ended.
 pub(crate) fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unified_hierarchy_is_found_beside_the_old_ones() {
+    fn the_unified_hierarchy_is_found_among_the_old_ones() {
         let text = "25 24 0:22 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
                     34 24 0:31 / /sys/fs/cgroup/unified rw,relatime shared:1 - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup2_mount(text).as_deref(), Some("/sys/fs/cgroup/unified"));

@@ -1,4 +1,5 @@
-//! Why the path between client and server could not be made. Every message says what failed, why, and the remedy.
+//! Why the path between client and server could not be created. Every message says which step failed, why, and how to
+//! fix it.
 
 use std::io;
 
@@ -16,7 +17,7 @@ pub enum WanError {
     Unsupported {
         /// The action that failed.
         what: &'static str,
-        /// The remedy.
+        /// How to fix it.
         remedy: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -52,7 +53,7 @@ pub enum WanError {
 }
 
 impl WanError {
-    /// Whether no pair at all is possible on this machine or with these rights.
+    /// Whether no pair can be created on this machine or with these rights.
     pub fn is_of_machine(&self) -> bool {
         matches!(self, WanError::NotPermitted | WanError::Unsupported { .. })
     }

@@ -13,7 +13,7 @@ struct Value {
     data: u32,
 }
 
-/// Makes the calling thread's namespace cut every packet of `link` to the MTU before it leaves.
+/// Makes the calling thread's namespace cut every packet on `link` to the MTU before it leaves.
 pub(crate) fn segment_in_stack(link: &str) -> io::Result<()> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     for command in [ETHTOOL_STSO, ETHTOOL_SGSO] {

@@ -1,20 +1,22 @@
 //! The path between client and server.
 //!
 //! On one machine, [`NamespacePair`] gives each side a separate network namespace, joined by a veth pair, and steers
-//! each side's receive processing to its own CPUs. So the client's traffic does not use the server's CPU time, nor the
-//! other way round, and no other traffic of the machine is in the counters.
+//! each side's receive processing to that side's CPUs. So neither side's traffic uses the other's CPU time, and the
+//! counters include no other traffic of the machine.
 //!
-//! Between them may lie a wide-area path ([`record::PathPlan`]): delay, loss, bandwidth and quick acknowledgements, by
-//! the kernel's netem if it has one, else by straingauge's delay line between two TUN devices.
-//! [`NamespacePair::self_test`] checks the path against its plan; [`NamespacePair::path_meter`] measures its lateness.
+//! They may be connected by an emulated wide-area path ([`record::PathPlan`]) with delay, loss, bandwidth and quick
+//! acknowledgements. The kernel's netem emulates it, or straingauge's delay line between two TUN devices if the
+//! kernel has no netem. [`NamespacePair::self_test`] checks the path against its plan; [`NamespacePair::path_meter`]
+//! measures its lateness.
 //!
-//! Nothing outlives a run. The namespaces have no name: the kernel removes them, and the links in them, with their last
-//! process. Only the server's processes and their control group could remain when the run is killed; [`LEFTOVERS`]
-//! finds and ends them.
+//! A run leaves no namespace behind. The namespaces have no name: the kernel removes them, and the links in them,
+//! with their last process. Only the server's processes and their control group could remain when the run is killed;
+//! [`LEFTOVERS`] finds and ends them.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let plan = wan::PairPlan { name: "nginx".into(), server_cpus: vec![1], client_cpus: vec![0], ..Default::default() };
+//! let plan = wan::PairPlan { name: "nginx".into(), server_cpus: vec![1], client_cpus: vec![0], ..Default::default()
+//!   };
 //! let pair = wan::NamespacePair::create(&plan)?;
 //! let mut server = std::process::Command::new("nginx");
 //! pair.run_server(&mut server)?;

@@ -1,5 +1,5 @@
-//! The link between client and server: a veth pair, bare or with netem at both ends, or two TUN devices with the delay
-//! line between them. All have the same names and addresses.
+//! The link between client and server: a veth pair without or with netem at both ends, or two TUN devices with the
+//! delay line between them. All have the same names and addresses.
 
 use crate::cgroup::owned_name;
 use crate::delay_line::DelayLine;
@@ -14,7 +14,7 @@ use record::{PathMechanism, PathPlan};
 use rustix::fd::AsFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses of both ends, drawn from the token: in RFC 2544's benchmarking block, and a unique local prefix (RFC
+/// Addresses of both ends, drawn from the token, in RFC 2544's benchmarking block and in a unique local prefix (RFC
 /// 4193).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
@@ -26,7 +26,7 @@ pub(crate) struct Addresses {
 
 const PREFIX_BITS_V4: u8 = 30;
 const PREFIX_BITS_V6: u8 = 64;
-/// Queue length of a TUN device: it must hold a burst until the delay line reads it.
+/// Queue length of a TUN device. It must hold a burst until the delay line reads it.
 const TUN_QUEUE_PACKETS: u32 = 10_000;
 
 impl Addresses {
@@ -48,7 +48,7 @@ impl Addresses {
     }
 }
 
-/// 14 of the 15 bytes that a link's name may have.
+/// Uses 14 of the 15 bytes that a link's name may have.
 pub(crate) fn server_link(token: &str) -> String {
     format!("sgs-{token}")
 }
@@ -62,7 +62,7 @@ pub(crate) struct Sides<'a> {
     pub server: &'a NetNamespace,
     pub token: &'a str,
     pub addresses: Addresses,
-    /// CPUs of the delay line; empty = any.
+    /// CPUs of the delay line. Empty for any.
     pub line_cpus: &'a [usize],
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct Joint {
     /// The plan with the chosen mechanism.
     pub plan: PathPlan,
     pub meter: PathMeter,
-    /// Present if the mechanism is the delay line, whose devices live as long as this.
+    /// The delay line, if it is the mechanism. Its devices live as long as this value.
     pub line: Option<DelayLine>,
-    /// Settings that could not be made as planned.
+    /// Notes on settings that could not be made as planned.
     pub notes: Vec<String>,
 }
 
-/// Whether this kernel has netem; tries it in a separate namespace.
+/// Whether this kernel has netem. Tries it in a separate namespace.
 pub fn has_netem() -> bool {
     let tried = NetNamespace::create().and_then(|namespace| {
         namespace.run_inside(|| {
@@ -89,8 +89,8 @@ pub fn has_netem() -> bool {
     tried.is_ok()
 }
 
-/// Joins the sides as `plan` asks. The mechanism `Other` means netem if the kernel has it, else the delay line; the
-/// joint's plan names the one in use.
+/// Joins the sides as `plan` asks. The mechanism `Other` means netem if the kernel has it, else the delay line. The
+/// joint's plan names the mechanism in use.
 pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError> {
     plan.check()?;
     let mechanism = match plan.mechanism {
@@ -165,15 +165,15 @@ struct End<'a> {
     v6: IpAddr,
     /// The other end's IPv4 and IPv6 address.
     peer: [IpAddr; 2],
-    /// 0 = the client's end, whose packets have direction 0.
+    /// 0 for the client's end, whose packets have direction 0.
     number: u8,
-    /// Of the loopback device. It says whose the namespace is, also after the link is gone (a TUN device vanishes as
-    /// soon as its process is killed).
+    /// Alias of the loopback device. It names the owner of the namespace even after the link is gone (a TUN device
+    /// vanishes as soon as its process is killed).
     alias: &'a str,
 }
 
 impl End<'_> {
-    /// Sets addresses, offloads, netem and routes. Returns a socket of the namespace and the link's index, for the
+    /// Sets addresses, offloads, netem and routes. Returns a socket in the namespace and the link's index, for the
     /// counters.
     fn set_up(&self, plan: &PathPlan) -> Result<(Route, u32), WanError> {
         let route = Route::connect().during("talk to the kernel's rtnetlink")?;
@@ -212,12 +212,12 @@ impl End<'_> {
     }
 }
 
-/// Returns whether the link also has its IPv6 address: without IPv6, IPv4 is still measured.
+/// Returns whether the link also has its IPv6 address. Without IPv6, IPv4 is still measured.
 fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<bool, WanError> {
     route.set_up("lo").during("set the loopback device up")?;
     route.add_address(link, v4, PREFIX_BITS_V4).during(format!("give {link} the address {v4}"))?;
-    // New namespaces may inherit "IPv6 off". Only the load may cross the path: no link-local address, no router
-    // solicitations.
+    // New namespaces may inherit "IPv6 off". Only the load may cross the path, so the link gets no link-local address
+    // and sends no router solicitations.
     let _ = setting::set(&format!("net/ipv6/conf/{link}/disable_ipv6"), "0");
     let _ = setting::set(&format!("net/ipv6/conf/{link}/addr_gen_mode"), "1");
     let _ = setting::set(&format!("net/ipv6/conf/{link}/router_solicitations"), "0");
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_stay_in_their_blocks_whatever_the_token() {
+    fn addresses_stay_in_their_blocks_for_any_token() {
         for token in ["0000000000", "ffffffffff", "0123456789", "a5a5a5a5a5"] {
             let ends = Addresses::of_token(token);
             assert_eq!(ends.server_v4.octets()[..2], [198, 18]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_known_addresses_are_those_of_the_documentation() {
+    fn the_known_addresses_equal_those_in_the_documentation() {
         let known = Addresses::known();
         assert_eq!(known.server_v4.to_string(), "198.18.0.1");
         assert_eq!(known.client_v4.to_string(), "198.18.0.2");

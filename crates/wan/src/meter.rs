@@ -1,4 +1,5 @@
-//! Counts the packets that crossed the path, by netem, or by the delay line, which also measures their lateness.
+//! Counts the packets that crossed the path. netem or the delay line counts them; the delay line also measures their
+//! lateness.
 
 use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
@@ -8,29 +9,28 @@ use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Lateness at the 99th percentile beyond this share of the delay raises a doubt.
+/// Maximum 99th percentile of lateness, as a share of the delay. A higher one raises a doubt.
 const LATENESS_LIMIT_RATIO: f64 = 0.05;
-/// The limit if there is no delay.
+/// The maximum if there is no delay.
 const LATENESS_LIMIT_NS: f64 = 1_000_000.0;
 
-/// Step between the seeds of two changes: 2^64 divided by the golden ratio. It is odd, so that seeds do not repeat,
-/// regardless of the top bit, which differs between directions.
+/// Step between the seeds of two changes: 2^64 divided by the golden ratio. It is odd, so that seeds do not repeat
+/// even without the top bit, which differs between directions.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Reads the counters of a path, from any thread. Clones share the last reading.
+/// Reads the counters of a path from any thread. Clones share the last reading.
 #[derive(Debug, Clone)]
 pub struct PathMeter(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     plan: PathPlan,
-    /// Of the client and the server: a socket of the namespace and the link's index.
+    /// A socket in the namespace and the link's index, for the client and the server.
     ends: [(Mutex<Route>, u32); 2],
     line: Option<LineMeter>,
     before: Mutex<Before>,
-    /// The plan's delay, or its replacement.
+    /// The plan's delay, or the last one set.
     delay_ns: AtomicU64,
-    /// How often it was replaced.
     changes: AtomicU64,
 }
 
@@ -42,19 +42,20 @@ struct Before {
     links: [LinkDrops; 2],
 }
 
-/// The path's work between two readings.
+/// Counts of the path between two readings.
 #[derive(Debug, Clone)]
 pub struct PathTally {
     /// The plan in force.
     pub plan: PathPlan,
-    /// Packets that crossed it, in both directions. If segments are merged (pure delay), the delay line counts each
+    /// Packets that crossed it in both directions. If segments are merged (pure delay), the delay line counts each
     /// merged packet once, netem its segments.
     pub packets: u64,
-    /// Packets lost as planned; `None` with netem, which does not distinguish them from dropped ones.
+    /// Packets lost by the plan; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,
-    /// Packets dropped because the path's queue or the receiver's backlog was full; with netem, the lost ones too.
+    /// Packets dropped because the path's queue or the receiver's backlog was full. With netem, lost packets are
+    /// included.
     pub dropped: u64,
-    /// From due to delivered, of every packet; `None` with netem.
+    /// Time from due to delivered, for every packet; `None` with netem.
     pub lateness: Option<Latency>,
     /// CPU time of the delay line.
     pub cpu_ns: Option<u64>,
@@ -80,8 +81,8 @@ impl PathMeter {
         PathPlan { delay_ns, queue_bytes, ..self.0.plan.clone() }
     }
 
-    /// Delays packets by `delay_ns` in each direction from now on; the link's queue follows. Fails on a path without
-    /// emulation.
+    /// Delays packets by `delay_ns` in each direction from now on. The size of the link's queue changes with it.
+    /// Fails on a path without emulation.
     pub fn set_delay(&self, delay_ns: u64) -> Result<(), WanError> {
         let before = self.0.delay_ns.swap(delay_ns, Ordering::Relaxed);
         let plan = self.plan();
@@ -91,7 +92,7 @@ impl PathMeter {
                 Ok(())
             }
             (None, PathMechanism::Netem) => {
-                // A change restarts netem's losses: with the same seed, each delay would lose the same packets.
+                // A change restarts netem's losses. With the same seed, each delay would lose the same packets.
                 let plan = reseeded(plan, 1 + self.0.changes.fetch_add(1, Ordering::Relaxed));
                 self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
                     let route = lock(route);
@@ -120,7 +121,7 @@ impl PathMeter {
         Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
     }
 
-    /// The path's work since the last call, on any clone.
+    /// The counts of the path since the last call on any clone.
     pub fn take(&self) -> PathTally {
         let mut tally = PathTally {
             plan: self.plan(),
@@ -143,7 +144,7 @@ impl PathMeter {
             tally.packets = counts.packets;
             tally.lost = Some(counts.lost);
             let by_devices: u64 = [0, 1].into_iter().map(|end| link(end).sent + link(end).received).sum();
-            // A device counts what it refuses as dropped, too.
+            // A device also counts the packets that it refuses as dropped.
             tally.dropped = counts.dropped + by_devices.max(counts.refused);
             tally.lateness = Some(counts.lateness);
             tally.cpu_ns = line.cpu_ns().map(|now| now.saturating_sub(std::mem::replace(&mut before.cpu_ns, now)));
@@ -165,7 +166,7 @@ impl PathMeter {
     }
 }
 
-/// The plan after this many changes of the delay.
+/// The plan with the seed for this number of changes of the delay.
 fn reseeded(plan: PathPlan, changes: u64) -> PathPlan {
     PathPlan { seed: plan.seed.wrapping_add(changes.wrapping_mul(SEED_STEP)), ..plan }
 }
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_beyond_a_twentieth_of_the_delay_is_a_doubt() {
+    fn lateness_beyond_a_twentieth_of_the_delay_raises_a_doubt() {
         assert!(tally(20_000_000, 900_000).doubts().is_empty());
         let doubts = tally(20_000_000, 1_100_000).doubts();
         assert_eq!(doubts[0].kind, DoubtKind::PathInexact);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_of_the_delay_and_each_direction_has_a_seed_of_its_own() {
+    fn each_change_of_the_delay_and_each_direction_has_a_different_seed() {
         let seed = |changes| reseeded(PathPlan::default(), changes).seed;
         let seeds: std::collections::BTreeSet<u64> = (0..1000).map(|changes| seed(changes) & (u64::MAX >> 1)).collect();
         assert_eq!(seeds.len(), 1000);
@@ -274,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_of_32_bits_goes_on_after_its_end() {
+    fn a_32_bit_counter_continues_after_wrapping_around() {
         assert_eq!(grown(7, 5), 2);
         assert_eq!(grown(3, u64::from(u32::MAX)), 4);
         assert_eq!(grown(u64::from(u32::MAX) + 3, u64::from(u32::MAX)), 3, "a counter of 64 bits");
     }
 
     #[test]
-    fn what_netem_does_not_say_is_not_measured() {
+    fn figures_that_netem_lacks_are_unmeasured() {
         let plan = PathPlan { delay_ns: 1, mechanism: PathMechanism::Netem, ..PathPlan::default() };
         let of_netem = PathTally { plan, lost: None, lateness: None, cpu_ns: None, ..tally(1, 1) };
         let figures = of_netem.figures();

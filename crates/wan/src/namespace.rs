@@ -9,7 +9,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
-/// A network namespace kept alive by this value.
+/// A network namespace that this value keeps alive.
 #[derive(Debug)]
 pub struct NetNamespace {
     file: File,
@@ -28,7 +28,7 @@ impl NetNamespace {
         Ok(NetNamespace { file })
     }
 
-    /// A new, empty namespace. The calling thread stays in its own.
+    /// Creates an empty namespace. The calling thread stays in its namespace.
     pub fn create() -> Result<Self, WanError> {
         on_own_thread(|| {
             record::fault::step().during("make a network namespace")?;
@@ -45,7 +45,7 @@ impl NetNamespace {
         })
     }
 
-    /// Moves the calling thread into the namespace. Threads it creates later start there too.
+    /// Moves the calling thread into the namespace. Threads that it creates later start there too.
     pub fn enter(&self) -> Result<(), WanError> {
         record::fault::step().during("enter a network namespace")?;
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
@@ -60,7 +60,8 @@ impl NetNamespace {
         })
     }
 
-    /// `net:[NUMBER]`, as `/proc/PID/ns/net` has it. The number is reused after its end.
+    /// A name such as `net:[NUMBER]`, as in `/proc/PID/ns/net`. The kernel reuses the number after the namespace has
+    /// ended.
     pub fn name(&self) -> Result<String, WanError> {
         Ok(format!("net:[{}]", self.file.metadata().during("read a namespace's number")?.ino()))
     }
@@ -77,7 +78,7 @@ impl AsFd for NetNamespace {
     }
 }
 
-/// Runs `work` on a separate thread: namespaces belong to threads, and must not leak into the caller's.
+/// Runs `work` on a separate thread, because a thread that changed its namespace must not return to the caller.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T, WanError> + Send) -> Result<T, WanError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

@@ -19,35 +19,36 @@ use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The plan of a pair.
+/// Plan of a pair.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PairPlan {
-    /// Used in messages; any text.
+    /// Name for messages; any text.
     pub name: String,
-    /// CPUs of the server and of its receive processing; empty = not pinned, not steered.
+    /// CPUs of the server and of its receive processing. Empty for no pinning or steering.
     pub server_cpus: Vec<usize>,
-    /// CPUs of the client's receive processing; empty = not steered. The engine pins its own threads.
+    /// CPUs of the client's receive processing. Empty for no steering. The engine pins its own threads.
     pub client_cpus: Vec<usize>,
-    /// The path; [`PathPlan::default`] is a bare veth link. The mechanism `Other` means netem if the kernel has it,
-    /// else the TUN delay line.
+    /// The path; [`PathPlan::default`] is a veth link without emulation. The mechanism `Other` means netem if the
+    /// kernel has it, else the TUN delay line.
     pub path: PathPlan,
-    /// Use the documented addresses (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn ones.
+    /// Whether to use the documented addresses (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn
+    /// ones.
     pub has_known_addresses: bool,
 }
 
-/// Settings that a new namespace does not inherit, copied with all of TCP's so that the server runs as it would on this
-/// host.
+/// Settings that a new namespace does not inherit. They and all of TCP's are copied, so that the server runs as it
+/// would on this host.
 const COPIED_TO_BOTH: [&str; 3] = ["net/core/somaxconn", PRIVILEGED, "net/ipv6/bindv6only"];
-/// The first port that needs no privilege.
+/// Setting of the first port that needs no privilege.
 const PRIVILEGED: &str = "net/ipv4/ip_unprivileged_port_start";
-/// The lowest of the client's ports.
+/// Lowest port of the client.
 const FIRST_PORT: u32 = 1024;
-/// The client opens many connections to one address, so it gets all ports, and reuses those of closed connections after
-/// a second.
+/// The client opens many connections to one address, so it gets all ports, and reuses those of closed connections
+/// after a second.
 const SET_IN_CLIENT: &[(&str, &str)] =
     &[("net/ipv4/ip_local_port_range", "1024 65535"), ("net/ipv4/tcp_tw_reuse", "1")];
 
-/// Two joined namespaces. Dropping it removes everything, including the server's processes.
+/// Two joined namespaces. Dropping it removes them with the server's processes.
 #[derive(Debug)]
 pub struct NamespacePair {
     name: String,
@@ -64,7 +65,7 @@ pub struct NamespacePair {
 }
 
 impl NamespacePair {
-    /// Makes namespaces, link, addresses, settings and steering. On an error nothing is left.
+    /// Creates namespaces, link, addresses, settings and steering. An error leaves nothing behind.
     pub fn create(plan: &PairPlan) -> Result<Self, WanError> {
         cpu_set(&plan.server_cpus)?;
         cpu_set(&plan.client_cpus)?;
@@ -111,8 +112,8 @@ impl NamespacePair {
         Ok(())
     }
 
-    /// Settings that a new namespace does not have, or does not let write, belong to the whole machine. Other refused
-    /// settings become notes.
+    /// Settings that a new namespace lacks or cannot write belong to the whole machine. Other refused settings become
+    /// notes.
     fn apply_settings(&mut self) -> Result<(), WanError> {
         let host: Vec<(String, String)> = self.original.run_inside(|| {
             let names = COPIED_TO_BOTH.map(String::from).into_iter().chain(setting::named("net/ipv4/tcp_"));
@@ -153,7 +154,7 @@ impl NamespacePair {
         &self.name
     }
 
-    /// Settings that could not be made as planned; the path works without them.
+    /// Settings that could not be made as planned. The path works without them.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -169,8 +170,8 @@ impl NamespacePair {
         self.joint.as_ref().map(|joint| joint.meter.clone())
     }
 
-    /// Tests the path with pings and, if there is a bandwidth, a train of packets. Takes about a round trip and a
-    /// quarter of a second, longer on slow links; its packets do not count in the meter's next reading. Returns
+    /// Tests the path with pings and, if it has a bandwidth, a train of packets. Takes about a round trip and a
+    /// quarter of a second, longer on slow links. Its packets are not in the meter's next reading. Returns
     /// [`WanError::Stopped`] soon after `should_stop` returns true.
     pub fn self_test(&self, should_stop: &(dyn Fn() -> bool + Sync)) -> Result<SelfTest, WanError> {
         let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
@@ -181,22 +182,22 @@ impl NamespacePair {
         Ok(seen)
     }
 
-    /// The server's address, IPv4.
+    /// The server's IPv4 address.
     pub fn server_addr_v4(&self) -> IpAddr {
         self.addresses.server_v4.into()
     }
 
-    /// The server's address, IPv6.
+    /// The server's IPv6 address.
     pub fn server_addr_v6(&self) -> IpAddr {
         self.addresses.server_v6.into()
     }
 
-    /// The client's address, IPv4.
+    /// The client's IPv4 address.
     pub fn client_addr_v4(&self) -> IpAddr {
         self.addresses.client_v4.into()
     }
 
-    /// The client's address, IPv6.
+    /// The client's IPv6 address.
     pub fn client_addr_v6(&self) -> IpAddr {
         self.addresses.client_v6.into()
     }
@@ -211,17 +212,17 @@ impl NamespacePair {
         self.cgroup.as_ref().map(ServerCgroup::processes).unwrap_or_default()
     }
 
-    /// Moves the calling thread, and threads it creates later, to the client's side.
+    /// Moves the calling thread to the client's side. Threads that it creates later start there too.
     pub fn enter_client(&self) -> Result<(), WanError> {
         self.client.enter()
     }
 
-    /// Moves the calling thread, and threads it creates later, to the server's side.
+    /// Moves the calling thread to the server's side. Threads that it creates later start there too.
     pub fn enter_server(&self) -> Result<(), WanError> {
         self.server.enter()
     }
 
-    /// Moves the calling thread back to where the pair was created.
+    /// Moves the calling thread back to the namespace in which the pair was created.
     pub fn leave(&self) -> Result<(), WanError> {
         self.original.enter()
     }
@@ -236,7 +237,7 @@ impl NamespacePair {
         &self.client
     }
 
-    /// Steers the loopback device of the server's namespace, for servers that talk to themselves or to back ends.
+    /// Steers the loopback device of the server's namespace, for servers that connect to themselves or to back ends.
     /// Creation does this with the server's CPUs; an empty list switches it off.
     pub fn steer_loopback(&self, cpus: &[usize]) -> Result<(), WanError> {
         cpu_set(cpus)?;
@@ -252,23 +253,23 @@ impl NamespacePair {
         Ok((read(&self.server, server_link(&self.token))?, read(&self.client, client_link(&self.token))?))
     }
 
-    /// Prepares `command` to run as the server: in its namespace, in its control group, on its CPUs, as the leader of a
-    /// new session (so that Ctrl-C in a terminal does not reach it).
+    /// Prepares `command` to run as the server: in its namespace, in its control group, on its CPUs, as the leader of
+    /// a new session, so that Ctrl-C in a terminal does not reach it.
     ///
-    /// The kernel kills the process when the *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so spawn it from one
-    /// that lives as long as the server should.
+    /// The kernel kills the process when the *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so spawn it from a
+    /// thread that lives as long as the server should.
     pub fn run_server(&self, command: &mut Command) -> Result<(), WanError> {
         self.run_at(&self.server, &self.server_cpus, true, self.cgroup.as_ref(), command)
     }
 
-    /// Prepares `command` to run on the server's side: in its namespace, on its CPUs, as the leader of a new session,
-    /// but not in its control group, whose resources are the server's. It ends with the pair.
+    /// Prepares `command` to run on the server's side: in its namespace, on its CPUs, as the leader of a new session.
+    /// It does not join the control group, which counts the server's resources. It ends with the pair.
     pub fn run_beside_server(&self, command: &mut Command) -> Result<(), WanError> {
         self.run_at(&self.server, &self.server_cpus, true, None, command)
     }
 
-    /// Prepares `command` to run as a client: in the client's namespace and in the same control group, so that it ends
-    /// with the pair; in this process's session, so that it has the terminal.
+    /// Prepares `command` to run as a client in the client's namespace. It joins the control group, so that it ends
+    /// with the pair, and stays in this process's session, so that it keeps the terminal.
     pub fn run_client(&self, command: &mut Command) -> Result<(), WanError> {
         self.run_at(&self.client, &[], false, self.cgroup.as_ref(), command)
     }
@@ -309,13 +310,13 @@ impl NamespacePair {
         Ok(())
     }
 
-    /// Removes everything: the server's processes, link and control group. The namespaces vanish when the
-    /// last thread has left them ([`leave`](Self::leave)).
+    /// Removes the server's processes, the link and the control group. The namespaces vanish when the last thread has
+    /// left them ([`leave`](Self::leave)).
     pub fn remove(mut self) -> Result<(), WanError> {
         self.tear_down()
     }
 
-    /// Parts that could not be removed stay in this value, for another try.
+    /// Parts that could not be removed stay in this value for another attempt.
     fn tear_down(&mut self) -> Result<(), WanError> {
         if self.is_removed {
             return Ok(());
@@ -324,12 +325,12 @@ impl NamespacePair {
         if grouped.is_ok() {
             self.cgroup = None;
         }
-        // Processes that left the group, or were never in one. This value holds the namespace, so its number is not
-        // reused and proves that a process is ours.
+        // Ends processes that left the group or were never in one. This value holds the namespace, so its number is
+        // not reused and proves that a process belongs to the pair.
         for namespace in [&self.server, &self.client] {
             end_processes_in_namespace(&namespace.name()?, |_| true);
         }
-        // The delay line's devices vanish with its thread; a veth is deleted below.
+        // The delay line's devices vanish with its thread. A veth is deleted below.
         if let Some(Joint { line, .. }) = self.joint.take() {
             drop(line);
         }

@@ -1,9 +1,9 @@
-//! The rtnetlink requests of a pair: make a veth, delete it, set a link up, add an address or a neighbour, look up a
-//! link; [`path`] has those of a wide-area path.
+//! The rtnetlink requests of a pair, which create and delete a veth, set a link up, add an address or a neighbour,
+//! and look up a link. [`path`] has those of a wide-area path.
 //!
-//! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,neighbour,veth}.h. Everything is in host byte
-//! order and padded to 4 bytes. netlink-packet-route is not used: it lacks netem, whose options and counters are most
-//! of this module, and adds a megabyte to a program.
+//! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,neighbour,veth}.h. All fields are in host
+//! byte order and padded to 4 bytes. netlink-packet-route is not used: it lacks netem, whose options and counters are
+//! most of this module, and adds a megabyte to a program.
 
 mod path;
 
@@ -37,7 +37,7 @@ fn ethernet_address(end: u8) -> [u8; 6] {
     [0x02, 0, 0, 0, 0, end]
 }
 
-/// A request under construction: header, fixed part, attributes.
+/// A request under construction, with header, fixed part and attributes.
 struct Request {
     bytes: Vec<u8>,
 }
@@ -101,7 +101,7 @@ impl Request {
     }
 }
 
-/// An rtnetlink socket, in the network namespace of the thread that connected it.
+/// An rtnetlink socket in the network namespace of the thread that connected it.
 #[derive(Debug)]
 pub struct Route {
     socket: OwnedFd,
@@ -113,7 +113,7 @@ impl Route {
         Ok(Route { socket })
     }
 
-    /// Makes a veth pair: end 0, `name`, in this namespace, and end 1, `peer_name`, in `peer_namespace`.
+    /// Creates a veth pair with end 0, `name`, in this namespace and end 1, `peer_name`, in `peer_namespace`.
     pub fn add_veth(&self, name: &str, peer_name: &str, peer_namespace: BorrowedFd<'_>) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
         request.link(0, 0, 0);
@@ -133,7 +133,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// Deletes a link of this namespace; deleting one end of a veth deletes both.
+    /// Deletes a link in this namespace. Deleting one end of a veth deletes both.
     pub fn delete_link(&self, name: &str) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_DELLINK, 0);
         request.link(link_index(name)?, 0, 0);
@@ -167,8 +167,8 @@ impl Route {
         self.execute(request)
     }
 
-    /// Adds a permanent neighbour entry: `address` is at end `end` of the link's veth. So no neighbour request crosses
-    /// the link, where it could be lost or late.
+    /// Adds a permanent neighbour entry for `address` at end `end` of the link's veth. So no neighbour request
+    /// crosses the link, where it could be lost or late.
     pub fn add_neighbour(&self, name: &str, address: IpAddr, end: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, octets) = family_and_octets(address);
@@ -186,12 +186,12 @@ impl Route {
         acknowledged(&reply[..received.min(4096)])
     }
 
-    /// Sends a request for one object; returns its message, header included.
+    /// Sends a request for one object; returns its message with the header.
     fn query(&self, request: Request) -> io::Result<Vec<u8>> {
         rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
         let mut answer = None;
         let mut reply = vec![0u8; 32 << 10];
-        // The object comes in a separate datagram, or before the acknowledgement in the same one.
+        // The object comes in a separate datagram, or in the same one before the acknowledgement.
         loop {
             let (received, _) = rustix::net::recv(&self.socket, &mut reply[..], RecvFlags::empty())?;
             let mut rest = &reply[..received.min(reply.len())];
@@ -228,7 +228,6 @@ fn acknowledged(reply: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The index of a link in the calling thread's namespace.
 pub fn link_index(name: &str) -> io::Result<u32> {
     let name = std::ffi::CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: `name` is a live, NUL-terminated string.

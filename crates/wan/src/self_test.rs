@@ -1,5 +1,5 @@
-//! Checks a path from its users' side, whatever the mechanism: pings for the round trip, a train of packets for the
-//! bandwidth. Takes about a round trip and a quarter of a second.
+//! Checks a path from the side of its users, with any mechanism. Pings show the round trip, and a train of packets
+//! shows the bandwidth. Takes about a round trip and a quarter of a second.
 
 use crate::error::{DuringStep, WanError};
 use crate::namespace::NetNamespace;
@@ -12,29 +12,29 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Number of pings; more on a path with losses, within these limits.
+/// Number of pings. A path with losses needs more, within these limits.
 const PINGS: u16 = 10;
 const MOST_PINGS: u16 = 200;
 const PINGS_LAST: Duration = Duration::from_secs(2);
 const PING_GAP: Duration = Duration::from_millis(5);
-/// Deviations that the configured loss explains with this probability raise no doubt.
+/// A deviation raises no doubt if the configured loss explains it with at least this probability.
 const LIKELY: f64 = 1e-4;
-/// IPv4 header, ICMP header, payload: the size of a `ping`.
+/// IPv4 header, ICMP header and payload: the size of a `ping`.
 const PING_BYTES: u64 = 84;
-/// Answers later than this count as lost.
+/// Answers that take longer count as lost.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Poll interval for a request to stop.
+/// Interval between checks for a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 const TRAIN_NS: f64 = 100e6;
 const TRAIN_PACKETS: std::ops::RangeInclusive<u64> = 8..=20_000;
 /// UDP payload that fills the MTU over IPv4.
 const TRAIN_PAYLOAD_BYTES: usize = MTU_BYTES as usize - 28;
-/// The tolerance of the round trip: 0.3 ms and 2 %.
 const ROUND_TRIP_TOLERANCE: (f64, f64) = (300_000.0, 0.02);
 const BANDWIDTH_TOLERANCE: f64 = 0.05;
-/// A train that was sent more slowly than this multiple of the bandwidth shows how fast it was sent.
+/// Minimum speed of sending a train, as a multiple of the bandwidth. A slower train shows its own speed instead of
+/// the bandwidth.
 const SENT_FASTER: f64 = 1.2;
-/// The ioctl that returns the arrival time of the last packet read from a socket (linux/sockios.h).
+/// The ioctl that returns the arrival time of the last packet that was read from a socket (linux/sockios.h).
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 
 /// The result of a self-test.
@@ -42,16 +42,16 @@ const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 pub struct SelfTest {
     /// The path that was tested.
     pub plan: PathPlan,
-    /// Round trips of the answered pings, nanoseconds, ascending.
+    /// Round trips of the answered pings in nanoseconds, ascending.
     pub round_trips_ns: Vec<u64>,
-    /// Pings sent.
+    /// Number of sent pings.
     pub pings: u64,
-    /// Packets of the train sent.
+    /// Number of sent packets of the train.
     pub train_packets: u64,
-    /// Bits of IP packets per second at which a train of packets arrived, client to server; `None` without a planned
+    /// Bits of IP packets per second at which a train arrived from client to server; `None` without a planned
     /// bandwidth, if too few packets came, or if they were sent too slowly.
     pub bits_per_sec: Option<f64>,
-    /// The rate at which the train was sent, if that is too slow to show the bandwidth.
+    /// Rate at which the train was sent, if that is too slow to show the bandwidth.
     pub sent_too_slowly_bits_per_sec: Option<f64>,
 }
 
@@ -59,12 +59,12 @@ pub struct SelfTest {
 struct Train {
     packets: u64,
     sent_bits_per_sec: f64,
-    /// `None` if too few arrived.
+    /// `None` if too few packets arrived.
     arrived_bits_per_sec: Option<f64>,
 }
 
 impl Train {
-    /// The bandwidth that it shows, or else the rate at which it was sent.
+    /// The bandwidth that the train shows, or else the rate at which it was sent.
     fn bandwidth(&self, asked: f64) -> (Option<f64>, Option<f64>) {
         let is_slow = self.sent_bits_per_sec < SENT_FASTER * asked;
         match self.arrived_bits_per_sec {
@@ -75,18 +75,18 @@ impl Train {
 }
 
 impl SelfTest {
-    /// Median round trip, nanoseconds.
+    /// Median round trip in nanoseconds.
     pub fn round_trip_ns(&self) -> Option<u64> {
         self.round_trips_ns.get(self.round_trips_ns.len() / 2).copied()
     }
 
-    /// The result and the plan in words: `round trip 40.1 ms (asked 40.0 ms)`.
+    /// The result and the plan as text, such as `round trip 40.1 ms (asked 40.0 ms)`.
     pub fn words(&self) -> String {
         let seen = self.round_trip_ns().map_or("not seen".to_string(), |nanos| format_nanos(nanos as f64));
         let mut words = format!("round trip {seen} (asked {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
         if self.plan.bandwidth_bits_per_sec > 0 {
             let seen = match self.sent_too_slowly_bits_per_sec {
-                Some(sent) => format!("not seen, as the test sends {} itself", format_bits_per_sec(sent)),
+                Some(sent) => format!("not seen, because the test sends only {}", format_bits_per_sec(sent)),
                 None => self.bits_per_sec.map_or("not seen".to_string(), format_bits_per_sec),
             };
             let asked = format_bits_per_sec(self.plan.bandwidth_bits_per_sec as f64);
@@ -95,7 +95,7 @@ impl SelfTest {
         words
     }
 
-    /// A doubt for every deviation from the plan.
+    /// A doubt for each deviation from the plan.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut wrong = Vec::new();
         let asked = self.plan.round_trip_ns(PING_BYTES);
@@ -134,31 +134,30 @@ impl SelfTest {
     }
 }
 
-/// The probability that no ping is answered; each may be lost in either direction.
+/// The probability that no ping is answered. Each may be lost in either direction.
 fn chance_of_none(pings: u64, loss_ratio: f64) -> f64 {
     (1.0 - (1.0 - loss_ratio).powi(2)).powf(pings as f64)
 }
 
-/// The probability that too few packets arrive to give a rate: 0, 1 or 2 of a binomial distribution.
+/// The probability that too few packets arrive to show a rate: 0, 1 or 2 of a binomial distribution.
 fn chance_of_few(packets: u64, loss_ratio: f64) -> f64 {
     let (n, arrives) = (packets as f64, 1.0 - loss_ratio);
     let lost = |all_but: f64| loss_ratio.powf((n - all_but).max(0.0));
     lost(0.0) + n * arrives * lost(1.0) + n * (n - 1.0) / 2.0 * arrives.powi(2) * lost(2.0)
 }
 
-/// Enough pings to make silence significant, if there is time for them.
+/// Number of pings. If there is time, it is large enough for silence to be significant.
 fn pings(plan: &PathPlan) -> u16 {
     let wanted = (LIKELY.ln() / (1.0 - (1.0 - plan.loss_ratio).powi(2)).ln()).ceil() as u16 + 1;
     let in_time = (PINGS_LAST.as_nanos() / gap(plan).as_nanos().max(1)).min(u128::from(MOST_PINGS)) as u16;
     wanted.min(in_time).max(PINGS)
 }
 
-/// Interval of pings: on a slow link a ping must not wait for the one before it.
+/// Interval between pings. On a slow link a ping must not wait for the previous one.
 fn gap(plan: &PathPlan) -> Duration {
     PING_GAP.max(Duration::from_nanos(2 * (plan.round_trip_ns(PING_BYTES) as u64 / 2 - plan.delay_ns)))
 }
 
-/// Polled while the test waits.
 pub(crate) type ShouldStop<'a> = &'a (dyn Fn() -> bool + Sync);
 
 pub(crate) fn run(
@@ -170,7 +169,7 @@ pub(crate) fn run(
 ) -> Result<SelfTest, WanError> {
     let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during("receive packets over the path"))?;
     // The first request for a time stamp makes the kernel take them from some later moment on (net_enable_timestamp
-    // defers it), so do it before the pings.
+    // defers it), so it comes before the pings.
     arrival_ns(&receiver);
     let pings = pings(plan);
     let mut round_trips_ns = client.run_inside(|| ping(plan, address, pings, should_stop))?;
@@ -192,8 +191,8 @@ pub(crate) fn run(
     Ok(tested)
 }
 
-/// Sends pings and returns the round trips of those answered. The kernel answers, so no process of the other side is
-/// included.
+/// Sends pings and returns the round trips of the answered ones. The kernel answers them, so no process of the other
+/// side takes part.
 fn ping(plan: &PathPlan, to: IpAddr, count: u16, should_stop: ShouldStop<'_>) -> Result<Vec<u64>, WanError> {
     let what = "ping over the path";
     let socket =
@@ -242,7 +241,7 @@ fn ping(plan: &PathPlan, to: IpAddr, count: u16, should_stop: ShouldStop<'_>) ->
     Ok(round_trips)
 }
 
-/// An ICMP echo request (RFC 792): type 8, code 0, checksum, identifier, sequence number, 56 bytes.
+/// An ICMP echo request (RFC 792): type 8, code 0, checksum, identifier, sequence number, 56 bytes of payload.
 fn echo_request(identifier: [u8; 2], number: u16) -> [u8; 64] {
     let mut packet = [0u8; 64];
     packet[0] = 8;
@@ -255,15 +254,15 @@ fn echo_request(identifier: [u8; 2], number: u16) -> [u8; 64] {
     packet
 }
 
-/// The sequence number of an echo reply to us. A raw socket also gives the IP header.
+/// The sequence number of an echo reply to this process. A raw socket also returns the IP header.
 fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
     let header = usize::from(packet.first()? & 0x0f) * 4;
     let icmp = packet.get(header..header + 8)?;
     (icmp[0] == 0 && icmp[4..6] == identifier).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
 }
 
-/// Sends a train of full packets, as many arriving ones as the link's queue holds, and measures how fast they arrive,
-/// by the receiving kernel's time stamps.
+/// Sends a train of full packets and measures how fast they arrive, by the receiving kernel's time stamps. As many
+/// packets arrive as the link's queue holds.
 fn train(
     plan: &PathPlan,
     client: &NetNamespace,
@@ -298,7 +297,8 @@ fn train(
     };
     let longest = packets as f64 * MTU_BYTES as f64 * 8e9 / bandwidth + plan.delay_ns as f64;
     let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + PATIENCE;
-    // After the first packet only lost ones are missing: wait no longer than a few packets take.
+    // After the first packet the others follow closely, except lost ones. So the wait is only as long as a few
+    // packets take.
     let quiet = Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
     let mut buffer = [0u8; TRAIN_PAYLOAD_BYTES];
     let (mut received, mut first, mut last, mut until) = (0u64, None, None, end);
@@ -332,7 +332,7 @@ fn train(
     Ok(train)
 }
 
-/// When the packet last read from the socket had arrived.
+/// When the packet that was last read from the socket arrived.
 fn arrival_ns(socket: &UdpSocket) -> Option<u64> {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `at` is a live timespec, as SIOCGSTAMPNS requires.
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_by_more_than_the_tolerance_is_a_doubt() {
+    fn a_deviation_beyond_the_tolerance_raises_a_doubt() {
         assert_eq!(seen(40.1, 99.0).doubts(), []);
         assert!(seen(41.5, 99.0).doubts()[0].what.contains("41.5 ms instead of 40.0 ms"));
         assert!(seen(40.0, 90.0).doubts()[0].what.contains("bandwidth is 90.0 Mbit/s instead of 100 Mbit/s"));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bandwidth_that_the_test_itself_does_not_reach_is_not_doubted() {
+    fn a_bandwidth_that_the_test_does_not_reach_raises_no_doubt() {
         let train =
             |sent, arrived| Train { packets: 100, sent_bits_per_sec: sent, arrived_bits_per_sec: Some(arrived) };
         assert_eq!(train(3e9, 2.9e9).bandwidth(10e9), (None, Some(3e9)));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_that_the_planned_losses_explain_is_no_doubt() {
+    fn silence_explained_by_planned_losses_raises_no_doubt() {
         let silent = |loss_ratio| {
             let seen = seen(1.0, 1.0);
             let plan = PathPlan { loss_ratio, ..seen.plan.clone() };
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chance_of_few_arrivals_is_that_of_a_binomial_distribution() {
+    fn the_probability_of_few_arrivals_is_binomial() {
         assert!((chance_of_few(3, 0.5) - 0.875).abs() < 1e-12);
         assert!((chance_of_few(8, 0.7) - 0.5518).abs() < 1e-4);
         assert_eq!((chance_of_few(3, 0.0), chance_of_none(1, 0.0)), (0.0, 0.0));

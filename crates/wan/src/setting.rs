@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// The value of a setting, e.g. `net/core/somaxconn`.
+/// Value of a setting such as `net/core/somaxconn`.
 pub(crate) fn read(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().replace('\t', " "))
 }
 
-/// The settings whose names begin with `beginning`, e.g. `net/ipv4/tcp_`.
+/// The settings whose names begin with `beginning`, such as `net/ipv4/tcp_`.
 pub(crate) fn named(beginning: &str) -> Vec<String> {
     let (folder, start) = beginning.rsplit_once('/').unwrap_or(("", beginning));
     let entries = fs::read_dir(format!("/proc/sys/{folder}")).into_iter().flatten().flatten();
@@ -21,7 +21,7 @@ pub(crate) fn is_writable(name: &str) -> bool {
     fs::metadata(format!("/proc/sys/{name}")).is_ok_and(|found| found.permissions().mode() & 0o200 != 0)
 }
 
-/// Sets a setting unless it has this value. The error is a sentence.
+/// Sets a setting unless it already has this value. The error is a sentence.
 pub(crate) fn set(name: &str, value: &str) -> Result<(), String> {
     if read(name).as_deref() == Some(value) {
         return Ok(());

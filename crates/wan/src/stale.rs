@@ -1,8 +1,8 @@
-//! What a killed run leaves of a pair: its control group and its processes.
+//! Remains of a killed run's pair: its control group and its processes.
 //!
-//! Namespaces have no names: the alias of their loopback device names the owner. The kernel removes them with their
-//! last process, and with them the veth or TUN devices, their addresses, queueing disciplines, and the masks that steer
-//! receive work.
+//! Namespaces have no names; the alias of their loopback device names the owner. The kernel removes a namespace with
+//! its last process, and with it the veth or TUN devices, their addresses, queueing disciplines, and the masks that
+//! steer receive work.
 
 use crate::cgroup::{self, ServerCgroup, owner_in};
 use crate::error::DuringStep;
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// In the order of removal: the groups' processes keep namespaces alive.
+/// In the order of removal, because the groups' processes keep namespaces alive.
 pub const LEFTOVERS: [LeftoverKind; 2] = [
     LeftoverKind {
         name: "control group",
@@ -58,7 +58,7 @@ fn processes_in_words(count: usize) -> String {
     format!("{count} process{}", if count == 1 { "" } else { "es" })
 }
 
-/// The namespaces in which processes live on, and whose owner has ended. Only root can make pairs or see them.
+/// Finds the namespaces that still have processes but whose owner has ended. Only root can create or see pairs.
 fn find_namespaces(_: &Scene) -> Found {
     let mut found = Found::default();
     for (name, inside) in namespaces() {
@@ -74,14 +74,14 @@ fn remove_namespace(left: &Leftover) -> Result<(), String> {
     if left.owner.life() != Life::Ended {
         return Err(format!("{} is not removed: its process still runs", left.name));
     }
-    // Numbers of namespaces are reused.
+    // The kernel reuses the numbers of namespaces.
     match end_processes_in_namespace(&left.name, |pid| owner_of(pid) == Some(left.owner)) {
         Some(pid) => Err(format!("process {pid} in {} does not end", left.name)),
         None => Ok(()),
     }
 }
 
-/// Who made the namespace that a process is in.
+/// Who created the namespace of a process.
 fn owner_of(pid: u32) -> Option<Owner> {
     let alias = || Route::connect().and_then(|route| route.alias("lo")).during("read the alias of lo");
     owner_in(&NetNamespace::of_process(pid).and_then(|namespace| namespace.run_inside(alias)).ok()?)
@@ -102,7 +102,7 @@ pub(crate) fn end_processes_in_namespace(name: &str, is_ours: impl Fn(u32) -> bo
     }
 }
 
-/// The processes in each namespace (`net:[NUMBER]`), except this one.
+/// The processes in each namespace (`net:[NUMBER]`) but this one.
 fn namespaces() -> BTreeMap<String, Vec<u32>> {
     let mut found = BTreeMap::<String, Vec<u32>>::new();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_namespace_with_the_right_number_but_not_our_alias_is_left_alone() {
         let mut bystander = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        // As if a dead pair's number had been reused for this machine's namespace.
+        // The situation when this machine's namespace reuses the number of a dead pair.
         let left = Leftover {
             kind: LEFTOVERS[1].name,
             name: NetNamespace::current().unwrap().name().unwrap(),

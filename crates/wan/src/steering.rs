@@ -1,7 +1,7 @@
-//! Receive packet steering (RPS): selects the CPUs that run the receive half of the network stack for a link.
+//! Receive packet steering (RPS) selects the CPUs that run the receive half of the network stack for a link.
 //!
-//! On a veth pair the server's end receives a client's packet on the CPU that sent it, so without steering the client's
-//! CPU does the server's receive work (Documentation/networking/scaling.rst).
+//! On a veth pair the server's end receives a client's packet on the CPU that sent it. So without steering, the
+//! client's CPU would do the server's receive work (Documentation/networking/scaling.rst).
 
 use crate::error::{DuringStep, WanError};
 use rustix::fd::OwnedFd;
@@ -10,8 +10,8 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use std::fs::File;
 use std::io::{Read, Write};
 
-/// The sysfs of the calling thread's network namespace, reachable only through this descriptor: /sys shows the
-/// namespace of the process that mounted it, and mounting over it would be visible to others.
+/// The sysfs of the calling thread's network namespace. It is reachable only through this descriptor, because /sys
+/// shows the namespace of the process that mounted it, and other processes would see a mount over it.
 pub(crate) struct NamespaceSysfs {
     root: OwnedFd,
 }
@@ -27,7 +27,7 @@ impl NamespaceSysfs {
         Ok(NamespaceSysfs { root })
     }
 
-    /// Sets the CPUs of every receive queue of `link`; an empty list switches steering off.
+    /// Sets the CPUs of every receive queue of `link`. An empty list switches steering off.
     pub(crate) fn steer(&self, link: &str, cpus: &[usize]) -> Result<(), WanError> {
         let mask = cpu_mask(cpus);
         for queue in self.receive_queues(link)? {
@@ -40,7 +40,7 @@ impl NamespaceSysfs {
         Ok(())
     }
 
-    /// The CPUs set on the first receive queue of `link`.
+    /// The CPUs that are set on the first receive queue of `link`.
     pub(crate) fn steered_to(&self, link: &str) -> Result<Vec<usize>, WanError> {
         let path = format!("class/net/{link}/queues/rx-0/rps_cpus");
         let file = openat(&self.root, path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -77,7 +77,7 @@ fn cpu_mask(cpus: &[usize]) -> String {
     words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
 }
 
-/// The inverse of [`cpu_mask`]; invalid groups count as 0.
+/// The inverse of [`cpu_mask`]. Invalid groups count as 0.
 fn cpus_of_mask(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for (group, word) in text.trim().split(',').rev().enumerate() {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_that_is_no_number_names_no_cpu() {
+    fn an_invalid_mask_names_no_cpu() {
         assert!(cpus_of_mask("zz,\n").is_empty());
         assert!(cpus_of_mask("").is_empty());
     }

@@ -5,21 +5,21 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 
-/// Bytes of the header of every packet, `struct virtio_net_hdr`, which is passed on unread.
+/// Size of the header of every packet, `struct virtio_net_hdr`, which is passed on unread.
 pub(crate) const HEADER_BYTES: usize = 10;
+/// Maximum size of a packet with merged segments: 64 KiB of IP.
 pub(crate) const LONGEST_MERGED: usize = HEADER_BYTES + 65_535;
-/// Longest packet if segments are merged: 64 KiB of IP.
+/// Maximum size of a packet without merged segments: the link's MTU and some room.
 pub(crate) const LONGEST_SINGLE: usize = HEADER_BYTES + 2_048;
 
-/// Longest packet otherwise: the link's MTU, with some room.
 #[derive(Debug)]
 pub(crate) struct Tun {
     file: OwnedFd,
 }
 
 impl Tun {
-    /// Creates the device `name` in the calling thread's network namespace. Checksums are left to the receiver; with
-    /// `merges_segments` also TCP segmentation, so that up to 64 KiB cross as one packet.
+    /// Creates the device `name` in the calling thread's network namespace. The receiver computes checksums. With
+    /// `merges_segments` it also does TCP segmentation, so that up to 64 KiB cross as one packet.
     pub(crate) fn create(name: &str, merges_segments: bool) -> Result<Self, WanError> {
         record::fault::step().map_err(|error| cannot(name, error))?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -61,7 +61,8 @@ impl Tun {
         }
     }
 
-    /// Delivers a packet to the device's namespace: unless steered, its stack has received it when this returns.
+    /// Delivers a packet to the device's namespace. Without steering, its stack has received the packet when this
+    /// returns.
     pub(crate) fn write(&self, packet: &[u8]) -> io::Result<()> {
         rustix::io::write(&self.file, packet)?;
         Ok(())
@@ -94,7 +95,7 @@ mod tests {
     use crate::NetNamespace;
 
     #[test]
-    fn a_tun_that_is_taken_is_named() {
+    fn a_taken_tun_device_is_named() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("not run: TUN devices need root");
             return;

@@ -1,5 +1,5 @@
-//! The path as a run uses it: real namespaces, real links, real processes. Needs root; skipped with that reason
-//! elsewhere.
+//! Tests of the path as in a run, with real namespaces, links and processes. They need root; without it they are
+//! skipped with that reason.
 
 #[path = "all/faults.rs"]
 mod faults;
@@ -33,7 +33,7 @@ fn plan() -> PairPlan {
     PairPlan { name: "test".into(), server_cpus: vec![cpus - 1], client_cpus: vec![0], ..PairPlan::default() }
 }
 
-/// Waits for something that happens soon; the limit only keeps a broken build from hanging.
+/// Waits for a state that comes soon. The limit only keeps a broken build from hanging.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let limit = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -51,7 +51,7 @@ fn namespace_of(pid: u32) -> String {
     std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap().to_string_lossy().into_owned()
 }
 
-/// Listens on the server's side; answers one connection with the bytes it got.
+/// Listens on the server's side and answers one connection with the bytes that it received.
 fn echo_once(pair: &NamespacePair, address: IpAddr) -> (SocketAddr, std::thread::JoinHandle<IpAddr>) {
     let listener = pair
         .server_namespace()
@@ -96,7 +96,7 @@ fn tcp_crosses_the_pair_by_both_address_families() {
 }
 
 #[test]
-fn nobody_asks_who_has_an_address() {
+fn no_neighbour_requests_cross_the_link() {
     if !root() {
         return;
     }
@@ -108,8 +108,8 @@ fn nobody_asks_who_has_an_address() {
         [(pair.client_namespace(), pair.server_addr_v4()), (pair.server_namespace(), pair.client_addr_v4())]
     {
         let table = known(namespace);
-        // ATF_COM and ATF_PERM (include/uapi/linux/if_arp.h). A question that is lost holds up all that follows for a
-        // second.
+        // ATF_COM and ATF_PERM (include/uapi/linux/if_arp.h). A lost neighbour request would delay all that follows
+        // by a second.
         let line = table.lines().find(|line| line.starts_with(&format!("{other} "))).expect("known before any packet");
         assert_eq!(line.split_ascii_whitespace().nth(2), Some("0x6"), "{line}");
     }
@@ -117,7 +117,7 @@ fn nobody_asks_who_has_an_address() {
 }
 
 #[test]
-fn nothing_of_a_pair_is_seen_from_outside() {
+fn a_pair_is_invisible_from_outside() {
     if !root() {
         return;
     }
@@ -158,7 +158,7 @@ fn the_client_has_every_port_and_reuses_them() {
 }
 
 #[test]
-fn both_ends_have_the_settings_of_the_place_where_the_pair_is_made() {
+fn both_ends_have_the_settings_of_the_creating_namespace() {
     if !root() {
         return;
     }
@@ -215,7 +215,7 @@ fn the_server_runs_in_its_namespace_on_its_cpus_in_its_own_session() {
 }
 
 #[test]
-fn removal_ends_daemons_that_the_server_left_and_every_trace() {
+fn removal_ends_the_servers_daemons_and_leaves_no_trace() {
     if !root() {
         return;
     }
@@ -228,7 +228,7 @@ fn removal_ends_daemons_that_the_server_left_and_every_trace() {
     assert!(cgroup.is_none_or(|path| !path.exists()));
 }
 
-/// A server that daemonises a process into a separate session, as nginx or Apache do.
+/// A server that daemonises a process into a separate session, as nginx and Apache do.
 fn server_with_daemon(pair: &NamespacePair) -> (Child, u32) {
     let mut command = Command::new("sh");
     command.args(["-c", "setsid sleep 300 & echo $!; exec sleep 300"]).stdout(Stdio::piped());
@@ -241,7 +241,7 @@ fn server_with_daemon(pair: &NamespacePair) -> (Child, u32) {
 }
 
 #[test]
-fn removal_removes_the_groups_that_the_server_made_in_its_own() {
+fn removal_removes_the_servers_inner_groups() {
     if !root() {
         return;
     }
@@ -268,7 +268,7 @@ fn a_panic_removes_the_pair() {
         let pair = NamespacePair::create(&plan()).unwrap();
         let server = sleeping_server(&pair);
         report.send((server.id(), pair.server_cgroup().map(|group| group.path().to_path_buf()))).unwrap();
-        // The child must be waited for by someone; a panicking owner does not.
+        // A child must be reaped, and a panicking owner does not reap it.
         std::mem::forget(server);
         panic!("on purpose");
     });
@@ -279,7 +279,7 @@ fn a_panic_removes_the_pair() {
 }
 
 #[test]
-fn two_pairs_at_once_do_not_clash() {
+fn two_simultaneous_pairs_do_not_clash() {
     if !root() {
         return;
     }
@@ -293,7 +293,7 @@ fn two_pairs_at_once_do_not_clash() {
 }
 
 #[test]
-fn a_thread_comes_back_to_where_it_was() {
+fn a_thread_returns_to_its_namespace() {
     if !root() {
         return;
     }
@@ -310,14 +310,14 @@ fn a_thread_comes_back_to_where_it_was() {
     pair.remove().unwrap();
 }
 
-/// Not a separate test: the process that [`a_killed_owner_leaves_nothing_after_the_next_run`] kills.
+/// Not a separate test, but the process that [`the_next_run_removes_all_remains_of_a_killed_owner`] kills.
 #[test]
 fn owner_that_waits_to_be_killed() {
     if std::env::var_os(OWNER).is_none() {
         return;
     }
-    // The delay line is the hardest case: its link dies with the process, so nothing but the alias of lo names the
-    // namespaces.
+    // The delay line is the hardest case. Its link dies with the process, so only the alias of lo names the owner of
+    // the namespaces.
     let path = PathPlan { delay_ns: 1_000_000, mechanism: PathMechanism::TunDelayLine, ..PathPlan::default() };
     let pair = NamespacePair::create(&PairPlan { path, ..plan() }).unwrap();
     let (shell, daemon) = server_with_daemon(&pair);
@@ -327,7 +327,7 @@ fn owner_that_waits_to_be_killed() {
 }
 
 #[test]
-fn a_killed_owner_leaves_nothing_after_the_next_run() {
+fn the_next_run_removes_all_remains_of_a_killed_owner() {
     if !root() {
         return;
     }
@@ -372,7 +372,7 @@ fn a_killed_owner_leaves_nothing_after_the_next_run() {
     assert!(!left_over().iter().any(|left| left.owner.pid == owner.id()), "nothing is left");
 }
 
-/// What killed runs left of their paths, of this machine's other tests, too.
+/// Remains of killed runs' paths, including other tests on this machine.
 fn left_over() -> Vec<Leftover> {
     wan::LEFTOVERS.iter().flat_map(|kind| (kind.find)(&Scene::default()).left).collect()
 }
@@ -384,14 +384,14 @@ fn remove(left: &[Leftover]) {
 }
 
 #[test]
-fn a_user_without_rights_gets_one_clear_sentence() {
+fn a_user_without_privileges_gets_one_clear_sentence() {
     let message = WanError::NotPermitted.to_string();
     assert!(message.contains("sudo") && !message.contains('\n'), "{message}");
     if !root() {
         assert_eq!(NamespacePair::create(&plan()).unwrap_err().to_string(), message);
         return;
     }
-    // Capabilities belong to threads: this one gives up its own, as a process started by another user never had any.
+    // Capabilities belong to threads. This thread drops them, so that it runs like a process of another user.
     let refused = std::thread::spawn(|| {
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
@@ -403,7 +403,7 @@ fn a_user_without_rights_gets_one_clear_sentence() {
 }
 
 #[test]
-fn a_plan_with_an_unknown_cpu_makes_nothing() {
+fn a_plan_with_an_unknown_cpu_creates_no_pair() {
     let refused = NamespacePair::create(&PairPlan { server_cpus: vec![1000], ..plan() }).unwrap_err().to_string();
     assert!(refused.starts_with("CPU 1000 cannot be used"), "{refused}");
 }

@@ -1,7 +1,7 @@
-//! Reads a log and prints its contents and the time it took: the straingauge side of bench/trace-parse.
+//! Reads a log and prints its contents and the time that reading took: straingauge's side of bench/trace-parse.
 //!
-//! Usage: `trace_parse LOG [FORMAT]`. Prints one line: entries, rejected lines, bytes read, sum of sizes, clients'
-//! hash.
+//! Usage: `trace_parse LOG [FORMAT]`. Prints one line: entries, rejected lines, bytes read, sum of sizes, hash of the
+//! clients.
 
 use std::time::Instant;
 use workload::trace::{Format, TraceReader};
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut sum_bytes, mut touched) = (0u64, 0u64);
     while let Some(entry) = reader.next_entry()? {
         sum_bytes += entry.bytes.unwrap_or(0);
-        // Uses every field, so that the compiler can omit no part of the work.
+        // Uses every field, so that the compiler cannot omit any part of the work.
         touched = touched
             .wrapping_add(entry.time_ns as u64)
             .wrapping_add(entry.client.len() as u64)

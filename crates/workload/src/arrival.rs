@@ -1,9 +1,9 @@
-//! A measured rate series as the arrival process of an open loop: a real surge on any server.
+//! Turns a measured rate series into the arrivals of an open loop, to repeat a real surge on any server.
 //!
-//! The series gives the shape; the caller gives the mean rate and how long the whole of it takes. Within each interval
-//! of the series the arrivals are a Poisson process of constant rate, so the whole is a nonhomogeneous Poisson process
-//! whose rate is a step function (Lewis & Shedler, Simulation of Nonhomogeneous Poisson Processes, 1979; here by
-//! inversion of the cumulative rate, which for steps is exact and takes O(1) time and memory for each arrival).
+//! The series gives the shape; the caller gives the mean rate and the total duration. Within each interval of the
+//! series the arrivals are a Poisson process of constant rate, so the whole is a nonhomogeneous Poisson process whose
+//! rate is a step function (Lewis & Shedler, Simulation of Nonhomogeneous Poisson Processes, 1979; here by inversion
+//! of the cumulative rate, which for steps is exact and takes O(1) time and memory for each arrival).
 
 mod process;
 mod series;
@@ -22,7 +22,7 @@ pub enum SeriesError {
         /// The system's error.
         cause: std::io::Error,
     },
-    /// A line is not a count, or not a time and a count.
+    /// A line is neither a count nor a time and a count.
     #[error("{name}:{line}: {reason}: {excerpt}")]
     Line {
         /// The file.
@@ -31,13 +31,13 @@ pub enum SeriesError {
         line: u64,
         /// Description of the expected value.
         reason: &'static str,
-        /// The line's beginning, made printable.
+        /// Beginning of the line, made printable.
         excerpt: String,
     },
-    /// No interval, or none with a request.
+    /// The series has no intervals, or no interval with a request.
     #[error("{0} has no requests: a rate series needs at least one interval with a count above 0")]
     Empty(String),
-    /// More intervals than are kept.
+    /// The series has more intervals than are kept.
     #[error("{name} has more than {limit} intervals: cut a part out of it, or sum it up to longer intervals")]
     TooLong {
         /// The file.
@@ -45,7 +45,7 @@ pub enum SeriesError {
         /// The limit.
         limit: usize,
     },
-    /// An impossible mean rate, duration or part.
+    /// The mean rate, the duration or the share is impossible.
     #[error("{0}")]
     Plan(String),
 }

@@ -1,29 +1,29 @@
 //! The document tree that a server needs to answer a mix or a log.
 //!
 //! ```text
-//! OUT/manifest.tsv     target <TAB> file <TAB> bytes <TAB> origin, one row a target (raw bytes, without tabs)
-//! OUT/nginx-map.conf   the same as an nginx map of $request_uri, for targets whose file is not where their path says
+//! OUT/manifest.tsv     target <TAB> file <TAB> bytes <TAB> origin, one row per target (raw bytes, without tabs)
+//! OUT/nginx-map.conf   an nginx map from $request_uri to the file, for targets whose file is not at their path
 //! OUT/root/            the files; the server's document root
 //! ```
 //!
 //! # From target to file
 //!
-//! A path that is safe and means one file is that file below `root/`, percent-decoded; a path that ends in `/` is its
+//! A safe and unambiguous path is percent-decoded and used below `root/`; a path that ends in `/` gets an
 //! `index.html`. Every other target gets `root/mapped-urls/HH/HASH.ext`, and the server needs the map to find it:
-//! targets with a query, `..`, `.`, empty or over-long parts, bad percent escapes, control bytes, NUL, backslash, text
-//! that is not UTF-8, `.ht*` (which Apache refuses to serve), a path that other targets use as a directory, and a path
-//! that another target of a different size decodes to.
+//! targets with a query, `..`, `.`, empty or over-long parts, bad percent escapes, control bytes, NUL, backslash,
+//! text that is not UTF-8, `.ht*` (which Apache refuses to serve), a path that other targets use as a directory, and
+//! a path that another target of a different size decodes to.
 //!
 //! # Sizes of a log
 //!
-//! The size answered most often with status 200 (`log`; of two as frequent, the larger); else the largest answered with
-//! 206 (`partial`); else 1,024 bytes (`assumed`: only 304 or HEAD was seen). Targets that never succeeded get no file,
-//! so that the server answers 404, too.
+//! A file gets the size that was answered most often with status 200 (`log`; the larger of two equally frequent
+//! sizes), else the largest that was answered with 206 (`partial`), else 1,024 bytes (`assumed`, when only 304 or
+//! HEAD was seen). Targets that never succeeded get no file, so that the server also answers 404.
 //!
 //! # Safety
 //!
-//! Nothing is written outside `OUT`, no symbolic link is followed, a directory that holds anything else is refused, and
-//! each file is renamed into place when it is complete, so that an interrupted run can be repeated.
+//! Nothing is written outside `OUT`, no symbolic link is followed, a directory that holds anything else is refused,
+//! and each file is renamed into place when it is complete, so that an interrupted run can be repeated.
 
 mod content;
 mod manifest;
@@ -37,12 +37,12 @@ use crate::mix::Mix;
 use crate::trace::{TraceError, TraceReader};
 use std::path::PathBuf;
 
-/// Maximum size of a tree.
+/// Limits of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files together. Default 10 GiB.
+    /// Maximum bytes of all files together. Default 10 GiB.
     pub bytes: u64,
-    /// Targets. Default 1,000,000.
+    /// Maximum number of targets. Default 1,000,000.
     pub files: usize,
 }
 
@@ -59,44 +59,45 @@ pub struct FileEntry {
     pub target: Vec<u8>,
     /// Path below `root/`: safe, relative, UTF-8.
     pub file: String,
-    /// Size.
+    /// Size of the file.
     pub bytes: u64,
-    /// The source of the size.
+    /// Where the size comes from.
     pub origin: SizeOrigin,
 }
 
 record::worded! {
-    /// The source of a file's size.
+    /// Where a file's size comes from.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SizeOrigin {
-        /// The mix.
+        /// From the mix.
         Mix = "mix",
-        /// The log's answers with status 200.
+        /// From the log's answers with status 200.
         Log = "log",
-        /// The log's largest answer with status 206: the file is at least this large.
+        /// From the log's largest answer with status 206. The file on the logged server is at least this large.
         Partial = "partial",
-        /// No answer of the log had the size.
+        /// Assumed, because no answer in the log had a size.
         Assumed = "assumed",
     }
 }
 
-/// The files to make, and the inexact ones among them.
+/// The files to write, and counts of the files whose size is not exact.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// One for each target, ordered by target.
+    /// One entry for each target, sorted by target.
     pub entries: Vec<FileEntry>,
-    /// Requests of the log with status 200 (a GET with a size).
+    /// GET requests in the log with status 200 and a size.
     pub requests: u64,
-    /// The part of `requests` whose size differs from the file's: the document changed, or the answer was cut off.
+    /// How many of `requests` were answered with a different size than the file's: the document changed, or the
+    /// answer was cut off.
     pub requests_of_other_size: u64,
-    /// Targets with so many different sizes that another one may have been more frequent than the file's.
+    /// Targets with so many different sizes that the file's may not be the most frequent one.
     pub of_uncertain_size: u64,
-    /// Targets of the log that never succeeded.
+    /// Targets in the log that never succeeded.
     pub without_file: u64,
 }
 
 impl Tree {
-    /// The tree of a mix.
+    /// Makes the tree of a mix.
     pub fn of_mix(mix: &Mix, limits: &Limits) -> Result<Tree, FilesError> {
         let wanted: Vec<_> = mix
             .documents
@@ -109,7 +110,7 @@ impl Tree {
         Tree::of(wanted)
     }
 
-    /// The tree of a log, which is read to its end.
+    /// Reads a log to its end and makes its tree.
     pub fn of_trace(reader: &mut TraceReader, limits: &Limits) -> Result<Tree, FilesError> {
         let tallies = tally::Tallies::read(reader, limits)?;
         let mut tree = Tree::of(tallies.existing())?;
@@ -127,7 +128,7 @@ impl Tree {
         Ok(Tree { entries: mapping::place(wanted), ..Tree::default() })
     }
 
-    /// Bytes of all files together; a file that several targets share counts once.
+    /// Bytes of all files together. A file that several targets share counts once.
     pub fn total_bytes(&self) -> u64 {
         let mut files: Vec<(&str, u64)> = self.entries.iter().map(|entry| (entry.file.as_str(), entry.bytes)).collect();
         files.sort_unstable();
@@ -139,50 +140,50 @@ impl Tree {
 /// A tree that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The log could not be read further.
+    /// Reading the log failed.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// No document with a size.
+    /// There is no document with a size.
     #[error("there is no file to make: no document has a known size")]
     Empty,
-    /// Too many targets.
+    /// There are too many targets.
     #[error("there are more than {limit} different targets: raise the limit on files, or take a part of the log")]
     TooMany {
         /// The limit.
         limit: usize,
     },
-    /// More bytes than allowed.
+    /// The files need more bytes than the limit.
     #[error(
         "the files need {needed_bytes} bytes, and the limit is {limit_bytes}: raise the limit, or take a smaller mix \
          or log"
     )]
     TooLarge {
-        /// The bytes that they need.
+        /// Bytes that the files need.
         needed_bytes: u64,
         /// The limit.
         limit_bytes: u64,
     },
-    /// More bytes than free space.
+    /// The files need more bytes than are free.
     #[error("the files need {needed_bytes} more bytes, and the file system of {} has {free_bytes} \
              free", path.display())]
     NoRoom {
-        /// Bytes still to be written.
+        /// Bytes that are still to be written.
         needed_bytes: u64,
-        /// Free bytes.
+        /// Free bytes on the file system.
         free_bytes: u64,
         /// The directory.
         path: PathBuf,
     },
-    /// The directory holds other things.
+    /// The directory holds files that do not belong to a tree.
     #[error("{} is not empty and was not made by this command: name a new or empty directory", .0.display())]
     Foreign(PathBuf),
-    /// The directory holds another workload's files.
+    /// The directory holds the files of another workload.
     #[error("{} holds the files of another workload: name another directory, or remove it first", .0.display())]
     OtherWorkload(PathBuf),
-    /// The system refused an operation.
+    /// A system call failed.
     #[error("{} cannot be {what}: {cause}", path.display())]
     Io {
-        /// `created`, `written`, ...
+        /// What could not be done: `created`, `written`, ...
         what: &'static str,
         /// The file or directory.
         path: PathBuf,

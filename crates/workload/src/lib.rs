@@ -1,7 +1,8 @@
-//! What to send, of which size, and when: the part of a load that needs no network.
+//! Decides which requests to send, of which size, and when: the part of a load that needs no network.
 //!
 //! - [`trace`]: access logs, read as a stream in constant memory;
-//! - [`replay`]: a log turned into requests on connections at their original times (or faster), split among replayers;
+//! - [`replay`]: a log turned into requests on connections at their original times (or faster), split among
+//!   replayers;
 //! - [`arrival`]: a measured rate series (a real surge) as the arrival process of an open loop;
 //! - [`mix`]: documents with sizes and access probabilities, from the literature or fitted to a log;
 //! - [`files`]: the document tree that a server needs to answer a mix or a log.
@@ -18,8 +19,8 @@ pub mod trace;
 /// Some programs write this before a text in UTF-8.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// SipHash-1-3 with a zero key: equal on all machines and versions, so that replayers on several machines split a log
-/// alike, and documents get the same content everywhere.
+/// SipHash-1-3 with a zero key. It is equal on all machines and in all versions, so that replayers on several
+/// machines split a log identically and documents get the same content everywhere.
 pub(crate) fn stable_hash(bytes: &[u8]) -> u64 {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip::SipHasher13::new();

@@ -36,7 +36,7 @@ pub struct Document {
     pub bytes: u64,
     /// Share of all requests.
     pub probability: f64,
-    /// The row of the mix that it belongs to: `html`, `video`, `tail`, ...
+    /// The item of the mix that it belongs to: `html`, `video`, `tail`, ...
     pub item: &'static str,
 }
 
@@ -51,19 +51,19 @@ pub struct Mix {
     pub classes: SizeClasses,
 }
 
-/// A mix that cannot be made.
+/// Why a mix cannot be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MixError {
-    /// No such mix.
+    /// No mix has this name.
     #[error("there is no size mix '{0}': use webstone or surge, or fit one to an access log")]
     Unknown(String),
-    /// No documents.
+    /// The mix has no documents.
     #[error("the mix has no documents: give at least one URL")]
     Empty,
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error("{0}")]
     Parameter(String),
-    /// Too few sizes for a fit.
+    /// There are too few sizes for a fit.
     #[error("{found} documents with a size are too few to fit a mix: at least {needed} are needed")]
     TooFew {
         /// Sizes found.
@@ -74,7 +74,7 @@ pub enum MixError {
 }
 
 impl Mix {
-    /// The mix of this name, with its published parameters.
+    /// Returns the mix of this name, with its published parameters.
     pub fn named(name: &str) -> Result<Mix, MixError> {
         match name {
             "webstone" => Ok(Mix::webstone()),

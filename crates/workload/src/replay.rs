@@ -1,8 +1,9 @@
-//! A log turned into a plan: which request, on which connection, when.
+//! Turns a log into a plan that says when to send which request on which connection.
 //!
 //! Requests of one client that arrive within 15 s of each other share one persistent connection (Kim & Rixner,
-//! Performance Characterization of the FreeBSD Network Stack, 2005, section 3); the log's arrival times are kept,
-//! scaled by a speed, or dropped. Several replayers split one log by client, so that no client is reordered.
+//! Performance Characterization of the FreeBSD Network Stack, 2005, section 3); the plan keeps the log's arrival
+//! times, scales them by a speed, or drops them. Several replayers split one log by client, so that no client is
+//! reordered.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,8 +23,8 @@
 //! # Times that go back
 //!
 //! Apache logs when a request arrived, but writes the line when it was answered, so the times of a log go back. The
-//! plan sorts within a window of log time ([`ReplayOptions::reorder_ns`], 60 s); requests of equal time keep the log's
-//! order. A line that is older than the window allows is moved up to the window's edge and counted
+//! plan sorts within a window of log time ([`ReplayOptions::reorder_ns`], 60 s); requests of equal time keep the
+//! log's order. A line that is older than the window allows is moved up to the window's edge and counted
 //! ([`PlanCounts::clamped`]).
 //!
 //! # Times of whole seconds
@@ -54,21 +55,25 @@ pub struct ReplayOptions {
     pub pace: Pace,
     /// Which requests share a connection.
     pub grouping: Grouping,
-    /// Which part of the clients this plan holds. All parts of a log have the same start of time.
+    /// The share of the clients in this plan. All shares of a log have the same start time.
     pub share: Share,
-    /// Log time of the plan's start, if the log is a part of another ([`split()`]); else that of its earliest request.
+    /// Log time of the plan's start, if the log is a part of another ([`split()`]). Otherwise the plan starts at its
+    /// earliest request.
     pub origin_ns: Option<i64>,
-    /// Send the scheme and host of targets logged as whole URLs.
+    /// Whether to send the scheme and host of targets that were logged as whole URLs.
     pub has_host: bool,
-    /// Window of log time within which lines are sorted; 0 keeps the log's order and moves up times that go back.
+    /// Window of log time within which lines are sorted. With 0 the log's order is kept, and earlier times are moved
+    /// up to the latest.
     pub reorder_ns: u64,
-    /// Spread the requests of one second (or whatever the log's resolution is) over it.
+    /// Whether to spread requests with equal times over the log's resolution (usually one second).
     pub is_spread: bool,
-    /// Seed of the spreading.
+    /// Seed for spreading.
     pub seed: u64,
-    /// Maximum requests held for sorting and spreading; beyond it the earliest leave before their window is over.
+    /// Maximum number of requests that are held for sorting and spreading. Beyond it, the earliest leave before their
+    /// window ends.
     pub held_limit: usize,
-    /// Maximum clients with an open connection; beyond it the longest idle connection ends early.
+    /// Maximum number of clients with an open connection. Beyond it, the connection that has been idle longest is
+    /// closed early.
     pub clients_limit: usize,
 }
 
@@ -97,7 +102,7 @@ pub enum Pace {
         /// Positive and finite.
         speed: f64,
     },
-    /// As fast as the server answers: every intended time is 0, and only the order within a connection binds.
+    /// As fast as the server answers. Every intended time is 0, and only the order on each connection is kept.
     AsFastAsPossible,
 }
 
@@ -106,13 +111,13 @@ pub enum Pace {
 pub enum PlanStep {
     /// Send a request.
     Request(PlannedRequest),
-    /// No request follows on this connection: close it once its last answer is complete.
+    /// Close the connection once its last answer is complete, because no request follows.
     Close {
         /// As in [`PlannedRequest::client`].
         client: u64,
         /// As in [`PlannedRequest::connection`].
         connection: u64,
-        /// When the grouping's period ended, or the log if that is earlier, in nanoseconds since the plan's start (0
+        /// End of the grouping's period, or of the log if that is earlier, in nanoseconds since the plan's start (0
         /// when as fast as possible).
         at_ns: u64,
     },
@@ -121,14 +126,14 @@ pub enum PlanStep {
 /// One request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedRequest {
-    /// Key of the client: a hash of its address that is the same in every run and on every machine.
+    /// Key of the client: a hash of its address, equal in every run and on every machine.
     pub client: u64,
     /// Number of the connection in this plan, from 0. A connection belongs to one client and carries its requests in
     /// this order.
     pub connection: u64,
-    /// Number of the request on its connection; 0 opens the connection.
+    /// Number of the request on its connection. Request 0 opens the connection.
     pub position: u32,
-    /// Its intended time, in nanoseconds since the plan's start. Never decreases.
+    /// Intended time of sending, in nanoseconds since the plan's start. It never decreases.
     pub intended_ns: u64,
     /// Line of the log.
     pub line: u64,
@@ -147,24 +152,24 @@ impl PlannedRequest {
         &self.text[..usize::from(self.method_len)]
     }
 
-    /// The target as a client would send it: not empty, no space, no control byte. Untrusted bytes.
+    /// The target as a client would send it. It is not empty and contains no space or control byte. Untrusted bytes.
     pub fn target(&self) -> &[u8] {
         &self.text[usize::from(self.method_len)..]
     }
 }
 
-/// Invalid options.
+/// Why options are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// A speed that is 0, negative, or not a number.
+    /// The speed is 0, negative, or not a number.
     #[error("a replay speed of {0} makes no sense: give a positive number such as 1, 10 or 0.5")]
     Speed(String),
-    /// A share outside the number of parts.
+    /// The share's index is not below the number of shares.
     #[error("part {index} of {of} does not exist: parts are counted from 0")]
     Share {
-        /// The part.
+        /// Index of the share.
         index: u32,
-        /// The number of parts.
+        /// Number of shares.
         of: u32,
     },
 }

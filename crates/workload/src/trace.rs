@@ -1,5 +1,5 @@
-//! Access logs as a stream of requests: Apache common and combined (with or without a leading virtual host), nginx (its
-//! default is combined), any log format given in nginx's or Apache's own notation, and W3C extended. Plain or gzip.
+//! Reads access logs as a stream of requests: Apache common and combined (with or without a leading virtual host),
+//! nginx (its default is combined), any log format in nginx's or Apache's notation, and W3C extended; plain or gzip.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), workload::trace::TraceError> {
@@ -42,31 +42,31 @@ pub struct Entry<'a> {
     pub line: u64,
     /// Address or name of the client, without a port. Untrusted bytes.
     pub client: &'a [u8],
-    /// Time of the request in nanoseconds since the Unix epoch. Apache logs when the request arrived; nginx and IIS
-    /// when it was answered.
+    /// Time of the request in nanoseconds since the Unix epoch. Apache logs the time of arrival; nginx and IIS log
+    /// the time of the answer.
     pub time_ns: i64,
     /// Resolution of that time: 1 s for the usual formats, finer for `$msec`, `%{usec}t` or fractions.
     pub resolution_ns: u64,
     /// Request method: 1 to 32 token characters.
     pub method: &'a [u8],
-    /// Scheme and host of a target that was logged as a whole URL, as proxies and load balancers do; else empty.
-    /// Untrusted bytes.
+    /// Scheme and host of a target that was logged as a whole URL, as proxies and load balancers log it; otherwise
+    /// empty. Untrusted bytes.
     pub host: &'a [u8],
-    /// Request target without scheme and host, with the log's escapes undone: not empty, no space and no control byte
-    /// in it. Untrusted bytes.
+    /// Request target without scheme and host, and without the log's escapes. It is not empty and contains no space
+    /// or control byte. Untrusted bytes.
     pub target: &'a [u8],
-    /// Status of the answer, if the format has it.
+    /// Status of the answer, if the format has one.
     pub status: Option<u16>,
-    /// Size of the answer, if the format has it; see [`TraceReader::size_meaning`] for what it counts.
+    /// Size of the answer, if the format has one. [`TraceReader::size_meaning`] says which bytes it counts.
     pub bytes: Option<u64>,
     /// The line as logged.
     pub text: &'a [u8],
-    /// The directives in force, each with its line feed, if they changed since the entry before; a reader of a part of
-    /// the log needs them before this line.
+    /// The directives in force, each with its line feed, if they changed since the previous entry. A reader of a part
+    /// of the log needs them before this line.
     pub directives: &'a [u8],
 }
 
-/// The meaning of a log's size field.
+/// Meaning of a log's size field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeMeaning {
     /// Bytes of the body (`%b`, `%B`, `$body_bytes_sent`).
@@ -85,14 +85,14 @@ pub(crate) struct Raw<'a> {
     resolution_ns: u64,
     method: &'a [u8],
     target: &'a [u8],
-    /// Logged separately from the target (W3C, `$args`); empty if there is none.
+    /// Query that is logged separately from the target (W3C, `$args`); empty if there is none.
     query: &'a [u8],
     status: Option<u16>,
     bytes: Option<u64>,
 }
 
 impl Raw<'_> {
-    /// An error unless there is a client and a request.
+    /// Returns an error unless there is a client and a request.
     pub(crate) fn checked(self) -> Result<Self, Reason> {
         match self {
             Raw { client: [], .. } => Err(Reason::Client),
@@ -103,7 +103,7 @@ impl Raw<'_> {
     }
 }
 
-/// Seconds since the epoch of a time such as `1998-04-30 21:30:00` or `1998-04-30T21:30:00Z`, with nothing after it.
+/// Unix time in seconds of a time such as `1998-04-30 21:30:00` or `1998-04-30T21:30:00Z`, with no text after it.
 pub(crate) fn unix_second(text: &[u8]) -> Option<i64> {
     let (time_ns, _, length) = instant::iso(text)?;
     (length == text.len()).then_some(time_ns.div_euclid(1_000_000_000))

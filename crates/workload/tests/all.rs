@@ -1,4 +1,4 @@
-//! The workload crate from outside: logs in, plans, series, mixes and trees out.
+//! Tests of the workload crate's public interface: logs, plans, series, mixes and trees.
 
 mod suite {
     pub mod arrival;

@@ -2,10 +2,10 @@
 
     import straingauge
     run = straingauge.open_run("runs/20261121T170125Z-nginx")
-    run.points_frame()                    # one row a point, units in the column names; ("polars") for polars
+    run.points_frame()                    # one row per point, units in the column names; ("polars") for polars
     run.histograms(0)["response"]         # an HdrHistogram of nanoseconds
     straingauge.plot.find(run)            # throughput, response time, CPU against load
-    for run in straingauge.runs("runs"):  # every run of a folder, newest first
+    for run in straingauge.runs("runs"):  # every run in a directory, newest first
         print(run.record.name, run.record.status, len(run.points))
 """
 

@@ -1,4 +1,5 @@
-"""Plots of a run for a notebook (matplotlib). Every point that was measured is drawn; lines join the levels of the findings."""
+"""Plots of a run for a notebook (matplotlib). They show every measured point; lines connect the levels of the
+findings."""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ from .run import Point, Run, buckets
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: The horizontal axis of a sweep: label, and the place of a point.
+# : The horizontal axis of a sweep: its label, and the position of a point.
 _AXES: "Dict[str, Tuple[str, Callable[[Point], Optional[float]]]]" = {
     "connections": ("connections", lambda point: float(point.connections)),
     "rate": ("offered load (requests/s)", lambda point: point.offered_per_sec),
 }
-#: A row of the picture: label of its axis, whether its scale is logarithmic; text of the legend, figure of a point, figure of a level.
+# : A row of the figure: label of its axis, whether its scale is logarithmic, and for each curve its legend, a point's
+# figure and a level's figure.
 _ROWS: "List[Tuple[str, bool, List[Tuple[str, str, str]]]]" = [
     ("requests/s", False, [("answered", "client.goodput_per_sec", "throughput_per_sec")]),
     ("response time (us)", True, [("median", "client.response_p50_us", "response_p50_us"),
@@ -26,10 +28,13 @@ _ROWS: "List[Tuple[str, bool, List[Tuple[str, str, str]]]]" = [
 
 
 def find(run: Run, findings: Optional[Mapping[str, Any]] = None) -> "Figure":
-    """A find run: throughput, response time and the server's CPU per request, against connections and offered load.
+    """A find run: throughput, response time and the server's CPU per request, against connections and offered
+    load.
 
-    `findings` is `run.findings()`, or what `straingauge report RUN --json` printed [default: run.findings()]. Its levels are the lines,
-    and the yield and failure points are drawn with their intervals. Of one that was not reached, the end of the loads is dotted.
+    `findings` is `run.findings()`, or what `straingauge report RUN --json` printed [default: run.findings()].
+    The lines are its levels, and the yield and failure points are drawn with their intervals. For a point that
+    was not reached, a dotted line marks the highest load.
+
     """
     from matplotlib import pyplot
 
@@ -58,7 +63,7 @@ def find(run: Run, findings: Optional[Mapping[str, Any]] = None) -> "Figure":
             if panel.get_legend_handles_labels()[0]:
                 panel.legend(fontsize="small")
         axes[-1][column].set_xlabel(label)
-    # '$' would start mathematics.
+    # '$' would start a formula.
     figure.suptitle(f"{run.record.url} ({run.record.status})".replace("$", r"\$"))
     figure.tight_layout()
     return figure  # type: ignore[no-any-return]
@@ -94,7 +99,7 @@ def _mark(panel: Any, found: Mapping[str, Any]) -> None:
 
 
 def response_times(run: Run, indices: "Optional[List[int]]" = None, tag: str = "response") -> "Figure":
-    """Quantiles of a time over points, from the shortest on, on a scale that gives each further nine the same room."""
+    """Quantiles of a time over points, from the shortest on. On this scale each further nine takes the same width."""
     from matplotlib import pyplot
 
     figure, panel = pyplot.subplots(figsize=(7, 4.5))
@@ -108,7 +113,7 @@ def response_times(run: Run, indices: "Optional[List[int]]" = None, tag: str = "
         times_us: List[float] = []
         rarity: List[float] = []
         for value_ns, count in buckets(histogram):
-            # Where the bucket begins to matter: one in `rarity` values is at least this long.
+            # The start of the bucket: one in `rarity` values is at least this long.
             rarity.append(total / (total - seen))
             times_us.append(value_ns / 1e3)
             seen += count

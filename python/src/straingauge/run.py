@@ -1,7 +1,8 @@
 """Run directories (docs/run-directory.md): points, figures, doubts, histograms and recordings of a watch.
 
-`RunError` is raised where run.json cannot be read. Every other file, or line of one, that is damaged is left out with a
-`RunWarning` that names it.
+An unreadable run.json raises `RunError`. Any other damaged file or line is left out with a `RunWarning` that
+names it.
+
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from hdrh.histogram import HdrHistogram
 
-#: The newest schemas of run.json and point.json that are read. Fields may be added within a schema.
+# : The newest supported schemas of run.json and point.json. Fields may be added within a schema.
 RECORD_SCHEMA, POINT_SCHEMA = 1, 1
 
 T = TypeVar("T")
@@ -27,7 +28,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 class RunError(Exception):
-    """A file of a run directory cannot be read: `path`, `line` (from 1; None if the whole file is meant) and `why`."""
+    """A file in a run directory cannot be read. `path`, `line` (from 1; None for the whole file) and `why` say
+    which and why."""
 
     def __init__(self, path: PathLike, why: str, line: Optional[int] = None) -> None:
         self.path, self.why, self.line = os.fspath(path), why, line
@@ -40,7 +42,7 @@ class RunWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with its unit, sample count and origin; or why it was not measured."""
+    """One number with its unit, sample count and origin, or the reason why it was not measured."""
 
     value: Optional[float]
     unit: str
@@ -52,7 +54,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A stated reason not to trust a number, with its remedy. `severity` is note, warning or invalid."""
+    """A reason not to trust a number, with its remedy. `severity` is note, warning or invalid."""
 
     kind: str
     severity: str
@@ -69,9 +71,9 @@ class Point:
     sweep: str
     repeat: int
     connections: int
-    #: requests per second of an open loop's schedule; None in a closed loop
+    # : requests per second of an open loop's schedule; None in a closed loop
     offered_per_sec: Optional[float]
-    #: the varied quantity of `--axis`, such as `in-flight`, and its value in its own unit; None in other runs
+    # : the varied quantity of `--axis`, such as `in-flight`, and its value in its unit; None in other runs
     axis: Optional[str]
     axis_value: Optional[float]
     started_unix_ms: int
@@ -81,7 +83,7 @@ class Point:
     figures: Mapping[str, Figure]
     connection_states: Mapping[str, Figure]
     doubts: Sequence[Doubt]
-    #: point.json as it is
+    # : contents of point.json
     raw: Mapping[str, Any] = field(repr=False)
 
     def value(self, name: str) -> Optional[float]:
@@ -91,13 +93,13 @@ class Point:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """run.json: the settings, the machine, how the run ended."""
+    """run.json: the settings, the machine, and how the run ended."""
 
-    #: running (also of a run that was killed), complete or interrupted
+    # : running (also for a killed run), complete or interrupted
     status: str
     started_unix_ms: int
     name: str
-    #: the URL as typed; `:8080` of a watch; empty of a run without a server
+    # : the URL as typed; `:8080` for a watch; empty for a run without a server
     url: str
     scenario: Mapping[str, Any] = field(repr=False)
     machine: Mapping[str, Any] = field(repr=False)
@@ -107,17 +109,18 @@ class RunRecord:
 
 
 class Run:
-    """A run directory: its record, its points, and the files beside them, which are read when they are used.
+    """A run directory: its record, its points, and the files next to them, which are read when they are used.
 
-    Each `..._frame` takes "pandas" or "polars". Columns of numbers name their unit. A number that was not measured is
-    a missing value, never 0.
+    Each `..._frame` takes "pandas" or "polars". Columns of numbers name their unit. A number that was not
+    measured is a missing value, never 0.
+
     """
 
     def __init__(self, path: Path, record: RunRecord, points: Sequence[Point], unreadable: Sequence[Doubt]) -> None:
         self.path = path
         self.record = record
         self.points = points
-        #: A doubt for each point that could not be read.
+        # : One doubt for each point that could not be read.
         self.unreadable = unreadable
 
     def __repr__(self) -> str:
@@ -125,7 +128,7 @@ class Run:
 
     @property
     def doubts(self) -> List[Tuple[Optional[int], Doubt]]:
-        """All doubts: those of the run with None, those of a point with its index."""
+        """All doubts. Those about the run have None, those about a point its index."""
         found: List[Tuple[Optional[int], Doubt]] = [(None, doubt) for doubt in (*self.record.doubts, *self.unreadable)]
         return found + [(point.index, doubt) for point in self.points for doubt in point.doubts]
 
@@ -134,7 +137,7 @@ class Run:
         return [point for point in self.points if point.sweep == name]
 
     def point_path(self, index: int) -> Path:
-        """The folder of a point."""
+        """Directory of a point."""
         return self.path / "points" / f"{index:03}"
 
     def histograms(self, index: int) -> Dict[str, Any]:
@@ -148,7 +151,7 @@ class Run:
         return found
 
     def merged_histogram(self, tag: str, sweep: Optional[str] = None) -> Any:
-        """The sum of a tag's histograms over all points, or those of one sweep. KeyError if no point has one."""
+        """The sum of a tag's histograms over all points, or over one sweep. Raises KeyError if no point has one."""
         merged = None
         for point in self.points if sweep is None else self.sweep(sweep):
             found = self.histograms(point.index).get(tag)
@@ -162,7 +165,7 @@ class Run:
         return merged
 
     def findings(self) -> Mapping[str, Any]:
-        """Zones, yield and failure points and verdict: what `straingauge report RUN --json` prints."""
+        """Zones, yield and failure points and verdict, as `straingauge report RUN --json` prints them."""
         command = [str(program()), "report", "--json", "--page", os.devnull, "--", str(self.path)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -171,7 +174,7 @@ class Run:
         return found
 
     def points_frame(self, library: str = "pandas") -> Any:
-        """One row a point: its load, outcomes (`outcome.ok_count`), figures and connection states (`state....`)."""
+        """One row per point: its load, outcomes (`outcome.ok_count`), figures and connection states (`state....`)."""
         columns = {name: (kind, [getattr(point, name) for point in self.points]) for name, kind in _LOAD.items()}
         columns["doubts_count"] = (int, [len(point.doubts) for point in self.points])
         for name in dict.fromkeys(name for point in self.points for name in point.outcomes):
@@ -184,7 +187,7 @@ class Run:
         return _frame(columns, library)
 
     def figures_frame(self, library: str = "pandas") -> Any:
-        """One row a figure of a point: value, unit, n (number of events), origin, not_measured (why)."""
+        """One row per figure of a point: value, unit, n (number of events), origin, not_measured (the reason)."""
         rows = [(point, name, figure) for point in self.points for name, figure in point.figures.items()]
         rows += [(point, f"state.{name}", figure) for point in self.points for name, figure in point.connection_states.items()]
         loads = ("index", "sweep", "repeat", "connections", "offered_per_sec", "axis", "axis_value")
@@ -195,7 +198,7 @@ class Run:
         return _frame(columns, library)
 
     def doubts_frame(self, library: str = "pandas") -> Any:
-        """One row a doubt; without an `index` it is about the run as a whole."""
+        """One row per doubt. A doubt without an `index` is about the run as a whole."""
         rows = [{"index": index, **asdict(doubt)} for index, doubt in self.doubts]
         kinds: Dict[str, type] = {"index": int, "kind": str, "severity": str, "what": str, "remedy": str}
         return _frame({name: (kind, [row[name] for row in rows]) for name, kind in kinds.items()}, library)
@@ -211,19 +214,22 @@ class Run:
         return _frame({"value_ns": (int, values), "count": (int, counts), "cumulative_ratio": (float, ratios)}, library)
 
     def series_frame(self, index: int, library: str = "pandas") -> Any:
-        """The course of a point's window (series.csv)."""
+        """Time series of a point's window (series.csv)."""
         rows = list(_read_lines(self.point_path(index) / "series.csv", _SeriesLine()))
         return _frame({name: (float, [row[name] for row in rows]) for name in (rows[0] if rows else ())}, library)
 
     def watch_readings(self) -> Iterator[Mapping[str, Any]]:
-        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then each reading when it is asked for."""
+        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then each reading when it is
+        requested."""
         return _read_lines(self.path / "watch.jsonl", json.loads)
 
     def watch_frame(self, library: str = "pandas") -> Any:
-        """One row a reading of a watch, a column for each number, named by its place (`rates.all.requests_per_sec`).
+        """One row per reading of a watch, with a column for each number, named by its path
+        (`rates.all.requests_per_sec`).
 
-        Items of a list are named by their class, phase or process (`totals.processes.nginx-1234.requests`), or else by
-        their position from 0. Histograms are left out: `watch_readings` has them.
+        Items of a list are named by their class, phase or process (`totals.processes.nginx-1234.requests`), or
+        by their position from 0. Histograms are left out; `watch_readings` returns them.
+
         """
         columns: "Dict[str, array[float]]" = {}
         classes: List[Any] = []
@@ -245,14 +251,15 @@ class Run:
 def open_run(path: PathLike) -> Run:
     """Opens a run directory. It may still be written: each point appears in it complete or not at all.
 
-    A run.json that cannot be read is a `RunError`. A point that cannot be read is left out with a `RunWarning` and a
-    doubt of kind `unreadable`, as in straingauge itself.
+    An unreadable run.json raises `RunError`. A point that cannot be read is left out with a `RunWarning` and a
+    doubt of kind `unreadable`, as in straingauge.
+
     """
     folder = Path(path)
     record = _read_json(folder / "run.json", RECORD_SCHEMA, _record)
     points: List[Point] = []
     unreadable: List[Doubt] = []
-    # A point that is being written has another name.
+    # A point that is still being written has another name.
     folders = [one for one in (folder / "points").glob("*") if one.name.isdigit()]
     for one in sorted(folders, key=lambda one: int(one.name)):
         try:
@@ -264,11 +271,11 @@ def open_run(path: PathLike) -> Run:
 
 
 def runs(folder: PathLike) -> Iterator[Run]:
-    """The runs in a folder, newest first, each opened when it is asked for. One that cannot be read is left out with a
-    `RunWarning`."""
+    """The runs in a directory, newest first, each opened when it is requested. One that cannot be read is left out
+    with a `RunWarning`."""
     found: List[Tuple[int, Path]] = []
     for path in Path(folder).iterdir():
-        # A link such as `latest` names a run that is there already.
+        # A link such as `latest` names a run that is already listed.
         if not path.is_symlink() and (path / "run.json").exists():
             try:
                 found.append((_read_json(path / "run.json", RECORD_SCHEMA, _record).started_unix_ms, path))
@@ -279,7 +286,7 @@ def runs(folder: PathLike) -> Iterator[Run]:
 
 
 def program() -> Path:
-    """The straingauge program: what STRAINGAUGE_BINARY names, or else the first on PATH. Only `findings` needs it."""
+    """The straingauge program that STRAINGAUGE_BINARY names, or the first on PATH. Only `findings` needs it."""
     found = shutil.which(os.environ.get("STRAINGAUGE_BINARY") or "straingauge")
     if found is None:
         raise FileNotFoundError("straingauge is not on PATH: install it (docs/install.md), or name it with STRAINGAUGE_BINARY")
@@ -293,10 +300,12 @@ def buckets(histogram: Any) -> List[Tuple[int, int]]:
 
 
 def quantile_ns(histogram: Any, quantile: float) -> Optional[int]:
-    """The upper end of the first bucket up to which at least this share (0 to 1) of the values lies; None if empty.
+    """Upper end of the first bucket up to which at least this share (0 to 1) of the values lies; None if empty.
 
-    This is the value in straingauge's tables. `get_value_at_percentile` of the library rounds the rank to the nearest
-    and may return the bucket before: of the values 1, 2 and 3 ms its p80 is 2 ms, ours 3 ms.
+    straingauge's tables show this value. The library's `get_value_at_percentile` rounds the rank to the nearest
+    and may return the bucket before. For the values 1, 2 and 3 ms it returns a p80 of 2 ms, and this function 3
+    ms.
+
     """
     if not 0 <= quantile <= 1:
         raise ValueError(f"a quantile is between 0 and 1, such as 0.99; this is {quantile}")
@@ -356,7 +365,7 @@ def _figures(content: Any) -> Dict[str, Figure]:
 
 
 def _read_lines(path: Path, read: Callable[[str], Optional[T]]) -> Iterator[T]:
-    """What `read` makes of each line; nothing if there is no such file."""
+    """The values that `read` returns for each line; none if there is no such file."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
@@ -373,7 +382,7 @@ def _read_lines(path: Path, read: Callable[[str], Optional[T]]) -> Iterator[T]:
 
 
 def _tagged_histogram(line: str) -> Optional[Tuple[str, Any]]:
-    """A line of an HdrHistogram log: `Tag=response,START,LENGTH,LONGEST,HISTOGRAM`."""
+    """Parses a line of an HdrHistogram log: `Tag=response,START,LENGTH,LONGEST,HISTOGRAM`."""
     if line.startswith(("#", '"')):
         return None
     tag, _start, _length, _longest, encoded = line.rstrip().split(",")
@@ -395,17 +404,17 @@ class _SeriesLine:
         return {name: float(cell) if cell else None for name, cell in zip(self.names, cells)}
 
 
-#: What a point says of its load, in the order of the columns.
+# : A point's fields about its load, in the order of the columns.
 _LOAD: Dict[str, type] = {
     "index": int, "sweep": str, "repeat": int, "connections": int, "offered_per_sec": float, "axis": str,
     "axis_value": float, "started_unix_ms": int, "warmup_ns": int, "duration_ns": int,
 }
-#: How a unit is written in a name, if that is not the unit itself.
+# : Name of a unit within a column's name, if it differs from the unit.
 _UNIT_WORDS = {"1/s": "per_sec", "bytes/s": "bytes_per_sec", "CPUs": "cpus"}
 
 
 def _with_unit(name: str, unit: str) -> str:
-    """`client.lag_p99_us` has its unit, `tcp.accept_queue_max` becomes ..._connections."""
+    """`client.lag_p99_us` already has its unit; `tcp.accept_queue_max` becomes ..._connections."""
     word = _UNIT_WORDS.get(unit, unit)
     has_it = word in name.split(".")[-1].split("_") or name.endswith(word) or f"_{word}_" in name
     return name if has_it or not word else f"{name}_{word}"
@@ -429,7 +438,7 @@ def _frame(columns: Mapping[str, Tuple[Type[Any], Iterable[Any]]], library: str)
 
 
 def _numbers(value: Any, place: str, own: str, classes: Sequence[Any]) -> Iterator[Tuple[str, float]]:
-    """The numbers of a reading with their places; `own` is the last part of the place."""
+    """The numbers in a reading with their paths; `own` is the last part of the path."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         yield place, float(value)
     elif isinstance(value, (dict, list)):

@@ -2,7 +2,7 @@
 #include "truth.h"
 #include <math.h>
 
-/* Equally likely in each octave. */
+/* Draws with the same probability in each octave. */
 static double between(uint64_t *state, double low, double high) {
     return low * pow(high / low, random_unit(state));
 }
@@ -11,14 +11,14 @@ static int64_t one_of(uint64_t *state, int64_t first, int64_t last) {
     return first + (int64_t)(random_next(state) % (uint64_t)(last - first + 1));
 }
 
-/* Whole microseconds, so that the printed values are those that were served. */
+/* Draws whole microseconds, so that the printed values equal the served ones. */
 static int64_t time_between(uint64_t *state, double low_us, double high_us) {
     return (int64_t)llround(between(state, low_us, high_us)) * 1000;
 }
 
 struct parameters draw(uint64_t seed, enum kind kind, uint64_t draw) {
     uint64_t state = seed ^ ((uint64_t)kind << 32) ^ draw;
-    /* Neighbouring states are mixed before they are drawn from. */
+    /* Mixes the state first, because neighbouring states are similar. */
     state = random_next(&state);
     struct parameters of = {.kind = kind};
     switch (kind) {
@@ -37,10 +37,10 @@ struct parameters draw(uint64_t seed, enum kind kind, uint64_t draw) {
         break;
     default:
         of.workers = one_of(&state, 6, 20);
-        /* Long beside the path and the client, who serve one after another all that the workers end at once; the
-         * longest of random times are several times their mean. */
+        /* This is long compared with the path and the client, which serve one after another all requests that the
+         * workers end at once. The longest of random times are several times their mean. */
         of.time_ns = kind == EXPONENTIAL ? time_between(&state, 8000, 16000) : time_between(&state, 16000, 32000);
-        /* At twice the workers a request takes 3 to 10 % longer. */
+        /* With twice as many connections as workers a request takes 3 to 10 % longer. */
         of.growth = kind == GROWING ? round(between(&state, 0.03, 0.1) / (double)of.workers * 1e6) / 1e6 : 0;
         of.seed = kind == EXPONENTIAL ? random_next(&state) : 0;
     }

@@ -1,4 +1,4 @@
-/* When answers leave. */
+/* Decides when answers leave. */
 #include "truth.h"
 #include <math.h>
 
@@ -29,8 +29,8 @@ static int64_t later(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* A token comes each 1/R. The bucket is full at `full_ns`; before that time it lacks a token for each 1/R. A request
- * takes one, and waits until there is one (virtual scheduling, as in ITU-T I.371). */
+/* A token comes every 1/R. The bucket is full at `full_ns`; before that time it lacks one token per 1/R. A request
+ * takes a token, and waits until there is one (virtual scheduling, as in ITU-T I.371). */
 static int64_t gap_ns(const struct law *law) {
     return llround(1e9 / law->of.rate_per_sec);
 }
@@ -63,9 +63,9 @@ static int64_t work(struct law *law, int64_t now_ns, int64_t time_ns) {
     return *free_ns = later(*free_ns, now_ns) + time_ns;
 }
 
-/* Who waits longer than the timeout sends the request again, r times, and those are worked on, too: a storm. It ends
- * when so many requests in a row were in time that they cannot have been those which found the queue empty after a
- * pause: twice as many as may wait before a storm. */
+/* A client that waits longer than the timeout sends the request again, r times, and the server works on those too:
+ * a storm. The storm ends when so many requests in a row were in time that they cannot be those that found an
+ * empty queue after a pause: twice as many as may wait before a storm. */
 static int64_t metastable(struct law *law, int64_t now_ns) {
     const struct parameters *of = &law->of;
     int64_t end_ns = work(law, now_ns, of->time_ns * (law->is_storm ? 1 + of->retries : 1));

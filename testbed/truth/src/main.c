@@ -1,4 +1,4 @@
-/* A server of known truth: README.md. */
+/* A server of known truth; see README.md. */
 #include "truth.h"
 
 static void print(const char *name, double value, const char *end) {

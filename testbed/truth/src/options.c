@@ -1,4 +1,4 @@
-/* The command line, and parameters in words. */
+/* The command line, and parameters as text. */
 #include "truth.h"
 #include <ctype.h>
 #include <errno.h>
@@ -35,7 +35,7 @@ static _Noreturn void refuse(const char *format, ...) {
     exit(2);
 }
 
-/* A number, and what follows it. */
+/* Reads a number; returns the text after it. */
 static double number(const char *name, const char *text, const char **rest) {
     char *end;
     errno = 0;
@@ -74,7 +74,7 @@ static int64_t length_ns(const char *name, const char *text) {
     return (int64_t)llround(value);
 }
 
-/* 16 hexadecimal digits and a newline, and nothing else. */
+/* Reads a file of 16 hexadecimal digits and a newline. */
 static uint64_t sealed(const char *path) {
     char text[32] = "";
     FILE *file = fopen(path, "re");
@@ -95,8 +95,8 @@ static const char *const OPTION_NAMES[OPTIONS] = {"--rate",    "--burst",   "--t
                                                   "--timeout", "--retries", "--seed",   "--sealed",  "--draw",
                                                   "--at",      "--port",    "--address"};
 
-/* The options before SEALED are parameters: the member, its form and its limits (length_ns() has those of LENGTH). TEXT
- * is a whole number that is printed as text, because JSON's numbers do not hold 64 bits. */
+/* The options before SEALED are parameters, each with its member, form and limits (length_ns() has those of
+ * LENGTH). TEXT is a whole number that is printed as text, because JSON numbers do not hold 64 bits. */
 static const struct {
     const char *name;
     size_t offset;
@@ -137,12 +137,12 @@ static void slow_down(struct parameters *of, double share) {
     int64_t before_ns = of->time_ns;
     of->rate_per_sec *= share;
     of->time_ns = (int64_t)llround((double)of->time_ns / share);
-    /* As many fit into the timeout as before. */
+    /* As many requests fit into the timeout as before. */
     if (before_ns)
         of->timeout_ns = of->timeout_ns / before_ns * of->time_ns + of->timeout_ns % before_ns;
 }
 
-/* What no single option shows. */
+/* Checks the options in combination. */
 static void check(const struct parameters *of) {
     if (of->kind == METASTABLE && of->timeout_ns < of->time_ns)
         refuse("--timeout is shorter than --time: each request would be late");

@@ -1,4 +1,4 @@
-/* Who waits and whose answer is due. */
+/* Keeps the requests that wait and the answers that are due. */
 #include "truth.h"
 #include <stdlib.h>
 
@@ -55,7 +55,8 @@ static struct request take_end(struct queue *queue) {
     }
 }
 
-/* Gives the law what it can take up. The time that counts is when it could, not when this program came to it. */
+/* Gives the law all requests that it can take up, at the time when it could take them up instead of the time of
+   this call. */
 static void take_up(struct queue *queue, int64_t now_ns) {
     while (queue->count && law_free_ns(&queue->law) <= now_ns) {
         struct request request = queue->waiting[queue->first];

@@ -1,4 +1,4 @@
-/* The server: one thread on epoll, which answers each request at the time that the law gives. */
+/* The server: one epoll thread, which answers each request at the law's time. */
 #define _GNU_SOURCE
 #include "truth.h"
 #include <arpa/inet.h>
@@ -21,8 +21,8 @@ enum { BODY = 128, HEAD = 4096, MAX_FD = 65536, EVENTS = 64 };
 
 struct connection {
     uint32_t generation; /* distinguishes its requests from those of an earlier connection with the same number */
-    int is_waiting;      /* for an answer; requests that follow stay in `head` */
-    int64_t due_ns;      /* when its last answer was due; 0 before the first */
+    int is_waiting;      /* waits for an answer; later requests stay in `head` */
+    int64_t due_ns;      /* due time of its last answer; 0 before the first */
     size_t held;
     char head[HEAD];
 };
@@ -35,11 +35,12 @@ static enum kind kind;
 static char answer[512];
 static size_t answer_bytes;
 
-/* What was served, by this program's own clocks. */
+/* Counts of served requests, by this program's clocks. */
 static struct {
     int64_t requests, first_ns, last_ns;
-    /* From when an answer is due to the next request of its connection, where that one finds a free worker: what
-     * client, path and late wake-ups add to D in a closed loop. A client that rests longer than D did more than that.
+    /* Time from when an answer is due to the next request of its connection, if that one finds a free worker: the
+     * time that client, path and late wake-ups add to D in a closed loop. A rest longer than D has another reason
+     * and is not counted.
      */
     int64_t away, away_ns;
 } served;
@@ -75,12 +76,12 @@ static void drop(int fd) {
     open_connections--;
 }
 
-/* THREAD: works until this thread's CPU time since the end of the last work is D. So a request costs D in all: its
- * share of reading, sending and waiting is in it. */
+/* THREAD: works until this thread has used CPU time D since the end of the last work. So a request costs D in
+ * total, with its share of reading, sending and waiting. */
 static void work(void) {
     static int64_t until_ns;
     int64_t spent_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    /* What costs more than D by itself, as a thousand new connections do, is not made up for by the next requests. */
+    /* A single cost above D, such as that of a thousand new connections, is not made up for by the next requests. */
     until_ns = until_ns + waiting.law.of.time_ns > spent_ns ? until_ns + waiting.law.of.time_ns : spent_ns;
     while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until_ns)
         ;
@@ -109,7 +110,7 @@ static void count_away(const struct connection *connection, int64_t arrived_ns) 
     }
 }
 
-/* Takes the next whole request of a connection up, unless one is under way. */
+/* Takes up the next complete request of a connection, unless one is in progress. */
 static void take_request(int fd) {
     struct connection *connection = connections[fd];
     char *end = connection->is_waiting ? NULL : memmem(connection->head, connection->held, "\r\n\r\n", 4);
@@ -171,7 +172,7 @@ static void answer_due(void) {
             send_answer((int)(uint32_t)due.client, due.ns);
 }
 
-/* To the nanosecond; NULL where there is nothing to wait for but requests. */
+/* Time of the next action, to the nanosecond; NULL if only requests can cause one. */
 static const struct timespec *until_next(struct timespec *time) {
     int64_t next_ns = queue_next_ns(&waiting), left_ns;
     if (next_ns == INT64_MAX)
@@ -210,11 +211,11 @@ static void prepare(const struct options *options) {
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit))
         die("setrlimit");
-    /* Answers leave when they are due, not 50 us later. */
+    /* Answers leave when they are due, without the default timer slack of 50 us. */
     prctl(PR_SET_TIMERSLACK, 1);
 }
 
-/* Becomes readable with the signal that ends the server. */
+/* A descriptor that becomes readable with the signal that ends the server. */
 static int ending(void) {
     sigset_t signals;
     sigemptyset(&signals);

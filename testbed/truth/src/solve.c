@@ -1,8 +1,8 @@
-/* The truth of a law: by its formula, or by simulation where there is none.
+/* Computes the truth of a law with its formula, or by simulation if there is none.
  *
- * The criteria are the defaults of `find` (docs/zones.md): elastic while doubling the connections raises throughput by
- * 20 %; saturated at 95 % of a CPU; failed when less than 98 % of the offered load was answered in the window, or the
- * 99th percentile of the response time is beyond 100 ms. */
+ * The criteria are the defaults of `find` (docs/zones.md). A load is elastic while doubling the connections raises
+ * throughput by 20 %, and saturated at 95 % of a CPU. It fails when less than 98 % of the offered load was
+ * answered in the window, or when the 99th percentile of the response time exceeds 100 ms. */
 #include "truth.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,31 +11,32 @@
 #define SATURATION 0.95
 #define GOODPUT 0.98
 #define LIMIT_S 0.1
-/* A trial of find. */
+/* Lengths of a trial of find. */
 #define WARMUP_NS 200000000
 #define WINDOW_NS 1000000000
-/* Simulated trials at each rate, and steps towards the rate at which half of them fail. */
+/* Number of simulated trials at each rate, and of steps towards the rate at which half of them fail. */
 enum { TRIALS = 400, STEPS = 12, MOST_CONNECTIONS = 1 << 20 };
 
-/* Connections that do not start the storm of METASTABLE: with more, one of them waits longer than the timeout. */
+/* Maximum number of connections that does not start the storm of METASTABLE. With more, one of them waits longer
+   than the timeout. */
 static double overload(const struct parameters *of) {
     return (double)(of->timeout_ns / of->time_ns * of->workers);
 }
 
-/* Connections at which the storm ends: none of them waits longer, though each request is worked on 1 + r times. 0: a
- * request alone takes longer, and the storm never ends. */
+/* Number of connections at which the storm ends, because none of them waits longer though the server works on each
+ * request 1 + r times. It is 0 if a single request takes longer, so that the storm never ends. */
 static double recovery(const struct parameters *of) {
     return (double)(of->timeout_ns / ((1 + of->retries) * of->time_ns) * of->workers);
 }
 
-/* The server's capacity in an open loop; GROWING has none, as that depends on the connections that are used. */
+/* The server's capacity in an open loop. GROWING has none, because it depends on the number of connections. */
 static double capacity_per_sec(const struct parameters *of) {
     if (of->kind == BUCKET)
         return of->rate_per_sec;
     return of->kind == GROWING ? 0 : 1e9 * (double)of->workers / (double)of->time_ns;
 }
 
-/* How long a request is worked on in a closed loop, loaded from below. */
+/* Work time of a request in a closed loop whose load was raised from below. */
 static double work_s(const struct parameters *of, double connections) {
     double storm = of->kind == METASTABLE && connections > overload(of) ? (double)(1 + of->retries) : 1;
     return law_time_ns(of, connections) * 1e-9 * storm;
@@ -49,7 +50,7 @@ static double gain(const struct parameters *of, double connections) {
     return solve_throughput(of, connections * M_SQRT2) / solve_throughput(of, connections / M_SQRT2) - 1;
 }
 
-/* The first load beyond which doubling, centred on it, gains too little. */
+/* The first load beyond which a doubling, centred on it, gains too little. */
 static double yield_connections(const struct parameters *of) {
     double below = M_SQRT2, above;
     if (gain(of, below) < GAIN)
@@ -63,16 +64,16 @@ static double yield_connections(const struct parameters *of) {
     return above;
 }
 
-/* The longest response time of a closed loop whose clients begin together. They stay in step: k of them are answered
- * at once, and the last waits for all rounds before. */
+/* The longest response time of a closed loop whose clients begin together. They stay in step: k of them are
+ * answered at once, and the last waits for all earlier rounds. */
 static double longest_s(const struct parameters *of, double connections) {
     if (of->kind == BUCKET)
         return connections / of->rate_per_sec;
     return ceil(connections / (double)of->workers) * work_s(of, connections);
 }
 
-/* The first load whose response time passes the limit. More than one in a hundred waits the longest, with up to 100
- * workers. EXPONENTIAL varies: there is no formula. */
+/* The first load whose response time exceeds the limit. With up to 100 workers, more than one request in a hundred
+ * waits the longest time. EXPONENTIAL varies, so it has no formula. */
 static double failure_connections(const struct parameters *of) {
     for (int connections = 1; of->kind != EXPONENTIAL && connections < MOST_CONNECTIONS; connections++)
         if (longest_s(of, connections) > LIMIT_S)
@@ -85,8 +86,8 @@ static int by_time(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* A trial with Poisson arrivals. What arrives in the window, or was under way when it began, counts with its full
- * response time; an answer counts when it leaves within the window. */
+/* Simulates a trial with Poisson arrivals. Requests that arrive in the window or are in progress at its start
+ * count with their full response times. An answer counts when it leaves within the window. */
 static int trial_fails(const struct parameters *of, double rate_per_sec, uint64_t seed, int64_t *times, size_t room) {
     struct law law = law_new(*of);
     law.random = random_next(&seed);

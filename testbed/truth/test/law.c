@@ -1,4 +1,5 @@
-/* The laws, simulated: what is counted on their own clock is what solve.c says. No time passes in these tests. */
+/* Tests the laws by simulation. The counts on the simulation's clock match solve.c. No real time passes in these
+   tests. */
 #include "truth.h"
 #include <math.h>
 #include <stdlib.h>
@@ -13,13 +14,14 @@ static void verdict(int holds, const char *name) {
 
 enum { SECOND = 1000000000 };
 
-/* Clients of a number below this one are gone. */
+/* Clients with a lower number have left. */
 static uint64_t first_here;
 static int is_here(uint64_t client) {
     return client >= first_here;
 }
 
-/* A closed loop of n clients that ask again at once: how many are answered until `end_ns`. Then all of them leave. */
+/* Runs a closed loop of n clients that send again at once; returns the number of answers until `end_ns`. Then all
+   clients leave. */
 static int64_t closed_loop(struct queue *queue, int64_t start_ns, int64_t end_ns, int64_t n) {
     static uint64_t clients;
     struct request answered;
@@ -69,7 +71,8 @@ static void throughput(void) {
         for (size_t at = 0; at < sizeof LOADS / sizeof *LOADS; at++) {
             int64_t n = LOADS[at];
             double want = solve_throughput(&EXAMPLES[kind], (double)n) * SECONDS;
-            /* What is under way at the end; five standard deviations where times are random; a storm takes a while. */
+            /* Tolerates the requests in work at the end, five standard deviations of random times, and the
+               duration of a storm. */
             double room = (double)n + 8 + (kind == EXPONENTIAL ? 5 * sqrt(want) : 0) + (kind == METASTABLE ? 200 : 0);
             int64_t got = count_of(EXAMPLES[kind], n, SECONDS);
             if (fabs((double)got - want) > room) {
@@ -84,7 +87,7 @@ static void throughput(void) {
     }
 }
 
-/* Throughput at a load that is no whole number, as a chart would show it: counted at both neighbours. */
+/* Throughput at a load that is no whole number, interpolated between the counts at both neighbours, as in a chart. */
 static double counted_per_sec(struct parameters of, double n) {
     double below = floor(n), share = n - below;
     double low = (double)count_of(of, (int64_t)below, 200) / 200,
@@ -114,7 +117,7 @@ static void yield(void) {
             "one thread and a bucket have no yield point over connections");
 }
 
-/* Answers of a second at n clients after a pause without any, as between points of a sweep. */
+/* Answers in one second at n clients after a pause without any, as between points of a sweep. */
 static int64_t at_load(struct queue *queue, int64_t *now_ns, int64_t n) {
     *now_ns += SECOND + SECOND / 5;
     return closed_loop(queue, *now_ns - SECOND, *now_ns, n);
@@ -143,7 +146,7 @@ static void metastable(void) {
     queue_free(&queue);
 }
 
-/* A timeout that a request alone does not keep during the storm. */
+/* During the storm even a single request takes longer than the timeout. */
 static void never_back(void) {
     struct parameters of = EXAMPLES[METASTABLE];
     of.timeout_ns = 3 * of.time_ns;
@@ -189,7 +192,7 @@ static int by_time(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* The 99th percentile of the response times of a closed loop of n clients that begin together. */
+/* 99th percentile of the response times of a closed loop of n clients that begin together. */
 static double p99_s(struct parameters of, int64_t n) {
     enum { ROUNDS = 200 };
     struct queue queue = queue_of(of);
@@ -234,7 +237,7 @@ static void gone(void) {
     first_here = 0;
     for (uint64_t client = 1; client <= 1000; client++)
         queue_arrive(&queue, client, 0, 1000);
-    /* Eight are under way, 992 wait, and all leave. */
+    /* Eight requests are in work, 992 wait, and all clients leave. */
     verdict(!queue_take(&queue, 0, &answered), "nothing is answered before its time");
     first_here = 2000;
     queue_arrive(&queue, 2000, 1000000, 1);
@@ -267,7 +270,7 @@ static void draws(void) {
         }
     }
     verdict(same, "a seed draws the same parameters again");
-    /* A time in whole microseconds comes again now and then. */
+    /* A time in whole microseconds repeats now and then. */
     verdict(alike < 2 * KINDS * DRAWS / 500, "another number or seed draws others");
     verdict(sane, "what is drawn can be measured");
 }

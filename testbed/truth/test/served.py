@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""The program itself: what it serves is counted, by its own clocks; what it is not told well, it refuses with a sentence.
+"""Tests the program. It counts the requests that it serves by its own clocks, and refuses wrong arguments with a
+sentence.
 
 usage: test/served.py PROGRAM PLAIN_PROGRAM
+
 """
 import json
 import os
@@ -16,7 +18,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."
 
 from run_tests import run_tests  # noqa: E402
 
-# With sanitizers where they are; the plain one simulates faster.
+# With sanitizers if available. The plain program simulates faster.
 PROGRAM, PLAIN = sys.argv[1], sys.argv[2]
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 EXAMPLES = {
@@ -36,7 +38,7 @@ def free_port():
 
 
 def answer_of(connection):
-    """One whole answer: its body's bytes."""
+    """Returns the body size of one complete answer."""
     text = b""
     while b"\r\n\r\n" not in text or len(text.split(b"\r\n\r\n", 1)[1]) < 128:
         got = connection.recv(4096)
@@ -98,7 +100,8 @@ def workers_never_do_more_than_their_capacity():
     server = Server("workers")
     asked = closed_loop(server, 12, 5)
     span_s = server.end()["span_ns"] / 1e9
-    # The first four are not in the span, and it begins later than they were due where the machine is busy: by less than once more.
+    # The first four requests are not in the span. On a busy machine it begins later than they were due, by less than
+    # one more.
     assert asked - 8 <= 4 * span_s / 0.005 + 1, (asked, span_s)
 
 
@@ -121,7 +124,7 @@ def the_thread_works_d_for_each_request_by_its_own_clock():
     server = Server("thread")
     asked = closed_loop(server, 3, 40)
     cpu_s = server.end()["cpu_ns"] / 1e9
-    # The work of the first request begins with what starting has cost.
+    # The work of the first request includes the cost of starting.
     assert cpu_s >= (asked - 1) * 0.001, (asked, cpu_s)
 
 
@@ -210,7 +213,7 @@ def the_truth_is_printed_only_when_asked_for_and_is_that_of_the_draw():
             first, again, other = (run(kind, "--sealed", seed, "--draw", number, "--truth") for number in ("1", "1", "2"))
             truth = json.loads(first.stdout)
             assert first.stdout == again.stdout and truth["parameters"] != json.loads(other.stdout)["parameters"], kind
-            # The parameters as they are printed are the same server.
+            # A server with the printed parameters is the same one.
             words = {"rate_per_sec": "--rate", "time_ns": "--time", "timeout_ns": "--timeout"}
             typed = []
             for name, value in truth["parameters"].items():

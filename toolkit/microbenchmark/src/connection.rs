@@ -1,4 +1,4 @@
-//! One connection: counts the requests that come in, and owes an answer for each.
+//! One connection: counts incoming requests and sends an answer for each.
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -6,28 +6,28 @@ use std::os::fd::OwnedFd;
 
 /// The end of a request's header. Requests have no body.
 const END: &[u8; 4] = b"\r\n\r\n";
-/// Most bytes read at once: far more than a request.
+/// Maximum bytes that are read at once, far more than a request.
 const CHUNK_BYTES: usize = 16 << 10;
 
 /// A client's connection.
 pub struct Connection {
     stream: OwnedFd,
-    /// Bytes of [`END`] that came in last.
+    /// Number of bytes of [`END`] that came in last.
     seen: usize,
-    /// Answers that are not wholly sent.
+    /// Answers that are not completely sent.
     owed: u64,
-    /// Bytes of the present answer that are sent.
+    /// Sent bytes of the current answer.
     sent: usize,
 }
 
 impl Connection {
-    /// An accepted one.
+    /// Takes an accepted connection.
     pub fn new(stream: OwnedFd) -> Self {
         Connection { stream, seen: 0, owed: 0, sent: 0 }
     }
 
-    /// Reads what came in and answers it; false if the connection is over. Events are edge-triggered, so it goes on
-    /// until the socket has nothing more, or takes nothing more.
+    /// Reads and answers requests. Returns false if the connection has ended. Events are edge-triggered, so it
+    /// continues until the socket has no more bytes or accepts no more.
     pub fn serve(&mut self, answer: &[u8]) -> bool {
         let mut chunk = [0u8; CHUNK_BYTES];
         loop {
@@ -38,7 +38,7 @@ impl Connection {
                     if !self.answer(answer) {
                         return false;
                     }
-                    // A stream that gave less than there was room for has no more.
+                    // A stream that returned less than the buffer's size has no more bytes.
                     if length < CHUNK_BYTES {
                         return true;
                     }
@@ -62,7 +62,7 @@ impl Connection {
         count
     }
 
-    /// Sends what is owed, as far as the socket takes it; false if the connection is over.
+    /// Sends pending answers as far as the socket accepts them. Returns false if the connection has ended.
     fn answer(&mut self, answer: &[u8]) -> bool {
         while self.owed > 0 {
             match send(&self.stream, &answer[self.sent..], SendFlags::NOSIGNAL) {

@@ -1,6 +1,6 @@
-//! The server of Kim and Rixner's microbenchmark (2005, section 5): it does nothing but send full segments. Each
-//! request is answered by one write of as many bytes as a segment holds, so that a load generator sets the packet rate
-//! and the connections, and a profile of the server is a profile of the network stack.
+//! The server of Kim and Rixner's microbenchmark (2005, section 5), which only sends full segments. Each request is
+//! answered with one write of a segment's size. So a load generator sets the packet rate and the connections, and a
+//! profile of the server is a profile of the network stack.
 
 mod connection;
 
@@ -19,9 +19,9 @@ const USAGE: &str = "usage: straingauge-microbenchmark [--bytes N] [PORT]
 Answers each HTTP/1.1 request on PORT (default 5001) by N bytes, header included (default 1448: a full segment on a link
 of 1500 bytes, with time stamps). One thread. Ends when it is killed.";
 const PORT: u16 = 5001;
-/// The payload of a full segment on a link of 1500 bytes, with time stamps.
+/// Payload of a full segment on a link of 1500 bytes, with time stamps.
 const SEGMENT_BYTES: usize = 1448;
-/// The header needs some; a larger body is another experiment.
+/// Range of sizes. The header needs some bytes, and a larger body is another experiment.
 const BYTES: std::ops::RangeInclusive<usize> = 100..=16 << 20;
 /// Length of the accept queue; the kernel lowers it to net.core.somaxconn.
 const QUEUE: i32 = 65_535;
@@ -52,9 +52,9 @@ fn main() -> Result<()> {
     serve(port, &answer(bytes))
 }
 
-/// An HTTP/1.1 response of so many bytes in all.
+/// An HTTP/1.1 response with this total size.
 fn answer(bytes: usize) -> Vec<u8> {
-    // The number has leading zeros, so the header is as long for every body.
+    // The number has leading zeros, so that the header has the same length for every body.
     let header = |body: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {body:08}\r\n\r\n");
     let mut answer = header(bytes - header(0).len()).into_bytes();
     answer.resize(bytes, b'x');
@@ -91,7 +91,7 @@ fn serve(port: u16, answer: &[u8]) -> Result<()> {
     }
 }
 
-/// Takes every connection that waits. Out of descriptors, it leaves the rest in the queue.
+/// Accepts every waiting connection. Without free descriptors it leaves the rest in the queue.
 fn accept(listener: &OwnedFd, poller: &OwnedFd, connections: &mut HashMap<u64, Connection>) -> Result<()> {
     loop {
         let stream = match net::accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_exactly_the_bytes_asked_for() {
+    fn an_answer_has_exactly_the_requested_bytes() {
         for bytes in [*BYTES.start(), SEGMENT_BYTES, *BYTES.end()] {
             let answer = answer(bytes);
             assert_eq!(answer.len(), bytes);

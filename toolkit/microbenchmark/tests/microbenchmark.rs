@@ -1,4 +1,4 @@
-//! The server on loopback, and Kim and Rixner's sweeps of it by `straingauge profile --axis`.
+//! Tests of the server on loopback, and Kim and Rixner's sweeps of it with `straingauge profile --axis`.
 
 #[path = "../../../testbed/free_port.rs"]
 mod free_port;
@@ -39,19 +39,19 @@ fn connect(port: u16) -> TcpStream {
 }
 
 #[test]
-fn each_request_is_answered_by_one_segment_however_it_arrives() {
+fn each_request_is_answered_with_one_segment_however_it_arrives() {
     let port = free_port();
     let _server = Server::start(port, &[]);
     let mut stream = connect(port);
     let mut segment = vec![0; SEGMENT_BYTES];
-    // In two pieces that break the end of its header.
+    // The request comes in two pieces that break the end of its header.
     for piece in ["GET / HTTP/1.1\r\nHost: x\r\n\r", "\n"] {
         stream.write_all(piece.as_bytes()).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     stream.read_exact(&mut segment).unwrap();
     assert!(segment.starts_with(b"HTTP/1.1 200 OK\r\n"));
-    // Three at once; more than the answers to them does not come.
+    // Three requests at once get exactly three answers.
     stream.write_all("GET / HTTP/1.1\r\n\r\n".repeat(3).as_bytes()).unwrap();
     (0..3).for_each(|_| stream.read_exact(&mut segment).unwrap());
     stream.shutdown(Shutdown::Write).unwrap();
@@ -59,7 +59,7 @@ fn each_request_is_answered_by_one_segment_however_it_arrives() {
 }
 
 #[test]
-fn a_client_that_reads_late_gets_all_that_it_asked_for() {
+fn a_client_that_reads_late_gets_all_its_answers() {
     let port = free_port();
     let _server = Server::start(port, &["--bytes", "1000000"]);
     let mut stream = connect(port);
@@ -71,7 +71,7 @@ fn a_client_that_reads_late_gets_all_that_it_asked_for() {
 }
 
 #[test]
-fn wrong_words_are_refused() {
+fn wrong_arguments_are_refused() {
     for (words, said) in [(&["--bytes", "10"][..], "--bytes"), (&["--bytes"], "number"), (&["port"], "usage")] {
         let output = Command::new(PROGRAM).args(words).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
@@ -79,7 +79,8 @@ fn wrong_words_are_refused() {
     }
 }
 
-/// The product's program, which cargo puts beside ours; `None` with the reason written, where the sweeps cannot run.
+/// The product's program, which cargo puts next to this one. Where the sweeps cannot run, prints the reason and
+/// returns `None`.
 fn straingauge() -> Option<PathBuf> {
     let skipped = |why: &str| {
         let thread = std::thread::current();
@@ -97,7 +98,7 @@ fn straingauge() -> Option<PathBuf> {
     }
 }
 
-/// The points on an axis; `None` where this machine does not permit a profile.
+/// The points on an axis; `None` if this machine does not permit a profile.
 fn sweep(axis: &str, values: &str, more: &[&str]) -> Option<Vec<Value>> {
     let program = straingauge()?;
     let folder = tempfile::tempdir().unwrap();
@@ -127,15 +128,14 @@ fn axis_values(points: &[Value]) -> Vec<f64> {
     points.iter().filter_map(|point| point["axis"]["value"].as_f64()).collect()
 }
 
-/// A server that other work starved is sampled too seldom in a short point; such a point reports it and is left out
-/// here.
+/// Other work may leave a server too few samples in a short point. Such a point reports it and is left out here.
 fn is_sampled(point: &Value) -> bool {
     let Some(why) = point["figures"]["layer.tcp_us_per_packet_sent"]["not_measured"].as_str() else { return true };
     assert!(why.contains("sample"), "{why}");
     false
 }
 
-/// The cost of each layer is there, and nearly every packet sent is a full segment.
+/// Each layer has a cost, and nearly every sent packet is a full segment.
 fn is_profiled_by_segments(points: &[Value]) {
     for point in points.iter().filter(|point| is_sampled(point)) {
         let layers = ["user", "system_call", "tcp", "ip", "ethernet", "driver", "other"];
@@ -145,7 +145,7 @@ fn is_profiled_by_segments(points: &[Value]) {
         assert_eq!(value(point, "layer.segments_sent"), sent, "a packet is a segment");
         let payload = value(point, "layer.payload_sent_bytes");
         assert!((payload / sent / SEGMENT_BYTES as f64 - 1.0).abs() < 0.2, "{payload} bytes in {sent} packets");
-        // A request carries the acknowledgement of the segment before it, or that comes alone.
+        // A request carries the acknowledgement of the segment before it, or the acknowledgement comes alone.
         let received = value(point, "layer.packets_received") / sent;
         assert!((0.9..2.2).contains(&received), "{received} packets received for each sent");
     }
@@ -163,7 +163,7 @@ fn connections_are_varied_at_a_constant_packet_rate() {
 }
 
 #[test]
-fn packet_rate_is_varied_over_some_connections() {
+fn the_packet_rate_is_varied_over_several_connections() {
     let Some(points) = sweep("rate", "1k,3k", &["--connections", "16"]) else { return };
     assert_eq!(axis_values(&points), [1e3, 3e3]);
     assert!(points.iter().all(|point| point["connections"] == 16));
@@ -171,10 +171,10 @@ fn packet_rate_is_varied_over_some_connections() {
 }
 
 #[test]
-fn delay_is_varied_at_a_constant_packet_rate() {
+fn the_delay_is_varied_at_a_constant_packet_rate() {
     let Some(points) = sweep("delay", "0ms,5ms", &["--connections", "64", "--rate", "1k"]) else { return };
     assert_eq!(axis_values(&points), [0.0, 5e6]);
     is_profiled_by_segments(&points);
-    // However busy the machine is, no answer comes sooner than a round trip.
+    // No answer comes sooner than a round trip, even on a busy machine.
     assert!(value(&points[1], "client.response_p50_us") > 9_500.0, "a round trip of 10 ms");
 }

@@ -1,6 +1,6 @@
-/* Cost of one poll or select, by size of the set and number of descriptors that are hot: run with and without the
- * library (bench/run does, in turn). Usage: call_cost [ROUNDS]. Prints: kind set hot nanoseconds (CPU, the median
- * round) */
+/* Measures the cost of one poll or select by the size of the set and the number of hot descriptors. bench/run runs
+ * it with and without the library, in turn. Usage: call_cost [ROUNDS]. Prints: kind set hot nanoseconds (CPU, the
+ * median round) */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>

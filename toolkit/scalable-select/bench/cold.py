@@ -1,4 +1,5 @@
-"""Holds cold connections: established and idle. For each number on a line of stdin it opens that many more and prints "ready"."""
+"""Holds cold connections, which are established and idle. For each number on a line of stdin it opens this many
+more and prints "ready"."""
 import resource
 import socket
 import sys

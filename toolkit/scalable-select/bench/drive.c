@@ -47,7 +47,7 @@ static uint64_t now_ns(void) {
 
 static int dial(int is_blocking) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-    /* A new source address every time, because closed connections keep their ports for a minute. */
+    /* Each use takes a new source address, because closed connections keep their ports for a minute. */
     source++;
     struct sockaddr_in from = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(0x7f010001u + source / 200 % 200 * 256 + source % 200)};
@@ -150,7 +150,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count && rate == 0; i++)
         send_request(&connections[i], now_ns());
     for (uint64_t now; (now = now_ns()) < end;) {
-        /* Due requests go to idle connections. If none is idle they wait, which counts as response time. */
+        /* Due requests go to idle connections. If none is idle they wait, and the waiting counts as response time. */
         while (rate > 0 && next <= (double)now) {
             int tried = 0;
             while (tried < count && connections[turn].is_busy) {

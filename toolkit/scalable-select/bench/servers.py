@@ -1,4 +1,5 @@
-"""The servers of toolkit/scalable-select/bench: starts each as a variant, with cold connections, and measures its CPU time under load."""
+"""Starts each server of toolkit/scalable-select/bench as a variant, with cold connections, and measures its CPU
+time under load."""
 import os
 import resource
 import signal
@@ -19,7 +20,7 @@ PAGE = "GET /f.html HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n"
 PAGE_CLOSE = "GET /f.html HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n"
 PORT = 8101  # and 8111, 8121, 8131
 LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-# HAProxy wants two descriptors for each of its maxconn; a connection answered by itself takes one.
+# HAProxy needs two descriptors for each of its maxconn; a connection that it answers itself uses one.
 HAPROXY_MAXCONN = min(12000, LIMIT // 2 - 50)
 COLD_MAX = min(10000, HAPROXY_MAXCONN - 100)
 HAPROXY = """global
@@ -58,7 +59,7 @@ def make_scratch():
 
 
 def server(name, variant, scratch, port):
-    """Command, environment, port and request; variant is stock, scaled, floor or epoll."""
+    """Command, environment, port and request of a server; variant is stock, scaled, floor or epoll."""
     is_epoll = variant == "epoll"
     if name.startswith("haproxy"):
         is_select = name == "haproxy-select"
@@ -122,7 +123,7 @@ class Server:
             self.cold.stdin.flush()
             if self.cold.stdout.readline().strip() != "ready":
                 raise RuntimeError("cold connections refused")
-            self.drive(1, 0.3, 0, True)  # returns when the server has accepted what came before
+            self.drive(1, 0.3, 0, True)  # returns when the server has accepted all earlier connections
 
     def drive(self, hot, seconds, rate, keep):
         request = self.request if keep else PAGE_CLOSE

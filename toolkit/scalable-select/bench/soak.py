@@ -99,7 +99,7 @@ def soak(name, seconds, scratch, out, verdicts):
             clients.slowest_s = 0.0
             rows.append(row)
             is_new = not os.path.exists(path := os.path.join(out, "soak.csv"))
-            with open(path, "a", newline="") as f:  # not harness.Rows: several processes write
+            with open(path, "a", newline="") as f:  # harness.Rows is not used, because several processes write
                 writer = csv.DictWriter(f, FIELDS)
                 if is_new:
                     writer.writeheader()

@@ -21,39 +21,40 @@ extern "C" {
 
 struct lowest_free;
 
-/* The result of a function that returns a number, when there is none. */
+/* Returned by a function when there is no number. */
 #define LOWEST_FREE_NONE SIZE_MAX
 
-/* Bytes that lowest_free_init needs for this capacity; 0 if capacity is 0 or the size would overflow. */
+/* Number of bytes that lowest_free_init needs for this capacity; 0 if capacity is 0 or the size would overflow. */
 size_t lowest_free_bytes(size_t capacity);
 
-/* Sets up a tree with all numbers free in caller's memory: `bytes` at `memory`, aligned to 8. Returns NULL if
- * capacity is 0 or the memory is too small or misaligned. The memory stays the caller's. */
+/* Sets up a tree with all numbers free in the caller's memory: `bytes` at `memory`, aligned to 8. Returns NULL if
+ * capacity is 0 or the memory is too small or misaligned. The caller still owns the memory. */
 struct lowest_free *lowest_free_init(void *memory, size_t bytes, size_t capacity);
 
-/* The same in memory from calloc; NULL if capacity is 0 or there is no memory. Free it with lowest_free_destroy. */
+/* Like lowest_free_init in memory from calloc. Returns NULL if capacity is 0 or without memory. Free it with
+   lowest_free_destroy. */
 struct lowest_free *lowest_free_create(size_t capacity);
 void lowest_free_destroy(struct lowest_free *tree);
 
-/* Takes and returns the lowest free number; LOWEST_FREE_NONE if all are taken. */
+/* Takes and returns the lowest free number, or LOWEST_FREE_NONE if all are taken. */
 size_t lowest_free_take(struct lowest_free *tree);
 
-/* Takes and returns the lowest free number that is >= floor (what F_DUPFD does); LOWEST_FREE_NONE if there is none. */
+/* Takes and returns the lowest free number that is >= floor (like F_DUPFD), or LOWEST_FREE_NONE if there is none. */
 size_t lowest_free_take_from(struct lowest_free *tree, size_t floor);
 
-/* Takes exactly this number (what dup2 does). False if it was taken already or is not below the capacity. */
+/* Takes exactly this number (like dup2). Returns false if it was taken already or is not below the capacity. */
 bool lowest_free_take_at(struct lowest_free *tree, size_t number);
 
-/* Gives a number back. False, and nothing changes, if it was not taken or is not below the capacity. */
+/* Gives a number back. Returns false and changes nothing if it was not taken or is not below the capacity. */
 bool lowest_free_give(struct lowest_free *tree, size_t number);
 
 bool lowest_free_is_taken(const struct lowest_free *tree, size_t number);
-size_t lowest_free_taken(const struct lowest_free *tree); /* how many numbers are taken */
+size_t lowest_free_taken(const struct lowest_free *tree); /* number of taken numbers */
 size_t lowest_free_capacity(const struct lowest_free *tree);
-/* Levels of the tree: 1 up to 64 numbers, 2 up to 4096, ... */
+/* Number of levels of the tree: 1 up to 64 numbers, 2 up to 4096, ... */
 unsigned lowest_free_depth(const struct lowest_free *tree);
 
-/* True if every level agrees with the one below it and the count with the bits: for tests. Linear time. */
+/* True if every level agrees with the one below it, and the count with the bits. For tests; takes linear time. */
 bool lowest_free_is_consistent(const struct lowest_free *tree);
 
 #ifdef __cplusplus

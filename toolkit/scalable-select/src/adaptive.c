@@ -1,22 +1,23 @@
-/* Decides when the kernel's own call is cheaper. The kernel's cost of a call grows with the set, the library's with
- * what must be examined and registered. When most of a set is hot, or every call brings new descriptors, the kernel's
- * call is cheaper.
+/* Decides when the kernel's call is cheaper. The kernel's cost of a call grows with the set, and the library's
+ * with the descriptors to examine and register. When most of a set is hot, or every call brings new descriptors,
+ * the kernel's call is cheaper.
  *
- * The first calls of a thread are the kernel's: the number of descriptors that they report shows how many the library
- * would have to examine, before anything is registered. A set that proves hot stays with the kernel as long as it is
- * hot. Sets that bring new descriptors with every call show only in calls of the library: then the kernel is used for a
- * while, longer each time, with a few calls of the library in between to see whether the sets have changed. */
+ * The first calls of a thread are the kernel's: the number of descriptors that they report shows how many the
+ * library would have to examine, before anything is registered. A set that proves hot stays with the kernel as
+ * long as it is hot. Sets that bring new descriptors with every call show only in calls of the library: then the
+ * kernel is used for a while, longer each time, with a few calls of the library in between to see whether the sets
+ * have changed. */
 #include "sp.h"
 
-/* Nanoseconds, from bench/call_cost on one machine; only their ratios matter, and those move little. */
+/* Nanoseconds from bench/call_cost on one machine. Only their ratios matter, which vary little. */
 enum { KERNEL_CALL = 900, KERNEL_EACH = 32, OUR_CALL = 2100, OUR_EACH = 3, OUR_EXAMINED = 180, OUR_CHANGE = 1500 };
 enum {
-    LOOKS = 2,  /* calls of the kernel's before the first of ours */
-    PROBES = 8, /* calls of ours before a judgement, of which the first ones do not count */
+    LOOKS = 2,  /* kernel calls before the first scaled one */
+    PROBES = 8, /* scaled calls before a judgement, of which the first ones do not count */
     SETTLING = 2,
     SKIP_FIRST = 32,
     SKIP_MAX = 2048,
-    SKIP_CLOSES = 512 /* before such a long pause the epoll instance is closed: it costs at every wake-up */
+    SKIP_CLOSES = 512 /* before such a long pause the epoll instance is closed, because it costs at every wake-up */
 };
 
 static int64_t gain_ns(uint64_t selecting, uint64_t examined, uint64_t changes) {
@@ -30,11 +31,11 @@ static bool is_for_kernel(const struct sp_thread *t) {
     return t->looks < LOOKS || t->kernel_gain_ns < 0;
 }
 
-/* True if this call should be the kernel's. */
+/* True if the kernel should make this call. */
 bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
     if (t->skip == 0 && (!sp_options.is_adaptive || !is_for_kernel(t)))
         return false;
-    /* A set of a very different size than the judged one is tried at once. */
+    /* A set whose size differs much from the judged one is tried at once. */
     if (t->skip_selecting != 0 && (selecting > t->skip_selecting * 3 / 2 || selecting < t->skip_selecting / 2)) {
         t->skip = t->backoff = t->probes = 0;
         t->skip_selecting = 0;
@@ -45,14 +46,15 @@ bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
     if (t->skip > 0)
         t->skip--;
     else if (t->looks > LOOKS && atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0)
-        t->must_drop = true; /* after the kernel's call: closing takes long, and a signal then must end the call */
+        t->must_drop =
+            true; /* after the kernel's call, because closing takes long and a signal must then end the call */
     t->asked = selecting;
     SP_COUNT(t, passed_hot, 1);
     return true;
 }
 
-/* The kernel has answered a call instead. A ready descriptor is examined in the call that reports it or in the next
- * one, when it has been served, or in both. */
+/* The kernel has answered a call instead. A ready descriptor is examined in the call that reports it, in the next
+ * one after it was served, or in both. */
 void sp_account_passed(int ready) {
     struct sp_thread *t = sp_current();
     if (t == NULL || t->is_busy)
@@ -74,7 +76,7 @@ void sp_account_passed(int ready) {
 void sp_account(struct sp_thread *t, uint64_t selecting, uint64_t examined, uint64_t changes) {
     if (!sp_options.is_adaptive)
         return;
-    /* The first calls after a pause register everything once: that says nothing about the calls to come. */
+    /* The first calls after a pause register all descriptors once, which does not predict the next calls. */
     if (t->probes++ < SETTLING)
         return;
     t->gain_ns += (gain_ns(selecting, examined, changes) - t->gain_ns) / 4;

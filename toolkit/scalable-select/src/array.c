@@ -55,9 +55,9 @@ void sp_array_remember(struct sp_thread *t, size_t i, struct pollfd p, bool is_q
         bool is_second = false;
         if (before != i && before < t->remembered_count) {
             int there = sp_entry_of(t->remembered[before]).fd;
-            /* Places before i were looked at in this scan, so what is remembered there is in the array (or a negative
-             * number there happens to equal our mark; that mistake only costs time). Places after it are not looked at
-             * yet. */
+            /* Places before i were scanned already, so the descriptors remembered there are in the array. (A
+             * negative number there may happen to equal our mark; that only costs time.) Later places are not
+             * scanned yet. */
             if (there == p.fd || there == ~p.fd) {
                 is_second = before < i;
                 if (!is_second)

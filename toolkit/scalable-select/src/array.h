@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* The array is the caller's, and other threads may write it: every entry is read once, as one word. */
+/* The array belongs to the caller, and other threads may write it, so every entry is read once as one word. */
 typedef uint64_t __attribute__((may_alias, aligned(4))) sp_entry;
 _Static_assert(sizeof(struct pollfd) == sizeof(sp_entry), "an entry is one word");
 
@@ -48,8 +48,9 @@ static inline void sp_array_doubt(struct sp_thread *t, int fd) {
 
 void sp_array_start(void);
 
-/* The first block of SP_ARRAY_BLOCK entries from `from` on, below `end`, that differs somewhere; `from` is a multiple
- * of the block. The entries from the answer on must be compared one by one up to the next block; `end` if all agree. */
+/* The first block of SP_ARRAY_BLOCK entries at or after `from` and below `end` that differs somewhere; `from` is a
+ * multiple of the block. The caller must compare the entries from the answer up to the next block one by one.
+ * Returns `end` if all agree. */
 enum { SP_ARRAY_BLOCK = 16 };
 extern size_t (*sp_array_differs)(const struct pollfd *fds, const uint64_t *remembered, size_t from, size_t end);
 

@@ -1,4 +1,4 @@
-/* Takes HINTS in, and records the kernel's answers about the examined descriptors. */
+/* Reads HINTS, and records the kernel's answers about the examined descriptors. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 enum {
-    ZOMBIES_MAX = 64, /* hints of files that are gone, before the epoll instance is made anew */
-    UNWANTED_MAX = 4, /* useless wake-ups in a row by one descriptor, before it is narrowed */
+    ZOMBIES_MAX = 64, /* hints of files that are gone, before the epoll instance is recreated */
+    UNWANTED_MAX = 4, /* successive useless wake-ups by one descriptor, before it is narrowed */
     ROUNDS_MAX = SP_FD_LIMIT / SP_EVENTS
 };
 
-/* A hint that is not of the file registered last under its number: the old file lives on under another number or in
- * another process, and was closed here unseen. If no file is registered the number's item can still be removed. */
+/* A hint from a file that is not the last one registered under its number. The old file lives on under another
+ * number or in another process, and was closed here without notice. If no file is registered, the item of the
+ * number can still be removed. */
 static void take_zombie(struct sp_thread *t, int fd) {
     SP_COUNT(t, zombies, 1);
     if (fd < t->capacity && atomic_load(&t->interested[fd]) == 0 &&
@@ -41,11 +42,12 @@ static void take_hint(struct sp_thread *t, const struct epoll_event *event) {
     t->hint[fd] |= (uint16_t)bits;
 }
 
-/* All hints must come in before a descriptor may be reported as not ready: an event mask is computed by the kernel as
- * it is handed over, so what is reported here is as fresh as a poll. */
+/* All hints must come in before a descriptor may be reported as not ready. The kernel computes an event mask when
+ * it hands it over, so the reports are as fresh as those of poll. */
 int sp_harvest(struct sp_thread *t) {
     int total = 0;
-    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed)) /* by another thread, while this one slept */
+    if (atomic_load_explicit(&sp_is_sandboxed,
+                             memory_order_relaxed)) /* by another thread, while this one was sleeping */
         return -1;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         long n = sp_real.syscall(SYS_epoll_pwait, atomic_load_explicit(&t->epfd, memory_order_relaxed), t->event,
@@ -62,7 +64,8 @@ int sp_harvest(struct sp_thread *t) {
     return total;
 }
 
-/* Must run before the harvest that follows the same wait: a hint newer than the examination must win. */
+/* Must run before the harvest that follows the same wait, because a hint that is newer than the examination must
+   win. */
 void sp_learn(struct sp_thread *t) {
     for (int i = 1; i <= t->examine_count; i++) {
         const struct pollfd *seen = &t->examine[i];
@@ -92,7 +95,7 @@ void sp_clear_hints(struct sp_thread *t) {
     t->hinted_count = 0;
 }
 
-/* The hints of this wait led to no result: their descriptors are not in the set, or not for these bits. */
+/* The hints of this wait gave no result: their descriptors are not in the set, or not for these bits. */
 void sp_blame_spurious(struct sp_thread *t) {
     SP_COUNT(t, spurious, 1);
     for (int i = 0; i < t->hinted_count; i++) {

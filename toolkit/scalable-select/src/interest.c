@@ -1,4 +1,5 @@
-/* The INTERESTED set: what a thread has registered with its epoll instance, and what it knows to be quiet. */
+/* The INTERESTED set: the descriptors that a thread has registered with its epoll instance, and those that it
+   knows to be quiet. */
 #define _GNU_SOURCE
 #include "array.h"
 #include "real.h"
@@ -56,8 +57,8 @@ static long control(struct sp_thread *t, int operation, int fd, unsigned groups,
     return sp_real.syscall(SYS_epoll_ctl, atomic_load_explicit(&t->epfd, memory_order_relaxed), operation, fd, &event);
 }
 
-/* The name of an anonymous inode, such as "[eventfd]", is given by its link in /proc. 1 it is this one, 0 it is not, -1
- * /proc does not say. */
+/* The link in /proc gives the name of an anonymous inode, such as "[eventfd]". Returns 1 if it has this name, 0 if
+ * not, and -1 if /proc does not tell. */
 static int has_link(int fd, const char *kind) {
     char link[40] = "/proc/thread-self/fd/", name[40];
     int at = 21, digits = 1;
@@ -116,15 +117,15 @@ static bool covers(unsigned groups, unsigned wanted) {
     return (wanted & SP_BITS_ALL & ~sp_group_bits(groups)) == 0;
 }
 
-/* Registers fd for the wanted poll bits if it is not yet. A registration reports the state it finds as a hint, so its
- * bits count as quiet from then on (invariant I). */
+/* Registers fd for the wanted poll bits if it is not registered yet. A registration reports the current state as a
+ * hint, so its bits count as quiet from then on (invariant I). */
 enum sp_verdict sp_watch(struct sp_thread *t, int fd, unsigned wanted) {
     unsigned have = atomic_load_explicit(&t->interested[fd], memory_order_relaxed);
     if (have & SP_UNWATCHABLE)
         return SP_EXAMINE_ALWAYS;
     if ((have & SP_REGISTERED) && covers(have & SP_GROUPS, wanted))
         return SP_WATCHED;
-    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed)) /* since the call began */
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed)) /* since the start of the call */
         return SP_BROKEN;
     if (fd >= t->fd_end)
         t->fd_end = fd + 1;
@@ -135,14 +136,14 @@ enum sp_verdict sp_watch(struct sp_thread *t, int fd, unsigned wanted) {
         if (refuses < 0)
             return SP_BAD_FD;
         if (refuses > 0) {
-            /* Marked before any generation is read: a forgetter that runs now sees the mark. */
+            /* Marked before any generation is read, so that a forgetter that runs now sees the mark. */
             atomic_store(&t->interested[fd], SP_UNWATCHABLE);
             SP_COUNT(t, unwatchable, 1);
             return SP_EXAMINE_ALWAYS;
         }
     }
-    /* A second request for more bits of the read side takes all of them, a first one too; narrowing (below) is what
-     * leaves fewer. */
+    /* A second request for more bits of the read side takes all of them, and so does a first one. Only narrowing
+     * (below) leaves fewer. */
     unsigned groups = (have & SP_GROUPS) | groups_for(wanted & ~sp_group_bits(have & SP_GROUPS));
     atomic_store(&t->interested[fd], (uint8_t)(groups | SP_REGISTERED));
     uint32_t generation = atomic_load(&sp_generation[fd]);
@@ -177,14 +178,14 @@ enum sp_verdict sp_watch(struct sp_thread *t, int fd, unsigned wanted) {
     t->serial[fd] = serial;
     sp_set_quiet(t, fd, t->quiet[fd] | sp_group_bits(groups));
     if (atomic_load(&sp_generation[fd]) != generation) {
-        sp_set_quiet(t, fd, 0); /* the forgetter's mark is set or on its way */
+        sp_set_quiet(t, fd, 0); /* the forgetter's mark is set or about to be set */
         SP_COUNT(t, conflicts, 1);
     }
     return SP_WATCHED;
 }
 
-/* Hints for these bits keep waking a call that does not want them: stop asking until they are wanted. HUP and ERR stay
- * reported as long as fd is registered. */
+/* Hints for these bits keep waking a call that does not want them, so stop requesting them until they are wanted.
+ * HUP and ERR are reported as long as fd is registered. */
 void sp_narrow(struct sp_thread *t, int fd, unsigned bits) {
     unsigned have = atomic_load_explicit(&t->interested[fd], memory_order_relaxed), drop = 0;
     drop |= bits & SP_BITS_READ ? SP_READ : 0;
@@ -195,7 +196,7 @@ void sp_narrow(struct sp_thread *t, int fd, unsigned bits) {
     if (!(have & SP_REGISTERED) || groups == (have & SP_GROUPS) ||
         atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
         return;
-    /* The order matters: first the quiet bits are cleared, then the hints that they depend on. */
+    /* The order matters: the quiet bits must be cleared before the hints on which they depend. */
     sp_set_quiet(t, fd, t->quiet[fd] & sp_group_bits(groups));
     atomic_store(&t->interested[fd], (uint8_t)(groups | SP_REGISTERED));
     uint32_t serial = ++t->next_serial;

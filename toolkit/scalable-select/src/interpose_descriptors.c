@@ -1,5 +1,5 @@
-/* The functions by which a descriptor number gets another file. Each follows the forgetter's protocol of sp.h: forget
- * and leave the epoll instances, close, forget again; or create, forget. */
+/* Interposes the functions that give a descriptor number another file. Each follows the forgetter's protocol of
+ * sp.h: forget and leave the epoll instances, close, and forget again; or create, and forget. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -112,7 +112,7 @@ SP_EXPORT int pclose(FILE *file) {
 REOPEN(freopen)
 REOPEN(freopen64)
 
-/* Closes the range around our own descriptors. */
+/* Closes the range except the library's descriptors. */
 SP_EXPORT int close_range(unsigned first, unsigned last, int flags) {
     SP_STARTED();
     if (sp_real.close_range == NULL)
@@ -129,7 +129,7 @@ SP_EXPORT int close_range(unsigned first, unsigned last, int flags) {
     }
     if (!is_active() || (flags & CLOSE_RANGE_CLOEXEC) != 0 || !sp_is_at_home())
         return sp_real.close_range(first, last, flags);
-    /* Older kernels lack the call, and some filters refuse it: a descriptor that then stays open is not forgotten. */
+    /* Older kernels lack the call and some filters refuse it. A descriptor that then stays open is not forgotten. */
     if (sp_real.close_range(~0U, ~0U, 0) != 0)
         return -1;
     sp_forget_range(first, last, false);
@@ -377,7 +377,7 @@ SP_EXPORT int epoll_create1(int flags) {
     return created(sp_real.epoll_create1(flags));
 }
 
-/* --- options by which a socket becomes ready without a wake-up: its next examination starts from nothing. The kernel's
+/* --- options by which a socket becomes ready without a wake-up: its next examination starts again. The kernel's
  * own sleepers are not woken either. */
 
 SP_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen_t length) {
@@ -388,14 +388,14 @@ SP_EXPORT int setsockopt(int fd, int level, int name, const void *value, socklen
     return result;
 }
 
-/* --- receiving from another process (SCM_RIGHTS), also when only peeking */
+/* --- receiving from another process (SCM_RIGHTS), also with MSG_PEEK */
 
 static void received(const struct msghdr *message) {
     if (!is_active() || message->msg_control == NULL)
         return;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL;
          c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)message, c)) {
-        /* SCM_PIDFD (4) carries one descriptor as well */
+        /* SCM_PIDFD (4) also carries one descriptor */
         if (c->cmsg_level != SOL_SOCKET || (c->cmsg_type != SCM_RIGHTS && c->cmsg_type != 4) ||
             c->cmsg_len < CMSG_LEN(0))
             continue;

@@ -1,5 +1,5 @@
-/* The functions by which a process changes its limit on descriptors and the system calls that it may make, and by which
- * a thread gets a separate descriptor table. */
+/* Interposes the functions by which a process changes its limit on descriptors and its permitted system calls, and
+ * by which a thread gets a separate descriptor table. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -50,7 +50,7 @@ SP_EXPORT int unshare(int what) {
     return result;
 }
 
-/* fork for signal handlers: it runs no handlers of pthread_atfork. */
+/* fork for signal handlers, which runs no pthread_atfork handlers. */
 SP_EXPORT pid_t _Fork(void);
 SP_EXPORT pid_t _Fork(void) {
     SP_STARTED();
@@ -67,7 +67,7 @@ SP_EXPORT pid_t _Fork(void) {
     return child;
 }
 
-/* Where the handler of the report is installed, the program finds none. */
+/* Where the handler of the report is installed, the program sees none. */
 SP_EXPORT int sigaction(int number, const struct sigaction *act, struct sigaction *old) {
     SP_STARTED();
     int result = sp_real.sigaction(number, act, old);
@@ -82,7 +82,7 @@ SP_EXPORT void (*signal(int number, void (*handler)(int)))(int) {
     return sp_is_our_handler(old) ? SIG_DFL : old;
 }
 
-/* A filter may kill for a call that the program never makes and this library does. From here on the library makes none,
+/* A filter may kill the process for a call that only this library makes. From here on the library makes no calls,
  * not even at exit. */
 static void enter_sandbox(void) {
     if (sp_is_other_process())
@@ -118,8 +118,9 @@ SP_EXPORT int seccomp_load(void *filter) {
 }
 
 #ifdef __x86_64__
-/* syscall(2), for the numbers that close descriptors, leave the table or install a filter. All others jump to the C
- * library's own with registers and stack untouched: syscall(SYS_vfork) returns twice into the caller's frame. */
+/* syscall(2), for the numbers that close descriptors, leave the table or install a filter. All others jump to the
+ * C library's function with registers and stack untouched, because syscall(SYS_vfork) returns twice into the
+ * caller's frame. */
 long sp_direct_call(long number, long a, long b, long c) __attribute__((used, visibility("hidden")));
 long (*sp_next_syscall)(long, ...) __attribute__((used, visibility("hidden")));
 
@@ -129,7 +130,7 @@ long sp_direct_error(int error) {
     return -1;
 }
 
-/* Before the constructor ran. An allocator calls from here with its lock held: nothing else is done. */
+/* The constructor has not run. An allocator calls from here with its lock held, so only the call is made. */
 static long call_kernel(long number, long a, long b, long c) {
     long result;
     __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
@@ -168,8 +169,8 @@ void sp_find_next(void) {
     *(void **)(&sp_next_clone) = dlsym(RTLD_NEXT, "clone");
 }
 
-/* vfork returns twice into its caller's frame, and clone's child has another stack: both marks are set with registers
- * and stack untouched (sp_may_be_child). CLONE_VM is 0x100. */
+/* vfork returns twice into its caller's frame, and clone's child has another stack. Both marks are set with
+ * registers and stack untouched (sp_may_be_child). CLONE_VM is 0x100. */
 __asm__(".text\n"
         ".globl vfork, __vfork, clone, __clone\n"
         ".type vfork, @function\n"
@@ -258,7 +259,7 @@ __asm__(".text\n"
         "	testq	%rax, %rax\n"
         "	je	1f\n"
         "	jmp	*%rax\n"
-        "1:	movq	%rdi, %rax\n" /* before the constructor ran: make the call here */
+        "1:	movq	%rdi, %rax\n" /* the constructor has not run: make the call here */
         "	movq	%rsi, %rdi\n"
         "	movq	%rdx, %rsi\n"
         "	movq	%rcx, %rdx\n"

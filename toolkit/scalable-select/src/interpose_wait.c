@@ -1,4 +1,4 @@
-/* select and poll, interposed. Timeouts are normalised as the GNU C library does it (select.c, poll.c). */
+/* Interposes select and poll. Timeouts are normalised as in the GNU C library (select.c, poll.c). */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -16,9 +16,9 @@ SP_EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_
 SP_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask,
                           size_t bytes);
 SP_EXPORT int __select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout);
-extern void __chk_fail(void) __attribute__((noreturn, weak)); /* in the GNU C library only, as its callers are */
+extern void __chk_fail(void) __attribute__((noreturn, weak)); /* only in the GNU C library, like its callers */
 
-/* The call's result: ours, or the kernel's where the call is passed on. */
+/* The call's result, from the library or from the kernel if the call is passed on. */
 #define PASSED(result, call) ((result) == SP_PASS ? (call) : (result) == SP_PASS_JUDGED ? judged(call) : (result))
 
 static int judged(int result) {
@@ -28,7 +28,7 @@ static int judged(int result) {
     return result;
 }
 
-/* Most sets are small: for these the library costs a comparison and a jump. */
+/* Most sets are small. For these the library costs a comparison and a jump. */
 static inline bool is_small(uint64_t count) {
     if (__builtin_expect(count > (uint64_t)sp_options.min_set, 0))
         return false;
@@ -95,7 +95,8 @@ static void subtract_elapsed(struct timespec *timeout, uint64_t elapsed_ns) {
 
 SP_EXPORT int select(int n, fd_set *in, fd_set *out, fd_set *ex, struct timeval *timeout) {
     SP_STARTED();
-    /* What select's own prologue refuses or overflows on is left to it, and so is a set that is small for sure. */
+    /* Arguments that select's own prologue refuses or overflows on are left to it, and so is a set that is
+       certainly small. */
     if (n <= sp_options.min_set || (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_sec > INT32_MAX ||
                                                         timeout->tv_usec < 0 || timeout->tv_usec > INT32_MAX))) {
         sp_pass_small();

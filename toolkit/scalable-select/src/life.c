@@ -1,5 +1,5 @@
-/* A descriptor number gets another file: the forgetter's half of the protocol of sp.h. No locks and no memory from
- * malloc: close may be called in a signal handler. */
+/* A descriptor number gets another file: the forgetter's part of the protocol of sp.h. It uses no locks and no
+ * memory from malloc, because close may be called in a signal handler. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -25,16 +25,17 @@ void sp_life_start(void) {
 static bool mark_stale(struct sp_thread *t, int fd) {
     int word = fd / SP_WORD;
     uint64_t bit = UINT64_C(1) << (fd % SP_WORD);
-    /* From the bit up to the flag: the owner takes them in the other order and so misses none. */
+    /* From the bit up to the flag. The owner takes them in the other order, so it misses none. */
     uint64_t before = atomic_fetch_or(&t->stale[word], bit);
     atomic_fetch_or(&t->stale_summary[word / SP_WORD], UINT64_C(1) << (word % SP_WORD));
     atomic_store(&t->stale_any, 1);
     return (before & bit) == 0;
 }
 
-/* Another thread may sleep in a call that names fd, already woken for what happened to it (a shutdown, say) but not yet
- * looking: when the item goes, so does what it was woken for, and it would sleep on. The kernel's own call would find
- * the descriptor ready or closed. So a descriptor that is ready as it is closed wakes its sleepers to look again. */
+/* Another thread may sleep in a call that names fd, already woken for an event (such as a shutdown) but not yet
+ * looking. Removing the item also removes the event for which it was woken, and the thread would sleep on. The
+ * kernel's own call would find the descriptor ready or closed. So closing a ready descriptor wakes its sleepers to
+ * look again. */
 static bool is_ready(int fd) {
     struct pollfd p = {.fd = fd, .events = SP_BITS_READ | SP_BITS_WRITE | SP_BITS_PRI | SP_BITS_RDHUP};
     struct timespec now = {0, 0};
@@ -68,8 +69,8 @@ static void forget(int fd, enum event event) {
         bool is_sandboxed = atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed);
         bool must_look_again =
             !is_sandboxed && !sp_is_own(t) && (event == FAILED || (event == CLOSING && is_ready(fd)));
-        /* Only before the close: afterwards the number may already stand for another file that the owner has just
-         * registered, and this would take that one's hints away. */
+        /* Only before the close. Afterwards the number may already belong to another file that the owner has just
+         * registered, whose hints this would remove. */
         if (event == CLOSING && (interest & SP_REGISTERED) != 0 && !is_sandboxed) {
             sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_DEL, fd, NULL);
             atomic_fetch_add_explicit(&sp_removed, 1, memory_order_relaxed);
@@ -77,8 +78,8 @@ static void forget(int fd, enum event event) {
         bool is_new = mark_stale(t, fd);
         if (is_new && event == CREATED)
             atomic_fetch_add_explicit(&sp_missed_closes, 1, memory_order_relaxed);
-        /* The owner has taken the mark from before the close, and so may have registered the descriptor again before
-         * it closed: what it was woken for is gone a second time. */
+        /* The owner has taken the mark from before the close, so it may have registered the descriptor again
+         * before the close. The event for which it was woken is then lost a second time. */
         if (is_new && event != CLOSING)
             must_look_again = !is_sandboxed && !sp_is_own(t);
         /* After the mark: an owner that enters its call later takes the mark first. */
@@ -111,8 +112,8 @@ void sp_forget_failed(int fd) {
     errno = saved;
 }
 
-/* Also under its other numbers. Most programs that set these options do so on new connections, where none changes
- * anything yet: a walk over all numbers is for those that have an urgent byte or an error waiting. */
+/* Also under its other numbers. Most programs set these options on new connections, where they change nothing yet.
+ * So all numbers are walked only for sockets with a waiting urgent byte or error. */
 void sp_forget_readiness(int fd, int option) {
     if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
         return;
@@ -133,8 +134,8 @@ void sp_forget_readiness(int fd, int option) {
     errno = saved;
 }
 
-/* For close_range: every number a thread may be interested in, since one that is not yet in its sets may just be on
- * the way there. */
+/* For close_range: every number in which a thread may be interested, because one that is not yet in its sets may
+ * just be about to enter them. */
 void sp_forget_range(unsigned first, unsigned last, bool is_closed) {
     unsigned end = 0;
     for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++) {
@@ -148,7 +149,7 @@ void sp_forget_range(unsigned first, unsigned last, bool is_closed) {
     errno = saved;
 }
 
-/* The owner drops what it knew of the marked descriptors. */
+/* The owner drops its knowledge of the marked descriptors. */
 void sp_take_stale(struct sp_thread *t) {
     if (atomic_load_explicit(&t->stale_any, memory_order_relaxed) == 0 || atomic_exchange(&t->stale_any, 0) == 0)
         return;

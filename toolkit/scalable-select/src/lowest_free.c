@@ -6,8 +6,8 @@
 enum { WORD_BITS = 64, WORD_SHIFT = 6, MAX_LEVELS = 11 }; /* 64^11 > 2^64 */
 #define FULL UINT64_MAX
 
-/* word[start[k] + i] is word i of level k. Bits beyond the capacity, and beyond the words of the level below, are 1
- * for ever: they read as taken, so a search needs no bound and never finds them. */
+/* word[start[k] + i] is word i of level k. Bits beyond the capacity, and beyond the words of the level below, are
+ * always 1. They count as taken, so a search needs no bound and never finds them. */
 struct lowest_free {
     size_t capacity;
     size_t taken;
@@ -34,7 +34,7 @@ size_t lowest_free_bytes(size_t capacity) {
     return sizeof(struct lowest_free) + total * sizeof(uint64_t);
 }
 
-/* Marks the bits of the last word of a level that stand for nothing as taken. */
+/* Marks the unused bits of a level's last word as taken. */
 static void seal(uint64_t *level, size_t words, size_t bits) {
     size_t used = bits - (words - 1) * WORD_BITS;
     if (used < WORD_BITS)
@@ -75,7 +75,7 @@ static uint64_t *word_at(struct lowest_free *tree, unsigned level, size_t index)
     return &tree->word[tree->start[level] + index];
 }
 
-/* Sets the bit, and each bit above whose word became full. */
+/* Sets the bit, and the bits of the levels above whose word became full. */
 static void mark(struct lowest_free *tree, size_t number) {
     for (unsigned level = 0; level < tree->levels; level++) {
         uint64_t *word = word_at(tree, level, number >> WORD_SHIFT);
@@ -87,7 +87,7 @@ static void mark(struct lowest_free *tree, size_t number) {
     tree->taken++;
 }
 
-/* From a word of some level that has a zero bit, down to the lowest free number under it. */
+/* From a word of any level that has a zero bit down to the lowest free number under it. */
 static size_t descend(struct lowest_free *tree, unsigned level, size_t index) {
     for (;;) {
         index = index * WORD_BITS + (size_t)__builtin_ctzll(~*word_at(tree, level, index));
@@ -107,7 +107,7 @@ size_t lowest_free_take(struct lowest_free *tree) {
 size_t lowest_free_take_from(struct lowest_free *tree, size_t floor) {
     if (floor >= tree->capacity)
         return LOWEST_FREE_NONE;
-    /* Climb until a word has a zero at or after the floor, then descend to its left edge. */
+    /* Climbs until a word has a zero at or after the floor, then descends to its lowest number. */
     size_t bit = floor;
     for (unsigned level = 0; level < tree->levels; level++) {
         size_t index = bit >> WORD_SHIFT;

@@ -1,5 +1,5 @@
-/* The kernel answers EFAULT for memory that the caller may not use; the library would crash. So an array that was not
- * seen before is checked first, by asking the kernel to make its pages writable, as its own copying would. */
+/* For memory that the caller may not use, the kernel returns EFAULT, but the library would crash. So a new array
+ * is checked first, by asking the kernel to make its pages writable, as its own copying would. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"

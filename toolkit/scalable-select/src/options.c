@@ -1,5 +1,5 @@
-/* Options come in the environment, because the command line belongs to the program. secure_getenv: a set-user-id
- * program gets the defaults (the dynamic linker refuses the preload in most such programs anyway). */
+/* Options come in the environment, because the command line belongs to the program. secure_getenv gives a
+ * set-user-id program the defaults (in most such programs the dynamic linker refuses the preload anyway). */
 #define _GNU_SOURCE
 #include "sp.h"
 
@@ -9,7 +9,7 @@
 
 struct sp_options sp_options = {.min_set = 63, .watchdog_ms = 1000, .is_adaptive = true, .is_off = false};
 
-/* A value that is no number in the range leaves the default: a preload library has nowhere to report it. */
+/* A value that is no number in the range leaves the default, because a preload library has no place to report it. */
 static int number_option(const char *name, int least, int most, int otherwise) {
     const char *text = secure_getenv(name);
     if (text == NULL || *text == '\0')

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUNDS_MAX = 256 }; /* wake-ups in one call without a result, before the kernel finishes it */
+enum { ROUNDS_MAX = 256 }; /* wake-ups in one call without a result, before the kernel finishes the call */
 enum { SCAN_FAILED = -1 };
 
 static inline unsigned wanted_of(struct pollfd p) {
@@ -23,7 +23,7 @@ static void examine(struct sp_thread *t, struct pollfd p, int index) {
     t->examine_generation[i] = atomic_load(&sp_generation[p.fd]);
 }
 
-/* One entry that is not as remembered. */
+/* Handles one entry that differs from the remembered one. */
 static int scan_one(struct sp_call *c, struct pollfd *fds, size_t i, struct pollfd p) {
     struct sp_thread *t = c->t;
     if (p.revents != 0)
@@ -56,8 +56,8 @@ static int scan_one(struct sp_call *c, struct pollfd *fds, size_t i, struct poll
     return is_bad;
 }
 
-/* Fills the list of descriptors to examine; returns how many entries are POLLNVAL. Bits that this library does not
- * know are never quiet, so their descriptors are examined in every call. */
+/* Fills the list of descriptors to examine; returns the number of POLLNVAL entries. Unknown bits are never quiet,
+ * so their descriptors are examined in every call. */
 static int scan(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     struct sp_thread *t = c->t;
     size_t known = t->remembered_count < count ? t->remembered_count : count;
@@ -118,7 +118,7 @@ static int collect(struct sp_thread *t, struct pollfd *fds, nfds_t count, int ba
     return ready;
 }
 
-/* The kernel's own call with what is left of the timeout. */
+/* Makes the kernel's call with the rest of the timeout. */
 static int finish_in_kernel(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     struct timespec left = sp_deadline_left(&c->deadline);
     return sp_real.ppoll(fds, count, c->deadline.is_infinite ? NULL : &left, c->mask);
@@ -145,7 +145,7 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
         if (!sp_in_control(c))
             return finish_in_kernel(c, fds, count);
         if (wait == SP_TIMED_OUT) {
-            /* The kernel looks at every descriptor once more when time is up, and so sees which were closed. */
+            /* The kernel checks every descriptor once more when the time is up, and so finds closed ones. */
             if (was_last_look || atomic_load(&t->stale_any) == 0)
                 return 0;
             was_last_look = true;
@@ -189,7 +189,7 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
         (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
         !sp_memory_is_writable(fds, count * sizeof *fds))
         return sp_pass_other();
-    pthread_testcancel(); /* here rather than with signals blocked */
+    pthread_testcancel(); /* done here, before signals are blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
         return sp_pass_other();

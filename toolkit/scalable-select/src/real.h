@@ -64,7 +64,7 @@ typedef void (*sp_handler)(int);
     X(int, setsockopt, (int, int, int, const void *, socklen_t))                                    \
     X(long, syscall, (long, ...))
 
-/* Those that may be missing: newer than some C libraries, or in another library. */
+/* Functions that may be missing, because they are newer than some C libraries or in another library. */
 #define SP_LATE_FUNCTIONS(X)                                            \
     X(int, close_range, (unsigned, unsigned, int))                      \
     X(void, closefrom, (int))                                           \
@@ -80,12 +80,12 @@ struct sp_real {
 };
 extern struct sp_real sp_real;
 
-/* Idempotent; called by the constructor and by every interposed function that runs before it. An allocator may call
- * these with its lock held, so it allocates nothing. */
+/* Idempotent. Called by the constructor, and by every interposed function that runs before it. It allocates
+ * nothing, because an allocator may call these functions with its lock held. */
 extern int sp_has_started;
 void sp_start(void);
-/* Called by the constructor, and by a late function that is still NULL; one that is not there stays NULL. A lookup that
- * finds nothing allocates. */
+/* Called by the constructor, and by a late function that is still NULL. A missing one stays NULL. A lookup without
+ * a result allocates. */
 void sp_find_late(void);
 #define SP_STARTED()                              \
     do {                                          \

@@ -1,8 +1,8 @@
-/* The threads that select, and their epoll instances.
+/* The threads that call select or poll, and their epoll instances.
  *
- * All of it lies in mappings that a fork's child finds wiped (MADV_WIPEONFORK): a child shares its parent's epoll
- * instances and must never touch one, and zero means "no thread has anything". A thread's mapping is never unmapped,
- * only used again, so that a hook in another thread may look into it at any time without a lock. */
+ * All data is in mappings that are wiped in a fork's child (MADV_WIPEONFORK), because a child shares its parent's
+ * epoll instances and must never touch one. Zero means "no thread has an instance". A thread's mapping is never
+ * unmapped but reused, so that a hook in another thread may read it at any time without a lock. */
 #define _GNU_SOURCE
 #include "lowest_free.h"
 #include "real.h"
@@ -22,8 +22,8 @@
 #define GRAIN (SP_WORD * SP_WORD)     /* capacities are multiples of this: whole words of stale_summary */
 #define RETRY_NS UINT64_C(1000000000) /* after a failure to get an epoll instance */
 
-/* The limit on descriptors is the program's. A few epoll instances are always taken; more of them are at most a quarter
- * of it, and leave an eighth free. */
+/* The limit on descriptors belongs to the program. The library always takes a few for epoll instances; more of
+ * them use at most a quarter of the limit, and leave an eighth free. */
 enum { FEW_INSTANCES = 16, INSTANCES_PART = 4, FREE_PART = 8 };
 
 struct registry {
@@ -34,7 +34,7 @@ struct registry {
     uint64_t failed_ns;
     _Atomic int instances;     /* epoll instances that are open */
     _Atomic int table_size;    /* the kernel's table has at least this many numbers */
-    _Atomic int kick;          /* number of the descriptor that wakes sleepers, + 1 */
+    _Atomic int kick;          /* number of the descriptor that wakes sleepers, plus 1 */
     uint64_t slots_memory[64]; /* lowest_free of SP_THREADS_MAX numbers */
 };
 
@@ -46,13 +46,14 @@ static pthread_key_t at_thread_end;
 static bool is_usable;
 static _Thread_local struct sp_thread *own __attribute__((tls_model("initial-exec")));
 
-/* Numbers + 1 of the epoll instances, in memory that a child inherits: it closes them (sp_fork_child). */
+/* Numbers (plus 1) of the epoll instances, in memory that a child inherits, so that it can close them
+   (sp_fork_child). */
 enum { KICK = SP_THREADS_MAX };
 static _Atomic int inherited[SP_THREADS_MAX + 1];
 static _Thread_local bool forks_at_home __attribute__((tls_model("initial-exec")));
-static _Thread_local int forks_in_call __attribute__((tls_model("initial-exec"))); /* capacity; 0: not in a call */
+static _Thread_local int forks_in_call __attribute__((tls_model("initial-exec"))); /* capacity; 0 outside a call */
 
-/* In a child that was forked past the handlers (clone) these values are its parent's. */
+/* In a child that was forked without the handlers (clone) these values are its parent's. */
 static void forget_parent(void) {
     for (int i = 0; i <= KICK; i++)
         atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
@@ -62,7 +63,7 @@ static struct lowest_free *slots(void) {
     return (struct lowest_free *)(void *)registry->slots_memory;
 }
 
-/* A signal handler of this very thread may call poll: it must not find the lock taken. */
+/* A signal handler of this thread may call poll, and must not find the lock taken. */
 static void lock(sigset_t *saved) {
     sigset_t all;
     sigfillset(&all);
@@ -108,7 +109,7 @@ static int wanted_capacity(void) {
     return limit < GRAIN ? GRAIN : (limit + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* Hands out arrays from one mapping, each on its own cache line; with base NULL it only adds up. */
+/* Hands out arrays from one mapping, each on its own cache line. With base NULL it only adds up the sizes. */
 struct carver {
     char *base;
     size_t used;
@@ -153,7 +154,7 @@ static struct sp_thread *make_thread(int capacity) {
     return t;
 }
 
-/* Reading it opens a descriptor for a moment, directly, past our own hooks. */
+/* Reading it opens a descriptor for a moment, directly, without the library's hooks. */
 int sp_status_number(const char *name) {
     char text[2048];
     long fd = sp_real.syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
@@ -177,8 +178,9 @@ bool sp_table_reaches(int n) {
     return n <= atomic_load(&registry->table_size);
 }
 
-/* An epoll instance takes a descriptor number. The highest free one that does not grow the kernel's table leaves the
- * low numbers to the program, and leaves alone what depends on the table's size (select ignores bits beyond it). */
+/* An epoll instance takes a descriptor number. The highest free one that does not enlarge the kernel's table
+ * leaves the low numbers to the program, and does not change behaviour that depends on the table's size (select
+ * ignores bits beyond it). */
 static int move_high(long fd) {
     int top = sp_status_number("\nFDSize:");
     if (top > sp_descriptor_limit())
@@ -196,7 +198,7 @@ static int move_high(long fd) {
     return (int)fd;
 }
 
-/* The lowest free number says how many the program has, as most of ours lie above. */
+/* The lowest free number shows how many the program has, because most of the library's are above it. */
 static int open_epoll(int others) {
     long fd = sp_real.syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
     int limit = sp_descriptor_limit();
@@ -207,7 +209,7 @@ static int open_epoll(int others) {
     return fd < 0 ? -1 : move_high(fd);
 }
 
-/* A hidden descriptor may have been closed unseen, and its number be the program's by now. */
+/* A hidden descriptor may have been closed without notice, so its number may now belong to the program. */
 static bool is_still(int fd, const char *kind) {
     return atomic_load(&sp_is_sandboxed) || sp_is_anonymous(fd, kind);
 }
@@ -278,7 +280,7 @@ void sp_drop_epoll(struct sp_thread *t) {
 }
 
 static void fold(struct sp_counts *into, const struct sp_counts *from) {
-    /* sp_counts is uint64_t throughout; the owner stores its counters one by one. */
+    /* sp_counts consists of uint64_t only; the owner stores its counters one by one. */
     uint64_t *a = (uint64_t *)(void *)into;
     const uint64_t *b = (const uint64_t *)(const void *)from;
     for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
@@ -305,7 +307,7 @@ static void release(struct sp_thread *t) {
         own = NULL;
 }
 
-/* What the key holds may be another thread's by now: after a fork, or after its owner left the table. */
+/* The key's value may belong to another thread by now, after a fork or after its owner left the table. */
 static void end_thread(void *thread) {
     struct sp_thread *t = thread;
     int task = atomic_load(&t->task);
@@ -313,8 +315,8 @@ static void end_thread(void *thread) {
         release(t);
 }
 
-/* The calling thread is about to leave the table. A call of the same thread that a signal handler interrupted here
- * finds that it has lost control, and does nothing else with the state. */
+/* The calling thread is about to leave the table. A call of the same thread that a signal handler interrupted
+ * finds here that it has lost control, and leaves the rest of the state alone. */
 void sp_release_own(void) {
     struct sp_thread *t = own;
     if (t == NULL || !atomic_load(&t->is_live))
@@ -335,7 +337,8 @@ static struct sp_thread *acquire(int task) {
     size_t slot = lowest_free_take(slots());
     if (slot != LOWEST_FREE_NONE) {
         t = atomic_load(&registry->slot[slot]);
-        /* A smaller mapping is left behind: a hook may be looking at it. Capacities only grow, so these are few. */
+        /* A smaller mapping is left behind, because a hook may be reading it. Capacities only grow, so these are
+           few. */
         if (t == NULL || t->capacity < wanted_capacity())
             t = make_thread(wanted_capacity());
         if (t == NULL) {
@@ -354,7 +357,7 @@ static struct sp_thread *acquire(int task) {
     return t;
 }
 
-/* A child of vfork finds its parent's `own`, and the kernel's call is all that it may use. */
+/* A child of vfork finds its parent's `own`, and may only use the kernel's call. */
 struct sp_thread *sp_own(void) {
     struct sp_thread *t = own;
     if (__builtin_expect(atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed), 0))
@@ -423,7 +426,7 @@ unsigned sp_next_ours(unsigned from) {
 
 bool sp_move_epoll_off(int fd) {
     int kick = fd + 1;
-    if (atomic_compare_exchange_strong(&registry->kick, &kick, 0)) { /* made anew at need */
+    if (atomic_compare_exchange_strong(&registry->kick, &kick, 0)) { /* recreated when needed */
         atomic_store(&inherited[KICK], 0);
         return true;
     }
@@ -468,7 +471,7 @@ void sp_fork_prepare(void) {
     forks_in_call = own != NULL && atomic_load(&own->is_live) && own->is_busy ? own->capacity : 0;
 }
 
-/* In a child of a thread that left the table these numbers are the program's. */
+/* In a child of a thread that left the table these numbers belong to the program. */
 static void close_inherited(int i, const char *kind) {
     int fd = atomic_exchange(&inherited[i], 0) - 1;
     if (fd >= 0 && forks_at_home && is_still(fd, kind))
@@ -483,7 +486,7 @@ void sp_fork_child(void) {
     close_inherited(KICK, "[eventfd]");
     atomic_store(&sp_slots_used, 0);
     sp_stats_fork_child();
-    /* A signal handler forked: the call that it interrupted goes on here until it finds that it has lost control. */
+    /* A signal handler forked. The interrupted call continues here until it finds that it has lost control. */
     if (forks_in_call != 0) {
         lay_out(own, (char *)own, (size_t)forks_in_call);
         atomic_store(&own->epfd, -1);
@@ -493,8 +496,8 @@ void sp_fork_child(void) {
         sp_table_start();
 }
 
-/* pthread_atfork, without the part of it that is linked in. Another C library, into which a child's environment may
- * load this one, has no such function; then nothing is done, and the program must start all the same. */
+/* pthread_atfork without the part that is linked in. Another C library, into which a child's environment may load
+ * this one, lacks this function. Then the call is skipped, and the program must still start. */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern void *__dso_handle;
 

@@ -14,8 +14,8 @@ enum { SET_IN, SET_OUT, SET_EX };
 
 typedef uint64_t __attribute__((may_alias)) word_t;
 
-/* The caller's sets, as words, up to the last one that has a bit. n may be far above the kernel's table, as
- * getdtablesize() is: the kernel leaves alone what is beyond, which may not be the set's at all. */
+/* The caller's sets as words, up to the last one that has a bit. n may be far above the kernel's table, as with
+ * getdtablesize(). The kernel does not touch memory beyond its table, which may not belong to the set. */
 struct sets {
     int n, words;
     word_t *set[3];   /* NULL: not given */
@@ -40,7 +40,7 @@ static uint64_t count_selecting(const struct sets *s) {
     return count;
 }
 
-/* The last word is kept if it has bits beyond n, too: the kernel clears them. */
+/* The last word is kept if it has bits beyond n, because the kernel clears them. */
 static void leave_out_empty_words(struct sets *s) {
     word_t mask = s->last_mask;
     int words = s->words;
@@ -70,9 +70,9 @@ static void set_results(struct sp_thread *t, const struct sets *s, int fd, unsig
         set_result(t, s, SET_EX, fd, ready);
 }
 
-/* One candidate. A descriptor that is closed when the call begins fails the call (the kernel decides: it ignores bits
- * beyond its table); one that is closed during the call is reported in all its sets, as the kernel does when it looks
- * again. */
+/* Handles one candidate. A descriptor that is closed when the call begins fails the call (the kernel decides,
+ * because it ignores bits beyond its table). One that is closed during the call is reported in all its sets, like
+ * the kernel does when it looks again. */
 static int scan_one(struct sp_call *c, const struct sets *s, int fd, bool is_first, int *bad) {
     struct sp_thread *t = c->t;
     int word = fd / SP_WORD;
@@ -100,7 +100,7 @@ static int scan_one(struct sp_call *c, const struct sets *s, int fd, bool is_fir
     return 0;
 }
 
-/* Fills the list of descriptors to examine; returns how many results there are already. */
+/* Fills the list of descriptors to examine; returns the number of results so far. */
 static int scan(struct sp_call *c, const struct sets *s, bool is_first) {
     struct sp_thread *t = c->t;
     int bad = 0;
@@ -121,8 +121,8 @@ static int scan(struct sp_call *c, const struct sets *s, bool is_first) {
     return bad;
 }
 
-/* Returns the results so far, or SCAN_FAILED if only the kernel knows: a descriptor was closed unseen, or one that
- * cannot be watched is ready in a way that select does not report, and ppoll cannot be made to ignore that. */
+/* Returns the results so far, or SCAN_FAILED if only the kernel can answer: a descriptor was closed without
+ * notice, or one that cannot be watched is ready in a way that select does not report, which ppoll cannot ignore. */
 static int collect(struct sp_thread *t, const struct sets *s, int ready, bool is_first) {
     bool is_stuck = false;
     for (int i = 1; i <= t->examine_count; i++) {
@@ -147,7 +147,7 @@ static int finish_in_kernel(struct sp_call *c, const struct sets *s) {
                            c->deadline.is_infinite ? NULL : &left, c->mask);
 }
 
-/* Results are written only now: a call that fails leaves the caller's sets as they were. */
+/* Results are only written now, because a failing call leaves the caller's sets unchanged. */
 static int report(struct sp_thread *t, const struct sets *s, int ready) {
     for (int which = 0; which < 3; which++)
         if (s->set[which] != NULL)
@@ -233,7 +233,7 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
         return sp_pass_without_state();
     if (!t->is_busy && sp_should_pass(t, selecting))
         return SP_PASS_JUDGED;
-    pthread_testcancel(); /* here rather than with signals blocked */
+    pthread_testcancel(); /* done here, before signals are blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
         return sp_pass_other();

@@ -55,7 +55,7 @@
 #define SP_BITS_ALWAYS (POLLERR | POLLHUP)
 #define SP_BITS_ALL (SP_BITS_READ | SP_BITS_PRI | SP_BITS_RDHUP | SP_BITS_WRITE | SP_BITS_ALWAYS)
 
-/* What select's three sets mean in poll bits (fs/select.c: POLLIN_SET, POLLOUT_SET, POLLEX_SET). */
+/* Meaning of select's three sets in poll bits (fs/select.c: POLLIN_SET, POLLOUT_SET, POLLEX_SET). */
 #define SP_SET_IN (SP_BITS_READ | POLLHUP | POLLERR)
 #define SP_SET_OUT (SP_BITS_WRITE | POLLERR)
 #define SP_SET_EX POLLPRI
@@ -67,8 +67,8 @@ enum {
     SP_RDHUP = 4,
     SP_WRITE = 8,
     SP_GROUPS = SP_READ | SP_PRI | SP_RDHUP | SP_WRITE,
-    SP_REGISTERED = 0x40, /* an item for fd is (being) put into the epoll instance */
-    SP_UNWATCHABLE = 0x80 /* epoll cannot be trusted with this file: examined in every call */
+    SP_REGISTERED = 0x40, /* an item for fd is in, or about to enter, the epoll instance */
+    SP_UNWATCHABLE = 0x80 /* epoll cannot be trusted with this file, so it is examined in every call */
 };
 
 enum sp_verdict { SP_WATCHED, SP_EXAMINE_ALWAYS, SP_BAD_FD, SP_BROKEN };
@@ -81,8 +81,8 @@ struct sp_counts {
     uint64_t lost, missed_closes, conflicts, zombies, rebuilds, watchdog_runs;
 };
 
-/* One per thread that selects. Only its owner writes it, except what is _Atomic. The mapping is wiped in a fork's
- * child, so all zero must mean "no epoll instance, nothing known". */
+/* One for each thread that selects. Only its owner writes it, except the _Atomic members. The mapping is wiped in
+ * a fork's child, so all zero must mean "no epoll instance, nothing known". */
 struct sp_thread {
     _Atomic int is_live;
     _Atomic int epfd; /* valid while is_live */
@@ -90,28 +90,28 @@ struct sp_thread {
     int slot;
     int capacity;              /* descriptors below this can be watched; a multiple of SP_WORD * SP_WORD */
     int fd_end;                /* all descriptors with knowledge are below this */
-    _Atomic int is_in_call;    /* as is_busy, for other threads: see forget in life.c */
-    volatile int is_busy;      /* inside a call: a signal handler that selects must not enter */
+    _Atomic int is_in_call;    /* like is_busy, for other threads: see forget in life.c */
+    volatile int is_busy;      /* inside a call, which a signal handler that selects must not enter */
     volatile uint64_t ticket;  /* number of the call that owns the state, see sp_enter */
     char *frame;               /* stack position of that call */
-    volatile int must_rebuild; /* what the thread knows cannot be relied on */
+    volatile int must_rebuild; /* whether the thread's knowledge is unreliable */
     bool must_drop;            /* the epoll instance costs more than it saves for a while */
     bool has_bitmaps;          /* quiet_in, quiet_out, quiet_ex are kept (the thread has used select) */
     bool expects_hints;        /* the last look at the epoll instance before sleeping found hints */
     uint64_t watched_ns;       /* when the watchdog last ran */
     /* adaptive.c */
-    int64_t gain_ns;        /* running estimate: kernel's cost of a call minus ours, from calls of ours */
-    int64_t kernel_gain_ns; /* the same, from what the kernel's calls returned */
-    unsigned looks;         /* kernel's calls seen since there was reason to ask */
+    int64_t gain_ns;        /* running estimate of the kernel's cost of a call minus ours, from our calls */
+    int64_t kernel_gain_ns; /* the same estimate, from results of the kernel's calls */
+    unsigned looks;         /* kernel calls since there was a reason to ask */
     unsigned skip, backoff, probes;
     uint64_t asked;          /* size of the set of the call that is passed on */
     uint64_t skip_selecting; /* size of the set when the kernel was found cheaper */
     int zombies, failures;
 
-    uint16_t *quiet;             /* [capacity] */
-    uint16_t *hint;              /* [capacity] bits reported in the current call */
-    uint32_t *serial;            /* [capacity] number of the registration: a hint with another one is not fd's */
-    uint8_t *unwanted;           /* [capacity] hints in a row that woke a call for nothing */
+    uint16_t *quiet;   /* [capacity] */
+    uint16_t *hint;    /* [capacity] bits reported in the current call */
+    uint32_t *serial;  /* [capacity] number of the registration; a hint with another one does not belong to fd */
+    uint8_t *unwanted; /* [capacity] successive hints that woke a call without a result */
     _Atomic uint8_t *interested; /* [capacity] */
     uint32_t next_serial;
     int *hinted; /* [capacity] descriptors with hint != 0 */
@@ -123,14 +123,14 @@ struct sp_thread {
     _Atomic uint64_t *stale_summary; /* [capacity / 4096] */
     _Atomic uint32_t stale_any;
 
-    /* The array of the last poll, to be compared with the next one (array.h). */
+    /* The array of the last poll, which is compared with the next one (array.h). */
     uint64_t *remembered; /* [capacity] */
-    uint32_t *place;      /* [capacity] where fd stands in it */
+    uint32_t *place;      /* [capacity] index of fd in it */
     uint32_t remembered_count;
-    bool has_duplicates; /* the array of this call names some descriptor twice */
+    bool has_duplicates; /* whether the array of this call names a descriptor twice */
 
     struct pollfd *examine;       /* [1 + capacity]; 0 is the epoll instance */
-    int *examine_index;           /* [1 + capacity] place in the caller's array */
+    int *examine_index;           /* [1 + capacity] index in the caller's array */
     uint32_t *examine_generation; /* [1 + capacity] */
     int examine_count;
 
@@ -143,39 +143,41 @@ struct sp_options {
     int watchdog_ms; /* 0: no watchdog */
     bool is_adaptive;
     bool is_off;
-    bool is_plain; /* compare without what this processor has for it (for tests) */
+    bool is_plain; /* compare without this processor's special instructions (for tests) */
 };
 extern struct sp_options sp_options;
 void sp_options_read(void);
 
 /* --- registry.c: threads and their epoll instances */
-extern _Atomic int sp_slots_used;   /* 0 until some thread has had an epoll instance: the hooks' fast test */
-extern _Atomic int sp_is_sandboxed; /* by a seccomp filter: the library makes no calls besides the program's */
+extern _Atomic int sp_slots_used;   /* 0 until a thread has had an epoll instance: the hooks' fast test */
+extern _Atomic int sp_is_sandboxed; /* set by a seccomp filter: the library makes no calls besides the program's */
 void sp_registry_start(void);
 struct sp_thread *sp_slot(int slot);     /* NULL if the slot has no live thread */
-struct sp_thread *sp_own(void);          /* the calling thread's, made if need be; NULL: leave it to the kernel */
-void sp_drop_epoll(struct sp_thread *t); /* forget all and close the epoll instance; made again at need */
-int sp_epoll_ready(struct sp_thread *t); /* 0, or -1 if there is none and none can be made now */
-bool sp_is_ours(int fd);                 /* in the calling task's table, too */
-unsigned sp_next_ours(unsigned from);    /* lowest of our descriptors that is >= from; UINT_MAX if there is none */
-bool sp_move_epoll_off(int fd);          /* the program wants this number: false if it could not be vacated */
+struct sp_thread *sp_own(void);          /* the calling thread's, created if needed; NULL: leave it to the kernel */
+void sp_drop_epoll(struct sp_thread *t); /* forgets all and closes the epoll instance, which is recreated when needed */
+int sp_epoll_ready(struct sp_thread *t); /* 0, or -1 if there is none and none can be created now */
+bool sp_is_ours(int fd);                 /* also in the calling task's table */
+unsigned
+sp_next_ours(unsigned from);    /* lowest of the library's descriptors that is >= from; UINT_MAX if there is none */
+bool sp_move_epoll_off(int fd); /* the program wants this number; false if it could not be vacated */
 bool sp_is_own(const struct sp_thread *t);
 struct sp_thread *sp_current(void); /* what sp_own returned last */
 void sp_release_own(void);
 void sp_fork_prepare(void); /* around a fork */
 void sp_fork_child(void);
 void *sp_map_wiped_on_fork(size_t bytes);
-int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
-int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */
-bool sp_table_reaches(int n);           /* the kernel's descriptor table has numbers up to n - 1 */
+int sp_status_number(const char *name); /* field of /proc/thread-self/status, by its line's beginning; 0 if missing */
+int sp_kick_descriptor(
+    void); /* an eventfd that is always readable, created when first needed; -1 if that is impossible */
+bool sp_table_reaches(int n); /* the kernel's descriptor table has numbers up to n - 1 */
 void sp_refresh_limit(void);
 int sp_descriptor_limit(void); /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);
 
 /* --- table.c: who shares the descriptor table */
 bool sp_table_start(void);
-/* A task that runs on its parent's thread-local memory finds its parent's knowledge there. It was made by vfork, which
- * the parent marks in that memory until it is back, or by clone. Elsewhere than on x86-64 nothing marks. */
+/* A task that runs on its parent's thread-local memory finds its parent's knowledge there. It was created by
+ * vfork, which the parent marks in that memory until it is back, or by clone. The marks exist only on x86-64. */
 extern _Thread_local char sp_has_vforked __attribute__((tls_model("initial-exec")));
 extern int sp_has_cloned;
 static inline bool sp_may_be_child(void) {
@@ -185,16 +187,16 @@ static inline bool sp_may_be_child(void) {
     return true;
 #endif
 }
-bool sp_is_other_process(void); /* a child that shares the memory: what it does to itself is not this process's */
+bool sp_is_other_process(void); /* a child that shares the memory; its changes to itself do not affect this process */
 bool sp_is_at_home(void);       /* the calling task may use the library's state of descriptors */
 bool sp_may_own(void);          /* and may have separate state */
-bool sp_table_leave(void); /* before the thread gets a separate table: true if there is one to leave; if the call */
-void sp_table_stay(void);  /* that was to do it then fails */
+bool sp_table_leave(void);      /* before the thread gets a separate table: true if it has one to leave; if the call */
+void sp_table_stay(void);       /* that was to do it then fails */
 
 /* --- life.c: descriptors get another file */
 extern _Atomic uint32_t *sp_generation; /* [SP_FD_LIMIT] */
 void sp_life_start(void);
-void sp_forget_closing(int fd); /* about to be closed: also leaves the epoll instances */
+void sp_forget_closing(int fd); /* about to be closed; also leaves the epoll instances */
 void sp_forget_closed(int fd);
 void sp_forget_created(int fd);
 void sp_forget_failed(int fd);                /* it was about to be closed, and was not */
@@ -227,7 +229,7 @@ struct sp_call {
     uint64_t ticket;
     struct sp_deadline deadline;
     const sigset_t *given; /* the caller's mask argument */
-    const sigset_t *mask;  /* the mask to sleep with, or NULL for the thread's own */
+    const sigset_t *mask;  /* the mask during the sleep, or NULL for the thread's mask */
     bool has_blocked;      /* all signals are blocked and `saved` holds the thread's mask */
     sigset_t saved;
     bool has_slept;        /* or is about to */
@@ -248,8 +250,8 @@ void sp_leave(struct sp_call *c);
 void sp_block_signals(struct sp_call *c);
 bool sp_in_control(const struct sp_call *c);
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep);
-/* Work that takes long before the first sleep is done with signals blocked: a handler that runs meanwhile must end the
- * call. */
+/* Long work before the first sleep is done with signals blocked, because a handler that runs meanwhile must end
+ * the call. */
 static inline void sp_block_signals_for_long(struct sp_call *c) {
     if (!c->deadline.is_zero)
         sp_block_signals(c);
@@ -275,32 +277,33 @@ static inline int sp_watchdog_at_entry(struct sp_call *c) {
 
 /* --- memory.c */
 void sp_memory_start(void);
-extern bool sp_memory_can_check; /* else all memory passes as writable */
+extern bool sp_memory_can_check; /* otherwise all memory counts as writable */
 bool sp_memory_is_writable(const void *start, size_t bytes);
 
-/* --- poll.c, select.c: SP_PASS means: nothing was touched, call the kernel with the same arguments. */
+/* --- poll.c, select.c: SP_PASS means that nothing was touched; call the kernel with the same arguments. */
 #define SP_PASS (-2)
-#define SP_PASS_JUDGED (-3) /* the same; what the kernel answers goes to sp_account_passed */
+#define SP_PASS_JUDGED (-3) /* the same; the kernel's answer goes to sp_account_passed */
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask);
 int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask);
 
 /* --- stats.c */
 void sp_stats_start(void);
-void sp_stats_report(void); /* once in a process */
+void sp_stats_report(void); /* once per process */
 void sp_stats_leave_signals(void);
 bool sp_is_our_handler(void (*handler)(int));
 struct sp_counts sp_stats_sum(void);
-extern bool sp_has_report; /* someone wants to know what was passed on */
+extern bool sp_has_report; /* the program wants a report of the calls that were passed on */
 int sp_count_small(void);
-int sp_pass_other(void);         /* count the call, and answer SP_PASS */
+int sp_pass_other(void);         /* counts the call and returns SP_PASS */
 int sp_pass_without_state(void); /* the same, unless the task is another process in this memory */
 void sp_stats_fork_child(void);
 static inline int sp_pass_small(void) {
     return __builtin_expect(sp_has_report, 0) ? sp_count_small() : SP_PASS;
 }
-extern _Atomic uint64_t sp_missed_closes, sp_removed; /* by forgetters, who may not write a thread's counters */
+extern _Atomic uint64_t sp_missed_closes,
+    sp_removed; /* written by forgetters, which may not write a thread's counters */
 
-/* The thread's own counters have one writer; readers (the report at exit) may be other threads. */
+/* The thread's counters have one writer; readers (the report at exit) may be other threads. */
 #define SP_COUNT(t, field, n) __atomic_store_n(&(t)->counts.field, (t)->counts.field + (uint64_t)(n), __ATOMIC_RELAXED)
 
 #endif

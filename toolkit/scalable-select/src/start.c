@@ -1,4 +1,4 @@
-/* Start of the library: find the functions behind ours, read the options. */
+/* Starts the library: finds the functions that it replaces, and reads the options. */
 #define _GNU_SOURCE
 #include "array.h"
 #include "real.h"
@@ -9,12 +9,12 @@
 struct sp_real sp_real;
 int sp_has_started;
 
-/* dlsym answers an object pointer; POSIX guarantees that it can be read as a function's. */
+/* dlsym returns an object pointer; POSIX guarantees that it can be read as a function pointer. */
 #define X(type, name, arguments)                             \
     if (sp_real.name == NULL) {                              \
         *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #name); \
     }
-/* RTLD_NEXT does not find what only a plugin has loaded. */
+/* RTLD_NEXT does not find libraries that only a plugin has loaded. */
 #define X_IN(name, library)                                      \
     if (sp_real.name == NULL) {                                  \
         void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD); \
@@ -31,7 +31,7 @@ void sp_start(void) {
     if (sp_has_started)
         return;
     SP_REAL_FUNCTIONS(X)
-    /* Another C library may lack the second names of these. */
+    /* Another C library may lack the second names of these functions. */
 #define ALSO(name, plain)                                     \
     if (sp_real.name == NULL) {                               \
         *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #plain); \

@@ -18,7 +18,7 @@
 
 _Atomic uint64_t sp_missed_closes, sp_removed;
 
-/* Calls that are passed on before the thread has counters. Spread over cache lines by thread, and counted
+/* Calls that are passed on before the thread has counters. They are spread over cache lines by thread, and counted
  * only if there will be a report. */
 enum { STRIPES = 32 };
 static struct {
@@ -27,7 +27,7 @@ static struct {
 bool sp_has_report;
 static char path[4096];
 static int number = -1;
-static struct stat identity; /* of `number`, when the process started */
+static struct stat identity; /* file of `number` at the start of the process */
 static pid_t reporter;
 
 static unsigned stripe(void) {
@@ -49,7 +49,7 @@ int sp_pass_without_state(void) {
     return __builtin_expect(sp_has_report, 0) && !sp_is_other_process() ? sp_pass_other() : SP_PASS;
 }
 
-/* What a thread counted is wiped in the child already. */
+/* The counts of a thread are already wiped in the child. */
 void sp_stats_fork_child(void) {
     memset(passed, 0, sizeof passed);
     atomic_store(&sp_missed_closes, 0);
@@ -75,7 +75,7 @@ struct sp_counts sp_stats_sum(void) {
     return sum;
 }
 
-/* A server may have closed this descriptor and be using the number for a client: then nothing is written. */
+/* A server may have closed this descriptor and use the number for a client. Then no report is written. */
 static int same_descriptor(void) {
     struct stat now;
     if (number < 0 || fstat(number, &now) != 0 || now.st_dev != identity.st_dev || now.st_ino != identity.st_ino ||
@@ -84,7 +84,7 @@ static int same_descriptor(void) {
     return number;
 }
 
-/* Only a regular file, not through a link, and not one that others may write. */
+/* Only a regular file, not through a link, and not one that others can write. */
 static int open_file(void) {
     int fd = (int)sp_real.syscall(SYS_openat, AT_FDCWD, path,
                                   O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -97,7 +97,7 @@ static int open_file(void) {
     return -1;
 }
 
-/* Integers alone: it may run in a signal handler. */
+/* Uses only integers, because it may run in a signal handler. */
 static int describe(char *text, size_t size) {
     struct sp_counts c = sp_stats_sum();
     uint64_t calls = c.calls != 0 ? c.calls : 1;
@@ -127,14 +127,14 @@ __attribute__((destructor)) void sp_stats_report(void) {
     int fd = path[0] != '\0' ? open_file() : same_descriptor();
     if (fd < 0 || length <= 0 || (size_t)length >= sizeof text)
         return;
-    ssize_t written = write(fd, text, (size_t)length); /* one write: lines of several processes do not mix */
+    ssize_t written = write(fd, text, (size_t)length); /* one write, so that lines of several processes do not mix */
     (void)written;
     if (path[0] != '\0')
         sp_real.syscall(SYS_close, fd);
 }
 
-/* Signals by which servers are ended. The program does not see the handler: interpose_process.c says that there is
- * none, and it is gone when the process dies of the signal. */
+/* Signals that end servers. The program does not see the handler: interpose_process.c reports that there is none,
+ * and it is removed when the process dies of the signal. */
 static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
 
 static void report_and_die(int by) {

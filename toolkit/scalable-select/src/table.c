@@ -20,8 +20,8 @@ _Thread_local char sp_has_vforked __attribute__((tls_model("initial-exec")));
 int sp_has_cloned;
 
 struct table {
-    _Atomic int home;        /* the process whose threads may own knowledge; 0 in a child that was forked unseen */
-    _Atomic int is_split;    /* some thread of it has left the table */
+    _Atomic int home;     /* the process whose threads may own knowledge; 0 in a child that was forked without notice */
+    _Atomic int is_split; /* some thread of it has left the table */
     _Atomic int is_led_away; /* the first thread has */
 };
 
@@ -45,18 +45,18 @@ static long compare_tables(int one, int other) {
     return sp_real.syscall(SYS_kcmp, one, other, KCMP_FILES, 0, 0);
 }
 
-/* With the tables of the threads that know something. */
+/* With the tables of the threads that have knowledge. */
 static long compare_with_owners(int task) {
     for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++) {
         struct sp_thread *t = sp_slot(i);
         long answer = t != NULL ? compare_tables(task, atomic_load(&t->task)) : -1;
-        if (answer >= 0) /* else the owner has just ended, or the kernel refuses to say */
+        if (answer >= 0) /* otherwise the owner has just ended, or the kernel refuses to tell */
             return answer;
     }
     return -1;
 }
 
-/* kcmp is asked only in a process in which a thread has left: some filters kill for it. */
+/* kcmp is only called in a process in which a thread has left, because some filters kill for it. */
 static __attribute__((noinline)) bool judge(int task) {
     int home = atomic_load(&table->home);
     long answer = this_process() != home ? 1 : 0;
@@ -72,7 +72,7 @@ static __attribute__((noinline)) bool judge(int task) {
 
 bool sp_is_at_home(void) {
     if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
-        return true; /* no system call may be made, and nothing but marks is set any more */
+        return true; /* no system call may be made, and only marks are set from now on */
     int saved = errno, task = this_task();
     uint64_t known = atomic_load_explicit(&verdict, memory_order_relaxed);
     bool is_home = (int)(known >> 1) == task ? (known & 1) != 0 : judge(task);

@@ -1,15 +1,15 @@
 /* One call from entry to exit: deadline, signals, and the sleep.
  *
- * Signals. The kernel's select and poll end with EINTR when a handler runs during the call. Here a call may wake for a
- * hint that turns out to be of no use, or for the watchdog, and sleep again: a handler that ran in between would go
- * unnoticed. So all signals are blocked from the first sleep to the end of the call, and the caller's mask is in force
- * exactly while ppoll sleeps; and from where a call begins to register many descriptors, which takes as long as a
- * sleep. A handler that runs before that might as well have run before the call. The sleep is ppoll, not epoll_wait,
- * since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go on.
+ * Signals. The kernel's select and poll end with EINTR when a handler runs during the call. Here a call may wake
+ * for a useless hint or for the watchdog, and sleep again, so that a handler that ran in between would go
+ * unnoticed. So all signals are blocked from the first sleep to the end of the call, and the caller's mask is in
+ * force exactly while ppoll sleeps; and from where a call begins to register many descriptors, which takes as long
+ * as a sleep. A handler that runs before that might as well have run before the call. The sleep is ppoll, not
+ * epoll_wait, since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go on.
  *
  * Cancellation. A thread that is cancelled in ppoll leaves its state busy, as a longjmp out of a handler does: the
- * program's cleanup handlers get the kernel's own calls, and the thread's end releases the state. The call registers no
- * cleanup handler itself: after a longjmp the C library would run it in a frame that is gone. */
+ * program's cleanup handlers get the kernel's own calls, and the thread's end releases the state. The call
+ * registers no cleanup handler itself: after a longjmp the C library would run it in a frame that is gone. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -20,7 +20,7 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 enum { FAILURES_MAX = 32 };
-#define SECONDS_MAX INT64_C(4000000000) /* more is taken as this: 126 years */
+#define SECONDS_MAX INT64_C(4000000000) /* longer timeouts count as this: 126 years */
 
 static uint64_t clock_ns(clockid_t clock) {
     struct timespec now;
@@ -61,9 +61,9 @@ struct timespec sp_deadline_left(const struct sp_deadline *d) {
     return timespec_of(left_ns(d));
 }
 
-/* A handler that calls poll finds its thread busy and must not touch the state. A call after a handler that left by
- * longjmp finds it busy, too, but from a frame that is not below the abandoned one: that state has no owner any more,
- * and may be incomplete. */
+/* A handler that calls poll finds its thread busy and must not touch the state. A call after a handler that left
+ * by longjmp also finds it busy, but from a frame that is not below the abandoned one. That state has no owner any
+ * more, and may be incomplete. */
 static bool is_abandoned(const struct sp_thread *t, const char *frame) {
     stack_t stack;
     if (frame < t->frame)
@@ -102,7 +102,7 @@ bool sp_enter(struct sp_call *c, struct sp_thread *t, const struct timespec *tim
     return true;
 }
 
-/* All but those that a fault of our own caller raises: blocked, they would kill without their handler. */
+/* All signals but those that a fault of the caller raises, which would kill without their handler if blocked. */
 void sp_block_signals(struct sp_call *c) {
     sigset_t all;
     if (c->has_blocked)
@@ -136,13 +136,14 @@ void sp_leave(struct sp_call *c) {
     errno = saved;
 }
 
-/* False if another call took the state over, which is_abandoned misjudged (stacks switched in a signal handler); in a
- * child that a handler forked during the call; and after a handler in which the thread left the descriptor table. */
+/* False if another call took over the state, which is_abandoned misjudged (stacks switched in a signal handler);
+ * in a child that a handler forked during the call; and after a handler in which the thread left the descriptor
+ * table. */
 bool sp_in_control(const struct sp_call *c) {
     return c->t->ticket == c->ticket;
 }
 
-/* Time to sleep; *is_last if the deadline is then reached. NULL: for ever. */
+/* Time to sleep; sets *is_last if the deadline is then reached. NULL means without limit. */
 static const struct timespec *slice(const struct sp_call *c, struct timespec *time, bool *is_last) {
     const struct sp_deadline *d = &c->deadline;
     uint64_t limit_ns = sp_options.watchdog_ms != 0 ? (uint64_t)sp_options.watchdog_ms * 1000000 : UINT64_MAX;
@@ -158,8 +159,8 @@ static const struct timespec *slice(const struct sp_call *c, struct timespec *ti
     return time;
 }
 
-/* The epoll instance is of no use: gone, or a filter refuses the calls. A new one is made for the next call; when that
- * happens again and again this process is left to the kernel. */
+/* The epoll instance is useless, because it is gone or a filter refuses the calls. A new one is created for the
+ * next call. If that happens repeatedly, this process is left to the kernel. */
 static enum sp_wait lose(struct sp_thread *t) {
     t->must_rebuild = 1;
     if (++t->failures >= FAILURES_MAX)
@@ -167,9 +168,9 @@ static enum sp_wait lose(struct sp_thread *t) {
     return SP_LOST_CONTROL;
 }
 
-/* Examines the candidates and takes the hints, sleeping until there is one of either. With must_not_sleep there is a
- * result already, so no signal counts. SP_FAILED leaves errno EINTR; after SP_LOST_CONTROL only the kernel's call can
- * finish. */
+/* Examines the candidates and reads the hints, sleeping until there is one of either. With must_not_sleep there is
+ * already a result, so signals do not count. SP_FAILED leaves errno EINTR; after SP_LOST_CONTROL only the kernel's
+ * call can finish. */
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
     struct sp_thread *t = c->t;
     bool is_zero = must_not_sleep || c->deadline.is_zero;
@@ -185,7 +186,8 @@ enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
     if (!is_zero && !c->has_slept) {
         sp_block_signals(c);
         c->has_slept = true;
-        /* A handler that ran since the scan, or another thread, may have closed what was looked at: look again. */
+        /* A handler that ran since the scan, or another thread, may have closed an examined descriptor, so look
+           again. */
         if (!sp_in_control(c))
             return SP_LOST_CONTROL;
         if (atomic_load(&t->stale_any) != 0)
@@ -197,7 +199,7 @@ enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
     t->examine[0] = (struct pollfd){.fd = atomic_load_explicit(&t->epfd, memory_order_relaxed), .events = POLLIN};
     SP_COUNT(t, examined, t->examine_count);
     int ready = sp_real.ppoll(t->examine, (nfds_t)t->examine_count + 1, limit, must_not_sleep ? NULL : c->mask);
-    /* Whatever else the handler did: it may have forked, and this be the child, or have left the table. */
+    /* The handler may also have forked (and this is the child), or have left the table. */
     if (ready < 0 && errno == EINTR && !must_not_sleep)
         return SP_FAILED;
     if (!sp_in_control(c))
@@ -216,7 +218,7 @@ enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
         int hints = sp_harvest(t);
         if (hints < 0)
             return lose(t);
-        /* Several at once: the thread is behind, and the next call will hardly need to sleep. */
+        /* Several hints at once mean that the thread is behind, so that the next call will hardly sleep. */
         t->expects_hints = hints > 1;
     }
     if (ready > 0)

@@ -1,6 +1,6 @@
-/* The watchdog: once a period every descriptor that is believed quiet is examined for real. It bounds what any event
- * that this library did not see (a close by a direct system call, by io_uring, by the C library within itself) can do:
- * a readiness is then reported up to one period late, never lost. */
+/* The watchdog examines every descriptor that is believed quiet once per period. It bounds the effect of events
+ * that the library did not see (a close by a direct system call, by io_uring, or within the C library): a
+ * readiness is reported up to one period late, but never lost. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -33,7 +33,7 @@ static bool is_stale(const struct sp_thread *t, int fd) {
     return (atomic_load(&t->stale[fd / SP_WORD]) >> (fd % SP_WORD) & 1) != 0;
 }
 
-/* Keeps those entries that are ready for a bit that is believed quiet, although all hints are in. */
+/* Keeps the entries that are ready for a bit that is believed quiet, although all hints are in. */
 static int keep_suspects(struct sp_thread *t, int count) {
     int kept = 0;
     for (int i = 1; i <= count; i++) {
@@ -56,7 +56,7 @@ int sp_watchdog(struct sp_thread *t) {
     if (sp_harvest(t) < 0)
         return gone(t);
     int count = list_quiet(t);
-    /* A file is ready a moment before its waiters are woken: look again before calling a hint lost. */
+    /* A file becomes ready a moment before its waiters are woken, so look again before counting a hint as lost. */
     for (int look = 0; look < 2 && count > 0; look++) {
         struct pollfd epoll = {.fd = atomic_load(&t->epfd), .events = POLLIN};
         if (look > 0)

@@ -1,7 +1,7 @@
-//! How fast the simulator is: a line of CSV for each timed step. Run by `toolkit/simulate/bench/run`.
+//! Measures the speed of the simulator, with a line of CSV for each timed step. Run by `toolkit/simulate/bench/run`.
 //!
-//! Arguments: rounds, the emulator (`toolkit/simulate/bench/beside`), and the plugins of others as NAME=WORDS. The
-//! emulator is told by the environment which of them to load instead of straingauge's; `none` is none.
+//! Arguments: rounds, the emulator (`toolkit/simulate/bench/beside`), and other plugins as NAME=WORDS. An environment
+//! variable tells the emulator which of them to load instead of straingauge's; `none` means none.
 
 use simulate::SimulateError;
 use simulate::cache::{Geometry, Replacement, Setup};
@@ -12,11 +12,11 @@ use simulate::simulation::{PointPlan, Sample};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Rounds, unless the first argument says otherwise.
+/// Number of rounds, unless the first argument names another.
 const ROUNDS: usize = 5;
 const CONSTANT: PointPlan = PointPlan { connections: 128, rate_per_sec: 8333, delay_us: 0 };
-/// The first sends more than the guest can, so that it never idles and wakes threads seldom: half the instructions a
-/// packet.
+/// The first rate is more than the guest can send, so that it never idles and seldom wakes threads. A packet then
+/// takes half the instructions.
 const JOBS: [(&str, PointPlan); 2] =
     [("without pause", PointPlan { rate_per_sec: 1_000_000, ..CONSTANT }), ("constant rate", CONSTANT)];
 const LIMITS: Limits = Limits { memory_mib: 512, timeout: Duration::from_secs(600) };
@@ -39,7 +39,7 @@ fn caches(l2_sizes: &[u64]) -> Option<Setup> {
     })
 }
 
-/// Processor time of the children that have ended, in seconds; the kernel counts it in hundredths.
+/// Processor time in seconds of the children that have ended. The kernel counts it in hundredths.
 fn children_cpu_s() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -47,7 +47,7 @@ fn children_cpu_s() -> f64 {
     (ticks(13) + ticks(14)) / 100.0
 }
 
-/// Does it, and says how long it took and how much processor time the emulator used.
+/// Runs the closure, and prints its duration and the emulator's processor time.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, String) {
     let (began, cpu_s) = (Instant::now(), children_cpu_s());
     let out = work();
@@ -69,7 +69,7 @@ fn experiment(plan: PointPlan, caches: Option<Setup>, packets: u64) -> Experimen
     }
 }
 
-/// Instructions of the server's end and of the client's.
+/// Instructions of the server's and of the client's end.
 fn counts_of(sample: &Sample) -> String {
     let all = &sample.all;
     format!("{},{}", all.instructions + all.repeats, sample.client_instructions)
@@ -89,7 +89,7 @@ fn main() -> Result<(), SimulateError> {
         ("full model with 1 L2", caches(&[256 << 10])),
         ("full model with 4 L2", caches(&[256 << 10, 512 << 10, 1 << 20, 2 << 20])),
     ];
-    // Interleaved, so that the machine's drift meets all alike.
+    // Interleaved, so that drift of the machine affects all equally.
     let all = (0..rounds).flat_map(|_| JOBS).flat_map(|job| PACKETS.map(|packets| (job, packets)));
     for ((job, plan), packets) in all {
         for (name, setup) in &kinds {
@@ -101,7 +101,7 @@ fn main() -> Result<(), SimulateError> {
             let experiment = experiment(plan, None, packets);
             // SAFETY: this process has no other thread.
             unsafe { std::env::set_var("STRAINGAUGE_BENCH_PLUGIN", words) };
-            // It does the same job, and gives no answer in our form.
+            // It does the same job, but its answer has another form.
             let (outcome, times) = timed(|| sample(&mut saved, &experiment, &plan, &|| false));
             // SAFETY: as above.
             unsafe { std::env::remove_var("STRAINGAUGE_BENCH_PLUGIN") };

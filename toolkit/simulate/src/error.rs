@@ -1,4 +1,4 @@
-//! Why nothing was simulated: a sentence each, with the remedy.
+//! Why a simulation failed, as a sentence with the remedy.
 
 use std::path::PathBuf;
 
@@ -24,15 +24,18 @@ pub enum SimulateError {
         folder = folder.display()
     )]
     NotInstalled {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// The program's folder.
+        /// Directory of the program.
         folder: PathBuf,
     },
     /// Only x86-64 is supported.
-    #[error("the simulated machine is x86-64 and runs programs of this machine, whose processor is another")]
+    #[error(
+        "the simulated machine is x86-64 and runs this machine's programs, but this machine has another \
+    processor"
+    )]
     OtherProcessor,
-    /// No kernel with the modules that are needed.
+    /// There is no kernel with the required modules.
     #[error(
         "no kernel with the modules veth and sch_netem under {looked}; unpack a kernel package (apt-get download \
          linux-image-cloud-amd64's package, dpkg -x PACKAGE FOLDER) and name it: --kernel FOLDER"
@@ -41,7 +44,7 @@ pub enum SimulateError {
         /// The places that were searched.
         looked: String,
     },
-    /// A file of the host's is missing.
+    /// A file of the host is missing.
     #[error("{what} cannot be taken into the guest: {why}")]
     NotTaken {
         /// The file or program.
@@ -49,18 +52,18 @@ pub enum SimulateError {
         /// The reason.
         why: String,
     },
-    /// Less memory is free than the guest needs.
+    /// The guest needs more memory than is free.
     #[error(
         "the guest needs {needed_mib} MiB of memory and {free_mib} MiB are free; end other programs, or give it less \
          with --memory"
     )]
     NoMemory {
-        /// The memory that it would use.
+        /// Memory that it would use.
         needed_mib: u64,
-        /// The memory that is free.
+        /// Memory that is free.
         free_mib: u64,
     },
-    /// Something of the host's operating system failed.
+    /// An operation of the host's operating system failed.
     #[error("{what}: {source}")]
     System {
         /// The action that failed.
@@ -77,7 +80,7 @@ pub enum SimulateError {
     /// The guest's reason for failing.
     #[error("{0}")]
     Guest(String),
-    /// It exceeded the time limit.
+    /// The simulation exceeded the time limit.
     #[error(
         "the guest did not end within {seconds} s; give it more time (--guest-timeout), or more memory (--memory) if \
          it has many connections; its last words: {words}"
@@ -88,13 +91,13 @@ pub enum SimulateError {
         /// The last output of its kernel.
         words: String,
     },
-    /// A request that is not possible.
+    /// The request is impossible.
     #[error("{0}")]
     Impossible(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// A file with wrong contents.
+    /// A file has wrong contents.
     #[error("{path}: {why}", path = path.display())]
     File {
         /// The file.

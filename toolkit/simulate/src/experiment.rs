@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Functions of a sample that are kept: those with most L2 misses and those with most instructions.
+/// Number of functions of a sample that are kept: those with most L2 misses and those with most instructions.
 const MOST_FUNCTIONS: usize = 40;
 
 /// The experiment to simulate.
@@ -24,13 +24,13 @@ const MOST_FUNCTIONS: usize = 40;
 pub struct Experiment {
     /// The points, each with every seed.
     pub points: Vec<PointPlan>,
-    /// Boots: each is one sample of addresses in memory.
+    /// Number of boots. Each is one sample of addresses in memory.
     pub seeds: u64,
-    /// The caches; without them only instructions are counted.
+    /// The caches. Without them only instructions are counted.
     pub caches: Option<Setup>,
-    /// Accesses and misses by kernel object.
+    /// Whether to count accesses and misses by kernel object.
     pub objects: bool,
-    /// Structures, or slab caches, whose fields are tried in the order of their accesses; each point then runs twice.
+    /// Structures, or slab caches, whose fields are tried in the order of their accesses. Each point then runs twice.
     pub pack: Vec<String>,
     /// Prices for the estimate of cycles.
     pub cost: Option<Cost>,
@@ -38,52 +38,52 @@ pub struct Experiment {
     pub workload: Workload,
     /// Limits of the guest.
     pub limits: Limits,
-    /// The kernel, or the folder of an unpacked package.
+    /// The kernel, or the directory of an unpacked package.
     pub kernel: Option<PathBuf>,
-    /// The emulator, or the one in PATH.
+    /// The emulator; `None` for the one in PATH.
     pub qemu: Option<PathBuf>,
 }
 
 /// The workload in the guest.
 #[derive(Debug, Clone)]
 pub enum Workload {
-    /// A server that sends segments of the largest size over the connections in turn.
+    /// A server that sends full segments over the connections in turn.
     Bench {
         /// Segments before the count.
         warmup_packets: u64,
-        /// Segments counted.
+        /// Counted segments.
         packets: u64,
     },
     /// A server program of this machine.
     Server(Box<ServerPlan>),
 }
 
-/// A server program and what it needs.
+/// A server program and its needs.
 #[derive(Debug, Clone)]
 pub struct ServerPlan {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Files and folders for the guest, at the same paths.
+    /// Files and directories for the guest, at the same paths.
     pub files: Vec<PathBuf>,
-    /// Folders that the guest has, empty.
+    /// Empty directories for the guest.
     pub folders: Vec<String>,
-    /// The port that it listens on.
+    /// Port on which it listens.
     pub port: u16,
     /// The load on it.
     pub load: Arc<dyn GuestLoad>,
-    /// Time before the count, in the guest's time.
+    /// Time before the count, in guest time.
     pub warmup_ms: u64,
-    /// Length of the count, in the guest's time.
+    /// Length of the count, in guest time.
     pub window_ms: u64,
 }
 
-/// The load on a server in the guest: a program that is put there and started; simulate knows nothing else about it.
+/// The load on a server in the guest: a program that is copied there and started. simulate knows no more about it.
 pub trait GuestLoad: std::fmt::Debug {
-    /// Puts the program and its files into the guest; those of [`ServerPlan::files`] are there, too.
+    /// Copies the program and its files into the guest. The files of [`ServerPlan::files`] are there, too.
     fn put(&self, image: &mut Image) -> Result<(), SimulateError>;
 
-    /// The command for a point. It loads the server at [`crate::guest::SERVER_ADDRESS`] from when it has opened its
-    /// connections. When the count is over it gets Ctrl-C, prints its counts, and ends.
+    /// The command for a point. It loads the server at [`crate::guest::SERVER_ADDRESS`] once its connections are
+    /// open. When the count is over it gets Ctrl-C, prints its counts, and ends.
     fn command(&self, point: &PointPlan) -> LoadCommand;
 }
 
@@ -92,7 +92,7 @@ pub trait GuestLoad: std::fmt::Debug {
 pub struct LoadCommand {
     /// Program and arguments.
     pub words: Vec<String>,
-    /// Connections that it opens before its warm-up begins, including those of its checks.
+    /// Number of connections that it opens before its warm-up begins, including those of its checks.
     pub opened: u64,
 }
 
@@ -100,7 +100,7 @@ pub struct LoadCommand {
 pub enum Step<'s> {
     /// The next step begins.
     Begins(&'s str),
-    /// A point has one more sample: all results so far.
+    /// A point has one more sample. Holds all results so far.
     Has(&'s Simulation),
 }
 
@@ -187,8 +187,8 @@ pub fn sample(
                 counts.iter().filter(|one| is_meant(&one.name)).filter_map(|one| packed(one, &btf)).collect();
             check_packed(&experiment.pack, &packings, &rows)?;
             if !packings.is_empty() {
-                // The same run to the last instruction, because the caches do not affect the guest; so any difference
-                // comes from the layout.
+                // It is the same run to the last instruction, because the caches do not affect the guest. So any
+                // difference comes from the layout.
                 order.objects = Some(Objects { packings: packings.clone(), ..objects });
                 let again = saved.resume(&job, &order, stop)?;
                 sample.packed = compared(&rows, counts, &again.answer.objects, &packings);
@@ -200,14 +200,14 @@ pub fn sample(
     Ok(sample)
 }
 
-/// The guest's types and the data for finding objects, or why they are not known.
+/// The guest's types and the data for finding objects, or why they are unknown.
 fn types_of(saved: &Saved) -> Result<(Btf, Objects), String> {
     let btf = saved.types()?;
     let map = kernel_map(&btf, &saved.variables, saved.memory_bytes())?;
     Ok((btf, Objects { map, packings: Vec::new() }))
 }
 
-/// Refuses, before the first point, names that this kernel does not have.
+/// Refuses names that this kernel does not have before the first point.
 fn check_pack(wanted: &[String], btf: &Btf) -> Result<(), SimulateError> {
     match wanted.iter().find(|name| !is_structure_or_cache(btf, name)) {
         None => Ok(()),
@@ -282,7 +282,7 @@ fn sample_of(saved: &Saved, resumed: &Resumed, levels: usize) -> Result<Sample, 
     let number = |word: &str| -> Result<u64, SimulateError> {
         let said = resumed.words.iter().find(|(said, _)| said == word);
         said.and_then(|(_, value)| value.parse().ok())
-            .ok_or_else(|| SimulateError::Guest(format!("the guest does not say its {word}")))
+            .ok_or_else(|| SimulateError::Guest(format!("the guest does not report its {word}")))
     };
     let functions = &saved.functions;
     let mut rows: BTreeMap<layers::Row, crate::simulation::Counts> = BTreeMap::new();
@@ -320,7 +320,7 @@ fn sample_of(saved: &Saved, resumed: &Resumed, levels: usize) -> Result<Sample, 
     Ok(sample)
 }
 
-/// Misses of L2 by fetches of the kernel's code and of the user's.
+/// L2 misses of instruction fetches in kernel and user code.
 fn code_misses(accounts: &[Account], levels: usize) -> CodeMisses {
     let mut misses = CodeMisses { kernel: vec![0; levels], user: vec![0; levels] };
     for account in accounts {

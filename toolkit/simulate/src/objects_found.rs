@@ -1,4 +1,4 @@
-//! Counts by kind of memory, with the names of types, fields and variables; and layouts computed from them.
+//! Counts by kind of memory, with the names of types, fields and variables, and layouts computed from them.
 
 use crate::kernel_types::{Btf, Field, Variables, fields_of, type_of_cache};
 use crate::objects::{DISTANCES, ObjectCounts, Packing, WORD_BYTES, Word};
@@ -8,7 +8,7 @@ use crate::simulation::{Distances, Field as FieldRow, Line as LineRow, Object, P
 const LINE_BYTES: u64 = 64;
 /// The unit that is moved when fields are packed.
 const GRAIN_BYTES: u64 = 8;
-/// Variables that are named, those with most misses.
+/// Number of named variables, those with most misses.
 const MOST_VARIABLES: usize = 20;
 
 /// Fields that share a grain, from `start` to `end` in grains.
@@ -18,7 +18,7 @@ struct Group {
     end: u64,
 }
 
-/// All grains of an object in groups: fields that share one are together; a grain that no field covers is a group.
+/// All grains of an object in groups. Fields that share a grain are in one group; a grain without a field is a group.
 fn groups(fields: &[Field], grains: u64, grain_bytes: u64) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut next = 0;
@@ -75,7 +75,7 @@ fn part(words: &[Word], start: u64, end: u64) -> &[Word] {
     words.get(start..end).unwrap_or_default()
 }
 
-/// Adds names to the plugin's counts; most misses of the first L2 first.
+/// Adds names to the plugin's counts, sorted by misses of the first L2.
 pub fn named(counts: &[ObjectCounts], btf: &Btf, variables: &Variables, levels: usize) -> Vec<Object> {
     let mut rows: Vec<Object> = Vec::new();
     for one in counts {
@@ -153,8 +153,8 @@ fn by_variable(lines: &[(u64, u64)], variables: &Variables) -> Vec<(String, u64)
     all
 }
 
-/// The layout with the fields in the order of their accesses per byte, most first. Fields that share eight bytes stay
-/// together, and so does a field longer than that.
+/// The layout with the fields sorted by their accesses per byte. Fields that share eight bytes stay together, and so
+/// does a field that is longer.
 pub fn packed(counts: &ObjectCounts, btf: &Btf) -> Option<Packing> {
     let grains = u64::from(counts.size) / GRAIN_BYTES;
     let structure = type_of_cache(btf, &counts.name, counts.object_size)?;
@@ -164,7 +164,7 @@ pub fn packed(counts: &ObjectCounts, btf: &Btf) -> Option<Packing> {
         let Word { reads, writes, .. } = sum(part(&counts.words, group.start * words, group.end * words));
         reads + writes
     };
-    // Per grain, in fixed point; the sort keeps the order of equals.
+    // Accesses per grain in fixed point; the sort is stable.
     groups.sort_by_cached_key(|group| std::cmp::Reverse((accesses(group) << 10) / (group.end - group.start)));
     let mut places = vec![0_u16; grains as usize];
     let mut next = 0;
@@ -190,7 +190,8 @@ fn lines_when_packed(row: &Object, counts: &ObjectCounts, packing: &Packing) -> 
     lines.iter().filter(|accesses| **accesses > 0 && 10 * **accesses >= row.visits).count() as u64
 }
 
-/// The effect of the layouts: the counts of a run with the original layout, and of the same run with the new ones.
+/// The effect of the layouts, from the counts of a run with the original layout and of the same run with the new
+/// ones.
 pub fn compared(rows: &[Object], counts: &[ObjectCounts], after: &[ObjectCounts], packings: &[Packing]) -> Vec<Packed> {
     let each = packings.iter().filter_map(|packing| {
         let row = rows.iter().find(|row| row.name == packing.cache)?;
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_share_a_grain_are_one_group_and_gaps_have_their_own() {
+    fn fields_that_share_a_grain_form_one_group_and_gaps_form_others() {
         let fields = [field("a.b.c", 0, 4), field("d", 4, 2), field("e", 6, 2), field("f", 16, 16)];
         let told = |grains, bytes| -> Vec<(String, u64, u64)> {
             groups(&fields, grains, bytes).into_iter().map(|group| (group.name, group.start, group.end)).collect()
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_given_to_fields_and_lines() {
+    fn counts_are_assigned_to_fields_and_lines() {
         let mut words = vec![Word::default(); 40];
         words[1] = Word { reads: 3, writes: 1, misses: 2 };
         words[20] = Word { reads: 0, writes: 5, misses: 1 };
@@ -282,7 +283,8 @@ mod tests {
         counts.words[6].reads = 1;
         counts.words[3].reads = 4;
         let packing = packed(&counts, &btf).unwrap();
-        // hot, then a and b together, then the array (4 in 16 bytes: 2 a grain), then warm, then what is cold.
+        // First hot, then a and b together, then the array (4 in 16 bytes: 2 per grain), then warm, then the cold
+        // fields.
         assert_eq!(packing.places, [5, 2, 3, 4, 1, 0]);
     }
 }

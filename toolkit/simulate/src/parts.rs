@@ -1,4 +1,4 @@
-//! The files that belong to the program: the plugin that QEMU loads, and the guest's first process. They lie beside it.
+//! Finds the files of the program: the plugin that QEMU loads, and the guest's first process. They are next to it.
 
 use crate::SimulateError;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ pub const PLUGIN: &str = "libstraingauge_simulate_plugin.so";
 /// The guest's first process.
 pub const FIRST_PROCESS: &str = "simulate-guest-init";
 
-/// Where this file lies: beside the program, in `../lib/straingauge`, or where cargo puts it.
+/// Where this file is: next to the program, in `../lib/straingauge`, or where cargo puts it.
 pub fn find(name: &str) -> Result<PathBuf, SimulateError> {
     let own = std::env::current_exe().map_err(SimulateError::system("cannot find this program's own file"))?;
     let folder = own.parent().unwrap_or(Path::new("/"));

@@ -5,7 +5,7 @@ use crate::exchange::Account;
 use crate::simulation::{self, CacheCounts, Caches, Level};
 
 /// The meaning of a count.
-pub const UNIT: &str = "events in the window; divide by sent for events a packet";
+pub const UNIT: &str = "events in the window; divide by sent for events per packet";
 
 /// The geometries.
 pub fn caches(setup: &Setup) -> Caches {

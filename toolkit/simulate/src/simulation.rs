@@ -1,5 +1,5 @@
-//! The result of a simulation: the program counts it, prints it as JSON and keeps it as `simulation.json`.
-//! Every number is simulated: exact for the model, not for a real processor. Counts are whole numbers over the window.
+//! The result of a simulation. The program counts it, prints it as JSON and keeps it as `simulation.json`. Every
+//! number is simulated: exact for the model, but not for a real processor. Counts are whole numbers over the window.
 
 use model::geometry::Geometry;
 pub use objects::{Distances, Field, Line, Object, Packed};
@@ -14,14 +14,14 @@ use std::path::Path;
 /// The file's name in a run directory.
 pub const FILE: &str = "simulation.json";
 const MAX_BYTES: u64 = 256 << 20;
-/// An upper bound: no run has more.
+/// Maximum number of points; no run has more.
 const MAX_POINTS: usize = 2000;
 const MAX_LEVELS: usize = 8;
 
-/// Why no simulation can be read.
+/// Why a simulation cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
-    /// No such file.
+    /// The file does not exist.
     #[error("{path} cannot be read: {source}")]
     Unreadable {
         /// The file.
@@ -44,7 +44,7 @@ pub enum SimulationError {
 pub struct Simulation {
     /// The origin of the numbers: [`Origin::Simulated`].
     pub origin: Origin,
-    /// The meaning of a count, in words.
+    /// Text on the meaning of a count.
     #[serde(default)]
     pub unit: String,
     /// The emulator's description of itself.
@@ -68,31 +68,31 @@ pub struct Caches {
     /// The format of a geometry.
     #[serde(default)]
     pub format: String,
-    /// First level, instructions.
+    /// First level for instructions.
     pub l1i: Geometry,
-    /// First level, data.
+    /// First level for data.
     pub l1d: Geometry,
-    /// Second level: all see the same misses of L1, and none affects another.
+    /// Second level. All see the same misses of L1, and none affects another.
     pub l2: Vec<Geometry>,
-    /// Third level, after the first of the L2s.
+    /// Third level after the first L2.
     pub l3: Option<Geometry>,
-    /// TLB of instructions; its lines are pages.
+    /// TLB of instructions. Its lines are pages.
     pub itlb: Option<Geometry>,
-    /// TLB of data; its lines are pages.
+    /// TLB of data. Its lines are pages.
     pub dtlb: Option<Geometry>,
-    /// Each L2 brings the next line when it misses.
+    /// Whether each L2 loads the next line when it misses.
     #[serde(default)]
     pub next_line_prefetch: bool,
 }
 
-/// Cycles of events: a model in which nothing overlaps, so an upper bound for an out-of-order processor.
+/// Cycles of events in a model without overlap, which is an upper bound for an out-of-order processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cost {
-    /// For an instruction.
+    /// Cycles of an instruction.
     pub instruction: f64,
-    /// For a miss of L1I or L1D.
+    /// Cycles of a miss of L1I or L1D.
     pub l1_miss: f64,
-    /// For a miss of the first L2, in addition.
+    /// Additional cycles of a miss of the first L2.
     pub l2_miss: f64,
 }
 
@@ -101,7 +101,8 @@ pub struct Cost {
 pub struct PointPlan {
     /// Open connections.
     pub connections: u64,
-    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
+    /// Packets (of the microbenchmark) or requests per second over all connections. For a server, 0 means a closed
+    /// loop.
     pub rate_per_sec: u64,
     /// One-way delay of the path.
     pub delay_us: u64,
@@ -113,13 +114,14 @@ pub struct PointPlan {
 pub struct Point {
     /// Open connections.
     pub connections: u64,
-    /// Packets (of the microbenchmark) or requests a second, over all connections; for a server 0 is a closed loop.
+    /// Packets (of the microbenchmark) or requests per second over all connections. For a server, 0 means a closed
+    /// loop.
     pub rate_per_sec: u64,
     /// One-way delay of the path.
     pub delay_us: u64,
     /// Number of samples.
     pub n: u64,
-    /// By seed.
+    /// Samples by seed.
     pub samples: Vec<Sample>,
 }
 
@@ -129,33 +131,34 @@ pub struct Point {
 pub struct Sample {
     /// The seed of its boot.
     pub seed: u64,
-    /// Packets that the server's link sent in the window; figures per packet are divided by this.
+    /// Packets that the server's link sent in the window, by which figures per packet are divided.
     pub sent: u64,
     /// Packets that it received.
     pub received: u64,
-    /// The window in the guest's time, in which an instruction takes 1 ns.
+    /// Length of the window in guest time, in which an instruction takes 1 ns.
     pub window_ns: u64,
     /// Instructions of the client's end in the window, which were executed but not counted.
     pub client_instructions: u64,
     /// Counts by row of the layer table, and user code.
     pub rows: Vec<Row>,
-    /// Counts of helpers whose caller is not known.
+    /// Counts of helpers whose caller is unknown.
     pub unattributed: Counts,
-    /// The network stack: all rows but User, Other, Idle and the unattributed (the paper's "Overall Stack").
+    /// Counts of the network stack: all rows but User, Other, Idle and the unattributed (the paper's "Overall
+    /// Stack").
     pub stack: Counts,
-    /// The sum of everything.
+    /// Sum of all counts.
     pub all: Counts,
-    /// Instructions of functions that the layer table does not know; they were charged like helpers.
+    /// Instructions of functions that the layer table does not list, which were charged like helpers.
     pub unclassified_instructions: u64,
-    /// The functions with most misses of the first L2 and with most instructions.
+    /// The functions with most misses of the first L2, and those with most instructions.
     pub functions: Vec<Function>,
     /// Misses by size, if they were requested.
     pub curve: Option<Curve>,
-    /// Accesses and misses by kind of memory, most misses of the first L2 first, if requested and known.
+    /// Accesses and misses by kind of memory, sorted by misses of the first L2, if requested and known.
     pub objects: Option<Vec<Object>>,
-    /// Why they are not known.
+    /// Why counts by kind of memory are unknown.
     pub objects_not_known: Option<String>,
-    /// Misses of the L2 geometries by fetches of code.
+    /// Misses of the L2 geometries for instruction fetches.
     pub code_l2_misses: CodeMisses,
     /// The effect of other layouts of objects.
     pub packed: Vec<Packed>,
@@ -196,10 +199,10 @@ pub struct Counts {
 /// Misses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CacheCounts {
-    /// Instruction fetches that missed L1I, a line each.
+    /// Instruction fetches that missed L1I, one per line.
     #[serde(default)]
     pub l1i_misses: u64,
-    /// Reads and writes that missed L1D, a line each. Where this is absent, no caches were simulated.
+    /// Reads and writes that missed L1D, one per line. Absent if no caches were simulated.
     pub l1d_misses: u64,
     /// Dirty lines that left L1D.
     #[serde(default)]
@@ -228,13 +231,13 @@ pub struct Level {
     pub data_misses: u64,
     /// Dirty lines that were replaced.
     pub write_backs: u64,
-    /// Lines that the prefetcher brought.
+    /// Lines that the prefetcher loaded.
     pub prefetches: u64,
     /// Prefetched lines that were used before they were replaced.
     pub useful_prefetches: u64,
 }
 
-/// Counts of a function on behalf of a layer.
+/// Counts of a function that works for a layer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Function {
@@ -255,17 +258,17 @@ pub struct Function {
 pub struct Curve {
     /// Accesses that reached L2.
     pub accesses: u64,
-    /// Size in bytes, and the share of the accesses that a cache of this size would miss.
+    /// Size in bytes, and the share of the accesses that miss a cache of this size.
     pub miss_ratio_by_bytes: Vec<(u64, f64)>,
 }
 
-/// Misses by fetches of code, by L2 geometry.
+/// Misses of instruction fetches, by L2 geometry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CodeMisses {
-    /// Of the kernel.
+    /// Misses in the kernel.
     pub kernel: Vec<u64>,
-    /// Of programs.
+    /// Misses in programs.
     pub user: Vec<u64>,
 }
 
@@ -290,14 +293,14 @@ impl Level {
 }
 
 impl CacheCounts {
-    /// Misses of an L2, of code and data.
+    /// Misses of an L2 for code and data.
     pub fn l2_misses(&self, level: usize) -> u64 {
         self.l2.get(level).map_or(0, Level::misses)
     }
 }
 
 impl Counts {
-    /// Misses of L1I; 0 without caches, as all that follow.
+    /// Misses of L1I; 0 without caches, like all that follow.
     pub fn l1i_misses(&self) -> u64 {
         self.caches.as_ref().map_or(0, |caches| caches.l1i_misses)
     }
@@ -317,7 +320,7 @@ impl Counts {
         self.caches.as_ref().map_or(0, |caches| caches.dtlb_misses)
     }
 
-    /// Misses of an L2, of code and data.
+    /// Misses of an L2 for code and data.
     pub fn l2_misses(&self, level: usize) -> u64 {
         self.caches.as_ref().map_or(0, |caches| caches.l2_misses(level))
     }
@@ -346,7 +349,7 @@ impl Sample {
         self.all.add(&self.unattributed);
     }
 
-    /// What the load engine counted in the guest, in a window that ends a little after the count; `None` without one.
+    /// Counts of the load engine in the guest, in a window that ends a little after the count; `None` without one.
     pub fn load_point(&self) -> Option<record::Point> {
         record::Point::deserialize(self.load.as_ref()?.get("point")?).ok()
     }
@@ -378,7 +381,7 @@ impl Simulation {
         run.join(FILE).is_file()
     }
 
-    /// Reads the simulation of a run directory: untrusted, perhaps of an interrupted run.
+    /// Reads the simulation of a run directory, which is untrusted and may come from an interrupted run.
     pub fn open(run: &Path) -> Result<Simulation, SimulationError> {
         let file = run.join(FILE);
         let path = || file.display().to_string();
@@ -398,7 +401,7 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// As JSON; the members are in the order of their names.
+    /// Writes JSON with the members sorted by name.
     pub fn to_json(&self) -> String {
         let value = serde_json::to_value(self).expect("a simulation has only string keys");
         serde_json::to_string_pretty(&value).expect("a value is text")
@@ -445,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_or_broken_is_no_simulation() {
+    fn measured_and_damaged_runs_are_no_simulations() {
         let refused = |text: &str| Simulation::parse(text.as_bytes()).unwrap_err();
         assert!(refused("{\"origin\": \"timed\"}").contains("simulated"));
         for text in ["{}", "[", "{\"origin\": \"simulated\", \"points\": 3}"] {

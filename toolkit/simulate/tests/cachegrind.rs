@@ -1,5 +1,5 @@
-//! The cache model against Valgrind's cachegrind, on the same program: cachegrind counts its misses, lackey (another
-//! tool of Valgrind) writes its trace of addresses, which the model then reads. Every count must be equal.
+//! Tests the cache model against Valgrind's cachegrind on the same program. cachegrind counts its misses, and lackey
+//! (another tool of Valgrind) writes its trace of addresses, which the model then reads. Every count must be equal.
 
 use simulate::cache::{Geometry, Level, Replacement};
 use std::path::Path;
@@ -20,7 +20,7 @@ fn valgrind(arguments: &[&str], log: &Path) -> String {
     std::fs::read_to_string(log).expect("valgrind wrote its log")
 }
 
-/// cachegrind's rule: an access that touches two lines misses if one of them does, once.
+/// cachegrind counts one miss for an access to two lines if at least one of them misses.
 fn misses(level: &mut Level, address: u64, bytes: u64) -> bool {
     let line = u64::from(LINE);
     let first = !level.access(address, false).is_hit;

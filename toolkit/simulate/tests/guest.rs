@@ -1,4 +1,4 @@
-//! Real guests with a stock kernel. A test that cannot be simulated here is skipped with the reason.
+//! Tests with real guests and a stock kernel. A test that cannot be simulated here is skipped with the reason.
 
 mod rig;
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether what is long by nature runs at its full length (`make test-long`).
+/// Whether long tests run at their full length (`make test-long`).
 fn long_run() -> bool {
     std::env::var_os("STRAINGAUGE_LONG").is_some_and(|value| value == "1")
 }
@@ -35,12 +35,12 @@ fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path} in {value:#}"))
 }
 
-/// Counted packets; twice as many as short runs need would change nothing.
+/// Number of counted packets. Twice as many as short runs need would change nothing.
 fn packets() -> u32 {
     if long_run() { 5000 } else { 300 }
 }
 
-/// The microbenchmark at these numbers of connections.
+/// The microbenchmark with these numbers of connections.
 fn bench(connections: &str, more: &[&str]) -> Said {
     let packets = packets().to_string();
     let options = ["--packets", &packets, "--delay", "1ms", "--l2", "128KiB,4MiB", "--axis", "connections"];
@@ -48,7 +48,7 @@ fn bench(connections: &str, more: &[&str]) -> Said {
 }
 
 #[test]
-fn a_microbenchmark_is_counted_to_the_object_kept_and_equal_after_another_boot() {
+fn counts_of_a_microbenchmark_are_exact_and_equal_after_another_boot() {
     skip_if!(missing());
     let folder = open_dir();
     let place = folder.path().join("run").display().to_string();
@@ -60,7 +60,7 @@ fn a_microbenchmark_is_counted_to_the_object_kept_and_equal_after_another_boot()
     assert_the_knee_moves_with_the_size_of_the_l2(&simulation);
     assert_every_miss_has_its_object_and_packing_saves_lines(&simulation["points"][1]["samples"][0]);
     if !long_run() {
-        // Equal counts of one boot: the test of nginx.
+        // The test of nginx checks equal counts of one boot.
         return;
     }
     let again = bench("4", &["--json"]).exits_with(0).json();
@@ -71,7 +71,7 @@ fn a_microbenchmark_is_counted_to_the_object_kept_and_equal_after_another_boot()
     }
 }
 
-/// Checks what `report` makes of a run directory; what was simulated, as the directory keeps it.
+/// Checks the output of `report` for a run directory; returns the simulation that the directory keeps.
 fn assert_the_directory_has_a_report(place: &str) -> Value {
     let report = run(&mut simulate(&["report", place])).exits_with(0);
     assert!(report.out.starts_with("Simulated, nothing measured") && report.out.contains("tcp_sock"), "{}", report.out);
@@ -85,7 +85,7 @@ fn assert_the_directory_has_a_report(place: &str) -> Value {
 }
 
 fn assert_the_knee_moves_with_the_size_of_the_l2(report: &Value) {
-    // The segments, and perhaps a packet of the neighbours' own.
+    // The segments, and perhaps one packet of the neighbour protocol.
     let sent = number(report, "/points/0/samples/0/sent");
     let packets = f64::from(packets());
     assert!((packets..packets + 10.0).contains(&sent), "{sent}");
@@ -103,10 +103,10 @@ fn assert_the_knee_moves_with_the_size_of_the_l2(report: &Value) {
         misses(0, 0)
     );
     assert!(misses(1, 1) < misses(1, 0) / 10.0, "they do into 4 MiB: {} {}", misses(1, 1), misses(1, 0));
-    // The client's end is not counted, so a server that fits misses next to nothing.
+    // The client's end is not counted, so a server that fits has almost no misses.
     let all_fit = per_packet(0, "l2/1/data_misses") + per_packet(0, "l2/1/fetch_misses");
     assert!(all_fit < 5.0, "4 connections fit into 4 MiB: {all_fit}");
-    // Every layer worked, and almost nothing is unattributed.
+    // Every layer worked, and almost no instructions are unattributed.
     for layer in ["user", "system-call", "tcp", "ip", "ethernet", "driver", "other"] {
         let rows = report.pointer("/points/0/samples/0/rows").and_then(Value::as_array).expect("rows");
         let all: f64 = rows.iter().filter(|row| row["layer"] == layer).map(|row| number(row, "/instructions")).sum();
@@ -119,7 +119,7 @@ fn assert_the_knee_moves_with_the_size_of_the_l2(report: &Value) {
 fn assert_every_miss_has_its_object_and_packing_saves_lines(sample: &Value) {
     let objects = sample["objects"].as_array().expect("objects");
     let sum = |path: &str| -> f64 { objects.iter().map(|object| number(object, path)).sum() };
-    // Two accounts of the same accesses: by kind of memory, and by layer.
+    // Two counts of the same accesses, by kind of memory and by layer.
     assert_eq!(sum("/l2_misses/0"), number(sample, "/all/l2/0/data_misses"));
     assert_eq!(sum("/l1d_misses"), number(sample, "/all/l1d_misses"));
     assert_eq!(sum("/reads") + sum("/writes"), number(sample, "/all/reads") + number(sample, "/all/writes"));
@@ -131,7 +131,7 @@ fn assert_every_miss_has_its_object_and_packing_saves_lines(sample: &Value) {
 
     let tcp_sock = objects.iter().find(|object| object["structure"] == "tcp_sock").expect("sockets were touched");
     let sent = number(sample, "/sent");
-    // At least one connection a packet; a lookup in the table of connections passes by some others.
+    // At least one connection per packet; a lookup in the connection table passes some others.
     let visits = number(tcp_sock, "/visits") / sent;
     assert!((0.9..20.0).contains(&visits), "{visits} visits a packet");
     let field = |name: &str| {
@@ -139,7 +139,7 @@ fn assert_every_miss_has_its_object_and_packing_saves_lines(sample: &Value) {
         let found = fields.iter().find(|field| field["name"].as_str().is_some_and(|words| words.contains(name)));
         found.unwrap_or_else(|| panic!("no {name} among {fields:#?}"))
     };
-    // Every segment moves snd_nxt and every acknowledgement snd_una: a write each.
+    // Every segment moves snd_nxt and every acknowledgement snd_una, with one write each.
     for name in ["snd_nxt", "snd_una"] {
         let writes = number(field(name), "/writes") / sent;
         assert!((0.9..1.2).contains(&writes), "{name} is written {writes} times a packet");
@@ -187,7 +187,7 @@ impl Nginx {
         self.folder.path().join("nginx.conf").display().to_string()
     }
 
-    /// A log of so many requests of twenty clients, some of them for what is not there.
+    /// A log of this many requests from twenty clients, some of them for missing documents.
     fn log(&self, name: &str, requests: usize) -> std::path::PathBuf {
         let line = |at: usize| {
             let (client, page, second) = (at % 20, at * 7 % 6, at / 500);
@@ -206,7 +206,7 @@ impl Nginx {
     }
 }
 
-/// A closed loop of 220 ms, as the command line would ask for.
+/// A closed loop of 220 ms, like one from the command line.
 #[derive(Debug)]
 struct ClosedLoop;
 
@@ -221,12 +221,12 @@ impl GuestLoad for ClosedLoop {
         let words =
             ["/straingauge/straingauge", "load", &url, "--json", "--threads", "1", "--connections", &connections];
         let times = ["--warmup", "20ms", "--duration", "220ms"];
-        // It asks once before, on a separate connection.
+        // It sends one request before, on a separate connection.
         LoadCommand { words: words.into_iter().chain(times).map(String::from).collect(), opened: 1 + point.connections }
     }
 }
 
-/// What the command line would make of nginx with a closed loop for one document.
+/// The plan that the command line makes for nginx with a closed loop for one document.
 fn experiment_with(nginx: &Nginx, caches: Option<Setup>) -> Experiment {
     let plan = ServerPlan {
         command: vec![program("nginx").display().to_string(), "-c".into(), nginx.configuration()],
@@ -266,7 +266,7 @@ fn small_caches() -> Setup {
 }
 
 #[test]
-fn caches_change_no_count_of_a_real_server_and_one_boot_serves_jobs_that_fail() {
+fn caches_change_no_count_of_a_real_server_and_failed_jobs_need_no_reboot() {
     skip_if!(nothing_to_load());
     let nginx = Nginx::new();
     let cached = experiment_with(&nginx, Some(small_caches()));
@@ -281,7 +281,7 @@ fn caches_change_no_count_of_a_real_server_and_one_boot_serves_jobs_that_fail() 
     files.take_program(&busybox, None).expect("a program");
     let saved = Saved::boot(&qemu, &kernel, (&base, Some(&files)), 1, cached.limits, &mut || {}, &|| false);
     let mut saved = saved.expect("a boot");
-    // A delay, so that the guest is idle most of the time, over which its clock jumps.
+    // With a delay the guest is idle most of the time, which its clock skips.
     let plan = PointPlan { connections: 4, rate_per_sec: 0, delay_us: 1000 };
     let mut sample = |experiment: &Experiment| experiment::sample(&mut saved, experiment, &plan, &|| false);
 
@@ -332,10 +332,10 @@ fn caches_change_no_count_of_a_real_server_and_one_boot_serves_jobs_that_fail() 
 }
 
 #[test]
-fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_no_load() {
+fn a_log_is_replayed_in_the_guest_and_a_short_one_is_refused() {
     skip_if!(nothing_to_load());
     let nginx = Nginx::new();
-    // More than one connection asks for over 2 ms each way, and fewer than sixty-four do.
+    // One connection cannot send this many requests over 2 ms each way, but fewer than sixty-four can.
     nginx.log("access.log", 300);
     let at = nginx.folder.path();
     let scenario = at.join("web.toml").display().to_string();
@@ -347,11 +347,11 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
     );
     std::fs::write(&scenario, text).expect("a scenario");
     let place = at.join("run").display().to_string();
-    // What is typed wins over the file.
+    // Typed options override the file.
     let words =
         ["--scenario", &scenario, "--axis", "connections", "--axis-values", "1,64", "--no-caches", "--out", &place];
     nginx.simulate(&words).exits_with(1).complains_of(&["the load ended in the guest before the count did", "log"]);
-    // The point before is kept.
+    // The previous point is kept.
     let json = run(&mut simulate(&["report", &place, "--json"])).exits_with(0).json();
     let sample = &json["simulation"]["points"][0]["samples"][0];
     let replay = |what: &str| number(sample, &format!("/load/point/workload/replay/{what}"));
@@ -368,7 +368,7 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
 }
 
 #[test]
-fn a_guest_without_time_says_so() {
+fn a_guest_that_runs_out_of_time_is_reported() {
     skip_if!(missing());
     run(&mut simulate(&["--guest-timeout", "1ms"]))
         .exits_with(1)
@@ -376,7 +376,7 @@ fn a_guest_without_time_says_so() {
 }
 
 #[test]
-fn neither_an_interruption_nor_a_kill_leaves_a_guest() {
+fn interruptions_and_kills_leave_no_guest() {
     skip_if!(missing());
     for (signal, code) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
         // Its memory size distinguishes this guest from those of other tests.
@@ -397,7 +397,7 @@ fn neither_an_interruption_nor_a_kill_leaves_a_guest() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_refused_in_a_sentence() {
+fn impossible_simulations_are_refused_in_a_sentence() {
     let refused = |arguments: &[&str], code: i32, words: &[&str]| {
         run(&mut simulate(arguments)).exits_with(code).complains_of(words);
     };

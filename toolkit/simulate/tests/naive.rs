@@ -1,9 +1,9 @@
-//! The cache model against models so simple that they are right at a glance.
+//! Tests the cache model against models that are simple enough to be obviously right.
 
 use proptest::prelude::*;
 use simulate::cache::{Counts, Geometry, Hierarchy, Level, Replacement, Setup, StackDistances};
 
-/// LRU as its definition says: a list a set, latest first.
+/// LRU by its definition: a list per set, latest first.
 struct Lists {
     sets: Vec<Vec<(u64, bool)>>,
     ways: usize,
@@ -38,7 +38,7 @@ impl Lists {
     }
 }
 
-/// Tree-PLRU as its definition says: halves, and which was used longer ago.
+/// Tree-PLRU by its definition: halves, and which one was used longer ago.
 enum Tree {
     Way(Option<u64>),
     Halves { is_upper_older: bool, lower: Box<Tree>, upper: Box<Tree> },
@@ -121,7 +121,7 @@ fn accesses() -> impl Strategy<Value = Vec<(u64, bool)>> {
 
 proptest! {
     #[test]
-    fn lru_is_a_list_a_set(geometry in geometries(Replacement::Lru), accesses in accesses()) {
+    fn lru_behaves_like_a_list_per_set(geometry in geometries(Replacement::Lru), accesses in accesses()) {
         let (mut model, mut lists) = (Level::new(geometry), Lists::new(geometry));
         for (address, is_write) in accesses {
             let is_latest = model.is_latest(address, is_write);
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn tree_plru_is_a_tree_of_halves(geometry in geometries(Replacement::TreePlru), accesses in accesses()) {
+    fn tree_plru_behaves_like_a_tree_of_halves(geometry in geometries(Replacement::TreePlru), accesses in accesses()) {
         let mut model = Level::new(geometry);
         let mut trees: Vec<Tree> = (0..geometry.sets()).map(|_| Tree::new(geometry.ways() as usize)).collect();
         for (address, is_write) in accesses {
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn more_geometries_in_a_pass_count_what_each_would_alone(
+    fn several_geometries_in_one_pass_count_like_separate_passes(
         sizes in prop::collection::vec(1..=8_u64, 1..=4),
         accesses in accesses(),
         has_prefetch in any::<bool>(),
@@ -242,7 +242,7 @@ proptest! {
 }
 
 #[test]
-fn a_setup_survives_being_written() {
+fn a_setup_is_read_back_unchanged() {
     let geometry = |size, ways| Geometry::new(size, ways, 64, Replacement::Lru).unwrap();
     let setup = Setup {
         l1i: geometry(32 << 10, 8),

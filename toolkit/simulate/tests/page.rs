@@ -1,4 +1,4 @@
-//! A kept simulation, drawn.
+//! Tests that a kept simulation is drawn.
 
 use record::run::{RunRecord, RunWriter};
 use record::scenario::ToolRun;
@@ -21,7 +21,7 @@ fn run_in(folder: &Path) -> RunDir {
 }
 
 #[test]
-fn a_kept_simulation_is_drawn_and_says_what_it_is() {
+fn a_kept_simulation_is_drawn_and_labelled() {
     let folder = tempfile::tempdir().unwrap();
     let run = run_in(folder.path());
     let mut simulation = stored();
@@ -53,7 +53,7 @@ fn a_kept_simulation_is_drawn_and_says_what_it_is() {
 }
 
 #[test]
-fn a_simulation_of_nothing_has_a_page_too() {
+fn an_empty_simulation_has_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = Simulation::parse(b"{\"origin\": \"simulated\"}").unwrap();
     assert!(page(&run_in(folder.path()), &nothing).contains("Everything here is simulated"));

@@ -8,7 +8,7 @@ use record::layers::Layer;
 use record::{Criteria, Estimate, Point, names};
 use serde::Serialize;
 
-/// A layer's word in tables, its word in names of figures, its CPU time's figure.
+/// A layer's name in tables, its name in figures, and the figure of its CPU time.
 type Named = (&'static str, &'static str, &'static str);
 
 /// Columns of the table, from the server's own code down to the device.
@@ -22,7 +22,7 @@ pub(crate) const LAYERS: [Named; 8] = [
     ("Other", "other", names::PACKET_OTHER),
     ("unattributed", "unattributed", names::PACKET_UNATTRIBUTED),
 ];
-/// The sum of the stack's layers: all but User, Other and what is unattributed.
+/// The sum of the stack's layers: all except User, Other and unattributed time.
 pub const OVERALL: &str = "Overall Stack";
 
 /// Layers per packet along an axis.
@@ -34,7 +34,7 @@ pub struct AxisLayers {
     pub changes: Vec<LayerChange>,
     /// Hardware events that this machine counts.
     pub events: Vec<String>,
-    /// Hardware events that this machine does not count, with the reason.
+    /// Hardware events that this machine cannot count, with the reason.
     pub not_measured: Vec<(String, String)>,
 }
 
@@ -43,13 +43,13 @@ pub struct AxisLayers {
 pub struct LayersAt {
     /// Value in the axis's unit.
     pub value: f64,
-    /// In the order of the table: every layer, unattributed, the whole stack.
+    /// Costs in the order of the table: each layer, unattributed, the whole stack.
     pub costs: Vec<LayerCost>,
     /// Packets sent in all windows.
     pub packets_sent: u64,
     /// Packets received for each packet sent.
     pub received_per_sent: Option<f64>,
-    /// Segments in a packet sent; 1 if the stack segments its packets itself.
+    /// Segments per sent packet; 1 if the stack segments its packets itself.
     pub segments_per_packet: Option<f64>,
     /// Samples of the server's work in all windows.
     pub samples: u64,
@@ -72,7 +72,7 @@ pub struct LayerCost {
     pub samples: u64,
 }
 
-/// How a layer's CPU time per packet changed.
+/// Change of a layer's CPU time per packet.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct LayerChange {
     /// Name of the layer.
@@ -122,7 +122,7 @@ pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Option
     Some(AxisLayers { levels, changes, events, not_measured })
 }
 
-/// Events that some point counted, and those that none did, with the reason.
+/// The events that some point counted, and those that no point counted, with the reason.
 fn events<'a>(points: impl Iterator<Item = &'a Point>) -> (Vec<String>, Vec<(String, String)>) {
     let (mut counted, mut missing): (Vec<String>, Vec<(String, String)>) = Default::default();
     for point in points {
@@ -137,7 +137,7 @@ fn events<'a>(points: impl Iterator<Item = &'a Point>) -> (Vec<String>, Vec<(Str
         }
     }
     missing.retain(|(event, _)| !counted.contains(event));
-    // Cycles and instructions first, as in the paper.
+    // Cycles and instructions come first, as in the paper.
     counted.sort_by_key(|event| (event != "cycles", event != "instructions", event.clone()));
     (counted, missing)
 }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_is_the_sum_of_its_layers_and_what_grew_is_told() {
+    fn the_stack_is_the_sum_of_its_layers_and_names_the_layers_that_grew() {
         let points: Vec<Point> = (1..=4).flat_map(|repeat| [point(repeat, 4, 2.0), point(repeat, 2048, 5.0)]).collect();
         let layers = findings(&points).layers.unwrap();
         let overall = |level: &LayersAt| level.cost(OVERALL).unwrap().us_per_packet.unwrap().value;
@@ -234,7 +234,7 @@ mod tests {
         assert!((level.received_per_sent.unwrap() - 0.9).abs() < 1e-9);
         assert_eq!(level.segments_per_packet, Some(1.0));
         assert!((level.bits_per_sec.unwrap().value - 115_840_000.0).abs() < 1e-3);
-        // 2 us of 10,000 packets in a second.
+        // 2 us per packet for 10,000 packets in a second.
         assert!((level.cost("TCP").unwrap().cpu_ratio.unwrap().value - 0.02).abs() < 1e-9);
         let change = layers.changes.iter().find(|change| change.layer == "TCP").unwrap();
         assert!((change.us.ratio.value - 2.5).abs() < 1e-9 && change.us.ratio.n == 4, "{change:?}");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_per_cycle_need_both() {
+    fn instructions_per_cycle_need_both_counters() {
         let mut both = point(1, 4, 2.0);
         for (event, value) in [("cycles", 3000.0), ("instructions", 1200.0)] {
             for word in ["tcp", "stack"] {

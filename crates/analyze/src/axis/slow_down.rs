@@ -1,7 +1,7 @@
 //! The measured effect of slowing down one place of the server, and the estimated effect of speeding it up.
 //!
-//! The time that was added is measured by the programs that add it. Each delay is compared with none within repeats
-//! ([`crate::within`]). A slope is a least-squares line through none, its interval a bootstrap over
+//! The BPF programs that add the delay also measure it. Each delay is compared with the baseline of its repeat
+//! ([`crate::within`]). A slope is that of the least-squares line through the origin, with a bootstrap interval over
 //! repeats, widened by Student's factor.
 
 use super::{SEED, estimate};
@@ -14,42 +14,41 @@ use record::{Criteria, Estimate, Pace, Point, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The part of a request's CPU time by which a place is made cheaper in the forecast.
+/// The forecast makes a place cheaper by this share of a request's CPU time.
 pub const CHEAPER_RATIO: f64 = 0.2;
-/// Curvature that matters, as a share of the whole effect at the longest slow-down.
+/// Smallest relevant curvature, as a share of the whole effect at the longest delay.
 const CURVED: f64 = 0.25;
-/// A smaller gain is reported as none.
 const LEAST_GAIN: f64 = 0.02;
 /// A smaller added share of a request's CPU time cannot be measured.
 const LEAST_ADDED_RATIO: f64 = 0.02;
 
-/// Effect of slowing down one place. Slopes are microseconds per microsecond of CPU time added to a request.
+/// Effect of slowing down one place. Slopes are in microseconds per microsecond of CPU time added to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Effect {
-    /// Times that a request reaches the place.
+    /// Number of times that a request reaches the place.
     pub reached_per_request: Option<Estimate>,
-    /// The most CPU time that was added to a request, microseconds.
+    /// Largest CPU time that was added to a request, microseconds.
     pub most_added_us: f64,
     /// CPU time of a request without added time, microseconds.
     pub cpu_us_per_request: Option<f64>,
     /// Slope of the server's time for a request, 1 / throughput: 1 if all of the place's cost limits the server, 0 if
     /// none does. Closed loop only: the throughput of an open loop is that of its clients.
     pub time: Option<Estimate>,
-    /// 99th percentile of the response time.
+    /// Slope of the 99th percentile of the response time.
     pub p99: Option<Estimate>,
-    /// CPU time of a request: 1 where all of the added time is found again.
+    /// Slope of the CPU time of a request: 1 if it contains all of the added time.
     pub cpu: Option<Estimate>,
-    /// Whether the time grows linearly with what is added; absent where too little was measured to tell.
+    /// Whether the time grows linearly with the added time; absent if too little was measured.
     pub is_linear: Option<bool>,
     /// Whether the client was saturated, and the server not, in most points without a slow-down.
     pub is_client_limited: bool,
-    /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of the measured
-    /// one: extrapolated along the line. A place cannot save more than it costs.
+    /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of the
+    /// measured one; extrapolated along the line. A place cannot save more than it costs.
     pub gain_ratio: Option<Estimate>,
 }
 
 impl Effect {
-    /// Whether the forecast is more than chance, and large enough to matter.
+    /// Whether the forecast is significant and large enough to matter.
     pub fn is_shown(&self) -> bool {
         let Some(gain) = self.gain_ratio else { return false };
         let is_no_chance = gain.low.zip(gain.high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
@@ -57,7 +56,7 @@ impl Effect {
     }
 }
 
-/// Added time, effect against nothing added in the same repeat, and weight.
+/// Added time, effect relative to the baseline of the same repeat, and weight.
 type Pair = (f64, f64, f64);
 
 pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate> {
@@ -65,9 +64,9 @@ pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate
     estimate(&reached, criteria)
 }
 
-/// The effect of a place, from its points and those without a slow-down. `None`: too little was added to be seen.
+/// The effect of a place, from its points and those without a slow-down. `None` if too little was added.
 pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> Option<Effect> {
-    // Points measured once, to find the delays, have no baseline to compare with.
+    // Single points, measured to find the delays, have no baseline.
     let slowed: Vec<&Point> = slowed.iter().copied().filter(|point| point.repeat > 0).collect();
     let slowed = slowed.as_slice();
     let added = |point: &Point| point.value(names::SLOW_ADDED);
@@ -106,7 +105,7 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
     })
 }
 
-/// The pairs of each repeat: a visit of each delay against that of none.
+/// The pairs of each repeat: each delay with the baseline.
 fn repeats(slowed: &[&Point], plain: &[&Point], read: &dyn Fn(&Point) -> Option<f64>) -> Vec<Vec<Pair>> {
     let delay = |point: &Point| point.axis.map_or(0, |place| place.value.to_bits());
     let mut by_delay: BTreeMap<u64, Vec<&Point>> = BTreeMap::new();
@@ -134,7 +133,7 @@ fn line(repeats: &[Vec<Pair>]) -> Option<f64> {
     (squares > 0.0).then(|| pairs().map(|(x, y, weight)| weight * x * y).sum::<f64>() / squares)
 }
 
-/// The quadratic part of y = a x + b x^2 at `most`.
+/// The quadratic term of y = a x + b x^2 at x = `most`.
 fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
     let sum = |power: i32, of: fn(&Pair) -> f64| -> f64 {
         repeats.iter().flatten().map(|pair| pair.2 * (pair.0 / most).powi(power) * of(pair)).sum()
@@ -142,12 +141,12 @@ fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
     let (x2, x3, x4) = (sum(2, |_| 1.0), sum(3, |_| 1.0), sum(4, |_| 1.0));
     let (xy, x2y) = (sum(1, |pair| pair.1), sum(2, |pair| pair.1));
     let determinant = x2 * x4 - x3 * x3;
-    // Two different delays at least.
+    // This needs two different delays.
     (determinant > 1e-9 * x2 * x4).then(|| (x2 * x2y - x3 * xy) / determinant)
 }
 
-/// The bootstrap's interval, widened by the ratio of Student's to the normal quantile: with few repeats it is too
-/// narrow.
+/// The bootstrap interval, widened by the ratio of Student's quantile to the normal one, because it is too narrow
+/// with few repeats.
 fn interval(
     repeats: &[Vec<Pair>],
     criteria: &Criteria,

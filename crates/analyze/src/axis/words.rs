@@ -7,7 +7,7 @@ use record::Estimate;
 use record::units::{format_bytes, format_nanos, format_si, grouped, percent};
 use record::{Axis, AxisPlace, SlowPlace};
 
-/// Changes smaller than this, or with an interval around none, are reported as none.
+/// A smaller change, or one whose interval contains no change, is reported as no change.
 const LEAST_CHANGE: f64 = 0.02;
 
 /// A value with its unit: `2,000 cold connections`, `20.0k/s`.
@@ -47,10 +47,11 @@ pub fn slowed_words(place: SlowPlace) -> &'static str {
     }
 }
 
-/// No larger gain or loss is no effect. The whole of a request's time would give 1.25 times the throughput.
+/// Smaller gains and losses count as no effect. If a place took all of a request's time, the gain would be 1.25
+/// times.
 const SMALL_GAIN: f64 = 0.1;
 
-/// `the throughput would be 1.21 times (1.15 to 1.28)`, or why not.
+/// `the throughput would be 1.21 times (1.15 to 1.28)`, or the reason why that is not known.
 pub fn effect_words(effect: Option<&Effect>) -> String {
     let Some(effect) = effect else { return "not measured: requests reach it too seldom".into() };
     let Some(gain) = effect.gain_ratio else {
@@ -68,11 +69,10 @@ pub fn effect_words(effect: Option<&Effect>) -> String {
     } else if (1.0 - low).max(high - 1.0) <= SMALL_GAIN {
         format!("no measurable effect ({low:.2} to {high:.2})")
     } else {
-        format!("it could not be told ({low:.2} to {high:.2} times the throughput)")
+        format!("undecided ({low:.2} to {high:.2} times the throughput)")
     }
 }
 
-/// Effect of a speed-up of the place, in a sentence.
 fn effect_sentence(findings: &AxisFindings) -> Option<String> {
     let place = slowed_words(findings.slowed?);
     let cheaper = percent(CHEAPER_RATIO);
@@ -125,7 +125,7 @@ fn change_sentence(name: &str, change: &Change, ends: &str, words: impl Fn(f64) 
     format!("{name} {verb} from {} to {} {ends}{}.", words(change.from), words(change.to), by(&change.ratio))
 }
 
-/// The most important thing about an axis in one sentence.
+/// The most important finding of an axis, in one sentence.
 pub fn headline(findings: &AxisFindings) -> Option<String> {
     let ends = ends(findings);
     if let Some(sentence) = whole_stack(findings) {
@@ -148,7 +148,7 @@ pub fn headline(findings: &AxisFindings) -> Option<String> {
 fn whole_stack(findings: &AxisFindings) -> Option<String> {
     let layers = findings.layers.as_ref()?;
     let Some(change) = layers.changes.iter().find(|change| change.layer == OVERALL) else {
-        // No repeat has both ends of the axis: there may be one value only.
+        // There may be only one value, so that no repeat has both ends.
         let cost = |level: &LayersAt| Some((level.value, level.cost(OVERALL)?.us_per_packet?.value));
         let (value, us) = layers.levels.iter().find_map(cost)?;
         let at = value_words(value, findings.axis);
@@ -161,7 +161,7 @@ fn packet_us(us: f64) -> String {
     format!("{us:.2} us")
 }
 
-/// The layers that changed most, with their part of the whole change.
+/// The layers that changed most, with their share of the whole change.
 fn layers(findings: &AxisFindings) -> Vec<String> {
     const MOST_LAYERS: usize = 3;
     let Some(layers) = &findings.layers else { return Vec::new() };
@@ -230,7 +230,7 @@ fn overload(findings: &AxisFindings) -> Option<String> {
     ))
 }
 
-/// The other sentences.
+/// The remaining sentences.
 pub fn sentences(findings: &AxisFindings) -> Vec<String> {
     if findings.axis == Axis::SlowDown {
         return Vec::new();

@@ -1,6 +1,6 @@
-//! Where two runs spend the CPU time of a request: by layer, by function and by stack, at the loads that both measured.
-//! Each load weighs the same, whatever the number of its requests, so that a run that measured one load longer does not
-//! look like a server that changed.
+//! Compares where two runs spend the CPU time of a request: by layer, function and stack, at the loads that both
+//! measured. Each load has the same weight, whatever the number of its requests. So a run that measured one load
+//! longer does not look like a changed server.
 
 use super::pooled::{Common, pooled};
 use super::{Level, levels, same_load};
@@ -12,17 +12,17 @@ use record::profile::Folded;
 use record::{Point, RunDir, names};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The counts of [`Costs::stacks`] for a nanosecond.
+/// The counts of [`Costs::stacks`] per nanosecond.
 pub const STACK_COUNTS_PER_NS: f64 = 1000.0;
 
 /// CPU time per request in two runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
-    /// The layers of the network stack, from the server's code down.
+    /// Layers of the network stack, from the server's code down.
     pub layers: Vec<Cost>,
     /// Functions without their callees, the largest change first. Their names are untrusted text.
     pub functions: Vec<Cost>,
-    /// Stacks of A and of B, counted in picoseconds per request; or why there are none.
+    /// Stacks of A and B with counts in picoseconds per request, or the reason why there are none.
     pub stacks: Result<(Folded, Folded), String>,
 }
 
@@ -31,11 +31,11 @@ pub struct Costs {
 pub struct Cost {
     /// Name of the layer or function.
     pub name: String,
-    /// Mean over loads and repeats in A, microseconds per request.
+    /// Mean over loads and repeats in run A, microseconds per request.
     pub a_us: f64,
     /// CPU time per request in run B, microseconds.
     pub b_us: f64,
-    /// B - A, by the repeats of both.
+    /// Difference B - A, from the repeats of both runs.
     pub difference_us: Estimate,
 }
 
@@ -53,7 +53,6 @@ pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
     Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &pairs) }
 }
 
-/// The points of A and of B at one load.
 type Pair<'a> = (&'a [&'a Point], &'a [&'a Point]);
 type Both = (Folded, Folded);
 
@@ -91,7 +90,7 @@ fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String
     Ok(under_one_root(whole(|both| &both.0), whole(|both| &both.1)))
 }
 
-/// Renames the programs of two different servers alike, so that the kernel's work below them is compared.
+/// Gives the programs of two different servers the same name, so that the kernel's work below them is compared.
 fn under_one_root(a: Folded, b: Folded) -> Both {
     let is_program = |name: &String| !name.starts_with('[');
     let roots = |folded: &Folded| -> BTreeSet<String> {
@@ -113,13 +112,13 @@ fn under_one_root(a: Folded, b: Folded) -> Both {
     (renamed(a), renamed(b))
 }
 
-/// The stacks of the points at one load, in counts per request.
+/// The stacks of the points at one load, with counts per request.
 fn per_request(run: &RunDir, points: &[&Point]) -> Folded {
     let mut sums: BTreeMap<Vec<String>, f64> = BTreeMap::new();
     let mut requests = 0;
     for point in points {
         let Ok(Some(stacks)) = run.stacks(point.index) else { continue };
-        // The requests that the layers' figures are divided by.
+        // The number of requests by which the layers' figures are divided.
         let of_point = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
         requests = of_point.saturating_add(requests);
         for (frames, cpu_ns) in stacks.folded_cpu_ns().0 {

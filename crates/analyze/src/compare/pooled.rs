@@ -1,6 +1,7 @@
-//! One change over all loads, of values or of their logarithms (a ratio). The repeat is the independent unit, as its
-//! points share the drift: the error of a mean over loads and repeats is that of the repeats' sums (Liang and Zeger,
-//! 1986), tested with Student's t. Paired sides are compared within repeats; others each have an error (Welch, 1947).
+//! One change over all loads, of values or of their logarithms (a ratio). The repeat is the independent unit, because
+//! its points share the drift. So the error of a mean over loads and repeats is that of the repeats' sums (Liang and
+//! Zeger, 1986), tested with Student's t. Paired sides are compared within repeats; otherwise each side has its own
+//! error (Welch, 1947).
 
 use crate::statistics::{student, weighted_median};
 use crate::within::{RepeatPair, Visit, paired};
@@ -25,7 +26,7 @@ struct Reading {
     weight: f64,
 }
 
-/// A mean with its standard error and degrees of freedom; no error of one repeat.
+/// A mean with its standard error and degrees of freedom. One repeat has no error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Mean {
     pub value: f64,
@@ -79,14 +80,14 @@ fn mean(readings: &[Reading]) -> Option<Mean> {
     let error = (by_repeat.len() > 1).then(|| {
         let squares: f64 = by_repeat.values().map(|(off, _)| off * off).sum();
         let powers = |power: i32| by_repeat.values().map(|(_, weight)| weight.powi(power)).sum::<f64>();
-        // The effective number of repeats of equal weight.
+        // The number of equally weighted repeats with the same information.
         let worth = powers(2).powi(2) / powers(4);
         ((squares * repeats / (repeats - 1.0)).sqrt() / whole, (worth - 1.0).max(1.0))
     });
     Some(Mean { value, error, repeats: by_repeat.len() })
 }
 
-/// B - A of two sides that are not paired.
+/// The difference B - A of two sides that are not paired.
 fn apart(a: Mean, b: Mean) -> Mean {
     let error = a.error.zip(b.error).map(|((of_a, free_a), (of_b, free_b))| {
         let variance = of_a.powi(2) + of_b.powi(2);
@@ -97,7 +98,7 @@ fn apart(a: Mean, b: Mean) -> Mean {
     Mean { value: b.value - a.value, error, repeats: a.repeats.min(b.repeats) }
 }
 
-/// The values of both sides, each load about its middle, and the mean of the middles.
+/// The values of both sides, relative to the middle of each load, and the mean of the middles.
 struct Sides {
     a: Vec<Reading>,
     b: Vec<Reading>,
@@ -146,7 +147,7 @@ impl Sides {
         mean(&changes)
     }
 
-    /// One load against the median of the others of its repeat.
+    /// One load relative to the median of the others in the same repeat.
     fn against_others(&self, load: usize) -> Sides {
         let of = |side: &[Reading]| -> Vec<Reading> {
             let other = |repeat: u32| {
@@ -166,7 +167,7 @@ pub(super) fn pooled<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool) -> Op
     Some(Pooled { a: level(&sides.a)?, b: level(&sides.b)?, change: sides.change()?, left_out: sides.left_out })
 }
 
-/// The loads at which the change differs from that of the others, and not by chance: corrected for their number.
+/// The loads at which the change differs significantly from that of the others, corrected for their number.
 pub(super) fn departing<K>(loads: &[impl Borrow<Common<K>>], is_paired: bool, confidence: f64) -> Vec<bool> {
     let sides = sides(loads, is_paired);
     let corrected = 1.0 - (1.0 - confidence) / loads.len().max(1) as f64;
@@ -187,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_over_loads_is_tested_as_that_of_the_repeats() {
-        // Differences of the repeats: 0.1, 0.2, 0.3, each the mean of two loads.
+    fn the_mean_over_loads_is_tested_like_the_mean_over_repeats() {
+        // The repeats differ by 0.1, 0.2 and 0.3, each the mean of two loads.
         let loads = [
             Common { at: 1, a: visits(&[(0, 1.0), (1, 2.0), (2, 1.5)]), b: visits(&[(0, 1.0), (1, 2.1), (2, 1.7)]) },
             Common { at: 2, a: visits(&[(0, 5.0), (1, 6.0), (2, 5.5)]), b: visits(&[(0, 5.2), (1, 6.3), (2, 5.9)]) },
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_departs_is_found_however_the_repeats_drift() {
+    fn a_differing_load_is_found_in_spite_of_drift_between_repeats() {
         let drift = [0.0, 0.3, -0.2, 0.1, 0.25, -0.1];
         let load = |at: u32, by: f64| {
             let side = |by: f64, salt: u32| {

@@ -1,5 +1,5 @@
-//! The price of a command that runs beside a server: the server without and with it, in turn, round by round. A price
-//! is found if it differs from none; the threshold decides only the exit code.
+//! The cost of a command that runs with a server: the server is measured without and with it, in turn, round by
+//! round. A significant difference is reported; the threshold decides only the exit code.
 
 use super::{Better, Comparison, Difference, GOOD, Outcome, limit_words};
 use crate::statistics::{mean, mean_estimate};
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 /// The cost of the command of `find --beside`.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Price {
-    /// The command, as typed; made safe to print.
+    /// The command as typed; made safe to print.
     pub command: String,
-    /// CPU time of the command's own processes, in CPUs: mean over its windows, interval by Student's t.
+    /// CPU time of the command's own processes, in CPUs: mean over its windows, with Student's interval.
     pub own_cpus: Option<Estimate>,
     /// Memory of the command's processes (proportional set size), bytes.
     pub own_memory_bytes: Option<Estimate>,
 }
 
-/// The command beside which run B was measured; `None` if there was none.
+/// The cost of the command in run B; `None` if there was none.
 pub fn price(b: &RunDir, confidence: f64) -> Option<Price> {
     let command = b.record.scenario.beside();
     (!command.is_empty()).then(|| Price {
@@ -39,7 +39,8 @@ fn own(points: &[Point], name: &str, confidence: f64) -> Option<Estimate> {
     Some(Estimate { low: found.low.map(|low| low.max(0.0)), ..found })
 }
 
-/// The price in a few sentences: what was found, what would have been, and what the command used itself.
+/// Describes the cost in a few sentences: the changes, the smallest change that would have been found, and what the
+/// command itself used.
 pub fn price_words(price: &Price, comparison: &Comparison) -> String {
     let mut all: Vec<&Difference> = comparison.figures.iter().collect();
     all.sort_by_key(|figure| figure.figure != names::SERVER_CPU);
@@ -111,7 +112,7 @@ fn change(figure: &Difference) -> String {
     }
 }
 
-/// A figure in which no change was found: its interval, and the worsening that would have been found.
+/// Describes a figure without a significant change: its interval, and the smallest change that would have been found.
 fn within(figure: &Difference) -> Option<String> {
     let (low, high) = figure.ratio.interval()?;
     let seen = figure.detectable_ratio.filter(|ratio| *ratio < 10.0).map_or(String::new(), |ratio| {

@@ -1,11 +1,11 @@
-//! Whether two runs measured the same thing: compares what their directories record about the server and the requests.
+//! Checks that two runs measured the same thing, from the records of server and requests in their directories.
 
 use record::text::plain;
 use record::{ClientPlan, RunDir, RunKind, RunRecord, names};
 
 const QUOTED: usize = 70;
 
-/// The server's command of a run, to distinguish it from the other's.
+/// The server's command of a run, to distinguish it from that of the other run.
 pub fn server_words(run: &RunDir) -> String {
     let argv = run.record.scenario.server().map(|server| match server.argv.as_slice() {
         [program, scale, ..] if scale == "scale" && program.ends_with("/straingauge") => {
@@ -22,21 +22,22 @@ pub(super) fn doubts(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     let servers = servers(a, b);
     if !servers.is_empty() {
         doubts.push(format!(
-            "the two runs measured different servers: {}; a ratio is then of two servers, not of two states of one",
+            "the two runs measured different servers: {}; a ratio then compares two servers instead of two states \
+             of one",
             servers.join("; ")
         ));
     }
     let loads = loads(a, b);
     if !loads.is_empty() {
         doubts.push(format!(
-            "the two runs sent different requests: {}; send both the same to compare what serves them",
+            "the two runs sent different requests: {}; send the same requests to both to compare their servers",
             loads.join("; ")
         ));
     }
     doubts
 }
 
-/// How the machines of two runs differ, and what the servers may use of them.
+/// Differences between the machines of two runs, and between the CPUs that the servers may use.
 pub(super) fn machines(a: &RunDir, b: &RunDir) -> Option<String> {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_string());
     let count = |cpus: f64| (cpus > 0.0).then(|| cpus.to_string());
@@ -63,7 +64,7 @@ pub(super) fn machines(a: &RunDir, b: &RunDir) -> Option<String> {
     .collect();
     (!found.is_empty()).then(|| {
         let found = found.join("; ");
-        format!("the runs are of different machines, kernels or CPUs: {found}; the difference may be theirs")
+        format!("the runs come from different machines, kernels or CPUs: {found}; these may explain the difference")
     })
 }
 
@@ -73,7 +74,7 @@ fn servers(a: &RunRecord, b: &RunRecord) -> Vec<String> {
         let typed = run.scenario.server().map(|server| server.argv.join(" "));
         typed.or_else(|| fact("command")(run))
     };
-    // Another program has another command line, too: the first difference is enough.
+    // The first difference is enough: another program also has another command line.
     let identity = difference("program", a, b, fact("program"))
         .or_else(|| difference("executable", a, b, fact("executable")))
         .or_else(|| difference("version", a, b, fact("version")))
@@ -81,7 +82,7 @@ fn servers(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     identity.into_iter().chain(select(a, b)).collect()
 }
 
-/// Whether one of the servers was under scalable select, and the other not.
+/// Whether only one of the servers was under scalable select.
 fn select(a: &RunRecord, b: &RunRecord) -> Option<String> {
     difference("scalable select", a, b, |run| {
         let is_watched = run.server_facts.contains_key("program");
@@ -126,8 +127,8 @@ fn loads(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     found
 }
 
-/// Whether two runs did the same to the same server: command, requests, clients, path, program and comparable loads.
-/// The program's version and its command line, machine and date may differ: a series of runs shows their effect.
+/// Whether two runs measured the same scenario: command, requests, clients, path, program and comparable loads. The
+/// program's version and options, machine and date may differ, because a series of runs shows their effect.
 pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
     let is_same_load = match (&a.scenario.kind, &b.scenario.kind) {
         (RunKind::Load(a), RunKind::Load(b)) => (a.load.connections, a.load.pace) == (b.load.connections, b.load.pace),
@@ -140,7 +141,7 @@ pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
         _ => false,
     };
     let (of_a, of_b) = (program(a), program(b));
-    // Only the address of a server elsewhere is known.
+    // Only the address of a server on another machine is known.
     let is_same_server = of_a == of_b && (of_a.is_some() || host(a) == host(b));
     is_same_load && is_same_server && select(a, b).is_none() && loads(a, b).is_empty()
 }
@@ -151,7 +152,7 @@ fn host(run: &RunRecord) -> Option<String> {
     Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_ascii_lowercase())
 }
 
-/// The server's program, as far as it is known.
+/// The server's program, if known.
 pub fn program(run: &RunRecord) -> Option<String> {
     let started = || {
         let path = run.scenario.server()?.argv.first()?;
@@ -164,7 +165,7 @@ pub fn program(run: &RunRecord) -> Option<String> {
     run.server_facts.get("program").cloned().or_else(started).or_else(of_tool)
 }
 
-/// What was asked of the server, in words: method and path, the workload's name, the port that was watched.
+/// Describes the requests: method and path, the workload's name, or the watched port.
 pub fn request_words(run: &RunRecord) -> String {
     let workload = run.scenario.load().map(|load| load.workload.name.clone()).filter(|name| !name.is_empty());
     plain(&workload.or_else(|| request(run)).unwrap_or_else(|| run.scenario.url().into_owned()), 80)
@@ -188,7 +189,7 @@ fn request(run: &RunRecord) -> Option<String> {
     })
 }
 
-/// The kind of clients, apart from the server's name and its certificates.
+/// The kind of clients, without the server's name and its certificates.
 fn clients(plan: &ClientPlan) -> ClientPlan {
     let mut plan = plan.clone();
     if let Some(tls) = &mut plan.tls {
@@ -197,7 +198,7 @@ fn clients(plan: &ClientPlan) -> ClientPlan {
     plan
 }
 
-/// A fact that both runs have and that differs, in words.
+/// Describes a fact that both runs have and that differs.
 fn difference<Run>(name: &str, a: &Run, b: &Run, of: impl Fn(&Run) -> Option<String>) -> Option<String> {
     let (a, b) = (of(a)?, of(b)?);
     if a == b {
@@ -207,7 +208,7 @@ fn difference<Run>(name: &str, a: &Run, b: &Run, of: impl Fn(&Run) -> Option<Str
     Some(format!("{name} {a} (A) against {b} (B)"))
 }
 
-/// Two texts; long ones from the word at which they begin to differ.
+/// Two texts; long ones are shown from the first word that differs.
 fn apart(a: &str, b: &str) -> [String; 2] {
     let same = a.split(' ').zip(b.split(' ')).take_while(|(a, b)| a == b).count();
     let skipped = same.saturating_sub(1);
@@ -226,7 +227,7 @@ mod tests {
     use super::apart;
 
     #[test]
-    fn long_command_lines_are_quoted_from_where_they_part() {
+    fn long_command_lines_are_quoted_from_their_first_difference() {
         let same = "server --with-a-long-option=1 --and-another-one=2 --and-a-third-one=3 -c";
         let said = apart(&format!("{same} /a/x.conf"), &format!("{same} /b/x.conf"));
         assert_eq!(said, ["... -c /a/x.conf", "... -c /b/x.conf"]);

@@ -1,15 +1,15 @@
-//! A comparison in words: the answer first, then what it does not hold for, then what to do where it is open.
+//! A comparison in words: first the answer, then its exceptions, then what to do if it is undecided.
 
 use super::{AtLoad, Better, Comparison, Conclusion, Difference, GOOD, Outcome, PLAN};
 use record::units::{count, exact_percent, format_si};
 use record::{Sweep, names};
 
-/// A budget that is this many times longer is no advice.
+/// A budget this many times longer is not suggested.
 const MOST_TIMES: f64 = 20.0;
-/// Loads that are named where B is otherwise.
+/// Maximum loads that are named because B differs there.
 const MOST_LOADS: usize = 3;
 
-/// The result in a few sentences, of which the first is the answer.
+/// The result in a few sentences; the first one is the answer.
 pub fn headline(comparison: &Comparison) -> String {
     let found = found_words(comparison);
     let limit = || limit_words(comparison.figures.iter().filter(|figure| figure.outcome != Outcome::Untested));
@@ -56,10 +56,10 @@ pub fn headline(comparison: &Comparison) -> String {
     words
 }
 
-/// What differs: `answers 8.1 % less than A (6.4 % to 9.2 %; 13 loads, 6 repeats) and costs 9.0 % more CPU a request
-/// (7.1 % to 11 %)`; empty where nothing does.
+/// Describes the differences: `answers 8.1 % fewer requests than A (6.4 % to 9.2 %; 13 loads, 6 repeats) and costs
+/// 9.0 % more CPU per request (7.1 % to 11 %)`; empty if there are none.
 fn found_words(comparison: &Comparison) -> String {
-    // A closed loop's median time says what its throughput says.
+    // In a closed loop, the median time adds nothing to the throughput.
     let is_found = |name: &str| comparison.figure(name).is_some_and(Difference::is_found);
     let repeats_it =
         |figure: &Difference| figure.figure == names::RESPONSE_P50 && !figure.is_main && is_found(names::THROUGHPUT);
@@ -98,47 +98,47 @@ fn extent(comparison: &Comparison) -> String {
 }
 
 fn name(figure: &Difference) -> &'static str {
-    if figure.figure == names::SERVER_CPU { "CPU a request" } else { figure.word }
+    if figure.figure == names::SERVER_CPU { "CPU per request" } else { figure.word }
 }
 
-/// One decimal below 10 %.
+/// Formats a percentage, with one decimal below 10 %.
 fn percent(share: f64) -> String {
     let percent = share.abs() * 100.0;
     if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// Beyond twice, how many times.
+/// Whether a change is above a factor of two, so that the factor is shown.
 fn is_many(figure: &Difference) -> bool {
     figure.ratio.value > 2.0
 }
 
-/// The change of a figure without its interval: `answers 8.1 % less`.
+/// The change of a figure without its interval: `answers 8.1 % fewer requests`.
 pub(super) fn change_words(figure: &Difference) -> String {
     let ratio = figure.ratio.value;
     if is_many(figure) {
         let times = format!("{ratio:.1} times");
         return match figure.figure {
-            names::SERVER_CPU => format!("costs {times} as much CPU a request"),
+            names::SERVER_CPU => format!("costs {times} as much CPU per request"),
             names::RESPONSE_P50 => format!("has a median time {times} as long"),
             names::RESPONSE_P99 => format!("has a p99 {times} as long"),
             name if name == GOOD.0 => format!("gives {times} as many good answers"),
-            name if name == PLAN.0 => format!("can be planned with {times} as much"),
-            _ => format!("answers {times} as much"),
+            name if name == PLAN.0 => format!("has {times} the rate to plan with"),
+            _ => format!("answers {times} as many requests"),
         };
     }
     let (size, is_up) = (percent(ratio - 1.0), ratio > 1.0);
     let of = |up: &'static str, down: &'static str| if is_up { up } else { down };
     match figure.figure {
-        names::SERVER_CPU => format!("costs {size} {} CPU a request", of("more", "less")),
+        names::SERVER_CPU => format!("costs {size} {} CPU per request", of("more", "less")),
         names::RESPONSE_P50 => format!("has a median time {size} {}", of("longer", "shorter")),
         names::RESPONSE_P99 => format!("has a p99 {size} {}", of("longer", "shorter")),
         name if name == GOOD.0 => format!("gives {size} {} good answers", of("more", "fewer")),
-        name if name == PLAN.0 => format!("can be planned with {size} {}", of("more", "less")),
-        _ => format!("answers {size} {}", of("more", "less")),
+        name if name == PLAN.0 => format!("has a {size} {} rate to plan with", of("higher", "lower")),
+        _ => format!("answers {size} {} requests", of("more", "fewer")),
     }
 }
 
-/// The interval of what [`change_words`] says: `6.4 % to 9.2 %`.
+/// The interval for [`change_words`]: `6.4 % to 9.2 %`.
 fn ends_words(figure: &Difference) -> Option<String> {
     let (low, high) = figure.ratio.interval()?;
     if is_many(figure) {
@@ -159,14 +159,14 @@ fn range_words(figure: &Difference) -> Option<String> {
     Some(format!("{} {} to {}", name(figure), signed(low), signed(high)))
 }
 
-/// The smallest change that would have been detected, and how to detect smaller ones.
+/// Describes the smallest change that would have been detected, and how to detect smaller ones.
 fn advice<'a>(comparison: &Comparison, open: impl Iterator<Item = &'a Difference>) -> String {
     let known = open.filter_map(|figure| Some((figure, figure.detectable_ratio?)));
     let far = |(figure, ratio): &(&Difference, f64)| ratio / figure.threshold_ratio.max(1e-3);
     let Some((figure, ratio)) = known.max_by(|a, b| far(a).total_cmp(&far(b))) else { return String::new() };
     let sign = if figure.better == Better::Higher { "less" } else { "more" };
     let mut words = format!(" {} {sign} would have been found in {}", percent(ratio), name(figure));
-    // An interval narrows with the root of the time.
+    // The width of an interval is inversely proportional to the square root of the time.
     let times = (ratio / figure.threshold_ratio.max(1e-3)).powi(2).max(2.0);
     words.push_str(&match (comparison.is_paired, comparison.budget_s) {
         (true, Some(budget)) if times < MOST_TIMES => format!("; repeat with --budget {}.", minutes(budget * times)),
@@ -176,13 +176,13 @@ fn advice<'a>(comparison: &Comparison, open: impl Iterator<Item = &'a Difference
     words
 }
 
-/// `90s`, `3m`: rounded up.
+/// Formats a duration, rounded up: `90s`, `3m`.
 fn minutes(seconds: f64) -> String {
     let halves = (seconds / 30.0).ceil() as u64;
     if halves.is_multiple_of(2) { format!("{}m", halves / 2) } else { format!("{}s", halves * 30) }
 }
 
-/// The loads at which B is otherwise than over all, in what decides.
+/// Describes the loads at which B differs from the overall result, for the deciding figures.
 fn otherwise(comparison: &Comparison) -> String {
     let mut found: Vec<(f64, String)> = Vec::new();
     for figure in comparison.figures.iter().filter(|figure| figure.is_main) {
@@ -199,7 +199,7 @@ fn otherwise(comparison: &Comparison) -> String {
     }
 }
 
-/// The thresholds of these differences: `5 %`, or `5 % (good answers: 0.1 %)`.
+/// Formats the thresholds of these differences: `5 %`, or `5 % (good answers: 0.1 %)`.
 pub(super) fn limit_words<'a>(differences: impl Iterator<Item = &'a Difference>) -> String {
     let (good, others): (Vec<_>, Vec<_>) = differences.partition(|difference| difference.figure == GOOD.0);
     let least = |some: &[&Difference]| some.iter().map(|one| one.threshold_ratio).reduce(f64::min);
@@ -211,7 +211,7 @@ pub(super) fn limit_words<'a>(differences: impl Iterator<Item = &'a Difference>)
     }
 }
 
-/// A load: `64 conns`, `81.2k/s`.
+/// Formats a load: `64 conns`, `81.2k/s`.
 pub fn load_words(at: &AtLoad) -> String {
     match at.sweep {
         Sweep::Rate => format!("{}/s", format_si(at.load)),

@@ -1,4 +1,4 @@
-//! Layers and functions that cost less: the share of a request's CPU time that is saved, from the samples of a run's
+//! Layers and functions that become cheaper: the saved share of a request's CPU time, from the samples of a run's
 //! points.
 
 use super::readings::PredictError;
@@ -10,30 +10,29 @@ use record::point::FunctionCost;
 use record::text::plain;
 use record::{Pace, Point, RunDir};
 
-/// Points with at least this share of the highest throughput count: their cost decides the capacity.
+/// Points with at least this share of the highest throughput are used, because their cost determines the capacity.
 const NEAR: f64 = 0.8;
-/// Functions that an error lists.
 const LISTED: usize = 5;
 
 /// Layers and functions that get cheaper, with the CPU time saved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cheaper {
-    /// Name of a layer or function, saved share of its cost, and its cost, microseconds a request.
+    /// Parts: name of a layer or function, saved share of its cost, and cost in microseconds per request.
     pub parts: Vec<(String, f64, f64)>,
-    /// The share of a request's CPU time that all of them save together.
+    /// Share of a request's CPU time that all parts save together.
     pub saved_ratio: f64,
-    /// Points that this rests on.
+    /// Number of points used.
     pub n: usize,
 }
 
 impl Cheaper {
-    /// Demand of a request over today's.
+    /// Demand of a request as a share of today's.
     pub fn demand_ratio(&self) -> f64 {
-        // A request that costs nothing has no capacity.
+        // A request without any cost would have no finite capacity.
         (1.0 - self.saved_ratio).max(0.01)
     }
 
-    /// Assumption of the numbers, in words.
+    /// Describes the assumption behind the numbers.
     pub fn words(&self) -> String {
         let part = |(name, share, us): &(String, f64, f64)| {
             format!("{:.0} % of {us:.1} us of {}", share * 100.0, plain(name, 60))
@@ -55,7 +54,7 @@ pub fn is_same(a: &str, b: &str) -> bool {
     name(a) == name(b)
 }
 
-/// The asked layers and functions; layers by their word in any case, with or without hyphens.
+/// The layers and functions asked for. Layers are matched by name without regard to case and hyphens.
 pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictError> {
     let no = |words: String| Err(PredictError::Unsupported(words));
     let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed && costs_are_of_answers(point));

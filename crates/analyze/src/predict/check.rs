@@ -7,25 +7,25 @@ use crate::statistics::{Interval, interval_of, median, random};
 use rand::RngExt;
 use serde::Serialize;
 
-/// A model is offered when half of its cross-validated throughputs are at most this far off.
+/// A model is offered if half of its cross-validated throughputs have at most this error,
 pub const MEDIAN_ERROR: f64 = 0.10;
-/// And none is further off than this.
+/// and none has a larger error than this,
 pub const LARGEST_ERROR: f64 = 0.30;
-/// And half of its cross-validated demands are at most this far off.
+/// and half of its cross-validated demands have at most this error.
 pub const DEMAND_ERROR: f64 = 0.20;
-/// The weight of a demand's error next to one of throughput, as in the fit.
+/// Weight of a demand's error relative to that of a throughput, as in the fit.
 const DEMAND_WEIGHT: f64 = 0.7;
-/// Smallest difference of errors that can count.
+/// Smaller differences of errors never count.
 const LEAST_TIE: f64 = 0.01;
 /// Larger differences always count.
 const MOST_TIE: f64 = 0.05;
-/// The difference that counts for extrapolation, where errors grow.
+/// The difference that counts for extrapolation, where errors are larger.
 const FAR_TIE: f64 = 0.003;
 /// The difference that counts if no load was measured twice.
 const UNKNOWN_TIE: f64 = 0.02;
-/// Resamples of a bootstrap.
+/// Number of bootstrap resamples.
 pub const RESAMPLES: usize = 1000;
-/// Models whose predictions within the low loads are off by no more than this cannot be distinguished there.
+/// Models whose predictions for the low loads differ by at most this cannot be distinguished there.
 const ALIKE_ERROR: f64 = 0.03;
 const EVALUATIONS: usize = 400;
 const SEED: u64 = 0x5052;
@@ -56,7 +56,7 @@ pub struct Check {
     pub refused: Option<String>,
 }
 
-/// The predictions of a fit up to half the yield point for the rest.
+/// Predictions for the higher loads by a model that was fitted up to half the yield point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Extrapolation {
     /// Model that cross-validation on the low loads chose; absent if none could be fitted.
@@ -68,36 +68,37 @@ pub struct Extrapolation {
     pub levels: usize,
     /// Highest load that the models were fitted to.
     pub up_to_load: f64,
-    /// (load, measured, predicted) throughput of each level beyond.
+    /// (load, measured, predicted) throughput of each higher level.
     pub beyond: Vec<(f64, f64, f64)>,
-    /// Median of |predicted / measured - 1| over them.
+    /// Median of |predicted / measured - 1| over the higher levels.
     pub median_error_ratio: Option<f64>,
     /// Whether the yield point that separates the loads was measured, not predicted.
     pub yield_is_measured: bool,
     /// Measured and predicted yield point, connections; absent if none was measured.
     pub yield_connections: Option<(f64, Option<f64>)>,
-    /// Lowest and highest yield point of the models that fit the low loads about as well.
+    /// Lowest and highest yield point of the models that fit the low loads about equally well.
     pub yield_range: Option<(f64, f64)>,
-    /// CPU time of a request on a full CPU by these models, lowest and highest, seconds.
+    /// Lowest and highest CPU time of a request on a full CPU by these models, seconds.
     pub demand_range_s: Option<(f64, f64)>,
-    /// How busy the CPUs were at the highest of the low loads: the rest of the way is extrapolated.
+    /// Busy share of the CPUs at the highest of the low loads; higher shares are extrapolated.
     pub most_busy_ratio: Option<f64>,
-    /// Why the extrapolation was not possible, or should not be relied on; absent if neither.
+    /// Why the extrapolation was impossible or is unreliable; absent if neither.
     pub doubt: Option<String>,
 }
 
-/// The chosen model and how it was chosen.
+/// The chosen model and the checks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// Fitted to all levels.
+    /// The model fitted to all levels.
     pub server: Server,
     /// Every model's check.
     pub checks: Vec<Check>,
-    /// All queues whose errors on these points equal the chosen one's within the scatter; it is one of them.
+    /// All queueing models whose errors on these points equal those of the chosen one within the scatter, including
+    /// it.
     pub alike: Vec<Server>,
 }
 
-/// The levels' medians.
+/// The medians of the levels.
 pub fn typicals(readings: &[Reading]) -> Vec<Reading> {
     levels(readings).iter().map(|level| typical(level)).collect()
 }
@@ -112,7 +113,7 @@ fn tie(readings: &[Reading]) -> f64 {
         freedom += logs.len() - 1;
         counts.push(logs.len() as f64);
     }
-    // A median's standard error is 1.25 times a mean's.
+    // A median's standard error is 1.25 times that of a mean.
     let error = median(&counts).map(|n| 1.25 * (squares / freedom as f64).sqrt() / n.sqrt());
     error.filter(|error| error.is_finite()).map_or(UNKNOWN_TIE, |error| error.clamp(LEAST_TIE, MOST_TIE))
 }
@@ -121,8 +122,8 @@ fn is_near(error: f64, least: f64, tie: f64) -> bool {
     error <= (least * 1.1).max(least + tie)
 }
 
-/// Fits the model with the least error; of those within the scatter, the one with the fewest parameters. The law of
-/// throughput wins only if it is clearly better than every queue.
+/// Fits the model with the smallest error; of those within the scatter, the one with the fewest parameters. The law
+/// of throughput is chosen only if it is clearly better than every queueing model.
 pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
     let levels = typicals(readings);
     enough(&levels, "closed-loop")?;
@@ -167,7 +168,7 @@ pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
     }
 }
 
-/// Refuses too few levels, and all at one load.
+/// Refuses too few levels, and levels at a single load.
 pub fn enough(levels: &[Reading], kind: &'static str) -> Result<(), PredictError> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
     loads.sort_by(f64::total_cmp);
@@ -214,7 +215,7 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
         _ if failed > 0 => Some("too few levels, or no fit".to_string()),
         (Some(median), _) if median > MEDIAN_ERROR => Some(format!("median above {:.0} %", MEDIAN_ERROR * 100.0)),
         (_, Some((_, worst))) if worst > LARGEST_ERROR => Some(format!("largest above {:.0} %", LARGEST_ERROR * 100.0)),
-        // The demand is irrelevant if something other than the CPU limits the server.
+        // The demand does not matter if something other than the CPU limits the server.
         _ if 2 * limited < levels.len() && median_demand.is_some_and(|median| median > DEMAND_ERROR) => {
             Some(format!("median of demand above {:.0} %", DEMAND_ERROR * 100.0))
         }
@@ -235,8 +236,9 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
     }
 }
 
-/// Forms by how well they extrapolate, best first: the error at higher levels of fits to the lowest ones. Below
-/// saturation forms differ only in the demand. The simplest form within a tenth of the best comes first.
+/// Forms by how well they extrapolate, best first. The error is that of fits to the lowest levels at the higher
+/// levels. Below saturation forms differ only in the demand. The simplest form within a tenth of the best comes
+/// first.
 fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
     /// Forms that loads far below saturation can distinguish.
     const FORMS: [Form; 10] = [
@@ -280,8 +282,8 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     crate::statistics::range(&values.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }
 
-/// Fits to the levels up to half of the yield point and predicts the rest. If no yield point was measured, that of the
-/// model separates the levels.
+/// Fits to the levels up to half of the yield point and predicts the others. If no yield point was measured, that of
+/// the model is used.
 pub fn extrapolate(
     readings: &Readings,
     measured_yield: Option<f64>,
@@ -345,8 +347,8 @@ pub fn extrapolate(
     Some(found)
 }
 
-/// Servers fitted to resampled points, drawn with replacement within each level; a level measured once is moved by the
-/// scatter of the others. Deterministic.
+/// Servers fitted to resampled points, drawn with replacement within each level. A level with one point is moved by
+/// the scatter of the others. Deterministic.
 pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec<Server> {
     let groups = levels(readings);
     let mut random = random(SEED);
@@ -376,7 +378,7 @@ pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec
         .collect()
 }
 
-/// The interval of a quantity over resampled servers; none where a tenth of them has no value.
+/// The interval of a quantity over resampled servers; `None` if a tenth of them has no value.
 pub fn interval(servers: &[Server], confidence: f64, value: impl Fn(&Server) -> Option<f64>) -> Option<Interval> {
     let values: Vec<f64> = servers.iter().filter_map(value).filter(|value| value.is_finite()).collect();
     if servers.is_empty() || values.len() * 10 < servers.len() * 9 {

@@ -8,26 +8,25 @@ use super::validate::Validation;
 use super::{Fitted, fitted_to};
 use record::RunDir;
 
-/// Points of a curve for each doubling of the load.
 const STEPS_PER_DOUBLING: f64 = 4.0;
 
-/// A number over the load: (load, value, lower end, upper end); without resamples the ends are the value.
+/// A curve over the load: (load, value, lower end, upper end). Without resamples, both ends are the value.
 pub type Curve = Vec<(f64, f64, f64, f64)>;
 
 /// The curves to draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
-    /// The chosen model.
+    /// Form of the chosen model.
     pub form: Form,
     /// Requests per second.
     pub throughput: Curve,
-    /// Median response time, seconds; empty where the points have none.
+    /// Median response time, seconds; empty if the points have none.
     pub p50: Curve,
     /// The errors of every model on points that it was not fitted to.
     pub checks: Vec<Check>,
     /// The predictions of a fit up to half the yield point for the rest.
     pub extrapolation: Option<Extrapolation>,
-    /// The same on yield and failure points.
+    /// The same predictions compared with yield and failure points.
     pub validation: Option<Validation>,
     /// Number of bootstrap resamples for the bands.
     pub resamples: usize,

@@ -1,5 +1,5 @@
 //! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate. Banga
-//! and Mogul (1998) extrapolate idle CPU to zero, and warn that the cost of a request may change until there.
+//! and Mogul (1998) extrapolate idle CPU to zero, and warn that the cost of a request may change on the way.
 
 use super::readings::{Reading, levels, typical};
 use super::regression::{Line, line};
@@ -15,7 +15,7 @@ pub struct Demand {
     pub resource: &'static str,
     /// Connections or offered requests per second.
     pub load: f64,
-    /// Busy time for a request, microseconds: mean over the points.
+    /// Busy time per request, microseconds: mean over the points.
     pub demand_us: f64,
     /// Interval of the mean by Student's t; absent with one point.
     pub interval_us: Option<Interval>,
@@ -48,16 +48,16 @@ pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
     found
 }
 
-/// One CPU share over the rate of completed requests.
+/// A CPU share as a function of the rate of completed requests.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Regression {
-    /// `idle`, `user` or `kernel`.
+    /// Part of the CPU time: `idle`, `user` or `kernel`.
     pub part: &'static str,
     /// The line: CPUs over requests per second.
     pub line: Line,
 }
 
-/// Lines through the points below saturation; none with fewer than three loads.
+/// Fits lines to the points below saturation; none with fewer than three loads.
 pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence: f64) -> Vec<Regression> {
     let elastic: Vec<Reading> =
         readings.iter().copied().filter(|r| !r.failed && r.busy_cpus < saturation * cpus).collect();
@@ -79,15 +79,15 @@ pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence:
 /// Shape of the response time's distribution, below or at saturation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Shape {
-    /// Mean over [`Reading::cycle_s`].
+    /// Mean response time over [`Reading::cycle_s`].
     pub mean: f64,
-    /// p50 / mean.
+    /// p50 over the mean.
     pub p50: f64,
-    /// p99 / mean.
+    /// p99 over the mean.
     pub p99: f64,
 }
 
-/// The shape at the measured levels on the same side of saturation; all levels if there are none on that side.
+/// The shape at the measured levels on the given side of saturation; of all levels if that side has none.
 pub fn shape(readings: &[Reading], is_saturated: impl Fn(&Reading) -> bool, wanted: bool) -> Option<Shape> {
     let all: Vec<Reading> = levels(readings).iter().map(|level| typical(level)).collect();
     let same: Vec<&Reading> = all.iter().filter(|reading| is_saturated(reading) == wanted).collect();

@@ -1,9 +1,10 @@
-//! Another mix of requests: demands by class, from runs with different mixes, and the cost of the asked mix.
+//! Another mix of requests: finds the demand of each class from runs with different mixes, and the cost of the asked
+//! mix.
 //!
 //! Each run gives one equation: the demand of its mean request is the sum over classes of share times demand. As many
-//! runs with different mixes as there are classes determine the classes' demands; more are fitted by least squares
-//! (singular value decomposition). Webmonitor separated its classes for the same reason: means over sizes of which a
-//! few are a thousand times larger mean nothing.
+//! runs with different mixes as classes determine the demands; more runs are fitted by least squares (singular value
+//! decomposition). Webmonitor separated its classes for the same reason: a mean is useless if a few sizes are a
+//! thousand times larger than the others.
 
 use super::check::typicals;
 use super::readings::{PredictError, Reading, read};
@@ -13,30 +14,29 @@ use record::workload::Grouping;
 use record::{RunDir, Sweep};
 use serde::Serialize;
 
-/// Mixes with a smaller ratio of the smallest to the largest singular value cannot separate classes.
+/// Mixes whose smallest singular value is a smaller share of the largest cannot separate classes.
 const ALIKE: f64 = 0.02;
-/// The sum of the asked shares may differ from 1 by this.
+/// Tolerance of the sum of the asked shares, which should be 1.
 const ROUNDING: f64 = 1e-3;
-/// Limit on classes.
 const MAX_CLASSES: usize = 64;
 
 /// The cost of another mix.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Mix {
-    /// Class, asked share, demand of a request in seconds. Labels are untrusted text.
+    /// Class, asked share, and demand of a request in seconds. Labels are untrusted text.
     pub classes: Vec<(String, f64, f64)>,
-    /// Demand of the asked mix over that of the first run's.
+    /// Demand of the asked mix as a multiple of that of the first run.
     pub demand_ratio: f64,
 }
 
-/// Mean shares of the classes in the closed loop of a run, and the demand of a request at loads that all runs measured.
+/// The classes' mean shares in the closed loop of a run, and the demand of a request at loads that all runs measured.
 struct Row {
     labels: Vec<String>,
     shares: Vec<f64>,
     levels: Vec<Reading>,
 }
 
-/// The asked mix; classes by label, or by their number from 1 on.
+/// The cost of the asked mix. Classes are named by label, or by number from 1 on.
 pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictError> {
     let no = |words: String| Err(PredictError::Unsupported(words));
     let rows = runs.iter().map(row).collect::<Result<Vec<Row>, _>>()?;
@@ -59,7 +59,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     }
     let sum: f64 = wanted.iter().sum();
     if !wanted.iter().all(|share| share.is_finite() && *share >= 0.0) || (sum - 1.0).abs() > ROUNDING {
-        return no(format!("the shares of --class-shares make {:.1} %: they must make 100 %", sum * 100.0));
+        return no(format!("the shares of --class-shares add up to {:.1} % instead of 100 %", sum * 100.0));
     }
     if rows.len() < labels.len() {
         return no(format!(
@@ -93,7 +93,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     let cost = |shares: &[f64]| shares.iter().zip(&by_class).map(|(share, demand)| share * demand).sum::<f64>();
     let demand_ratio = cost(&wanted) / cost(&first.shares);
     if !(demand_ratio.is_finite() && demand_ratio > 0.0) {
-        return no("these runs give no demand for the asked mix".into());
+        return no("these runs give no demand for the requested mix".into());
     }
     let classes =
         labels.iter().cloned().zip(wanted).zip(by_class).map(|((label, share), s)| (label, share, s)).collect();

@@ -1,9 +1,9 @@
-//! A station before which Poisson arrivals queue: M/M/m, and M/G/1 by Pollaczek and Khinchine.
+//! A queue with Poisson arrivals: M/M/m, and M/G/1 by Pollaczek and Khinchine.
 
 use serde::Serialize;
 
-/// Erlang's C: the probability that an arrival to M/M/m must wait, with an offered load of `load` busy servers.
-/// From Erlang's B by its recursion, which does not overflow.
+/// Erlang's C: the probability that an arrival to M/M/m must wait at an offered load of `load` busy servers. Computed
+/// by the recursion for Erlang's B, which does not overflow.
 fn waiting_probability(servers: u32, load: f64) -> f64 {
     if load <= 0.0 {
         return 0.0;
@@ -13,10 +13,10 @@ fn waiting_probability(servers: u32, load: f64) -> f64 {
     if utilisation >= 1.0 { 1.0 } else { blocked / (1.0 - utilisation * (1.0 - blocked)) }
 }
 
-/// A single-queue station under Poisson arrivals.
+/// A station with one queue and Poisson arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Queue {
-    /// Busy share of a server.
+    /// Busy share of each server.
     pub utilisation: f64,
     /// Probability that an arrival waits.
     pub waits_ratio: f64,
@@ -27,8 +27,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The waiting time that the share `quantile` of arrivals does not exceed, seconds: those that wait at all do so
-    /// for an exponential time. Exact for M/M/m; for general service it is the heavy-traffic form (Kingman, 1962).
+    /// The waiting time, in seconds, that the share `quantile` of the arrivals does not exceed. Arrivals that wait do
+    /// so for an exponential time. Exact for M/M/m; for general service it is the heavy-traffic approximation
+    /// (Kingman, 1962).
     pub fn wait_quantile_s(&self, quantile: f64) -> f64 {
         let beyond = 1.0 - quantile;
         if self.waits_ratio <= beyond || self.wait_s <= 0.0 {
@@ -38,15 +39,15 @@ impl Queue {
     }
 }
 
-/// M/G/m: M/M/m's wait times (1 + c^2) / 2, where c^2 is the squared coefficient of variation of the service time. With
-/// one server this is Pollaczek and Khinchine's formula, exact; with more it is Lee and Longton's (1959).
+/// M/G/m: the wait of M/M/m times (1 + c^2) / 2, where c^2 is the squared coefficient of variation of the service
+/// time. With one server this is Pollaczek and Khinchine's formula, exact; with more it is Lee and Longton's (1959).
 ///
-/// `None` for numbers that are negative or missing, and at a utilisation of 1 or more: there is no steady state.
+/// `None` for negative or missing numbers, and without a steady state (utilisation of 1 or more).
 pub fn general_service(rate_per_sec: f64, service_s: f64, cv_squared: f64, servers: u32) -> Option<Queue> {
     let are_numbers = [rate_per_sec, service_s, cv_squared].iter().all(|value| value.is_finite() && *value >= 0.0);
     let load = rate_per_sec * service_s;
     let utilisation = load / f64::from(servers);
-    // The utilisation of no servers is no number.
+    // Without servers the utilisation is NaN.
     let is_steady = are_numbers && utilisation < 1.0;
     if !is_steady {
         return None;

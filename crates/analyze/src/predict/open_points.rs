@@ -1,5 +1,4 @@
-//! Compares the run's own open-loop points with the chosen model: a limit that only they show, and a prediction for
-//! each.
+//! Compares the run's open-loop points with the chosen model: a limit that only they show, and a prediction for each.
 
 use super::check::typicals;
 use super::demand::Shape;
@@ -10,15 +9,15 @@ use super::server::{FULL, Server};
 use super::validate::{Checked, RATE_ERROR, TIME_ERROR, checked};
 use record::units::{format_nanos, format_si};
 
-/// The lowest offered rate that failed, with none above that held; requests per second.
+/// The lowest offered rate that failed with no higher rate held, requests per second.
 pub fn fails_at(readings: &Readings) -> Option<f64> {
     let levels = typicals(&readings.open);
     let held = levels.iter().filter(|level| !level.failed).map(|level| level.load).fold(0.0, f64::max);
     levels.iter().map(|level| level.load).find(|load| *load > held)
 }
 
-/// The limit of something other than the CPU: the highest rate that was answered well, if the offered load failed while
-/// CPUs were idle. At least the closed loop's throughput. `None` if no rate failed, or if it failed on full CPUs.
+/// The limit of something other than the CPU: the highest rate that was answered well, if a higher one failed while
+/// CPUs were idle. At least the closed loop's throughput. `None` if no rate failed, or if CPUs were full.
 pub fn limit(readings: &Readings) -> Option<f64> {
     let fails = fails_at(readings)?;
     let levels = typicals(&readings.open);
@@ -30,22 +29,22 @@ pub fn limit(readings: &Readings) -> Option<f64> {
     (limit > 0.0).then_some(limit)
 }
 
-/// The server with this limit, if it is the lower one.
+/// The server with this limit, if it is lower than its own.
 pub fn limited(server: Server, limit: Option<f64>) -> Server {
     let lower = [server.limit_per_sec, limit].into_iter().flatten().reduce(f64::min);
     Server { limit_per_sec: lower, ..server }
 }
 
-/// The response time that the share `quantile` of an open loop does not exceed, seconds: what a request takes without
-/// waiting, spread as in the closed loop below saturation, and the quantile of the wait. `delay_s` of the path is the
-/// same for all.
+/// The response time that the share `quantile` of an open loop does not exceed, seconds: the time of a request
+/// without waiting, distributed as in the closed loop below saturation, plus the quantile of the wait. `delay_s` of
+/// the path is constant.
 pub fn quantile_s(server: &Server, queue: &Queue, delay_s: f64, shape: Option<Shape>, quantile: f64) -> f64 {
     let part = shape.map_or(1.0, |shape| if quantile > 0.5 { shape.p99 } else { shape.p50 });
     let alone_s = queue.response_s - queue.wait_s + server.path_s - delay_s;
     alone_s * part + delay_s + queue.wait_quantile_s(quantile)
 }
 
-/// Every open-loop level with the model's prediction: throughput, and the response times of those that held.
+/// Predicts every open-loop level: throughput, and the response times if it held.
 pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
     let capacity = server.capacity_per_sec(0.0);
     let [below, _] = shapes(readings, server);

@@ -13,7 +13,7 @@ use crate::statistics::Interval;
 use record::units::{count, format_si, percent};
 use serde::Serialize;
 
-/// No rate is predicted beyond this multiple of the highest measured, for each CPU.
+/// Rates above this multiple of the highest measured one are not predicted, for each CPU.
 const REACH: f64 = 10.0;
 
 /// The rate of a question.
@@ -25,24 +25,24 @@ pub enum Rate {
     Times(f64),
 }
 
-/// A question. The default is about the server as it was measured.
+/// A question. The default asks about the server as it was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Question {
-    /// CPUs for the server.
+    /// Number of CPUs for the server.
     pub cpus: Option<f64>,
-    /// Open loop at this rate.
+    /// Rate of an open loop.
     pub rate: Option<Rate>,
-    /// Closed loop with this many connections.
+    /// Connections of a closed loop.
     pub connections: Option<f64>,
-    /// Added to the path: seconds for each round trip.
+    /// Time added to each round trip of the path, seconds.
     pub delay_s: f64,
-    /// Cold connections beside the load.
+    /// Cold connections during the load.
     pub cold: Option<f64>,
-    /// With scalable select: no cost that grows with idle connections.
+    /// Whether scalable select removes all cost that grows with idle connections.
     pub scaled_select: bool,
-    /// Layers and functions that cost less: name, and the share of its cost that is saved.
+    /// Layers and functions that become cheaper: name, and saved share of the cost.
     pub cheaper: Vec<(String, f64)>,
-    /// Another mix: shares by class, as its label or its number from 1 on. Empty = as measured.
+    /// Another mix: shares by class label, or class number from 1 on. Empty = as measured.
     pub mix: Vec<(String, f64)>,
 }
 
@@ -53,9 +53,9 @@ pub struct Predicted {
     pub name: &'static str,
     /// Unit of the number: `1/s`, `s`, `ratio`, `connections`.
     pub unit: &'static str,
-    /// The number; absent with a reason.
+    /// The number; absent if there is a reason in `not_predicted`.
     pub value: Option<f64>,
-    /// Bootstrap interval; absent where the points have no repeats or the number often does not exist.
+    /// Bootstrap interval; absent if the points have no repeats, or if the number often does not exist.
     pub interval: Option<Interval>,
     /// Why the number was not predicted; absent if it was.
     pub not_predicted: Option<String>,
@@ -68,13 +68,13 @@ pub struct Answer {
     pub question: String,
     /// Predicted numbers with intervals.
     pub numbers: Vec<Predicted>,
-    /// The limit of the server in that situation.
+    /// Limit of the server in that situation.
     pub bottleneck: String,
     /// Assumptions of the numbers.
     pub assumptions: Vec<String>,
 }
 
-/// Costs of the asked requests that differ from the measured ones.
+/// Costs by which the asked requests differ from the measured ones.
 #[derive(Debug, Default)]
 pub struct Costs {
     /// Another mix.
@@ -84,12 +84,11 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Demand of a request of the asked mix over that of a measured one.
+    /// Demand of a request in the asked mix, relative to a measured one.
     fn mix_ratio(&self) -> f64 {
         self.mix.as_ref().map_or(1.0, |mix| mix.demand_ratio)
     }
 
-    /// Demand of a request over that of a measured one.
     fn demand_ratio(&self) -> f64 {
         self.mix_ratio() * self.cheaper.as_ref().map_or(1.0, Cheaper::demand_ratio)
     }
@@ -110,7 +109,7 @@ impl Costs {
     }
 }
 
-/// Answers a question with the chosen model; `resampled` gives the intervals.
+/// Answers a question with the chosen model; the `resampled` servers give the intervals.
 pub fn answer(
     readings: &Readings,
     choice: &Choice,
@@ -193,7 +192,6 @@ pub fn answer(
     })
 }
 
-/// The shape of the server's closed loop in this state.
 pub(super) fn pick(shapes: &[Option<Shape>; 2], server: &Server, state: &State, ratio: f64) -> Option<Shape> {
     let is_full = server.is_full(state.throughput_per_sec, state.utilisation * server.cpus, ratio);
     shapes[usize::from(is_full)]
@@ -235,7 +233,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The rate at which the run itself failed, if the question is about the unchanged server at that rate or more.
+    /// The rate at which the run failed, if the question asks about the unchanged server at that rate or more.
     fn failed_at(&self, rate: f64) -> Option<f64> {
         let Question { cpus, delay_s, cold, scaled_select, cheaper, mix, .. } = self.question;
         let is_same = cpus.is_none()
@@ -247,7 +245,8 @@ impl Situation<'_> {
         open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
     }
 
-    /// Refuses numbers far beyond all measured ones, and says whether the asked load is among them.
+    /// Refuses loads far beyond the measured ones, with a sentence; the flag tells whether the asked load was
+    /// measured.
     fn too_far(&self, server: &Server) -> Option<(String, bool)> {
         let highest = self.readings.highest_per_sec();
         let cold = self.question.cold.unwrap_or(0.0);
@@ -281,8 +280,8 @@ impl Situation<'_> {
         server.open_queue(rate, self.question.cold.unwrap_or(0.0))
     }
 
-    /// A quantile of the response time: Little's law gives the cycle, the measured shape its distribution, and a longer
-    /// path shifts it.
+    /// A quantile of the response time: Little's law gives the cycle, the measured shape gives the distribution, and
+    /// a longer path shifts it.
     fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
         let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
         let shape = pick(&self.shapes, server, &state, self.readings.criteria.saturation_ratio)?;
@@ -290,7 +289,7 @@ impl Situation<'_> {
     }
 }
 
-/// Refuses what the data does not support, and returns the assumptions for the rest.
+/// Refuses questions that the data cannot answer, and returns the assumptions for others.
 fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<Vec<String>, PredictError> {
     let no = |words: &str| Err(PredictError::Unsupported(words.into()));
     let asks_for_structure = question.cpus.is_some()

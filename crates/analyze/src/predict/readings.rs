@@ -1,4 +1,4 @@
-//! The input of the models: the readings of the points of one or more runs, and why some runs have none.
+//! The input of the models: readings of the points of one or more runs, and why some runs have none.
 
 use crate::compare;
 use crate::point::{FAILED_RATIO_FOR_COST, costs_are_of_answers};
@@ -7,13 +7,13 @@ use record::text::plain;
 use record::{Criteria, Pace, Point, RunDir, RunRecord, Sweep, names};
 use std::collections::BTreeSet;
 
-/// With more other work, the CPUs' busy share says nothing about the server's demand.
+/// With more other work, the busy share of the CPUs does not show the server's demand.
 const OTHERS_CPUS: f64 = 0.1;
 
-/// Why a run cannot be modelled; each message says what to do.
+/// The reason why a run cannot be modelled; each message tells what to do.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PredictError {
-    /// No usable point.
+    /// No point is usable.
     #[error("{run} has no point with a throughput: measure with find first")]
     Empty {
         /// The run.
@@ -28,22 +28,22 @@ pub enum PredictError {
         /// The run.
         run: String,
     },
-    /// Fewer loads than a model needs.
+    /// There are fewer loads than a model needs.
     #[error("{found} {kind} loads are too few for a model (at least 3 different ones): measure more with find")]
     TooFew {
-        /// Different loads found.
+        /// Number of different loads.
         found: usize,
-        /// `closed-loop` or `open-loop`.
+        /// Kind of loop: `closed-loop` or `open-loop`.
         kind: &'static str,
     },
-    /// Every point at one load.
+    /// All points are at one load.
     #[error("all points are at one load, {load}: a model needs at least 3 different ones; measure a sweep with find")]
     OneLoad {
         /// The load, in words.
         load: String,
     },
-    /// An impossible value of a figure.
-    #[error("point {index:03} of {run} says {name} = {value}, which cannot be: measure that point again")]
+    /// A figure has an impossible value.
+    #[error("point {index:03} of {run} says {name} = {value}, which is impossible: measure that point again")]
     Impossible {
         /// The run.
         run: String,
@@ -54,43 +54,43 @@ pub enum PredictError {
         /// Value of the figure.
         value: f64,
     },
-    /// Runs that do not describe one server.
+    /// The runs are of different servers.
     #[error("{0}")]
     Mixed(String),
     /// No model passed its check.
     #[error("no model passed its check on this run's own points: {0}")]
     NoModel(String),
-    /// A question that the data does not support.
+    /// The data does not support the question.
     #[error("{0}")]
     Unsupported(String),
 }
 
-/// One point in the models' form.
+/// A point in the models' form.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
     /// Requests in flight on each connection.
     pub in_flight: f64,
-    /// Whether these are answered one after the other, as they came.
+    /// Whether the requests on a connection are answered in order.
     pub is_in_order: bool,
-    /// Cold connections beside the load.
+    /// Cold connections during the load.
     pub cold: f64,
     /// Good answers per second; may be 0 in the open loop.
     pub throughput_per_sec: f64,
-    /// Server CPU time of such a request, seconds.
+    /// Server CPU time per good answer, seconds.
     pub demand_s: f64,
-    /// CPUs of the server that were busy.
+    /// Number of busy CPUs of the server.
     pub busy_cpus: f64,
     /// User part of the busy CPUs.
     pub user_cpus: Option<f64>,
     /// Kernel part (system and softirq) of the busy CPUs.
     pub kernel_cpus: Option<f64>,
-    /// Mean, median and 99th percentile of the response time, seconds.
+    /// Mean response time, seconds.
     pub mean_s: Option<f64>,
-    /// Median.
+    /// Median response time, seconds.
     pub p50_s: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of the response time, seconds.
     pub p99_s: Option<f64>,
     /// Threads of the server.
     pub threads: Option<f64>,
@@ -99,8 +99,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Closed loop: time from one request to the next in its place (Little's law), seconds: the response time, and what
-    /// the client takes before it sends again (connecting).
+    /// Time from one request to the next in the same place of a closed loop, seconds (Little's law): the response
+    /// time, and the client's time until it sends again (connecting).
     pub fn cycle_s(&self) -> f64 {
         self.load * self.in_flight / self.throughput_per_sec
     }
@@ -117,11 +117,11 @@ pub struct Readings {
     pub parallel_cpus: f64,
     /// The server's CPU limit, in CPUs.
     pub quota_cpus: Option<f64>,
-    /// Whether connections end after some requests: connecting takes round trips, too.
+    /// Whether connections end after some requests, so that connecting takes round trips, too.
     pub reconnects: bool,
-    /// The threads or processes that do its work, if fewer than its CPUs, or one.
+    /// The threads or processes that do the work, if there are fewer of them than CPUs, or only one.
     pub workers: Option<Workers>,
-    /// CPUs that other work used, median.
+    /// CPUs used by other work, median over the points.
     pub others_cpus: f64,
     /// The criteria of the first run.
     pub criteria: Criteria,
@@ -129,23 +129,23 @@ pub struct Readings {
     pub doubts: Vec<String>,
 }
 
-/// Threads that do the work, or processes that run one thread at a time: each keeps at most one CPU busy.
+/// Threads that do the work, or processes that run one thread at a time. Each uses at most one CPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Workers {
-    /// How many.
+    /// Number of the workers.
     pub count: f64,
-    /// `thread` or `process`.
+    /// Kind of worker: `thread` or `process`.
     pub kind: &'static str,
 }
 
 impl Readings {
-    /// The highest throughput that was measured, requests per second.
+    /// The highest measured throughput, requests per second.
     pub fn highest_per_sec(&self) -> f64 {
         let all = levels(&self.closed).into_iter().chain(levels(&self.open));
         all.map(|level| typical(&level).throughput_per_sec).fold(0.0, f64::max)
     }
 
-    /// The largest busy share of the CPUs that was measured.
+    /// The largest measured busy share of the CPUs.
     pub fn most_busy_ratio(&self) -> f64 {
         let all = levels(&self.closed).into_iter().chain(levels(&self.open));
         all.map(|level| typical(&level).busy_cpus / self.parallel_cpus).fold(0.0, f64::max)
@@ -200,7 +200,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         doubts: crate::disturbance::doubts_of_points(all.iter().map(|(_, point)| *point)),
     };
     let total = all.len();
-    // A saturated client says nothing about the server.
+    // A point with a saturated client shows nothing about the server.
     all.retain(|(_, point)| !crate::zones::client_limited(point, &criteria));
     if all.len() < total {
         readings.doubts.push(format!(
@@ -212,7 +212,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         all.iter().filter(|(_, point)| point.pace == Pace::Closed).map(|(_, point)| point.connections).collect()
     };
     let measured = closed(&all);
-    // Rate and cost of errors are not those of answers.
+    // Rate and cost of errors differ from those of good answers.
     all.retain(|(_, point)| point.pace != Pace::Closed || costs_are_of_answers(point));
     let left = closed(&all);
     if left.len() < measured.len() {
@@ -243,7 +243,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     Ok(readings)
 }
 
-/// Refuses runs of different servers; returns doubts for other differences. Requests may differ if these are `mixes`.
+/// Refuses runs of different servers, and returns doubts about other differences. `mixes`: the requests may differ.
 pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictError> {
     let Some((first, others)) = runs.split_first() else { return Ok(Vec::new()) };
     let mut doubts = Vec::new();
@@ -278,15 +278,14 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
     Ok(doubts)
 }
 
-/// See [`Workers`].
 fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
-    /// Threads with at most this share of a worker's CPU time do not count.
+    /// Threads with at most this share of a worker's CPU time do not count as workers.
     const BESIDE: f64 = 0.25;
-    /// A worker this busy would leave work to others if there were any.
+    /// A worker this busy would share its work with others, if there were any.
     const BUSY: f64 = 0.5;
-    /// With fewer requests in flight for each worker, there may be more workers than seen.
+    /// With fewer requests in flight per worker, there may be more workers than observed.
     const IN_FLIGHT: f64 = 2.0;
-    /// A process that uses more runs threads side by side.
+    /// A process that uses more CPU runs several threads at once.
     const ONE_CPU: f64 = 1.15;
     let value = |point: &Point, name: &str| point.value(name).filter(|value| *value > 0.0);
     let is_held = points.iter().any(|(run, _)| crate::programs::runs_one_thread_at_a_time(&run.record))
@@ -315,7 +314,7 @@ fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
     (count < cpus || count == 1.0).then_some(Workers { count, kind })
 }
 
-/// The maximum over its points.
+/// CPUs that the server may use: the maximum over the points.
 fn allowed_cpus(run: &RunDir) -> f64 {
     run.points.iter().map(|point| crate::point::allowed_cpus(run, point)).fold(1.0, f64::max)
 }
@@ -340,7 +339,8 @@ fn reading(
     let softirq = checked(names::SERVER_SOFTIRQ_BESIDE)?.or(checked(names::SERVER_SOFTIRQ)?);
     let Some(completed) = completed.filter(|rate| *rate > 0.0) else { return Ok(None) };
     let rate = good.map_or(completed, |good| good.min(completed));
-    // The CPUs' busy time is the server's if nothing else runs there; otherwise the server's own account is right.
+    // The busy time of the CPUs is the server's if nothing else runs there. Otherwise, the server's own account is
+    // used.
     let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * completed);
     let used = match busy {
         Some(busy) if others_cpus < OTHERS_CPUS || own.is_none() => Some(busy * cpus),
@@ -378,14 +378,14 @@ fn in_flight(run: &RunRecord) -> u32 {
     run.scenario.load().map_or(1, |load| load.protocol.pipeline())
 }
 
-/// The readings of one load and number of cold connections.
+/// Groups readings by load and number of cold connections.
 pub fn levels(readings: &[Reading]) -> Vec<Vec<Reading>> {
     let mut sorted = readings.to_vec();
     sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.cold.total_cmp(&b.cold)));
     sorted.chunk_by(|a, b| a.load == b.load && a.cold == b.cold).map(<[Reading]>::to_vec).collect()
 }
 
-/// A level's medians as one reading.
+/// The medians of a level as one reading.
 pub fn typical(level: &[Reading]) -> Reading {
     let middle = |value: &dyn Fn(&Reading) -> Option<f64>| median(&level.iter().filter_map(value).collect::<Vec<_>>());
     let sure = |value: fn(&Reading) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);

@@ -1,4 +1,4 @@
-//! Linear and non-linear least squares with the intervals of their parameters (Student's t).
+//! Linear and non-linear least squares, with intervals of the parameters (Student's t).
 
 use crate::statistics::{Interval, student};
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
@@ -38,11 +38,11 @@ fn parameter(value: f64, standard_error: f64, freedom: usize, confidence: f64) -
 pub struct Line {
     /// y at x = 0.
     pub intercept: Parameter,
-    /// Change of y for one x.
+    /// Change of y per unit of x.
     pub slope: Parameter,
     /// Pearson's correlation, -1 to 1.
     pub correlation: f64,
-    /// The x at which the line crosses zero; absent for a level line.
+    /// Value of x at which the line crosses zero; absent for a horizontal line.
     pub x_intercept: Option<f64>,
     /// Interval of `x_intercept` by Fieller's theorem; absent if the slope may be zero.
     pub x_intercept_interval: Option<Interval>,
@@ -50,7 +50,7 @@ pub struct Line {
     pub n: usize,
 }
 
-/// Fits a line by least squares. `None` with fewer than three points or all at one x.
+/// Fits a line by least squares. `None` with fewer than three points, or if all have the same x.
 pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
     let points: Vec<(f64, f64)> = points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
     let n = points.len() as f64;
@@ -89,7 +89,7 @@ pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
     })
 }
 
-/// Residuals for parameters, always as many. Parameters are unbounded; the model maps a bounded one.
+/// Residuals of given parameters; their number is constant. Parameters are unbounded, so the model maps bounded ones.
 type Residuals<'a> = dyn Fn(&[f64]) -> Vec<f64> + 'a;
 
 struct Problem<'a> {
@@ -117,7 +117,7 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
     }
 
     fn jacobian(&self) -> Option<DMatrix<f64>> {
-        // Central differences; a step is a millionth of the parameter's scale.
+        // Central differences, with steps of a millionth of the parameter's scale.
         let column = |p: usize| {
             let step = 1e-6 * self.at[p].abs().max(self.scales[p].abs()).max(1e-300);
             let moved = |by: f64| {
@@ -132,9 +132,8 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_> {
     }
 }
 
-/// Minimises the sum of squared residuals from `start` (Levenberg and Marquardt, as in MINPACK). `scales` are sizes
-/// that matter for each parameter. Returns the parameters and the sum; `None` where the residuals are not finite at the
-/// start.
+/// Minimises the sum of squared residuals from `start` (Levenberg and Marquardt, as in MINPACK). `scales`: a typical
+/// size of each parameter. Returns the parameters and the sum; `None` if the residuals are not finite at the start.
 pub fn minimise(
     model: &dyn Fn(&[f64]) -> Vec<f64>,
     start: &[f64],

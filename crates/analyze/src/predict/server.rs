@@ -5,13 +5,14 @@
 //!
 //! - `wake`: a request that finds the CPU idle pays for waking it. If caches and the CPU's clock cool down meanwhile,
 //!   it pays `wake / (1 + X cooling)` at the rate X instead (time constant `cooling`, exponential gaps).
-//! - `growth`: work that grows with connections (the plastic zone). `doubling`: cache misses on the connections' state,
-//!   which grow by steps, one level of the cache after the other.
+//! - `growth`: work that grows with connections (the plastic zone). `doubling`: cache misses on the connections'
+//!   state, which grow by steps, one level of the cache after the other.
 //! - `background`: work that does not follow the rate (timers, ticks), the intercept of Banga and Mogul's lines. It
-//!   makes requests look expensive at low rates and takes its share of the capacity.
+//!   makes requests look expensive at low rates and reduces the capacity.
 //!
-//! The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine (`cv_squared`
-//! 1 is the exponential case), a quadratic in the throughput; several CPUs as Seidmann does.
+//! The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine
+//! (`cv_squared` 1 is the exponential case), a quadratic equation for the throughput; several CPUs are modelled as by
+//! Seidmann.
 
 use super::open::{Queue, general_service};
 use super::readings::Reading;
@@ -20,7 +21,7 @@ use super::usl::{self, Usl};
 use serde::Serialize;
 
 record::worded! {
-    /// Which parameters a model has, simplest first.
+    /// The parameters of a model, simplest first.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Form {
@@ -28,27 +29,27 @@ record::worded! {
         Constant = "queue, constant demand",
         /// Constant demand at every load, measured variance of service times.
         Variance = "queue, fitted variance",
-        /// Demand with a part for waking an idle CPU.
+        /// Demand that includes the cost of waking an idle CPU.
         Waking = "queue, idle wake-ups",
-        /// CPU time that does not follow the rate of requests, e.g. of other work.
+        /// CPU time that does not depend on the rate of requests, e.g. of other work.
         Background = "queue, background work",
         /// Demand that grows with connections.
         Growing = "queue, growing demand",
-        /// Demand with a part for waking an idle CPU, which grows with connections.
+        /// Demand that includes the cost of waking an idle CPU and grows with connections.
         WakingGrowing = "queue, wake-ups and growth",
-        /// Demand that grows with connections, and CPU time that does not follow the rate of requests.
+        /// Demand that grows with connections, and CPU time that does not depend on the rate of requests.
         BackgroundGrowing = "queue, background and growth",
         /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
         WakingDoubling = "queue, wake-ups and doublings",
         /// Demand that grows by the same amount with each doubling of the connections, and CPU time that does not
-        /// follow the rate of requests.
+        /// depend on the rate of requests.
         BackgroundDoubling = "queue, background and doublings",
         /// Wake-ups that cost more the longer the CPU was idle.
         Cooling = "queue, cooling while idle",
         /// Wake-ups that cost more the longer the CPU was idle, and demand that grows with each doubling of the
         /// connections.
         CoolingDoubling = "queue, cooling and doublings",
-        /// The Universal Scalability Law on throughput only.
+        /// The Universal Scalability Law, which describes only throughput.
         Usl = "Universal Scalability Law",
     }
 }
@@ -104,32 +105,32 @@ pub struct Server {
     pub form: Form,
     /// CPU time of a request on a busy CPU with few connections, seconds.
     pub base_s: f64,
-    /// More CPU time of a request that finds the CPU idle, seconds.
+    /// Additional CPU time of a request that finds the CPU idle, seconds.
     pub wake_s: f64,
-    /// How long the CPU must idle until a request pays most of `wake_s`, seconds; 0 = any idling is as bad.
+    /// Idle time of the CPU after which a request pays most of `wake_s`, seconds; 0 = any idle time is enough.
     pub cooling_s: f64,
-    /// More CPU time of a request for each connection, seconds.
+    /// Additional CPU time of a request for each connection, seconds.
     pub growth_s: f64,
-    /// More CPU time of a request for each doubling of the connections, seconds.
+    /// Additional CPU time of a request for each doubling of the connections, seconds.
     pub doubling_s: f64,
-    /// More CPU time of a request for each cold connection, seconds.
+    /// Additional CPU time of a request for each cold connection, seconds.
     pub cold_growth_s: f64,
-    /// CPUs that are busy with other than requests, at any rate.
+    /// CPUs that are busy with other work than requests, at any rate.
     pub background_cpus: f64,
-    /// Time of a request outside of the server's CPU, seconds.
+    /// Time of a request outside the server's CPU, seconds.
     pub path_s: f64,
     /// Requests in flight on each connection.
     pub in_flight: f64,
-    /// Whether requests on a connection are answered in order, so that a connection keeps at most one CPU busy.
+    /// Whether requests on a connection are answered in order, so that a connection uses at most one CPU.
     pub is_in_order: bool,
     /// Squared coefficient of variation of the service time.
     pub cv_squared: f64,
-    /// CPUs that work at once.
+    /// Number of CPUs that work at once.
     pub cpus: f64,
-    /// Requests per second that something other than the CPU allows (threads, a pool, a lock, a rate limit), if that
-    /// was measured; see [`limit`].
+    /// Measured limit of something other than the CPU (threads, a pool, a lock, a rate limit), requests per second;
+    /// see [`limit`].
     pub limit_per_sec: Option<f64>,
-    /// The law's parameters (alpha, beta, gamma) for [`Form::Usl`].
+    /// Parameters (alpha, beta, gamma) of the law, for [`Form::Usl`].
     pub usl: Option<(f64, f64, f64)>,
 }
 
@@ -145,11 +146,11 @@ pub struct State {
 }
 
 impl Server {
-    /// Closed loop with `connections` (any positive real number) and `cold` idle ones beside.
+    /// A closed loop with `connections` (any positive real number) and `cold` idle connections.
     pub fn closed(&self, connections: f64, cold: f64) -> State {
         if let Some(law) = self.usl_law() {
             let demand_s = self.base_s;
-            // The law has no CPUs; no server does more than its CPUs allow.
+            // The law knows no CPUs, but no server exceeds them.
             let most = self.cpus_for(connections) / demand_s;
             let rate = law.throughput(connections).min(most).min(self.limit());
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
@@ -187,18 +188,16 @@ impl Server {
         self.usl.map(|(alpha, beta, gamma)| Usl { alpha, beta, gamma })
     }
 
-    /// [`Self::closed`], and the time from one request to the next in its place, seconds (Little's law).
+    /// As [`Self::closed`], with the time from one request to the next in the same place, seconds (Little's law).
     pub fn cycle(&self, connections: f64, cold: f64) -> (State, f64) {
         let state = self.closed(connections, cold);
         (state, connections * self.in_flight / state.throughput_per_sec)
     }
 
-    /// CPUs that so many connections can keep busy.
     fn cpus_for(&self, connections: f64) -> f64 {
         cpus_for(self.cpus, connections, self.in_flight, self.is_in_order)
     }
 
-    /// The rate of so many connections.
     fn rate(&self, connections: f64, demand_s: f64) -> f64 {
         let (n, cpus) = (connections * self.in_flight, self.cpus_for(connections));
         let queued = demand_s / cpus;
@@ -207,7 +206,7 @@ impl Server {
         let square = queued * others * (path + queued * (1.0 - self.cv_squared) / 2.0);
         let linear = path + queued * (1.0 + others * n);
         let root = (linear * linear - 4.0 * square * n).max(0.0).sqrt();
-        // The smaller root in the form that keeps its digits when `square` is near 0.
+        // The smaller root, in the form that keeps its digits if `square` is near 0.
         let rate = 2.0 * n / (linear + root);
         rate.min(1.0 / queued).min(n / (path + queued)).min(self.limit())
     }
@@ -229,7 +228,7 @@ impl Server {
         self.limit_per_sec.unwrap_or(f64::INFINITY)
     }
 
-    /// Whether this rate fills the CPUs, or another limit, to this share.
+    /// Whether this rate uses at least this share of the CPUs or of another limit.
     pub fn is_full(&self, rate_per_sec: f64, busy_cpus: f64, ratio: f64) -> bool {
         busy_cpus >= ratio * self.cpus || rate_per_sec >= ratio * self.limit()
     }
@@ -239,7 +238,7 @@ impl Server {
         self.limit() < self.cpu_capacity_per_sec(cold)
     }
 
-    /// The highest rate that the server can serve: that of its CPUs, or of another measured limit.
+    /// The highest rate that the server can serve: of its CPUs, or of another measured limit.
     pub fn capacity_per_sec(&self, cold: f64) -> f64 {
         self.cpu_capacity_per_sec(cold).min(self.limit())
     }
@@ -255,14 +254,14 @@ impl Server {
         self.growth_s > 0.0 || self.doubling_s > 0.0
     }
 
-    /// The rate of full CPUs at the cost that a request has with one connection.
+    /// The rate on full CPUs at the cost of a request with one connection.
     fn full_rate(&self, cold: f64) -> f64 {
         self.cpus * self.free_ratio() / self.lasting_s(1.0, cold)
     }
 
-    /// The connections at which the closed loop is fastest, and its rate there, limits other than the CPUs aside.
+    /// The connections at which the closed loop is fastest, and its rate there, ignoring limits other than the CPUs.
     fn peak(&self, cold: f64) -> (f64, f64) {
-        /// The queue before CPUs that many connections keep busy is no longer than this many times those.
+        /// Maximum queue before the CPUs, as a multiple of the connections that keep them busy.
         const QUEUED: f64 = 30.0;
         let cpus_alone = Server { limit_per_sec: None, ..*self };
         let rate = |log: f64| cpus_alone.closed(log.exp(), cold).throughput_per_sec;
@@ -276,7 +275,7 @@ impl Server {
         (log.exp(), rate(log))
     }
 
-    /// Connections with which the closed loop has this rate, at most those of its peak.
+    /// Connections with which the closed loop reaches this rate, at most those of its peak.
     fn busy_connections(&self, rate_per_sec: f64, cold: f64) -> f64 {
         let (peak, most) = self.peak(cold);
         if rate_per_sec >= most {
@@ -292,7 +291,7 @@ impl Server {
         high.exp()
     }
 
-    /// The share of the CPUs that is left for requests.
+    /// The share of the CPUs that remains for requests.
     fn free_ratio(&self) -> f64 {
         (1.0 - self.background_cpus / self.cpus).max(0.01)
     }
@@ -301,8 +300,8 @@ impl Server {
     pub fn open_queue(&self, rate_per_sec: f64, cold: f64) -> Option<Queue> {
         let service_s = self.service_s(rate_per_sec, cold);
         let is_possible = rate_per_sec * service_s < self.cpus && rate_per_sec < self.limit();
-        // The number of servers is whole: a fraction of a CPU makes all of them slower for the wait. Service is at full
-        // speed.
+        // The number of servers must be whole; a fraction of a CPU slows all of them down in the wait. Service is at
+        // full speed.
         let servers = self.cpus.round().max(1.0);
         let slower_s = service_s * servers / self.cpus;
         let queue =
@@ -310,14 +309,14 @@ impl Server {
         queue.map(|queue| Queue { response_s: queue.wait_s + service_s, ..queue })
     }
 
-    /// Open loop: the busy share of the CPUs at this rate, or at the capacity if the rate is beyond it.
+    /// Busy share of the CPUs in an open loop at this rate, or at the capacity if the rate is above it.
     pub fn open_utilisation(&self, rate_per_sec: f64, cold: f64) -> f64 {
         let rate = rate_per_sec.min(self.capacity_per_sec(cold));
         (rate * self.service_s(rate, cold) / self.cpus).min(1.0)
     }
 
     fn service_s(&self, rate_per_sec: f64, cold: f64) -> f64 {
-        // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
+        // Solves demand = lasting + wake (1 - rate demand / cpus) for the demand.
         let connections = if self.is_growing() { self.busy_connections(rate_per_sec, cold) } else { 1.0 };
         let lasting = self.lasting_s(connections, cold);
         let demand = if self.cooling_s > 0.0 {
@@ -328,18 +327,17 @@ impl Server {
         demand / self.free_ratio()
     }
 
-    /// The knee, as the sweep over connections finds it; `gain` is the criterion of the yield point.
+    /// The knee that the sweep over connections would find; `gain` is the criterion of the yield point.
     pub fn yield_connections(&self, gain: f64, cold: f64) -> Option<f64> {
         crate::zones::knee_of(|n| self.closed(n, cold).throughput_per_sec, gain)
     }
 }
 
-/// CPUs that this many connections can keep busy.
 fn cpus_for(cpus: f64, connections: f64, in_flight: f64, is_in_order: bool) -> f64 {
     if is_in_order && in_flight > 1.0 { cpus.min(connections.max(1.0)) } else { cpus }
 }
 
-/// The first x from `low` on at which `crossed` holds, by steps of 3 % and bisection; `None` up to `high`.
+/// The first x from `low` on for which `crossed` is true, by steps of 3 % and bisection; `None` up to `high`.
 pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> {
     let mut before = low;
     if crossed(low) {
@@ -362,29 +360,29 @@ pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> 
     }
 }
 
-/// Penalty of each unit of variance beyond exponential service: loads far below saturation do not determine it.
+/// Penalty per unit of variance above that of exponential service, because loads far below saturation do not
+/// determine it.
 const VARIANCE_PRIOR: f64 = 0.02;
-/// A typical amount of background work, in CPUs: the unit of its parameter.
+/// Typical background work in CPUs, the unit of its parameter.
 const BACKGROUND_SCALE: f64 = 0.05;
-/// A typical number of doublings of a sweep: the unit of the parameter of one.
+/// Typical number of doublings in a sweep, the unit of its parameter.
 const DOUBLINGS: f64 = 10.0;
-/// An upper bound: more than this share of the CPUs is not background.
+/// More than this share of the CPUs cannot be background.
 const MOST_BACKGROUND: f64 = 0.5;
 
-/// Least share of the lowest measured demand that a busy CPU needs; all of it if the CPU was full then.
+/// A busy CPU needs at least this share of the lowest measured demand; all of it if the CPU was full then.
 const LEAST_SHARE: f64 = 0.25;
-/// Penalty of each e-fold of a demand below all measured ones: measurements on idle CPUs hardly determine it.
+/// Penalty per e-fold of a demand below all measured ones, because measurements on idle CPUs hardly determine it.
 const BASE_PRIOR: f64 = 0.02;
-/// Busier CPUs may be the limit of the server.
+/// Above this busy share, the CPUs may be the limit of the server.
 pub const FULL: f64 = 0.9;
 
-/// The throughput that stays although connections are added and CPUs are idle: a limit other than the CPU. Requests
-/// wait longer than if all others were ahead of them in the CPU's queue (pessimistic bound of operational analysis:
-/// Lazowska and others, 1984, section 5.2). `None` if none was measured.
+/// The throughput that does not grow with more connections although CPUs are idle: a limit other than the CPU.
+/// Requests wait longer than if all others were ahead of them in the CPU's queue (pessimistic bound of operational
+/// analysis: Lazowska and others, 1984, section 5.2). `None` if none was measured.
 pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
-    /// Longer than the bound by this factor is not scatter.
+    /// A wait that exceeds the bound by this factor is not scatter.
     const LONGER: f64 = 1.25;
-    /// Throughput of the plateau over the highest.
     const PLATEAU: f64 = 0.9;
     if levels.iter().any(|level| level.busy_cpus >= FULL * cpus) {
         return None;
@@ -399,7 +397,7 @@ pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
     crate::statistics::median(&levels.iter().filter(waits).map(|level| level.throughput_per_sec).collect::<Vec<_>>())
 }
 
-/// Fits a form to one reading a level. `None` where the levels are fewer than the parameters.
+/// Fits a form to one reading per level. `None` if there are fewer levels than parameters.
 pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Option<Server> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
     loads.dedup();
@@ -438,7 +436,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     let least_s = cheapest.demand_s * (LEAST_SHARE + (1.0 - LEAST_SHARE) * (cheapest.busy_cpus / cpus).clamp(0.0, 1.0));
     let highest = loads[loads.len() - 1];
     let path = (first.cycle_s() - first.demand_s).max(0.05 * first.demand_s);
-    // Cooling shows at the lowest rate: its gaps are the unit of the time constant.
+    // Cooling matters at the lowest rate, so its gaps are the unit of the time constant.
     let cooling_scale = 1.0 / first.throughput_per_sec;
     let server = Server { limit_per_sec: limit(levels, cpus), ..server };
     let has_cold = levels.iter().any(|level| level.cold != first.cold);
@@ -457,7 +455,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
             cold_growth_s: next(has_cold, 0.0) * lowest / 1000.0,
             ..server
         };
-        // Growth with the connections is part of the cheapest level's cost.
+        // The cost of the cheapest level includes growth with the connections.
         let grown = Server { base_s: 0.0, ..server }.lasting_s(cheapest.load, cheapest.cold);
         server.base_s = (least_s - grown).max(LEAST_SHARE * lowest) + more;
         server

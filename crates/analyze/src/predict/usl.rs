@@ -1,13 +1,14 @@
-//! The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007): throughput over load or processors.
+//! The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007): throughput as a function of load or
+//! processors.
 
 use super::regression::minimise;
 
-/// X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)).
+/// The law X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usl {
-    /// Contention: the share of the work that only one can do at a time; 0 to 1.
+    /// Contention: the share of the work that is done by one at a time; 0 to 1.
     pub alpha: f64,
-    /// Coherency: the cost of each pair that must agree; at least 0.
+    /// Coherency: the cost of agreement for each pair; at least 0.
     pub beta: f64,
     /// Throughput at load 1, the extrapolated slope at the origin.
     pub gamma: f64,
@@ -25,7 +26,7 @@ impl Usl {
     }
 }
 
-/// Fits (load, throughput) by least squares, as the R package `usl` does. Two different loads are fitted without
+/// Fits (load, throughput) by least squares, like the R package `usl`. Two different loads are fitted without
 /// coherency. `None` with fewer, or without a fit.
 pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
     let mut loads: Vec<f64> = points.iter().map(|(load, _)| *load).collect();
@@ -35,7 +36,7 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
     let slope = points.iter().map(|(load, rate)| rate / load).fold(0.0, f64::max);
     let scales = [1.0, 0.01, 1.0 / (highest * highest)];
     let mut best: Option<(Usl, f64)> = None;
-    // A parameter at a bound stays there.
+    // A parameter that reaches a bound stays there.
     let held = [None, Some(0.0), Some(1.0)].into_iter().flat_map(|alpha| [(alpha, false), (alpha, true)]);
     for (held_alpha, holds_beta) in held.filter(|(_, holds_beta)| *holds_beta || loads.len() > 2) {
         let law = |p: &[f64]| Usl {
@@ -43,7 +44,7 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
             beta: if holds_beta { 0.0 } else { p[p.len() - 1] },
             gamma: p[0] * slope,
         };
-        // Scaled, so that all residuals are near 1.
+        // Scaled so that all residuals are near 1.
         let residuals = |p: &[f64]| {
             let off = |(load, rate): &(f64, f64)| (law(p).throughput(*load) - rate) / (slope * highest.sqrt());
             points.iter().map(off).collect::<Vec<f64>>()

@@ -1,8 +1,8 @@
-//! Tests models fitted up to half the yield point on everything beyond, in a run with both sweeps.
+//! Tests models that were fitted up to half the yield point on the higher loads, in a run with both sweeps.
 //!
-//! Closed loop: the model that [`super::check::extrapolate`] chose. Open loop: its demand, and the rest of a response
-//! time from the points up to half the yield rate; the wait by Pollaczek and Khinchine. Limits: 10 % for a throughput
-//! or rate, 20 % for a median response time or a number of connections.
+//! Closed loop: the model that [`super::check::extrapolate`] chose. Open loop: its demand, the rest of the response
+//! time from the points up to half the yield rate, and the wait by Pollaczek and Khinchine. Limits of the errors: 10
+//! % for a throughput or rate, 20 % for a median response time or a number of connections.
 
 use super::check::{Extrapolation, typicals};
 use super::demand::shape;
@@ -16,27 +16,28 @@ use serde::Serialize;
 pub const RATE_ERROR: f64 = 0.10;
 /// Largest error of a response time or of a number of connections, as a share.
 pub const TIME_ERROR: f64 = 0.20;
-/// Larger differences of demands, or between points of one load, are mentioned.
+/// Larger differences of demands, or between points of one load, are reported.
 const NOTABLE: f64 = 0.10;
 
 /// One predicted number and the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Checked {
-    /// `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `plan for`, `breaks at`.
+    /// Name of the number: `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `plan for`,
+    /// `breaks at`.
     pub name: &'static str,
-    /// `closed` or `open`.
+    /// Kind of loop: `closed` or `open`.
     pub sweep: &'static str,
     /// Unit of the number: `1/s`, `s`, `connections`.
     pub unit: &'static str,
-    /// Connections or offered rate, if it belongs to one load.
+    /// Connections or offered rate, if the number belongs to one load.
     pub load: Option<f64>,
-    /// The measured value: medians over the points of a load, or the finding.
+    /// Measured value: medians over the points of a load, or the finding.
     pub measured: f64,
     /// The predicted value; absent if the model has no such point.
     pub predicted: Option<f64>,
-    /// predicted / measured - 1.
+    /// Relative error, predicted / measured - 1.
     pub error_ratio: Option<f64>,
-    /// The largest error that passes.
+    /// Largest acceptable error.
     pub limit_ratio: f64,
 }
 
@@ -50,18 +51,18 @@ impl Checked {
 /// The result of the test.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Validation {
-    /// Loads of the closed loop that were fitted, and the highest of them.
+    /// Number of loads of the closed loop that were fitted, and the highest of them.
     pub fitted: (usize, f64),
     /// Every predicted number with its measured value.
     pub numbers: Vec<Checked>,
-    /// Why numbers are off, as far as the points show it; never empty when one does not pass.
+    /// Reasons for errors, as far as the points show them; never empty if an error is above its limit.
     pub doubts: Vec<String>,
 }
 
-/// Tests the fit of `extrapolation` on the points and findings beyond. `None` where nothing could be fitted, or nothing
-/// lies beyond.
+/// Tests the fit of `extrapolation` on the higher points and findings. `None` if nothing could be fitted, or no load
+/// is higher.
 pub fn validate(readings: &Readings, extrapolation: &Extrapolation, findings: &Findings) -> Option<Validation> {
-    // Without a load beyond there is nothing to test.
+    // Without a higher load there is nothing to test.
     let server = extrapolation.server.filter(|_| !extrapolation.beyond.is_empty())?;
     let mut numbers = closed(readings, extrapolation, &server, findings);
     numbers.extend(open(readings, &server, findings));
@@ -81,8 +82,8 @@ pub(super) fn checked(
     Checked { name, sweep, unit, load, measured, predicted, error_ratio, limit_ratio }
 }
 
-/// Median response time of the closed loop: Little's mean, in the shape of the low loads below saturation, and equal
-/// for all requests above.
+/// Median response time of the closed loop: the mean by Little's law with the shape of the low loads below
+/// saturation, and the mean itself above it.
 fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f64, cold: f64) -> Option<f64> {
     let (state, cycle_s) = server.cycle(connections, cold);
     Some(cycle_s * if state.utilisation < saturation { low? } else { 1.0 })
@@ -155,7 +156,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
         .filter_map(|level| Some(level.p50_s? - server.open_queue(level.load, level.cold)?.wait_quantile_s(0.5)))
         .collect();
     let Some(beside) = median(&beside).filter(|beside| *beside > 0.0) else { return numbers };
-    // Close to the capacity a window is too short for the queue to settle.
+    // Close to the capacity, a window is too short for a steady queue.
     let is_steady =
         |level: &&Reading| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
     for level in all.iter().filter(is_steady) {
@@ -166,7 +167,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     numbers
 }
 
-/// Reasons in the points themselves for errors beyond the limits.
+/// Reasons for errors beyond the limits that the points themselves show.
 fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, numbers: &[Checked]) -> Vec<String> {
     let off: Vec<&Checked> = numbers.iter().filter(|number| !number.passes()).collect();
     if off.is_empty() {
@@ -208,8 +209,8 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     }
     if off.iter().any(|number| number.sweep == "open" && number.unit == "s") {
         doubts.push(
-            "medians of the open loop are scheduling and wake-ups of both machines more than queueing: their variance \
-             is no part of the model"
+            "medians of the open loop depend on scheduling and wake-ups of both machines more than on queueing; the \
+             model does not include their variance"
                 .into(),
         );
     }
@@ -236,7 +237,7 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
         )
     });
     Some(format!(
-        "the loads fitted kept the CPU at most {:.0} % busy; models that fit them alike give a request {:.1} to {:.1} \
+        "the loads fitted kept the CPU at most {:.0} % busy; equally good models give a request {:.1} to {:.1} \
          us on a full CPU{points}: measure a load nearer to the yield point to decide",
         busy * 100.0,
         low * 1e6,
@@ -244,10 +245,10 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
     ))
 }
 
-/// A server with all threads in use whose rate stops following the connections while its CPUs are idle. An event-driven
-/// server's rate follows until its CPUs are full.
+/// Detects a server with all threads in use: its rate stops following the connections while its CPUs are idle. The
+/// rate of an event-driven server follows until its CPUs are full.
 fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String> {
-    /// Threads that differ by no more than this are the same number.
+    /// Numbers of threads within this tolerance are equal.
     const SAME: f64 = 0.02;
     let levels = typicals(&readings.closed);
     let most = levels.iter().filter_map(|level| level.threads).fold(0.0, f64::max);
@@ -255,7 +256,7 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
     let first = levels.iter().find(has_most)?;
     let full: Vec<&Reading> = levels.iter().filter(|level| level.load >= first.load).filter(has_most).collect();
     let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
-    // At least one connection for each thread; from here on more connections had no effect.
+    // There is at least one connection per thread, and from here on more connections had no effect.
     let reached = full.iter().find(|level| level.load >= most)?;
     let last = full.iter().rev().find(|level| level.busy_cpus < limit)?;
     let follows = last.throughput_per_sec > (1.0 + NOTABLE) * reached.throughput_per_sec;
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_stops_following_at_as_many_connections_as_threads_is_a_limit_of_threads() {
+    fn throughput_that_ends_growing_at_the_number_of_threads_is_limited_by_threads() {
         let words = said(&[
             (1.0, 100.0, 0.1, 4.0),
             (4.0, 400.0, 0.4, 4.0),
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_events_with_few_threads_is_not_blamed_for_them() {
+    fn an_event_loop_with_few_threads_is_not_limited_by_threads() {
         let follows = [(1.0, 100.0, 0.1, 2.0), (4.0, 400.0, 0.4, 2.0), (16.0, 1600.0, 1.6, 2.0)];
         assert_eq!(said(&follows), None, "its rate follows the connections");
         let saturated = [(1.0, 1000.0, 0.9, 2.0), (4.0, 2000.0, 1.99, 2.0), (64.0, 2000.0, 1.99, 2.0)];

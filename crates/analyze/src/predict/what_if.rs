@@ -1,5 +1,5 @@
-//! Questions that are kept with a scenario, all answered from one fit. A question that cannot be answered has the
-//! reason, and does not affect the others.
+//! Questions kept with a scenario, all answered from one fit. If one cannot be answered, it has the reason, and the
+//! others are not affected.
 
 use super::cheaper;
 use super::question::{Answer, Question, Rate};
@@ -8,7 +8,7 @@ use record::WhatIf;
 use record::text::plain;
 use serde::Serialize;
 
-/// The sum of the shares may differ from 1 by this.
+/// Tolerance of the sum of the shares, which should be 1.
 const ROUNDING: f64 = 1e-3;
 
 /// A kept question with its answer.
@@ -32,8 +32,8 @@ impl WhatIfAnswer {
     }
 }
 
-/// Refuses a question that makes no sense. The command line and the scenario file call this before anything is
-/// measured; it is called again for the contents of a run directory.
+/// Refuses a meaningless question. The command line and the scenario file call this before measuring; it is called
+/// again for the contents of a run directory.
 ///
 /// # Errors
 /// One sentence.
@@ -68,7 +68,7 @@ pub fn check(what_if: &WhatIf) -> Result<(), PredictError> {
     let sum: f64 = what_if.mix.iter().map(|(_, share)| share).sum();
     let are_shares = what_if.mix.iter().all(|(_, share)| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() <= ROUNDING;
     if !(what_if.mix.is_empty() || are_shares) {
-        return no(format!("the shares of the mix make {:.1} %: they must make 100 %", sum * 100.0));
+        return no(format!("the shares of the mix add up to {:.1} % instead of 100 %", sum * 100.0));
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! An axis: the same values in every repeat, each repeat in a random order, so that drift and after-effects of a point
-//! affect all values alike. Conforming connections are searched first: by doubling, then by bisection.
+//! The planner of an axis: the same values in every repeat, in a random order, so that drift and after-effects of a
+//! point affect all values equally. Conforming connections are searched first: by doubling, then by bisection.
 
 use super::schedule::Schedule;
 use super::{Load, Planner, Remeasured, SweepStep, all_measured, ladder};
@@ -18,7 +18,7 @@ const MAX_VALUES: usize = 64;
 /// Offered rates as shares of the capacity; those beyond the requested overload are left out.
 const RATES: [f64; 12] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0];
 
-/// Plans an axis.
+/// The planner of an axis.
 #[derive(Debug)]
 pub struct AxisSweep {
     axis: AxisPlan,
@@ -26,14 +26,13 @@ pub struct AxisSweep {
     schedule: Schedule,
     random: ChaCha8Rng,
     values: Vec<f64>,
-    /// Places measured in each repeat.
     places: Vec<AxisPlace>,
     queue: Vec<AxisPlace>,
     repeat: u32,
     again: Remeasured,
     /// The search for conforming connections.
     search: Option<Search>,
-    /// Whether the places were tried once to find delays.
+    /// Whether the places had their trial to find delays.
     is_tried: bool,
     done: Option<String>,
 }
@@ -46,8 +45,8 @@ struct Search {
 }
 
 impl AxisSweep {
-    /// `capacity_per_sec`: peak throughput of a closed loop, for rates that are not given. The seed determines the
-    /// order within repeats.
+    /// A planner. `capacity_per_sec`: peak throughput of a closed loop, for rates that are not given. The seed
+    /// determines the order within repeats.
     pub fn new(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>, seed: u64) -> Self {
         let is_searched = axis.axis == Axis::Conforming && axis.values.is_empty();
         let search = is_searched.then_some(Search {
@@ -78,12 +77,12 @@ impl AxisSweep {
         }
     }
 
-    /// The highest value to be measured, as far as it is known.
+    /// The highest value to measure, if known.
     pub fn most(&self) -> f64 {
         self.values.iter().copied().fold(self.search.map_or(0.0, |search| search.high), f64::max)
     }
 
-    /// The time that slow-downs take where every place is reached, nanoseconds.
+    /// The time for all slow-downs if requests reach every place, nanoseconds.
     pub fn slow_down_ns(&self) -> u64 {
         let places = self.axis.slowed.len() as u64;
         let (tried, delays) = if self.is_tried {
@@ -104,7 +103,7 @@ impl AxisSweep {
         SweepStep::Done { reason }
     }
 
-    /// The next value of the search. `None` at its end; the values to repeat are then set.
+    /// The next value of the search. At its end `None`, and the values to repeat are set.
     fn searched(&mut self, search: Search, points: &[Point]) -> Option<f64> {
         let verdict = |value: f64| {
             let is_there =
@@ -116,7 +115,7 @@ impl AxisSweep {
         let mut tried: Vec<f64> = self.values.clone();
         tried.sort_by(f64::total_cmp);
         let judged: Vec<(f64, bool)> = tried.iter().filter_map(|value| Some((*value, verdict(*value)?))).collect();
-        // A value that cannot be judged (nothing was answered) does not conform.
+        // A value that cannot be judged (no answers) does not conform.
         let failed = tried.iter().copied().find(|value| !judged.iter().any(|(at, holds)| at == value && *holds));
         let held = tried.iter().copied().rfind(|value| failed.is_none_or(|failed| *value < failed));
         let next = match (held, failed) {
@@ -134,7 +133,7 @@ impl AxisSweep {
                 Some(value)
             }
             _ => {
-                // The bounds, and values a little below and above, are repeated.
+                // The bounds, and values slightly below and above, are repeated.
                 let at = tried.iter().position(|value| Some(*value) == held).unwrap_or(0);
                 self.values = tried[at.saturating_sub(2)..(at + 3).min(tried.len())].to_vec();
                 self.places = places(&self.axis, &self.values);
@@ -206,12 +205,13 @@ impl Planner for AxisSweep {
     }
 }
 
-/// The delay with which a place is tried.
+/// The delay in the trial of a place.
 const FIRST_DELAY_NS: f64 = 1000.0;
 /// Added CPU time, as shares of the CPU time of a request.
 pub const SLOW_DOWN_RATIOS: [f64; 3] = [0.07, 0.13, 0.2];
 
-/// What a repeat measures: every value; on the axis of slow-downs nothing added, and every value at every place.
+/// The places to measure in a repeat: every value; on the slow-down axis, the baseline and every value at every
+/// place.
 fn places(axis: &AxisPlan, values: &[f64]) -> Vec<AxisPlace> {
     let at = |value: f64, slowed: Option<SlowPlace>| AxisPlace { axis: axis.axis, value, slowed };
     if axis.axis != Axis::SlowDown {
@@ -219,12 +219,12 @@ fn places(axis: &AxisPlan, values: &[f64]) -> Vec<AxisPlace> {
     }
     let added = || values.iter().filter(|value| **value > 0.0);
     let slowed = axis.slowed.iter().flat_map(|place| added().map(|value| at(*value, Some(*place))));
-    // Every place is compared with it, so it is measured twice.
+    // Every place is compared with the baseline, so it is measured twice.
     slowed.chain([at(0.0, None); 2]).collect()
 }
 
-/// Delays that add the wanted shares of a request's CPU time, by how often requests reach each place. Places that none
-/// reaches are left out.
+/// Delays that add the wanted shares of a request's CPU time, computed from how often requests reach each place.
+/// Places that no request reaches are left out.
 fn slowed_by_cost(axis: &AxisPlan, points: &[Point]) -> Vec<AxisPlace> {
     let tried = |slowed: Option<SlowPlace>| {
         points.iter().filter(move |point| point.axis.is_some_and(|place| place.slowed == slowed))
@@ -233,7 +233,7 @@ fn slowed_by_cost(axis: &AxisPlan, points: &[Point]) -> Vec<AxisPlace> {
     let mut found = places(axis, &[]);
     for slowed in &axis.slowed {
         let reached = tried(Some(*slowed)).find_map(|point| point.value(names::SLOW_REACHED)).unwrap_or(0.0);
-        // Once in a hundred requests is too seldom to be seen.
+        // The effect of a place reached less than once in a hundred requests is not visible.
         if reached < 0.01 {
             continue;
         }
@@ -243,17 +243,17 @@ fn slowed_by_cost(axis: &AxisPlan, points: &[Point]) -> Vec<AxisPlace> {
         values.dedup();
         found.extend(values.into_iter().map(|value| AxisPlace { axis: axis.axis, value, slowed: Some(*slowed) }));
     }
-    // Nothing to compare with.
+    // Without any place there is nothing to compare.
     if found.iter().all(|place| place.slowed.is_none()) { Vec::new() } else { found }
 }
 
 /// Cold connections; the figure of Banga and Mogul (1998) goes to 2,000.
 pub const COLD: [f64; 6] = [0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0];
-/// Requests in flight on a connection; servers of HTTP/2 allow 100 to 250.
+/// Requests in flight on a connection; HTTP/2 servers allow 100 to 250.
 pub const IN_FLIGHT: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
 /// TIME_WAIT sockets.
 pub const TIME_WAIT: [f64; 2] = [0.0, 20_000.0];
-/// Delays each way, from a machine room to the other side of the world.
+/// One-way delays, from a machine room to the other side of the world.
 pub const DELAYS_MS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) -> Vec<f64> {

@@ -1,4 +1,4 @@
-//! The server's capacity in a closed loop, for offered rates that are given as shares of it.
+//! Measures the server's capacity in a closed loop, for offered rates that are shares of it.
 
 use super::schedule::Schedule;
 use super::{Load, Planner, SweepStep};
@@ -6,7 +6,6 @@ use record::scenario::SweepPlan;
 use record::units::format_si;
 use record::{Point, Sweep, names};
 
-/// Connections that keep a server busy.
 const CONNECTIONS: u64 = 64;
 
 /// The highest goodput of a closed loop so far.
@@ -27,7 +26,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// By plan.
+    /// A planner for one point.
     pub fn new(plan: &SweepPlan) -> Self {
         Capacity {
             connections: CONNECTIONS.min(plan.open_connections),

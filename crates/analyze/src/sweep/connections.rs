@@ -1,6 +1,6 @@
 //! The sweep over connections. A quick geometric pass finds the region; then repeats in random order follow, refined
-//! where zones change, until the yield point's interval is narrow or the time is spent. With an unloading curve a
-//! repeat goes up in order and down again, without a restart of the server.
+//! where zones change, until the yield point's interval is narrow or the time is spent. With an unloading curve, a
+//! repeat goes up in order and then down, without a restart of the server.
 
 use super::schedule::Schedule;
 use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, failed_twice, ladder, sure};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const BUDGET_SHARE: f64 = 0.5;
 /// Loads are refined until neighbours around a change of zone differ by this factor.
 const FINEST_RATIO: f64 = 1.25;
-/// The most loads that refining adds at once.
+/// Maximum number of loads that refining adds at once.
 const REFINED: usize = 2;
 const MAX_LOADS: usize = 24;
 
@@ -28,7 +28,7 @@ enum Phase {
     Done(String),
 }
 
-/// Plans the closed-loop sweep.
+/// The planner of the closed-loop sweep.
 #[derive(Debug)]
 pub struct ConnectionSweep {
     plan: SweepPlan,
@@ -36,13 +36,13 @@ pub struct ConnectionSweep {
     random: ChaCha8Rng,
     phase: Phase,
     loads: BTreeSet<u64>,
-    /// The remaining loads of the repeat, the last first.
+    /// The remaining loads of the repeat, the next one last.
     queue: Vec<Load>,
-    /// The loads that the first pass left out, as two had failed.
+    /// The loads that the first pass left out after two failures.
     higher: std::vec::IntoIter<u64>,
     known: Option<String>,
     repeat: u32,
-    /// Loads of this repeat that are measured again because other work disturbed their point.
+    /// Loads of this repeat that are measured again because other work disturbed them.
     again: Remeasured,
 }
 
@@ -63,13 +63,13 @@ impl ConnectionSweep {
         }
     }
 
-    /// Sets another share of the remaining budget than half: 1 when no search over rate follows.
+    /// Sets the share of the remaining budget, which is half by default: 1 if no search over rate follows.
     pub fn with_budget_share(mut self, share: f64) -> Self {
         self.schedule.set_share(share);
         self
     }
 
-    /// Appends a disturbed load to the repeat once more if there is time; at once if the order matters.
+    /// Adds a disturbed load to the repeat again if time permits; as the next one if the order matters.
     fn measure_again(&mut self, points: &[Point], left_ns: u64, elapsed_ns: u64) {
         let load = match points.last() {
             Some(last) if last.sweep == Sweep::Unloading => Load::Unloading(last.connections),
@@ -105,7 +105,7 @@ impl ConnectionSweep {
     }
 
     fn order(&mut self, findings: &SweepFindings) -> Vec<Load> {
-        // With enough repeats, only loads near the knee make its interval narrower.
+        // With enough repeats, only loads near the knee narrow its interval.
         let knee = findings.yield_point.estimate.filter(|_| self.plan.until_sure_ratio.is_some());
         let knee = knee.filter(|_| self.repeat > MIN_REPEATS && !self.plan.unload);
         let is_far = |load: u64| knee.is_some_and(|knee| !zones::speaks_for(knee, load as f64));
@@ -126,7 +126,7 @@ impl ConnectionSweep {
         let wanted = u64::from(self.repeats().min(MIN_REPEATS).saturating_sub(self.repeat).max(1));
         let fits = left_ns / self.schedule.point_ns(elapsed_ns).saturating_mul(wanted * self.ways()).max(1);
         let fits = usize::try_from(fits).unwrap_or(usize::MAX).max(5);
-        // A way down must be complete: no load is added if the repeats would not fit.
+        // A way down must be complete, so no load is added if the repeats would not fit.
         if !self.plan.unload || self.loads.len() + REFINED <= fits {
             self.refine(findings);
         }
@@ -157,7 +157,7 @@ impl ConnectionSweep {
         }
     }
 
-    /// Drops loads far from a change of zone until a repeat fits; first those whose neighbours are nearest.
+    /// Drops loads far from a change of zone until a repeat fits, first those with the closest neighbours.
     fn thin(&mut self, findings: &SweepFindings, fits: usize) {
         let near = |load: u64| {
             [&findings.yield_point, &findings.failure_point]
@@ -175,10 +175,10 @@ impl ConnectionSweep {
         }
     }
 
-    /// Whether the failures that ended the first pass did not come back: a server that is slow after its start (cold
+    /// Whether the failures that ended the first pass did not recur. A server that is slow after its start (cold
     /// cache, uncompiled code) fails at the lowest loads.
     fn is_cut_short(&self, findings: &SweepFindings, points: &[Point]) -> bool {
-        // With two loads, failures of the first pass may outweigh later successes.
+        // With two loads, failures in the first pass may outweigh later successes.
         let is_found = self.loads.len() > 2 && findings.failure_point.failed.is_some();
         let has_failed = is_found || failed_twice(points, &self.plan.criteria);
         self.higher.len() > 0 && !has_failed && !self.plan.unload
@@ -230,7 +230,7 @@ impl Planner for ConnectionSweep {
             }
             match &mut self.phase {
                 Phase::FirstPass(rest) => {
-                    // A load whose failure was a disturbance must not end the pass.
+                    // A load that failed because of a disturbance must not end the pass.
                     if let Some(load) = points.last().map(|last| last.connections)
                         && self.again.wants(Load::Connections(load), points, self.repeat)
                     {
@@ -269,7 +269,7 @@ impl Planner for ConnectionSweep {
                         None => Phase::Done("nothing could be measured".into()),
                         Some(findings) => match self.stop(&findings) {
                             Some(reason) => Phase::Done(reason),
-                            // A repeat of which less than half fits is not begun.
+                            // A repeat of which less than half would fit is not begun.
                             None if left_ns < point_ns / 2 => Phase::Done(self.spent()),
                             None => {
                                 self.start_repeat(&findings, left_ns, elapsed_ns);

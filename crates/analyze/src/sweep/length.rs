@@ -1,4 +1,4 @@
-//! The length of a trial of the open loop: enough stalls of the server, and enough requests for a 99th percentile.
+//! The length of an open-loop trial: long enough for stalls of the server, and for a 99th percentile.
 
 use crate::zones::{self, Judged, REQUESTS, STALLS, judged, stall_ns};
 use record::units::{count, format_nanos, format_si, grouped};
@@ -7,8 +7,8 @@ use record::{Criteria, Point, Sweep, names};
 /// Closed-loop points with at least this share of the highest goodput keep the server as busy as the open loop does.
 const BUSY_RATIO: f64 = 0.8;
 
-/// The longest stall of the server below this rate, nanoseconds: the second longest of several points, in case one was
-/// the machine's.
+/// The longest stall of the server below this rate, nanoseconds. It is the second longest of several points, in case
+/// one was the machine's.
 fn longest_stall_ns(points: &[Point], below_per_sec: f64, criteria: &Criteria) -> f64 {
     let goodput = |point: &Point| point.value(names::GOODPUT).unwrap_or(0.0);
     let closed = || points.iter().filter(|point| point.sweep == Sweep::Connections && !zones::fails(point, criteria));
@@ -24,14 +24,14 @@ fn longest_stall_ns(points: &[Point], below_per_sec: f64, criteria: &Criteria) -
     stalls.get(1).or(stalls.first()).copied().unwrap_or(0.0)
 }
 
-/// The window in which a trial at this rate sees enough stalls and requests, nanoseconds.
+/// The window, in nanoseconds, in which a trial at this rate has enough stalls and requests.
 pub(super) fn needed_ns(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> u64 {
     let stalls_ns = STALLS * longest_stall_ns(points, rate_per_sec, criteria);
     let requests_ns = REQUESTS as f64 / rate_per_sec * 1e9;
     stalls_ns.max(requests_ns) as u64
 }
 
-/// Why no trial at this rate could be judged, in words; `None` where one held or failed, or none was measured.
+/// Describes why no trial at this rate could be judged; `None` if one held or failed, or none was measured.
 pub fn too_short(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> Option<String> {
     let trials =
         || points.iter().filter(|point| point.sweep == Sweep::Rate && point.offered_per_sec() == Some(rate_per_sec));
@@ -47,7 +47,7 @@ pub fn too_short(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> Op
     } else if answers < REQUESTS {
         format!("{} came, and {} make a 99th percentile", count(answers, "answer"), grouped(REQUESTS as f64))
     } else {
-        "what was not answered may be chance".into()
+        "the unanswered requests may be chance".into()
     };
     let rate = format_si(rate_per_sec);
     Some(format!("whether {rate}/s holds is not known at this budget: its longest trial took {window}; {why}"))
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_a_few_stalls_does_not_fail_and_says_why() {
+    fn a_window_with_few_stalls_does_not_fail_and_gives_the_reason() {
         let criteria = Criteria::default();
         let short = trial(1_605.0, 0.5, 60.0, 130.0);
         assert!(!zones::fails(&short, &criteria), "a few stalls make any percentile");

@@ -1,7 +1,8 @@
 //! The search over rate, similar to MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971):
 //! outward in growing steps with short trials, then bisection with trials that grow to full length, then blocks in
-//! random order that confirm both bounds and measure the curve. A trial too short to tell ([`super::length`]) is
-//! repeated at twice the length; its rate stays undecided if the budget does not permit that.
+//! random order that confirm both bounds and measure the curve. A trial that is too short to judge
+//! ([`super::length`]) is repeated with twice the length; if the budget does not permit that, its rate stays
+//! undecided.
 
 use super::length::{needed_ns, too_short};
 use super::schedule::Schedule;
@@ -14,31 +15,32 @@ use record::scenario::SweepPlan;
 use record::{Point, Sweep};
 use std::collections::BTreeSet;
 
-/// Points of the curve, as shares of the lower and of the upper bound; a rate nearby that was measured before takes the
-/// place.
+/// Points of the curve, as shares of the lower and the upper bound. A nearby rate that was measured before replaces
+/// one.
 const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
-/// The same by importance, for when time is short.
+/// The same points in order of importance, for little time.
 const FIRST: [f64; 7] = [0.8, 1.1, 0.9, 0.6, 0.4, 1.25, 0.2];
-/// Largest part of the time left for a trial of the search, and for a repeated trial or one of a block.
+/// A trial of the search gets at most this part of the remaining time, and so does a repeated trial or one of a
+/// block.
 const SEARCH_PART: u64 = 8;
 const LONGEST_PART: u64 = 4;
-/// Bisection leaves the time of so many full trials to the blocks.
+/// Bisection leaves the time of this many full trials to the blocks.
 const RESERVED: u64 = 4;
-/// Rates below the bounds that are left out once only the bounds matter; above them it is one.
+/// Number of low rates that remain when only the bounds matter; above the bounds one remains.
 const NEAREST: usize = 4;
 /// The first rate without a hint, requests per second.
 const BLIND_START_PER_SEC: f64 = 100.0;
-/// The most steps of the search: with more it does not converge.
+/// Maximum steps of the search; beyond them it does not converge.
 const MAX_OUTWARD: u32 = 40;
 const MAX_BISECTIONS: u32 = 16;
 const HIGHEST_PER_SEC: f64 = 1e8;
 const LOWEST_PER_SEC: f64 = 0.1;
-/// Rates of the grid in an octave, at least; neighbours are 4.4 % apart.
+/// Minimum number of grid rates per octave; neighbours differ by 4.4 %.
 const LEAST_IN_OCTAVE: i64 = 16;
 
-/// The rates of a search: octaves from the first one, divided into steps no larger than the wanted width. A rate that
-/// is measured again is the same to the last bit.
+/// The rates of a search: octaves from the first one, divided into steps no larger than the wanted width. A repeated
+/// rate is exactly the same.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     anchor_per_sec: f64,
@@ -74,9 +76,8 @@ pub struct RateSearch {
     schedule: Schedule,
     random: ChaCha8Rng,
     grid: Grid,
-    /// Places of the rates of the blocks so far.
     in_blocks: BTreeSet<i64>,
-    /// The factor of the first steps: small with a hint, 2 without one.
+    /// Factor of the first steps: small with a hint, 2 without.
     outward_factor: f64,
     outward: u32,
     bisections: u32,
@@ -84,18 +85,18 @@ pub struct RateSearch {
     queue: Vec<f64>,
     elapsed_ns: u64,
     left_ns: u64,
-    /// Whether the last step was one of the search, whose result decides the next.
+    /// Whether the last step belonged to the search, so that its result decides the next.
     is_searching: bool,
-    /// Places whose trials were unclear at the greatest length that the budget permits.
+    /// Places whose trials stayed undecided at the greatest length that the budget permits.
     undecided: BTreeSet<i64>,
-    /// Rates of this block that are measured again because other work disturbed their point.
+    /// Rates of this block that are measured again because other work disturbed them.
     again: Remeasured,
     known: Option<String>,
     done: Option<String>,
 }
 
 impl RateSearch {
-    /// A search by plan. `capacity_hint_per_sec` is the peak throughput of the closed loop, where there was one.
+    /// A planner. `capacity_hint_per_sec`: peak throughput of the closed loop, if one was measured.
     pub fn new(plan: &SweepPlan, capacity_hint_per_sec: Option<f64>, seed: u64) -> Self {
         let hint = capacity_hint_per_sec.filter(|hint| hint.is_finite() && *hint > 0.0);
         RateSearch {
@@ -122,7 +123,7 @@ impl RateSearch {
         }
     }
 
-    /// Appends a disturbed rate to the block once more if there is time; the search measures it again at once.
+    /// Adds a disturbed rate to the block again if time permits; the search measures it again at once.
     fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
         let Some(rate) = points.last().and_then(|last| last.offered_per_sec()) else { return };
         let all_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
@@ -135,12 +136,11 @@ impl RateSearch {
         self.plan.repeats.max(1)
     }
 
-    /// Takes growing steps, so that a wrong hint costs few trials.
+    /// The number of grid steps to go outward, which grows, so that a wrong hint costs few trials.
     fn steps(&self) -> i64 {
         self.grid.steps(self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0))
     }
 
-    /// The length of a trial of the search.
     fn search_ns(&self, points: &[Point], rate: f64, base_ns: u64) -> u64 {
         base_ns.max(needed_ns(points, rate, &self.plan.criteria).min(self.left_ns / SEARCH_PART))
     }
@@ -151,11 +151,11 @@ impl RateSearch {
         self.schedule.full_ns().max(needed_ns)
     }
 
-    /// Repeats the last trial of the search at least twice as long if it was too short to tell.
+    /// Repeats the last trial of the search at least twice as long, if it was too short to judge.
     fn longer(&mut self, points: &[Point]) -> Option<SweepStep> {
         let last = points.last().filter(|last| self.is_searching && last.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
-        // At a low rate a short window has no request.
+        // At a low rate, a short window may contain no request.
         let is_empty = last.outcomes.requests() == 0;
         if judged(last, &self.plan.criteria) != Some(Judged::Unclear) && !is_empty {
             return None;
@@ -178,7 +178,7 @@ impl RateSearch {
         place
     }
 
-    /// The place between two that is nearest to their middle and not undecided.
+    /// The place between two others that is closest to their middle and not undecided.
     fn middle(&self, low: i64, high: i64) -> Option<i64> {
         let middle = (low + high).div_euclid(2);
         let between = (low + 1..high).filter(|place| !self.undecided.contains(place));
@@ -200,7 +200,7 @@ impl RateSearch {
         self.measure(rate, self.search_ns(points, rate, base_ns))
     }
 
-    /// With both bounds known: bisects, then confirms them block by block.
+    /// With both bounds known: bisects, then confirms them in blocks.
     fn between(&mut self, points: &[Point], found: &PointFinding, bounds: [f64; 2], elapsed_ns: u64) -> SweepStep {
         let [lower, upper] = bounds;
         let width = upper / lower - 1.0;
@@ -249,12 +249,12 @@ impl RateSearch {
         self.repeat += 1;
         self.again.clear();
         self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
-        // After the curve is measured, only rates near the bounds make the interval narrower.
+        // After the curve is measured, only rates near the bounds narrow the interval.
         let drawn = if self.plan.until_sure_ratio.is_some() && self.repeat > needed { NEAREST } else { 0 };
         self.queue = self.block(bounds, drawn, fits);
         self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
         self.queue.shuffle(&mut self.random);
-        // The rate that was measured last does not come first.
+        // The rate that was measured last must not come first.
         if points.last().and_then(Point::offered_per_sec) == self.queue.last().copied() {
             self.queue.reverse();
         }
@@ -264,7 +264,7 @@ impl RateSearch {
         SweepStep::Yardstick
     }
 
-    /// The rates of a block: both bounds, and the curve without the `drawn` lowest; at most `fits`.
+    /// The rates of a block, at most `fits`: both bounds, and the curve without its `drawn` lowest rates.
     fn block(&mut self, bounds: [f64; 2], drawn: usize, fits: usize) -> Vec<f64> {
         let bounds = bounds.map(|rate| self.grid.place(rate));
         let is_drawn = |share: f64| {
@@ -277,7 +277,7 @@ impl RateSearch {
                 break;
             }
             let (bound, steps) = (bounds[usize::from(share > 1.0)], self.grid.steps(share));
-            // A rate of an earlier block up to a third nearer or further takes the place.
+            // Prefers a rate of an earlier block that is up to a third nearer or farther.
             let (wanted, about) = (bound + steps, (steps.abs() / 3).max(1));
             let is_of_curve = |place: i64| (place - bound).signum() == steps.signum() && !places.contains(&place);
             let earlier = self.in_blocks.range(wanted - about..=wanted + about).copied();
@@ -289,7 +289,6 @@ impl RateSearch {
         places.into_iter().map(|place| self.grid.rate(place)).collect()
     }
 
-    /// Full-length trials at exactly this rate.
     fn full_trials(&self, points: &[Point], rate: f64) -> u32 {
         let full = |point: &&Point| {
             point.sweep == Sweep::Rate
@@ -299,7 +298,7 @@ impl RateSearch {
         points.iter().filter(full).count() as u32
     }
 
-    /// The rate of the last trial if the client could not offer it.
+    /// The rate of the last trial, if the client could not send it.
     fn client_limit(&self, points: &[Point], findings: &SweepFindings) -> Option<f64> {
         let last = points.iter().rev().find(|point| point.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
@@ -308,7 +307,7 @@ impl RateSearch {
         (level.client_limited && bounded.upper.is_none() && bounded.lower != Some(rate)).then_some(rate)
     }
 
-    /// No trial outlasts the budget.
+    /// The trial is shortened to the budget.
     fn measure(&mut self, rate_per_sec: f64, duration_ns: u64) -> SweepStep {
         let duration_ns = self.schedule.within(duration_ns, self.left_ns, self.elapsed_ns);
         self.schedule.measure(Load::Rate(rate_per_sec), self.repeat, duration_ns)
@@ -374,7 +373,7 @@ impl Planner for RateSearch {
             (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, [lower, upper], elapsed_ns),
             (Some(lower), None) => self.outward(points, self.grid.place(lower), 1),
             (None, Some(upper)) => self.outward(points, self.grid.place(upper), -1),
-            // No window was long enough to tell.
+            // No window was long enough to judge.
             (None, None) => match self.undecided.first() {
                 Some(lowest) => self.outward(points, *lowest, -1),
                 None => self.finish("no trial could be judged".into()),
@@ -383,7 +382,7 @@ impl Planner for RateSearch {
     }
 }
 
-/// The width that the bounds are narrowed to.
+/// The width to which the bounds are narrowed.
 fn wanted_ratio(plan: &SweepPlan) -> f64 {
     plan.criteria.bracket_ratio.max(0.001)
 }

@@ -1,11 +1,11 @@
-//! Time: the duration of a point, and whether another one fits into the sweep's share of the budget.
+//! The duration of a point, and whether another one fits into the sweep's share of the budget.
 
 use super::{Load, SweepStep, Trial};
 use record::scenario::SweepPlan;
 
-/// Points of the first pass and of the search's first steps are shorter than a full one by this factor.
+/// Length of points in the first pass and in the first steps of the search, as a share of a full one.
 const SHORT_SHARE: f64 = 0.25;
-/// A shorter window says little.
+/// Results of a shorter window are unreliable.
 pub(super) const SHORTEST_NS: u64 = 200_000_000;
 
 /// The lengths of points and the end of the sweep.
@@ -54,17 +54,17 @@ impl Schedule {
         ((self.full_ns as f64 * SHORT_SHARE) as u64).max(SHORTEST_NS).min(self.full_ns)
     }
 
-    /// Between short and full.
+    /// A length between short and full.
     pub fn middle_ns(&self) -> u64 {
         ((self.short_ns() as f64 * self.full_ns as f64).sqrt()) as u64
     }
 
-    /// Warm-up before a window of this length.
+    /// The warm-up before a window of this length.
     fn warmup_before_ns(&self, duration_ns: u64) -> u64 {
         self.warmup_ns.unwrap_or((duration_ns / 5).clamp(50_000_000, 2_000_000_000).min(duration_ns))
     }
 
-    /// The duration of a window of this length with its warm-up.
+    /// The duration of a window of this length plus its warm-up.
     pub fn with_warmup_ns(&self, duration_ns: u64) -> u64 {
         duration_ns.saturating_add(self.warmup_before_ns(duration_ns))
     }
@@ -77,24 +77,25 @@ impl Schedule {
         SweepStep::Measure(Trial { load, repeat, duration_ns, warmup_ns })
     }
 
-    /// The window of at most this length that ends within the time left, with its warm-up and the overhead seen so far.
+    /// The longest window, at most `duration_ns`, that ends within the time left, including its warm-up and the
+    /// overhead so far.
     pub fn within(&self, duration_ns: u64, left_ns: u64, elapsed_ns: u64) -> u64 {
         let left_ns = left_ns.saturating_sub(self.overhead_ns(elapsed_ns));
         let longest_ns = left_ns.saturating_sub(self.warmup_before_ns(duration_ns.min(left_ns)));
         duration_ns.min(longest_ns.max(1_000_000))
     }
 
-    /// The duration of a full-length point with the overhead seen so far.
+    /// The duration of a full-length point, including the overhead so far.
     pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
         self.with_warmup_ns(self.full_ns).saturating_add(self.overhead_ns(elapsed_ns))
     }
 
-    /// The duration of a short point with the overhead seen so far: with less time left none is begun.
+    /// The duration of a short point, including the overhead so far; with less time left, none is begun.
     pub fn shortest_ns(&self, elapsed_ns: u64) -> u64 {
         self.with_warmup_ns(self.short_ns()).saturating_add(self.overhead_ns(elapsed_ns))
     }
 
-    /// Mean time of a point outside its window and warm-up: connecting, yardsticks, writing.
+    /// Mean time of a point apart from window and warm-up: connecting, yardsticks, writing.
     fn overhead_ns(&self, elapsed_ns: u64) -> u64 {
         let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
         spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1)

@@ -1,4 +1,4 @@
-//! The present width of a search's interval, and the time that a narrower one takes.
+//! The current width of a search's interval, and the time needed for a narrower one.
 
 use super::schedule::Schedule;
 use super::{MIN_REPEATS, ladder};
@@ -8,13 +8,11 @@ use record::scenario::SweepPlan;
 use record::units::{count, exact_percent, format_nanos};
 use record::{Sweep, units};
 
-/// Length of a repeat, and the time left for all repeats.
 pub(super) struct Times {
     pub repeat_ns: u64,
     pub left_ns: u64,
 }
 
-/// The present width in words, if one is requested.
 pub(super) fn width_words(
     plan: &SweepPlan,
     found: &PointFinding,
@@ -37,7 +35,7 @@ pub(super) fn width_words(
     let Some(width) = found.width_ratio().filter(|width| *width > wanted) else {
         return Some(format!("{known} {after}"));
     };
-    // An interval narrows with the root of the number of repeats.
+    // The width of an interval is inversely proportional to the square root of the number of repeats.
     let more = (f64::from(repeat.max(1)) * ((width / wanted).powi(2) - 1.0)).ceil().max(1.0);
     let needed_ns = more * repeat_ns as f64;
     let at_most = if needed_ns > left_ns as f64 { "; the time limit comes first" } else { "" };
@@ -55,12 +53,12 @@ fn number(load: f64, sweep: Sweep) -> String {
     }
 }
 
-/// Shortest duration of the sweeps, nanoseconds: first pass and fewest repeats on a server that answers at once and
+/// Minimum duration of the sweeps, nanoseconds: first pass and fewest repeats, for a server that answers at once and
 /// never fails.
 pub fn least_ns(plan: &SweepPlan, is_closed: bool, is_open: bool) -> u64 {
     /// Time for connecting and writing, for each point.
     const OVERHEAD_NS: u64 = 60_000_000;
-    /// Loads added by refinement; steps of the search over rate before its blocks; rates of a block.
+    /// Loads that refinement adds, steps of the search over rate before its blocks, and rates of a block.
     const REFINED: u64 = 4;
     const STEPS: u64 = 10;
     const BLOCK: u64 = 9;

@@ -1,7 +1,7 @@
 //! Measures two servers in turn, round by round, at the loads of the first server's first turn.
 //!
-//! In each round both servers are measured at all loads in one random order. Which one comes first alternates (A B, B
-//! A, ...), so that drift affects both. Windows are shortened so that all rounds fit into the budget.
+//! In each round, both servers are measured at all loads in one random order. The server that comes first alternates
+//! (A B, B A, ...), so that drift affects both. Windows are shortened so that all rounds fit into the budget.
 
 use super::schedule::{SHORTEST_NS, Schedule};
 use super::{Load, Planner, Remeasured, SweepStep, failed_twice, ladder};
@@ -11,11 +11,10 @@ use rand_chacha::ChaCha8Rng;
 use record::Point;
 use record::scenario::SweepPlan;
 
-/// Rounds that an interval needs.
 const LEAST_ROUNDS: u32 = 2;
-/// Least share of the longest round that the next one must have time for.
+/// The next round must have time for at least this share of the longest round.
 const SHORTENED: f64 = 0.8;
-/// Share of the first round's time for its windows; the rest is not known yet.
+/// Share of the first round's time for windows; the rest is not known yet.
 const FIRST_SHARE: f64 = 0.7;
 
 #[derive(Debug)]
@@ -23,12 +22,12 @@ enum Phase {
     Begin,
     /// The first turn: upward until two consecutive loads failed.
     Search(std::vec::IntoIter<u64>),
-    /// The remaining loads, the last first.
+    /// The remaining loads, the next one last.
     Measure(Vec<u64>),
     Done(String),
 }
 
-/// Plans the comparison of two servers.
+/// The planner of a comparison of two servers.
 #[derive(Debug)]
 pub struct Turns {
     plan: SweepPlan,
@@ -45,7 +44,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// A comparison by plan; the seed determines the order within rounds.
+    /// A planner; the seed determines the order within rounds.
     pub fn new(plan: &SweepPlan, seed: u64) -> Self {
         Turns {
             plan: plan.clone(),
@@ -66,7 +65,6 @@ impl Turns {
         self.plan.repeats.max(LEAST_ROUNDS)
     }
 
-    /// Why there is no further round, if so.
     fn is_over(&mut self, round: u32, elapsed_ns: u64) -> Option<String> {
         if round > 0 {
             self.longest_round_ns = self.longest_round_ns.max(elapsed_ns.saturating_sub(self.round_began_ns));
@@ -93,7 +91,7 @@ impl Turns {
         self.turns += 1;
         self.again.clear();
         if self.turns == 1 {
-            // The run has started this server already.
+            // The run has already started this server.
             self.phase = Phase::Search(ladder(&self.plan).into_iter());
             return None;
         }
@@ -106,7 +104,7 @@ impl Turns {
         Some(SweepStep::Serve { server: ((round + turn) % 2) as usize })
     }
 
-    /// The window that lets all rounds fit into what is left of the budget.
+    /// The window with which all remaining rounds fit into the budget.
     fn window_of_round(&mut self, round: u32, elapsed_ns: u64) -> u64 {
         let left_ns = self.schedule.left_ns(elapsed_ns) as f64;
         let loads = if self.loads.is_empty() { ladder(&self.plan).len() } else { self.loads.len() };
@@ -197,7 +195,7 @@ pub(super) mod tests {
         }
     }
 
-    /// All steps if each takes this long and no load fails.
+    /// All steps of a plan if each takes this long and no load fails.
     fn steps(plan: &SweepPlan, seed: u64, step_ns: u64) -> Vec<SweepStep> {
         let mut planner = Turns::new(plan, seed);
         let mut steps = Vec::new();
@@ -210,7 +208,6 @@ pub(super) mod tests {
         panic!("it does not end");
     }
 
-    /// Server and loads of each turn.
     fn turns(steps: &[SweepStep]) -> Vec<(usize, Vec<u64>)> {
         let mut turns = vec![(0, Vec::new())];
         for step in steps {
@@ -227,7 +224,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn both_servers_visit_the_same_loads_in_the_same_order_and_take_turns_at_being_first() {
+    fn both_servers_get_the_same_loads_in_the_same_order_and_alternate_at_being_first() {
         let steps = steps(&plan(), 1, 1_000_000_000);
         let turns = turns(&steps);
         assert_eq!(turns.iter().map(|turn| turn.0).collect::<Vec<_>>(), [0, 1, 1, 0, 0, 1, 1, 0]);
@@ -250,14 +247,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_turns_and_another_seed_others() {
+    fn the_same_seed_repeats_the_turns_and_another_seed_changes_them() {
         let with = |seed| steps(&plan(), seed, 1_000_000_000);
         assert_eq!(with(3), with(3));
         assert_ne!(with(3), with(4));
     }
 
     #[test]
-    fn windows_are_so_short_that_all_rounds_fit_and_the_same_for_both_servers() {
+    fn windows_are_equal_for_both_servers_and_short_enough_for_all_rounds() {
         let measured = |budget_s: u64| {
             let plan = SweepPlan { budget_ns: budget_s * 1_000_000_000, repeats: 6, ..plan() };
             let mut planner = Turns::new(&plan, 1);
@@ -285,8 +282,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_round_that_would_not_fit_is_not_begun_but_two_always_are() {
-        // A round is 2 x 7 points, 2 yardsticks and the changes of server: some 18 steps.
+    fn two_rounds_always_run_and_others_only_if_they_fit() {
+        // A round has 2 x 7 points, 2 yardsticks and the changes of server: about 18 steps.
         let rounds = |budget_s: u64| {
             let plan = SweepPlan { budget_ns: budget_s * 1_000_000_000, ..plan() };
             let steps = steps(&plan, 1, 1_000_000_000);

@@ -1,12 +1,11 @@
-//! Load before the first point, until a request's CPU time stops falling: a server that compiles its code while it runs
-//! (V8, a JVM) costs several times as much at first.
+//! Load before the first point, until the CPU time of a request stops falling. For a server that compiles its code at
+//! run time (V8, a JVM), it is several times as high at first.
 
-/// The share of the budget that it may take.
 const SHARE: f64 = 0.1;
-/// This many windows in a row that are not cheaper than all before them by the ratio below end the warm-up.
+/// The warm-up ends after this many consecutive windows that are not cheaper than all before them by the ratio below.
 const SETTLED_WINDOWS: usize = 2;
 const FALL_RATIO: f64 = 0.05;
-/// With fewer answers, a window's cost is chance.
+/// With fewer answers, the cost of a window is random.
 const LEAST_ANSWERS: u64 = 30;
 
 /// Decides how long a server is warmed up.
@@ -20,13 +19,13 @@ impl WarmUp {
     /// Length of a window.
     pub const WINDOW_NS: u64 = 300_000_000;
 
-    /// A warm-up within its share of the budget.
+    /// A warm-up that takes at most its share of the budget.
     pub fn new(budget_ns: u64) -> Self {
         WarmUp { limit_ns: (budget_ns as f64 * SHARE) as u64, costs_us: Vec::new() }
     }
 
-    /// Whether another window follows. `cost_us`: CPU time of a request, or its response time; `spent_ns`: time of all
-    /// windows so far.
+    /// Whether another window follows. `cost_us`: CPU time of a request, or its response time; `spent_ns`: duration
+    /// of all windows so far.
     pub fn goes_on(&mut self, answers: u64, cost_us: Option<f64>, spent_ns: u64) -> bool {
         let Some(cost_us) = cost_us.filter(|_| answers >= LEAST_ANSWERS) else { return false };
         self.costs_us.push(cost_us);
@@ -43,7 +42,7 @@ impl WarmUp {
         last.iter().all(|cost| *cost >= lowest * (1.0 - FALL_RATIO))
     }
 
-    /// The first cost and the last, where it was measured and fell.
+    /// The first and the last cost, if it was measured and fell.
     pub fn fell(&self) -> Option<(f64, f64)> {
         let (first, last) = (*self.costs_us.first()?, *self.costs_us.last()?);
         (last < first * (1.0 - FALL_RATIO)).then_some((first, last))
@@ -54,7 +53,7 @@ impl WarmUp {
 mod tests {
     use super::*;
 
-    /// The number of windows, and whether it was settled.
+    /// The number of windows, and whether the cost settled.
     fn windows(budget_s: u64, cost_us: impl Fn(usize) -> f64) -> (usize, bool) {
         let mut warm_up = WarmUp::new(budget_s * 1_000_000_000);
         let mut count = 0;
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_the_cost_stops_falling_or_its_share_is_spent() {
+    fn the_warm_up_ends_when_the_cost_stops_falling_or_its_share_of_time_is_spent() {
         assert_eq!(windows(90, |_| 30.0), (3, true));
         let compiling = |at: usize| 30.0 + 150.0 * 0.5f64.powi(at as i32);
         let (count, is_settled) = windows(90, compiling);
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_or_silent_server_is_not_waited_for() {
+    fn the_warm_up_does_not_wait_for_a_slow_or_silent_server() {
         assert!(!WarmUp::new(u64::MAX).goes_on(5, Some(1e4), 0));
         assert!(!WarmUp::new(u64::MAX).goes_on(0, None, 0));
         let mut fell = WarmUp::new(u64::MAX);

@@ -1,5 +1,5 @@
-//! How much more load a watched server can take, from the traffic that is there: the distance to each limit that can be
-//! seen, over a sliding window of readings. [`full`] relates the use of a resource to the request rate.
+//! Estimates how much more load a watched server can take from its current traffic: the distance to each visible
+//! limit, over a sliding window of readings. [`full`] relates the use of a resource to the request rate.
 
 pub mod full;
 
@@ -11,17 +11,16 @@ use std::collections::BTreeSet;
 
 /// Readings in a sliding window.
 const WINDOW: usize = 60;
-/// Readings closer than this are skipped: idle time comes in ticks of 10 ms.
+/// Readings closer together than this are skipped, because idle time is counted in ticks of 10 ms.
 const SHORTEST_NS: u64 = 190_000_000;
-/// Readings that are kept of a whole recording ([`Thinned`]).
+/// Maximum readings kept of a whole recording ([`Thinned`]).
 const MOST_MARKS: usize = 240;
-/// A class with fewer requests in the window has no separate cost.
+/// A class with fewer requests in the window gets no cost of its own.
 const FEWEST_OF_CLASS: u64 = 30;
-/// Requests that wait longer than this, and longer than they use a CPU, wait for something that is not measured.
+/// Requests that wait longer than this, and longer than they use a CPU, wait for something unmeasured.
 const LONG_WAIT_NS: f64 = 1e6;
-/// For comparing limits: an open upper end counts as this many times the lower end.
+/// To compare limits, an open upper end counts as this multiple of the lower end.
 const OPEN_END: f64 = 4.0;
-/// Limit on classes read from a file.
 const MOST_CLASSES: usize = 64;
 
 #[derive(Debug, Clone, Default)]
@@ -35,7 +34,7 @@ struct Mark {
     established: u64,
     /// Length and limit of the accept queue.
     queue: Option<(u64, Option<u64>)>,
-    /// Requests in progress that are not answered yet.
+    /// Requests in progress that have no response yet.
     waiting: u64,
     is_shared: bool,
     limits: LimitTotals,
@@ -98,24 +97,24 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Over the last 60 readings.
+    /// Uses the last 60 readings.
     pub fn sliding() -> Self {
         Estimator { marks: Thinned::default(), is_sliding: true }
     }
 
-    /// Over all readings of a recording.
+    /// Uses all readings of a recording.
     pub fn whole() -> Self {
         Estimator { is_sliding: false, ..Estimator::sliding() }
     }
 
-    /// Takes in a reading.
+    /// Adds a reading.
     pub fn add(&mut self, reading: &Reading) {
         let Some(limits) = &reading.limits else { return };
         let last = self.marks.kept.last();
         if last.is_some_and(|last| reading.at_ns < last.at_ns.saturating_add(SHORTEST_NS)) {
             return;
         }
-        // The load is not known between windows of counting.
+        // The load between windows of counting is unknown.
         let counted = last.and_then(|mark| mark.counted_ns);
         if reading.counted_ns.is_some() && counted == reading.counted_ns {
             return;
@@ -173,7 +172,7 @@ fn middle(range: &Range) -> f64 {
 
 enum Seen {
     Known(Box<Limit>),
-    /// Present, at an unknown distance.
+    /// The limit exists, but the distance is unknown.
     Unknown(String),
     Absent,
 }
@@ -190,15 +189,15 @@ impl Step<'_> {
         self.classes.iter().map(|class| class.requests).sum::<u64>() as f64 / self.seconds
     }
 
-    /// Growth of a total in its unit for each second.
+    /// Growth of a total per second.
     fn per_sec(&self, of: impl Fn(&Mark) -> Option<u64>) -> Option<f64> {
         let grown = of(self.after)?.checked_sub(of(self.before)?)?;
         Some(grown as f64 / 1e9 / self.seconds)
     }
 }
 
-/// The readings as steps, and the cost of each class as a multiple of the mean. Rates are counted in requests of mean
-/// cost, so that a change of the mix does not look like a change of the cost.
+/// The readings as steps, and the cost of each class relative to the mean. Rates are in requests of mean cost, so
+/// that a change of the mix does not look like a change of the cost.
 struct Window<'a> {
     steps: Vec<Step<'a>>,
     by_cpu: Vec<f64>,
@@ -250,12 +249,12 @@ impl<'a> Window<'a> {
         self.steps.last().map(|step| step.after)
     }
 
-    /// Whether a number was the same all the time.
+    /// Whether a value stayed constant.
     fn is_constant<T: PartialEq>(&self, of: impl Fn(&Mark) -> T) -> bool {
         self.steps.iter().all(|step| of(step.before) == of(step.after))
     }
 
-    /// `most`: the lowest and the highest number that may be in use.
+    /// Relates uses to the rate. `most`: the lowest and the highest amount that may be available.
     fn by_rate(uses: Result<Vec<Use>, String>, most: (f64, f64), of: Option<String>) -> Seen {
         let uses = match uses {
             Ok(uses) => uses,
@@ -278,7 +277,7 @@ impl<'a> Window<'a> {
         let Some(cpus) = last.limits.cpus.filter(|_| last.server_ns.is_some()) else {
             return Seen::Unknown("the server's processes are not seen".into());
         };
-        // A thread that slept through a reading may have other CPUs.
+        // A thread that slept during a reading may be allowed on other CPUs.
         let is_same = |step: &&Step<'_>| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus);
         let same: Vec<&Step<'_>> = self.steps.iter().filter(is_same).collect();
         if same.len() < self.steps.len() / 2 {
@@ -306,7 +305,8 @@ impl<'a> Window<'a> {
         Window::by_rate(uses, (quota.cpus, quota.cpus), None)
     }
 
-    /// One CPU for the busiest thread. If several threads share the work, the upper end is where all of them are full.
+    /// One CPU for the busiest thread. If several threads share the work, the upper end is the rate at which all of
+    /// them are full.
     fn busiest_thread(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Absent };
         if last.limits.busiest_thread_ns.is_none() {
@@ -333,7 +333,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Threads that serve one request each: full when as many requests are in progress.
+    /// Threads that serve one request each; the pool is full when as many requests are in progress.
     fn thread_pool(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Absent };
         if last.classes.is_empty() {
@@ -343,14 +343,16 @@ impl<'a> Window<'a> {
             return Seen::Unknown("it is not measured which threads read requests".into());
         };
         if threads < 2 || self.steps.iter().any(|step| step.after.is_shared) {
-            // One thread, or several with many requests each: event loops, which have no such limit.
+            // One thread, or several with many requests each, are event loops without such a limit.
             return Seen::Absent;
         }
         if !self.is_constant(|mark| mark.threads) {
             return Seen::Unknown("the number of threads changes, so there is no fixed pool".into());
         }
         if self.steps.iter().filter(|step| step.after.waiting >= 2).count() < 3 {
-            return Seen::Unknown("too few requests at once to tell a pool of threads from event loops".into());
+            return Seen::Unknown(
+                "too few concurrent requests to distinguish a pool of threads from event loops".into(),
+            );
         }
         let uses = self.uses(&self.by_elapsed, |step| {
             let all = step.classes.iter().fold(Sums::default(), |mut all, class| {
@@ -364,7 +366,7 @@ impl<'a> Window<'a> {
         Window::by_rate(uses, (threads as f64, last.threads.max(threads) as f64), None)
     }
 
-    /// A queue fills once the server is full: before that it is empty and has no distance.
+    /// The accept queue fills only once the server is full; before that it is empty, and its distance is unknown.
     fn backlog(&self) -> Seen {
         let most = match self.last().and_then(|last| last.queue) {
             Some((_, Some(most))) => most,
@@ -383,7 +385,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Why the server may be full before any measured limit: requests wait, even at the lower half of the rates.
+    /// Why the server may become full before any measured limit: requests wait even at the lower half of the rates.
     fn long_waits(&self) -> Option<String> {
         let rates: Vec<f64> = self.steps.iter().map(Step::rate).collect();
         let middle = crate::statistics::median(&rates)?;
@@ -395,8 +397,8 @@ impl<'a> Window<'a> {
         let waited_ns = elapsed_ns - cpu_ns;
         (waited_ns > LONG_WAIT_NS && waited_ns > elapsed_ns / 2.0).then(|| {
             format!(
-                "a request takes {}, of it {} CPU time: what it waits for (other work, a backend, a lock, a slow \
-                 client) is not seen",
+                "a request takes {}, including {} of CPU time: its other waits (other work, a backend, a lock, a \
+                 slow client) are not seen",
                 format_nanos(elapsed_ns),
                 format_nanos(cpu_ns)
             )
@@ -404,7 +406,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// The use of a resource at each step; `use_of` gives all of it and the server's part.
+/// The use of a resource at each step. `use_of` returns the total and the server's part.
 fn uses(
     steps: &[&Step<'_>],
     weights: &[f64],
@@ -419,16 +421,16 @@ fn uses(
         Some(Use { rate: weighted.sum::<f64>() / step.seconds, used, own })
     };
     let uses: Option<Vec<Use>> = steps.iter().map(of_step).collect();
-    uses.ok_or_else(|| "its use was not read all the time".into())
+    uses.ok_or_else(|| "its usage was not read throughout".into())
 }
 
-/// A known limit, whose kind the caller sets. `used`: of `most`.
+/// A known limit; the caller sets its kind. `used`: share of `most`.
 fn known(used: f64, most: f64, times: Range, of: Option<String>) -> Limit {
     let of = of.map(|name| name.as_str().into());
     Limit { kind: LimitKind::Cpus, used, most, times, full_at_per_sec: None, of }
 }
 
-/// At worst all open descriptors grow with the load, at best only one for each connection.
+/// At worst, all open descriptors grow with the load; at best, only one per connection.
 fn descriptors(last: &Mark) -> Seen {
     let Some(seen) = last.limits.descriptors.filter(|seen| seen.limit > 0 && seen.open > 0) else {
         return Seen::Unknown("the server's processes are not seen, or have no limit".into());
@@ -448,8 +450,8 @@ mod tests {
     use super::*;
     use record::watch::{BusyThread, ClassTotals, CpuTotals, Descriptors, OpenRequest, OpenTotals};
 
-    /// A server of two threads on two CPUs: each second requests of two classes, of which the second costs five times
-    /// the first, 1 ms.
+    /// A server with two threads on two CPUs. Each second has requests of two classes; the second class costs five
+    /// times as much as the first, which costs 1 ms.
     struct Simulated {
         reading: Reading,
     }
@@ -476,7 +478,7 @@ mod tests {
             Simulated { reading }
         }
 
-        /// A second with these requests, each of which takes so long, in one thread three of four times.
+        /// Adds a second with these requests, each of this duration; one thread serves three of four.
         fn second(&mut self, requests: [u64; 2], elapsed_ms: u64) -> &Reading {
             let reading = &mut self.reading;
             reading.at_ns += 1_000_000_000;
@@ -511,9 +513,9 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_mix_is_no_change_of_the_cost() {
+    fn a_changed_mix_does_not_change_the_cost() {
         let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
-        // The cheap class varies one way, the dear one another: the sum of both says little about the CPU time.
+        // The rates of the cheap and the expensive class vary differently, so their sum hardly explains the CPU time.
         let mut requests = [0, 0];
         for second in 0..60 {
             let now = [100 + 40 * (second % 3), 20 + 15 * (second % 2)];
@@ -533,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_workers_the_busiest_is_the_lower_end_and_both_are_the_upper_one() {
+    fn the_busiest_of_two_workers_gives_the_lower_end_and_both_give_the_upper_end() {
         let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
         for second in 0..30 {
             estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
@@ -541,7 +543,7 @@ mod tests {
         let found = estimator.headroom();
         let thread = limit(&found, LimitKind::BusiestThread);
         let range = thread.full_at_per_sec.unwrap();
-        // Full at 1000 / 0.75 a second, and both together at 2000.
+        // One thread is full at 1000 / 0.75 per second, and both together at 2000.
         assert!(holds(range, 1333.0) && holds(range, 2000.0) && range.low > 900.0, "{range:?}");
         assert_eq!(thread.of.as_ref().unwrap().as_str(), "8 worker");
         assert_eq!(found.limits[0].kind, LimitKind::BusiestThread, "the nearest is first");
@@ -549,7 +551,7 @@ mod tests {
         let descriptors = limit(&found, LimitKind::Descriptors);
         assert_eq!(descriptors.times, Range { low: 5010.0 / 110.0, high: Some(50.0) });
         assert_eq!(why(&found, LimitKind::Backlog), "empty of 4,096: it fills once the server is full");
-        assert!(why(&found, LimitKind::ThreadPool).contains("too few requests at once"));
+        assert!(why(&found, LimitKind::ThreadPool).contains("too few concurrent requests"));
         for second in 0..30 {
             server.reading.limits.as_mut().unwrap().cpus = None;
             estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
@@ -567,7 +569,7 @@ mod tests {
             server.reading.open = Some(OpenTotals { waiting: 2, sending: 0, longest });
             server.reading.limits.as_mut().unwrap().reading_threads = Some(4);
             for second in 0..30 {
-                // Of 20 ms each: four threads serve 200 a second.
+                // Requests take 20 ms each, so four threads serve 200 per second.
                 estimator.add(server.second([40 + 3 * (second % 15), 0], 20));
             }
             estimator.headroom()
@@ -579,11 +581,11 @@ mod tests {
         assert!(found.unseen.is_none(), "what they wait in is seen");
         let shared = pool([8, 8]);
         assert!(shared.limits.iter().all(|limit| limit.kind != LimitKind::ThreadPool), "{shared:#?}");
-        assert!(shared.unseen.unwrap().contains("what it waits for"));
+        assert!(shared.unseen.unwrap().contains("its other waits"));
     }
 
     #[test]
-    fn a_queue_that_stays_and_what_cannot_be_read_are_said() {
+    fn a_lasting_queue_and_unreadable_counters_are_reported() {
         let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
         server.reading.connections.accept_queue = Some(1024);
         server.reading.limits.as_mut().unwrap().cpus = None;
@@ -613,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_of_any_length_has_bounded_memory_and_all_its_time() {
+    fn a_recording_of_any_length_needs_bounded_memory_and_keeps_its_whole_time() {
         let (mut server, mut estimator) = (Simulated::new(), Estimator::whole());
         for second in 0..20_000 {
             estimator.add(server.second([100 + second / 100, 0], 1));

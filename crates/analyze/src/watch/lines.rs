@@ -1,4 +1,4 @@
-//! CPU time against request rate, as Banga and Mogul (1998, section 6) drew it for live servers: straight lines of
+//! CPU time against request rate, as drawn by Banga and Mogul (1998, section 6) for live servers: straight lines of
 //! idle, user and kernel time over windows of the recording. The zero of the idle line is the capacity only if a
 //! request costs the same up to there.
 
@@ -9,12 +9,12 @@ use record::watch::system::CpuModes;
 use serde::Serialize;
 
 const CONFIDENCE: f64 = 0.95;
-/// Windows that a recording is cut into, at most; the paper's were of 15 minutes.
+/// Maximum windows of a recording; the paper's lasted 15 minutes.
 const MOST_WINDOWS: usize = 96;
-/// A window is at least this long: CPU time is counted in ticks of 10 ms.
+/// Minimum length of a window, because CPU time is counted in ticks of 10 ms.
 const SHORTEST_S: f64 = 2.0;
 const FEWEST_WINDOWS: usize = 5;
-/// Least coefficient of variation of the rates; with less a line cannot be told from noise.
+/// Minimum coefficient of variation of the rates; below it, a line cannot be distinguished from noise.
 const LEAST_VARIATION: f64 = 0.05;
 
 /// Time window with its rate and CPU use.
@@ -22,7 +22,7 @@ const LEAST_VARIATION: f64 = 0.05;
 pub struct Window {
     /// Start of the window, seconds since the watch began.
     pub at_s: f64,
-    /// Requests per second.
+    /// Rate of requests in the window, per second.
     pub rate_per_sec: f64,
     /// Idle CPUs; absent if the machine was not recorded.
     pub idle_cpus: Option<f64>,
@@ -41,7 +41,7 @@ pub struct Lines {
     pub windows: Vec<Window>,
     /// Length of a window.
     pub window_s: f64,
-    /// CPUs of the machine; 0 = the server's own account only.
+    /// CPUs of the machine; 0 = only the server's own account is available.
     pub cpus: u64,
     /// Line of the machine's idle CPUs.
     pub idle: Option<Line>,
@@ -91,12 +91,12 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
     Ok(Lines { cpus: if idle.is_some() { recording.cpus } else { 0 }, windows, window_s, idle, server, user, kernel })
 }
 
-/// The windows contain all samples: a rest too short for a window belongs to the last one.
+/// Cuts samples into windows. A rest that is too short for a window belongs to the last one.
 fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
     let Some(mut begin) = samples.first() else { return Vec::new() };
     let mut edges = vec![begin];
     for sample in samples {
-        // Half an interval's jitter must not make every window one reading longer.
+        // Jitter of half an interval must not make every window one reading longer.
         if sample.seconds - begin.seconds >= window_s * 0.95 {
             edges.push(sample);
             begin = sample;
@@ -148,7 +148,7 @@ pub fn sentences(lines: &Lines) -> Vec<String> {
     };
     let mut said = Vec::new();
     if let Some(server) = lines.server.as_ref().filter(|server| server.slope.is_positive()) {
-        said.push(format!("Each request more costs {}.", per_request("the server's", server)));
+        said.push(format!("Each additional request costs {}.", per_request("the server's", server)));
     }
     if lines.cpus == 0 || (lines.user.slope.is_positive() && lines.kernel.slope.is_positive()) {
         let whose = if lines.cpus == 0 { "Of the server's" } else { "Of the machine's" };
@@ -159,16 +159,16 @@ pub fn sentences(lines: &Lines) -> Vec<String> {
         ));
     } else {
         said.push(
-            "The machine's user and kernel time do not both grow with the rate: other work hides what requests \
-                   cost it."
+            "The machine's user and kernel time do not both grow with the rate: other work hides the cost of \
+             requests."
                 .into(),
         );
     }
     if let Some(idle) = &lines.idle {
         match (idle.x_intercept.filter(|x| *x > 0.0), idle.x_intercept_interval) {
             (Some(rate), Some(interval)) if idle.slope.value < 0.0 => said.push(format!(
-                "The line of idle time meets zero at {}/s ({} to {}): the capacity, if a request costs the same until \
-                 there.",
+                "The line of idle time meets zero at {}/s ({} to {}): the capacity, if the cost of a request does \
+                 not change up to there.",
                 format_si(rate),
                 format_si(interval.low),
                 format_si(interval.high)
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_that_of_the_time_that_was_counted() {
+    fn rates_use_only_the_counted_time() {
         let at = |seconds: f64, requests, counted_s| Sample {
             seconds,
             requests,
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_rate_or_too_little_is_said() {
+    fn a_steady_rate_or_too_few_readings_give_a_reason() {
         let steady = find(&recording(&[1000.0; 20], 2.0, 20.0, 60.0)).unwrap_err();
         assert!(steady.contains("hardly changed"), "{steady}");
         assert!(find(&recording(&[1000.0, 2000.0], 2.0, 20.0, 60.0)).unwrap_err().contains("record for longer"));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_machines_counters_the_servers_own_account_is_used() {
+    fn the_servers_own_counters_replace_missing_machine_counters() {
         let mut recording = recording(&[], 2.0, 0.0, 0.0);
         recording.samples = (0..20u64)
             .map(|second| {

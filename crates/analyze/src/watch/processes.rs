@@ -1,10 +1,10 @@
-//! A recorded server's work by process. The last row has the rest, so that CPU time and requests add up to the
+//! The recorded server's work by process. The last row has the rest, so that CPU time and requests add up to the
 //! server's.
 
 use super::tables::{Cell, Table};
 use record::watch::{PHASES, ProcessTotals, Reading};
 
-/// The table; `None` if the server is one process, or if the recording is older than these rows.
+/// The table; `None` for a server of one process, or a recording without these rows.
 pub(super) fn table(last: &Reading) -> Option<Table> {
     let rows = &last.processes;
     if rows.iter().filter(|row| row.pid != 0).count() < 2 {
@@ -56,7 +56,7 @@ pub(super) fn table(last: &Reading) -> Option<Table> {
 
 fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
-        (0, 0) => "ended, or no one's yet".into(),
+        (0, 0) => "ended, or unknown".into(),
         (0, others) => format!("{others} others, and ended ones"),
         (pid, _) if row.name.is_empty() => format!("{pid} (ended)"),
         (pid, _) => format!("{pid} {}", record::text::plain(&row.name, 15)),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_process_needs_no_table() {
+    fn a_single_process_gets_no_table() {
         assert!(table(&totals(vec![process(7, "nginx", Some(5), 1, 0), process(0, "", Some(5), 0, 0)])).is_none());
         assert!(table(&Reading::default()).is_none());
     }
@@ -112,7 +112,7 @@ mod tests {
         ];
         let table = table(&totals(rows)).unwrap();
         let labels: Vec<&str> = table.rows.iter().map(|(label, _)| label.as_str()).collect();
-        assert_eq!(labels, ["7 nginx", "8 nginx", "9 (ended)", "ended, or no one's yet"]);
+        assert_eq!(labels, ["7 nginx", "8 nginx", "9 (ended)", "ended, or unknown"]);
         assert_eq!((value(&table, 0, ("CPU", "s")), value(&table, 0, ("share", "%"))), (Some(3.0), Some(75.0)));
         assert_eq!(value(&table, 2, ("CPU", "s")), None, "what is not known is no zero");
         assert_eq!(
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_has_no_columns() {
+    fn uncounted_quantities_get_no_columns() {
         let bare = |pid| ProcessTotals { counted: None, ..process(pid, "worker", Some(1), 0, 0) };
         let table = table(&totals(vec![bare(1), bare(2)])).unwrap();
         assert_eq!(table.columns, [("CPU", "s"), ("share", "%")]);

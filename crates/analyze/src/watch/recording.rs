@@ -1,4 +1,4 @@
-//! Reads `watch.jsonl` of a run directory, which may be cut off in its last line or still grow.
+//! Reads `watch.jsonl` of a run directory. Its last line may be cut off, and it may still grow.
 
 use super::headroom::Estimator;
 use super::thinned::Thinned;
@@ -12,17 +12,17 @@ use std::path::Path;
 
 /// Longer lines are skipped.
 const MOST_LINE_BYTES: u64 = 4 << 20;
-/// Beyond this many readings every second one is dropped. Counts are cumulative, so only resolution is lost.
+/// With more readings, every second one is dropped. Counts are cumulative, so only resolution is lost.
 const MOST_SAMPLES: usize = 200_000;
 /// Limit on classes and states.
 const MOST_ENTRIES: usize = 64;
-/// As many rows as a watch lists, and one of all others.
+/// A watch lists 64 processes, and one row for all others.
 const MOST_PROCESSES: usize = 65;
 
-/// Why there is no recording.
+/// The reason why there is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// No such file.
+    /// The file does not exist or cannot be read.
     #[error("{path} cannot be read: {source}")]
     Unreadable {
         /// The file.
@@ -35,7 +35,7 @@ pub enum RecordingError {
     NotAWatch {
         /// The file.
         path: String,
-        /// The error.
+        /// The reason.
         why: String,
     },
 }
@@ -43,51 +43,51 @@ pub enum RecordingError {
 /// The part of each reading that is kept.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
-    /// Since the watch began.
+    /// Seconds since the watch began.
     pub seconds: f64,
     /// Requests so far.
     pub requests: u64,
-    /// The part of that time in which requests were counted; absent if all.
+    /// Time in which requests were counted, seconds; absent if all of it.
     pub counted_s: Option<f64>,
-    /// The server's CPU time so far, seconds, and the user part of it; absent if its processes were not seen.
+    /// The server's CPU time so far, seconds; absent if its processes were not visible.
     pub server_cpu_s: Option<f64>,
     /// User part of `server_cpu_s`, seconds.
     pub server_user_s: Option<f64>,
-    /// The machine's counters, with the time at which they were read.
+    /// The machine's CPU counters, with their time.
     pub machine: Option<(f64, CpuModes)>,
-    /// Sockets by state; absent at the beginning of the watch, before its first reading.
+    /// Sockets by state; absent at the begin of the watch.
     pub states: Option<BTreeMap<Cow<'static, str>, u64>>,
 }
 
 /// A recording.
 #[derive(Debug, Clone, Default)]
 pub struct Recording {
-    /// Port.
+    /// Port of the server.
     pub port: u16,
     /// Size classes.
     pub classes: Vec<SizeClass>,
-    /// The beginning of the watch, when all its counts were 0, and the readings in order of time, the last one always.
+    /// Samples in order of time: the begin of the watch, with all counts 0, then the readings, always including the
+    /// last.
     pub samples: Vec<Sample>,
-    /// The beginning of the watch: counts since boot as of the first reading, all others 0.
+    /// The begin of the watch: counts since boot from the first reading, all others 0.
     pub(crate) first: Reading,
-    /// The last reading whole.
     pub(crate) last: Reading,
     /// Whether requests were counted.
     pub has_requests: bool,
     /// CPUs of the machine; 0 = not recorded.
     pub cpus: u64,
-    /// The headroom over the whole recording; absent where the limits were not recorded.
+    /// The headroom over the whole recording; absent if the limits were not recorded.
     pub headroom: Option<Headroom>,
-    /// Readings read, those that were thinned out included.
+    /// Readings read, including those thinned out.
     pub readings: u64,
     /// Lines that could not be read.
     pub unreadable_lines: u64,
-    /// The first of them.
+    /// The first unreadable line.
     pub first_unreadable: Option<String>,
 }
 
 impl Recording {
-    /// The difference of two readings of a running watch.
+    /// The differences between two readings of a running watch.
     pub(super) fn between(first: &Reading, last: &Reading, classes: &[SizeClass]) -> Recording {
         Recording {
             classes: classes.to_vec(),
@@ -98,13 +98,13 @@ impl Recording {
         }
     }
 
-    /// Whether a run directory holds a recording.
+    /// Whether a run directory contains a recording.
     pub fn is_in(run: &Path) -> bool {
         run.join(FILE).is_file()
     }
 
-    /// Reads the recording of a run directory. Unreadable lines are counted, not fatal; the first line must have the
-    /// watch's settings.
+    /// Reads the recording of a run directory. Unreadable lines are counted, but not fatal; the first line must have
+    /// the watch's settings.
     pub fn open(run: &Path) -> Result<Recording, RecordingError> {
         let path = run.join(FILE);
         let shown = || record::text::plain(&path.display().to_string(), 300);
@@ -229,7 +229,7 @@ impl Recording {
 #[derive(Default)]
 struct Samples {
     thinned: Thinned<Sample>,
-    /// The last one, if it was not kept.
+    /// The last sample, if it was thinned out.
     newest: Option<Sample>,
 }
 
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_line_and_nonsense_are_counted_with_their_line() {
+    fn truncated_and_invalid_lines_are_counted_with_their_numbers() {
         let text = format!("{HEAD}\n{}nonsense\n{}{{\"kind\":\"rea", reading(5, &[7]), reading(5, &[]));
         let recording = read(&text).unwrap();
         assert_eq!((recording.readings, recording.unreadable_lines, recording.port), (1, 3, 80));
@@ -298,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_watch_is_refused() {
+    fn a_file_that_is_no_watch_is_refused() {
         assert!(read("").unwrap_err().contains("empty"));
         assert!(read("{\"kind\":\"reading\",\"totals\":{}}\n").unwrap_err().contains("settings"));
         assert!(read("\u{1b}[31m\n").is_err());
     }
 
     #[test]
-    fn a_line_without_end_takes_bounded_memory_and_is_passed_over() {
+    fn an_endless_line_needs_bounded_memory_and_is_skipped() {
         let long = "x".repeat(MOST_LINE_BYTES as usize + 100);
         let text = format!("{HEAD}\n{long}\n{}", reading(5, &[]));
         let recording = read(&text).unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn weeks_are_thinned_and_counts_stay_exact() {
+    fn recordings_of_weeks_are_thinned_and_their_counts_stay_exact() {
         let (mut recording, mut samples) = (Recording::default(), Samples::default());
         for number in 0..500_002u64 {
             let classes = vec![ClassTotals { requests: number, ..ClassTotals::default() }];
@@ -332,7 +332,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each part of a report adds up to the counts since the watch began, whatever the rate did.
+        /// The parts of a report add up to the counts since the watch began, however the rate varies.
         #[test]
         fn the_parts_of_a_report_add_up_to_the_recordings_totals(
             readings in prop::collection::vec((1u64..3_000_000_000, 0u64..500, 0u64..50), 1..60),

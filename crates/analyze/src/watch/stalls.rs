@@ -2,14 +2,14 @@
 //! proxy that stops every 30 seconds, when the system writes its buffers to disk.
 //!
 //! A **stall** is a run of intervals between readings with less than a twentieth of the usual rate, between intervals
-//! with more. The usual interval must hold at least 20 requests: with fewer, silence is chance.
+//! with more. The usual interval must have at least 20 requests, because with fewer, silence is random.
 //!
-//! **Period**: for a period P the starts of n stalls are angles on a circle; the length R of their mean vector is 1 if
-//! all have the same phase. By Rayleigh's test n R^2 exceeds z by chance with probability exp(-z). That is far too much
-//! for few stalls in nearly one phase: since 1 - cos a >= 2 (a / pi)^2, the angles then lie in a ball of radius pi
-//! sqrt(n (1 - R) / 2), whose share of all angles bounds the probability. The smaller of the two, times the number of
-//! periods tried (Bonferroni), must stay below 0.01. Starts are known to an interval between readings only, so n of
-//! them coincide with probability (interval / period)^(n - 1) at least.
+//! **Period**: for a period P the starts of n stalls are angles on a circle; the length R of their mean vector is 1
+//! if all have the same phase. By Rayleigh's test n R^2 exceeds z by chance with probability exp(-z). That is far too
+//! much for few stalls in nearly one phase: since 1 - cos a >= 2 (a / pi)^2, the angles then lie in a ball of radius
+//! pi sqrt(n (1 - R) / 2), whose share of all angles bounds the probability. The smaller of the two, times the number
+//! of periods tried (Bonferroni), must stay below 0.01. Starts are known only to an interval between readings, so n
+//! of them coincide with at least probability (interval / period)^(n - 1).
 
 use super::recording::Recording;
 use crate::predict::regression::line;
@@ -39,9 +39,9 @@ pub struct Stall {
 pub struct Period {
     /// Seconds from the start of one stall to the next.
     pub period_s: f64,
-    /// Interval of `period_s`; absent if no degrees of freedom are left.
+    /// Confidence interval of `period_s`; absent if no degrees of freedom are left.
     pub interval: Option<Interval>,
-    /// Length of the mean vector of the begins' phases, 0 to 1.
+    /// Length of the mean vector of the starts' phases, 0 to 1.
     pub concentration: f64,
     /// Probability of as regular a pattern by chance, corrected for the periods tried.
     pub p_value: f64,
@@ -50,7 +50,7 @@ pub struct Period {
 /// Request rate by interval, with the stalls and their period.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stalls {
-    /// Begin of each interval (seconds) and requests per second in it.
+    /// Start of each interval (seconds) and requests per second in it.
     #[serde(skip)]
     pub rates: Vec<(f64, f64)>,
     /// Seconds at the start of the recording with less than a twentieth of the usual rate: no requests arrived or none
@@ -78,7 +78,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     }
     if recording.last.counted_ns.is_some() {
         return Err(
-            "not measured: requests were counted in windows, between which nothing is seen (watch with --detail \
+            "not measured: requests were counted in windows, and the time between them is unknown (watch with \
+             --detail \
                     counts)"
                 .into(),
         );
@@ -96,8 +97,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
         return Err("not measured: there was no request".into());
     };
     let is_silent = |(_, seconds, requests): &(f64, f64, f64)| requests / seconds < SILENT_RATIO * usual_per_sec;
-    // The ends are no stalls: whether requests came is not known there, and a load that begins or ends within an
-    // interval leaves little in it.
+    // The ends are not stalls: it is not known whether requests came, and a load that begins or ends within an
+    // interval leaves few requests in it.
     let (Some(first), Some(last)) =
         (intervals.iter().position(|one| !is_silent(one)), intervals.iter().rposition(|one| !is_silent(one)))
     else {
@@ -175,7 +176,7 @@ fn period(stalls: &[Stall], interval_s: f64, span: f64) -> Option<Period> {
     let at = |index: usize| 1.0 / (low + (high - low) * index as f64 / (tries - 1) as f64);
     let tried: Vec<(f64, f64)> = (0..tries).map(|index| (at(index), concentration(&begins, at(index)))).collect();
     let best = tried.iter().map(|(_, r)| *r).fold(0.0, f64::max);
-    // A fraction of the period is as concentrated as the period itself: the longest that is about as good is taken.
+    // A fraction of the period is as concentrated as the period itself, so the longest of the best periods is chosen.
     let (period_s, _) = tried.iter().copied().filter(|(_, r)| *r > best - 0.1).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (period_s, interval) = refine(&begins, period_s)?;
     let concentration = concentration(&begins, period_s);
@@ -184,11 +185,11 @@ fn period(stalls: &[Stall], interval_s: f64, span: f64) -> Option<Period> {
     (p_value < SIGNIFICANCE).then_some(Period { period_s, interval, concentration, p_value })
 }
 
-/// How probable at least this concentration is for `n` begins at random times.
+/// Probability of at least this concentration for `n` starts at random times.
 fn by_chance(n: f64, concentration: f64) -> f64 {
     let rayleigh = -n * concentration * concentration;
     let radius = std::f64::consts::PI * (n * (1.0 - concentration).max(0.0) / 2.0).sqrt();
-    // Logarithm of the volume of a ball in n - 1 dimensions over that of all angles.
+    // Logarithm of the ratio of the volume of a ball in n - 1 dimensions to that of all angles.
     let half = (n - 1.0) / 2.0;
     let ball = half * std::f64::consts::PI.ln() - statrs::function::gamma::ln_gamma(half + 1.0)
         + (n - 1.0) * (radius.ln() - std::f64::consts::TAU.ln())
@@ -196,7 +197,7 @@ fn by_chance(n: f64, concentration: f64) -> f64 {
     rayleigh.min(ball).exp()
 }
 
-/// A line through the begins by their number: its slope is the period.
+/// Fits a line through the starts by number; its slope is the period.
 fn refine(begins: &[f64], guess: f64) -> Option<(f64, Option<Interval>)> {
     let mut period = guess;
     let mut interval = None;
@@ -250,8 +251,8 @@ fn of_stalls(found: &Stalls) -> Vec<String> {
         let interval =
             period.interval.map_or(String::new(), |interval| format!(" ({:.2} to {:.2})", interval.low, interval.high));
         said.push(format!(
-            "They come every {:.2} s{interval}; by chance so regularly with probability {} at most: look for what runs \
-             at that clock (writing back to disk, log rotation, garbage collection, cron).",
+            "They come every {:.2} s{interval}; the probability of such regularity by chance is at most {}: look \
+             for work with that period (writing back to disk, log rotation, garbage collection, cron).",
             period.period_s,
             if period.p_value < 1e-6 { "one in a million".to_string() } else { format!("{:.1e}", period.p_value) }
         ));
@@ -267,7 +268,7 @@ mod tests {
     use super::*;
     use rand::{RngExt, SeedableRng};
 
-    /// Readings each second; `is_silent` by the second.
+    /// Readings every second; `is_silent` depends on the second.
     fn recording(seconds: usize, per_sec: u64, is_silent: impl Fn(usize) -> bool) -> Recording {
         let mut requests = 0;
         let mut samples = vec![Sample::default()];
@@ -279,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn time_that_was_not_counted_is_no_stall() {
+    fn uncounted_time_is_no_stall() {
         let last = record::watch::Reading { counted_ns: Some(1), ..Default::default() };
         let recording = Recording { has_requests: true, last, ..Recording::default() };
         assert!(find(&recording).unwrap_err().contains("--detail counts"));
     }
 
     #[test]
-    fn a_clock_of_thirty_seconds_is_found() {
+    fn a_period_of_thirty_seconds_is_found() {
         let found = find(&recording(300, 200, |second| second % 30 >= 25)).unwrap();
         assert_eq!(found.stalls.len(), 9, "the last one has no end");
         let period = found.period.unwrap();

@@ -1,5 +1,5 @@
-//! The tables of a watch, running or recorded, as numbers. After Almeida, Almeida and Yates (1996): requests by class
-//! (their Table 5), machine (Table 8), sources against each other (Tables 6 and 9), connections by state (Table 10).
+//! The tables of a running or recorded watch, as numbers. After Almeida, Almeida and Yates (1996): requests by class
+//! (their Table 5), the machine (Table 8), comparison of sources (Tables 6 and 9), connections by state (Table 10).
 
 use super::recording::Recording;
 use record::units::format_bytes;
@@ -49,16 +49,16 @@ pub struct Table {
     pub note: String,
     /// Name and unit of each column of numbers.
     pub columns: Vec<(&'static str, &'static str)>,
-    /// Label and numbers.
+    /// Label and numbers of each row.
     pub rows: Vec<(String, Vec<Cell>)>,
 }
 
-/// CPU time by the scheduler against the time charged to requests and connections.
+/// CPU time by the scheduler compared with the time charged to requests and connections.
 #[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct CpuCheck {
-    /// The server's processes, by the scheduler, in CPUs.
+    /// CPU time of the server's processes by the scheduler, in CPUs.
     pub scheduler_cpus: f64,
-    /// Charged to requests, accepting and closing, as a share of it.
+    /// Share of that time charged to requests, accepting and closing.
     pub explained_ratio: f64,
 }
 
@@ -126,7 +126,6 @@ fn name(recording: &Recording, index: usize) -> String {
     recording.classes.get(index).map_or_else(|| format!("class {}", index + 1), |class| class.name.clone())
 }
 
-/// Not measured where there is nothing to divide by.
 fn ratio(sum: f64, count: u64) -> Cell {
     (count > 0).then(|| sum / count as f64).into()
 }
@@ -322,7 +321,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
         let busy = after.busy_ms.saturating_sub(before.busy_ms) as f64 / 10.0 / seconds / after.devices as f64;
         rows.push((format!("disks busy, % of {} devices", after.devices), vec![Cell::default(), busy.into()]));
     }
-    // Each kind of counters may have been read at a separate interval.
+    // The kinds of counters may have been read at different intervals.
     let mut rate = |name: &str, kind: SystemKind, before: Option<u64>, after: Option<u64>| {
         let counts = before.zip(after).zip(last.seconds_since(first, kind));
         let per_sec = counts.map(|((before, after), seconds)| after.saturating_sub(before) as f64 / seconds);
@@ -370,7 +369,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     for (words, part) in io {
         rate(words, SystemKind::Server, span.first.io.as_ref().map(part), span.last.io.as_ref().map(part));
     }
-    // Read with every reading.
+    // These counters are read with every reading.
     let seconds_of_all = span.last.at_ns.saturating_sub(span.first.at_ns) as f64 / 1e9;
     if let (Some(before), Some(after)) = (&span.first.cpu, &span.last.cpu) {
         let switches = after.switches_since(before);
@@ -434,7 +433,6 @@ fn counters(span: &Span<'_>) -> Option<Table> {
     })
 }
 
-/// Compares two sources for the same quantity.
 fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<CpuCheck>) {
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
     let (before, after) = (span.first.cpu.unwrap_or_default(), span.last.cpu.unwrap_or_default());
@@ -479,7 +477,7 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
     }
     let table = Table {
         title: "Sources against each other",
-        note: "Each line compares two sources for the same thing; their difference is in the last column.".into(),
+        note: "Each line compares two sources of the same figure; their difference is in the last column.".into(),
         columns: vec![("one", ""), ("other", ""), ("difference", "%")],
         rows,
     };

@@ -1,10 +1,10 @@
-//! A bounded list of readings of any number.
+//! A list of bounded length for any number of readings.
 
 /// Keeps every reading until there are too many, then every second one, every fourth, and so on.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Thinned<T> {
     pub kept: Vec<T>,
-    /// One reading of 2^`halvings` is kept.
+    /// One of 2^`halvings` readings is kept.
     halvings: u32,
     offered: u64,
 }

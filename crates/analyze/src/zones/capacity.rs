@@ -1,4 +1,4 @@
-//! The capacity of the open loop: the most that was answered, whatever was offered.
+//! The capacity of the open loop: the highest rate answered, whatever was offered.
 
 use super::levels::counted_at;
 use super::words::load_words;
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 const SEED: u64 = 0x4341;
 /// Rates at which at least this share of the capacity was answered show its variation.
 const PLATEAU_RATIO: f64 = 0.9;
-/// Least relative width of the interval to each side: windows of some seconds share the machine's speed of that minute,
-/// and agree better with each other than with a long-term rate.
+/// Minimum relative width of the interval on each side: windows of a few seconds share the machine's current speed,
+/// so they agree better with each other than with a long-term rate.
 const WINDOW_ERROR: f64 = 0.03;
 
-/// `groups`: the points by rate, each with its level. `None` for a closed loop, or where no rate was answered.
+/// `groups`: the points by rate, each with its level. `None` for a closed loop, or if no rate was answered.
 pub(super) fn find(
     groups: &[(f64, Vec<&Point>)],
     levels: &[Level],
@@ -36,9 +36,9 @@ pub(super) fn find(
         };
         2 * counted.iter().filter(behind).count() > counted.len()
     };
-    // A server that pauses falls behind at one rate, and keeps up with a higher one.
+    // A server that pauses may fall behind at one rate and keep up with a higher one.
     if !groups.iter().any(|(load, points)| *load > most && is_behind(points)) {
-        let reason = format!("not reached: up to {} all that was offered was answered", load_words(most, sweep));
+        let reason = format!("not reached: up to {} all offered requests were answered", load_words(most, sweep));
         return Some(PointFinding {
             place: PointPlace::Beyond,
             low: Some(most),
@@ -81,7 +81,7 @@ pub(super) fn find(
 mod tests {
     use super::*;
 
-    /// Points of a second; what was answered of each rate.
+    /// The capacity from points of a second with these rates: offered and answered.
     fn found(answered: &[(f64, f64)]) -> PointFinding {
         let points: Vec<(f64, Point)> = answered
             .iter()
@@ -110,7 +110,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever was answered, also more than was offered.
+        /// Any answered rates, including more than offered.
         #[test]
         fn an_estimate_lies_in_its_interval(
             answered in proptest::collection::vec((1_u32..40, 0.3..1.5_f64), 2..8),
@@ -154,9 +154,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_the_table_is_above_the_capacity() {
+    fn no_value_in_the_table_exceeds_the_capacity() {
         for rates in [
-            // Four workers that share a port, a backend in Node, a lock for readers and writers: as measured.
+            // Measured rates of four workers that share a port, a backend in Node, and a readers-writer lock.
             &[(640.0, 630.0), (900.0, 893.0), (1.2e3, 880.0), (2.9e3, 2296.0)][..],
             &[(1.6e3, 1.6e3), (1.7e3, 1.6e3), (3.4e3, 2672.0)],
             &[(3.9e3, 3839.0), (4.1e3, 3.8e3), (7.2e3, 5652.0)],
@@ -167,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_less_when_overloaded_is_said_to_do_so() {
-        // Go's net/http as measured: goroutines wait for the one CPU.
+    fn the_sentence_says_that_throughput_falls_under_overload() {
+        // Measured rates of Go's net/http: goroutines wait for the only CPU.
         let capacity = found(&[(30e3, 30e3), (40.1e3, 40e3), (45.6e3, 21.9e3)]);
         assert_eq!(capacity.estimate, Some(40e3));
         assert!(capacity.reason.contains("offered 45.6k/s, it answered only 21.9k/s"), "{}", capacity.reason);

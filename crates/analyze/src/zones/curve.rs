@@ -8,25 +8,25 @@ use crate::statistics::median;
 use rand::{Rng, RngExt};
 use std::collections::BTreeSet;
 
-/// One reading: a load, its repeat, a positive value and its weight.
+/// A reading: a load, its repeat, a positive value and its weight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     pub load: f64,
     pub repeat: u32,
     pub value: f64,
     pub weight: f64,
-    /// How exactly the value is known beside others: 1, or less where it rests on few requests.
+    /// Relative precision of the value: 1, or less with few requests.
     pub precision: f64,
 }
 
-/// Alternations of the fit, and changes of the weights against outliers.
+/// Iterations of the fit, and updates of the weights against outliers.
 const ROUNDS: usize = 40;
 const ROBUST_ROUNDS: usize = 4;
 
 /// Share of the loads that a draw leaves out.
 const LEFT_OUT: f64 = 0.2;
 
-/// A reading's place in the table of loads and repeats, and the logarithm of its value.
+/// Position of a reading in the table of loads and repeats, and the logarithm of its value.
 struct Cell {
     load: usize,
     repeat: usize,
@@ -36,8 +36,8 @@ struct Cell {
     weight: f64,
 }
 
-/// Sets each of `means` to the weighted mean of its cells' values minus the other side's level. `sides` gives a cell's
-/// place in `means` and in `others`.
+/// Sets each of `means` to the weighted mean of its cells' values minus the other side's level. `sides` returns a
+/// cell's positions in `means` and in `others`.
 fn means(cells: &[Cell], means: &mut [f64], sides: impl Fn(&Cell) -> (usize, usize), others: &[f64]) {
     let mut sums = vec![(0.0, 0.0); means.len()];
     for cell in cells {
@@ -50,33 +50,32 @@ fn means(cells: &[Cell], means: &mut [f64], sides: impl Fn(&Cell) -> (usize, usi
     }
 }
 
-/// The load at which a curve first crosses a threshold, from low to high load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Crossing {
-    /// Already crossed at the lowest load.
+    /// The threshold is crossed at the lowest load already.
     Below,
-    /// At this load.
+    /// The threshold is crossed at this load.
     At(f64),
-    /// Not crossed up to the highest load.
+    /// The threshold is not crossed up to the highest load.
     Beyond,
 }
 
-/// A fitted curve: ascending loads with the logarithm of the value at each, without the repeats' levels.
+/// A fitted curve: ascending loads and the logarithm of the value at each, without the repeats' levels.
 #[derive(Debug, Clone)]
 pub(super) struct BlockCurve {
     pub loads: Vec<f64>,
     pub levels: Vec<f64>,
-    /// How exactly each level is known beside others: see [`Reading::precision`].
+    /// Relative precision of each level, as [`Reading::precision`].
     pub precisions: Vec<f64>,
     residuals: Vec<Vec<f64>>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
     pub repeats: usize,
-    /// Which of the equally good bends is taken: 0 the gentlest, 1 the sharpest.
+    /// Which of the equally good bends to choose: 0 the gentlest, 1 the sharpest.
     pub sharpness: f64,
 }
 
 impl BlockCurve {
-    /// Fits the model. `None` without a usable reading. Zeros count as a millionth of the largest value.
+    /// Fits the model. `None` without a usable reading. A zero counts as a millionth of the largest value.
     pub fn fit(readings: &[Reading]) -> Option<Self> {
         let largest = readings.iter().map(|r| r.value).filter(|v| v.is_finite()).fold(0.0, f64::max);
         let usable: Vec<Reading> = readings
@@ -115,7 +114,7 @@ impl BlockCurve {
                 means(&cells, &mut levels, |cell| (cell.load, cell.repeat), &shifts);
                 means(&cells, &mut shifts, |cell| (cell.repeat, cell.load), &levels);
             }
-            // Only differences are determined: the levels are those of the middle repeat.
+            // Only differences are determined; the levels refer to the middle repeat.
             let middle = median(&shifts).unwrap_or(0.0);
             shifts.iter_mut().for_each(|shift| *shift -= middle);
             means(&cells, &mut levels, |cell| (cell.load, cell.repeat), &shifts);
@@ -135,7 +134,8 @@ impl BlockCurve {
         let mut precisions = vec![0.0f64; loads.len()];
         let mut seen = vec![BTreeSet::new(); repeats.len()];
         for cell in &cells {
-            // A short point scatters more; the root of its length scales that to the scatter of a full-length point.
+            // A short point scatters more; the square root of its length scales this to the scatter of a full-length
+            // point.
             let residual = cell.value - levels[cell.load] - shifts[cell.repeat];
             residuals[cell.load].push(residual * cell.length.min(1.0).sqrt());
             precisions[cell.load] = precisions[cell.load].max(cell.precision);
@@ -157,9 +157,9 @@ impl BlockCurve {
     }
 
     /// One bootstrap draw of the curve. Every load's level is moved by the mean of as many residuals as it has
-    /// readings, drawn from its own and its two neighbours' (times sqrt(n / (n - 1)), as they are deviations from a
-    /// fitted centre). `drops_loads` leaves out a fifth of the inner loads, so the interval includes the error of
-    /// interpolation.
+    /// readings, drawn from those of the load and its two neighbours (times sqrt(n / (n - 1)), because they are
+    /// deviations from a fitted centre). `drops_loads` leaves out a fifth of the inner loads, so the interval
+    /// includes the error of interpolation.
     pub fn draw(&self, random: &mut impl Rng, drops_loads: bool) -> BlockCurve {
         let last = self.loads.len() - 1;
         let (mut loads, mut levels, mut precisions) = (Vec::new(), Vec::new(), Vec::new());
@@ -170,7 +170,7 @@ impl BlockCurve {
                 .collect();
             let inflation = if readings > 1 { (readings as f64 / (readings as f64 - 1.0)).sqrt() } else { 1.41 };
             let mean = (0..readings).map(|_| pool[random.random_range(0..pool.len())]).sum::<f64>() / readings as f64;
-            // Drawn even where it is not used, so that the draws at one load do not depend on other loads.
+            // Always drawn, so that the draws at one load do not depend on other loads.
             let left_out = random.random_range(0.0..1.0) < LEFT_OUT;
             if !(left_out && drops_loads && at > 0 && at < last) {
                 loads.push(self.loads[at]);
@@ -182,8 +182,8 @@ impl BlockCurve {
         BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
-    /// How far what is found moves, in logarithms, when each of the inner loads is left out in turn: the root of the
-    /// sum of squares. A load without which it is not found at all says nothing.
+    /// The change of `found`, as a logarithm, when each inner load is left out in turn: the root of the sum of
+    /// squares. Loads without which nothing is found are ignored.
     pub fn change_without_a_load(&self, found: f64, find: impl Fn(&BlockCurve) -> Option<Crossing>) -> f64 {
         let without = |left_out: usize| {
             let mut curve = self.clone();
@@ -198,8 +198,8 @@ impl BlockCurve {
         (1..self.loads.len().saturating_sub(1)).map(without).sum::<f64>().sqrt()
     }
 
-    /// The load x at which value(x sqrt 2) / value(x / sqrt 2) falls below 1 + `gain_ratio`. The gains are first made
-    /// monotone (pooled adjacent violators). `None` if the loads span less than a doubling.
+    /// The load x at which value(x sqrt 2) / value(x / sqrt 2) falls below 1 + `gain_ratio`. The gains are made
+    /// monotone first (pooled adjacent violators). `None` if the loads span less than a doubling.
     pub fn gain_falls_below(&self, gain_ratio: f64) -> Option<Crossing> {
         const PER_DOUBLING: f64 = 16.0;
         let (first, last) = (*self.loads.first()?, *self.loads.last()?);
@@ -229,7 +229,8 @@ impl BlockCurve {
         cross(&self.loads[from..], &isotonic(&weighted), threshold.max(f64::MIN_POSITIVE).ln())
     }
 
-    /// The index of the lowest level after a running median of three, so that no single low point is the reference.
+    /// The index of the lowest level after a running median of three, so that a single low point is not the
+    /// reference.
     pub fn lowest(&self) -> (usize, f64) {
         let smooth = |at: usize| {
             if self.levels.len() < 3 {
@@ -314,7 +315,7 @@ pub(super) fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
     pools.into_iter().flat_map(|(value, _, count)| std::iter::repeat_n(value, count)).collect()
 }
 
-/// The load at which a non-decreasing sequence passes `threshold`, interpolated over the logarithm of the loads.
+/// The load at which a non-decreasing sequence crosses `threshold`, interpolated over the logarithm of the loads.
 fn cross(loads: &[f64], rising: &[f64], threshold: f64) -> Crossing {
     match rising.partition_point(|value| *value < threshold) {
         0 => Crossing::Below,
@@ -347,12 +348,12 @@ mod tests {
     }
 
     #[test]
-    fn drift_between_repeats_leaves_the_curve_alone() {
+    fn drift_between_repeats_does_not_change_the_curve() {
         let values: &[f64] = &[10.0, 20.0, 40.0, 42.0, 41.0];
         let loads = [1.0, 2.0, 4.0, 8.0, 16.0];
         let steady = BlockCurve::fit(&readings(&[(1.0, values), (1.0, values), (1.0, values)], &loads)).unwrap();
         let mut drifting = readings(&[(1.0, values), (0.7, values), (1.3, values)], &loads);
-        // The fast repeat lacks the low loads, the slow one the high loads: this would distort plain medians.
+        // The fast repeat lacks the low loads and the slow one the high loads, which would distort plain medians.
         drifting.retain(|r| match r.repeat {
             1 => r.load < 16.0,
             2 => r.load > 2.0,
@@ -365,17 +366,17 @@ mod tests {
     }
 
     #[test]
-    fn gain_of_a_sharp_knee_ends_at_the_knee() {
+    fn the_gain_of_a_sharp_knee_ends_at_the_knee() {
         let loads: Vec<f64> = (0..40).map(|step| 2f64.powf(step as f64 / 4.0)).collect();
         let values: Vec<f64> = loads.iter().map(|load| load.min(32.0)).collect();
         let curve = BlockCurve::fit(&readings(&[(1.0, &values)], &loads)).unwrap();
         let Some(Crossing::At(at)) = curve.gain_falls_below(0.2) else { panic!("no crossing") };
-        // By the definition: 32 / (x / sqrt 2) = 1.2.
+        // By definition, 32 / (x / sqrt 2) = 1.2.
         assert!((at / (32.0 * std::f64::consts::SQRT_2 / 1.2) - 1.0).abs() < 0.03, "{at}");
     }
 
     #[test]
-    fn isotonic_pools_what_falls() {
+    fn isotonic_regression_pools_falling_values() {
         assert_eq!(isotonic(&[(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (4.0, 1.0)]), vec![1.0, 2.5, 2.5, 4.0]);
         assert_eq!(isotonic(&[(3.0, 1.0), (2.0, 1.0), (1.0, 2.0)]), vec![1.75; 3]);
     }

@@ -1,4 +1,4 @@
-//! Reasons not to trust a sweep's findings.
+//! Reasons to doubt a sweep's findings.
 
 use super::failure::{self, Trial};
 use super::words::load_words;
@@ -53,7 +53,7 @@ pub(super) fn of_sweep(
             "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));
     }
-    // The closed loop's yield point is read from throughput, the open loop's from the CPUs.
+    // The yield point of the closed loop is determined from throughput, that of the open loop from the CPUs.
     if sweep == Sweep::Rate
         && yield_point.place == PointPlace::Unknown
         && let Some(level) = levels.iter().rfind(|level| level.crowded)
@@ -77,7 +77,7 @@ pub(super) fn of_sweep(
     found
 }
 
-/// The points that other work disturbed, and all of them.
+/// Number of points that other work disturbed, and of all points.
 pub(crate) fn disturbed(levels: &[Level]) -> (u64, u64) {
     levels.iter().fold((0, 0), |sum, level| (sum.0 + level.disturbed, sum.1 + level.points))
 }

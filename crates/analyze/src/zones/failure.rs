@@ -1,4 +1,4 @@
-//! When a trial counts as failed, and the loads between which failure begins.
+//! Decides whether a trial failed, and between which loads failure begins.
 
 use super::curve::isotonic;
 use super::{PointFinding, PointPlace};
@@ -10,29 +10,29 @@ use record::units::{count, grouped};
 use record::{Arrival, Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A larger share of connections without a byte of an answer is a failure: the 99th percentile is not served.
+/// A larger share of connections without a response byte is a failure, because the 99th percentile is not served.
 const SILENT_RATIO: f64 = 0.01;
-/// A backlog is certain from the first number of standard deviations of the number in flight on, and chance up to the
-/// second.
+/// A backlog of more than this many standard deviations of the number in flight is certain; up to the next constant
+/// it may be chance.
 const SURE_DEVIATIONS: f64 = 3.0;
 const CHANCE_DEVIATIONS: f64 = 1.0;
 const RECOVERY_SEED: u64 = 0x5245;
 
-/// Stalls that a window must hold before a backlog or a late percentile is typical of the server.
+/// Stalls that a window must contain before a backlog or a late percentile is typical of the server.
 pub const STALLS: f64 = 30.0;
-/// Requests that a window must hold for its 99th percentile.
+/// Requests that a window must contain for its 99th percentile.
 pub const REQUESTS: u64 = 1_000;
-/// Less goodput than this share of the offered load is a failure in any window.
+/// Goodput below this share of the offered load is a failure in any window.
 const HOPELESS_RATIO: f64 = 0.5;
-/// So is less than the first share if it takes this many of the longest stalls to explain it.
+/// Goodput below this share is also a failure if only this many of the longest stalls could explain it.
 const FAR_BEHIND: (f64, f64) = (0.9, 4.0);
 
-/// Whether a point failed: it crossed a criterion of failure in a window that was long enough to tell.
+/// Whether a point failed: it crossed a criterion of failure in a window that was long enough to judge.
 pub fn fails(point: &Point, criteria: &Criteria) -> bool {
     judged(point, criteria) == Some(Judged::Failed)
 }
 
-/// Judges a point's load. `None` if the point cannot be judged (see [`crossed`]).
+/// Judges a point's load; `None` if that is impossible (see [`crossed`]).
 pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
     if !unserved(point, criteria)?.is_empty() {
         return Some(Judged::Failed);
@@ -64,7 +64,7 @@ pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
     })
 }
 
-/// The longest time without an answer in a point's window, nanoseconds.
+/// The longest time without a response in a point's window, nanoseconds.
 pub(crate) fn stall_ns(point: &Point) -> f64 {
     1e3 * point.value(names::STALL_MAX).unwrap_or(0.0)
 }
@@ -76,8 +76,8 @@ fn sent_ratio(point: &Point) -> Option<f64> {
     (planned > 0.0 && point.outcomes.sent > 0).then(|| point.outcomes.sent as f64 / planned)
 }
 
-/// The criteria of failure that a point crossed, in words with value and limit, however short its window. `None` if no
-/// request was sent, or a log offered another rate than the point's.
+/// Describes the criteria of failure that a point crossed, with value and limit, even in a short window. `None` if no
+/// request was sent, or if a log offered a rate other than the point's.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let mut found = unserved(point, criteria)?;
     if let Some(share) = point.value(names::GOODPUT).and_then(|goodput| behind_ratio(point, goodput, criteria)) {
@@ -93,7 +93,7 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// The crossed criteria that need no time: failed requests, no answer, connections without one.
+/// The crossed criteria that depend on no time: failed requests, no responses, connections without a response.
 pub(crate) fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
     // Connections of a closed loop always send.
@@ -133,36 +133,35 @@ pub(crate) fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>
     Some(found)
 }
 
-/// Failed requests, without those for which the client had no port or descriptor.
+/// Failed requests, except those for which the client had no port or descriptor.
 fn server_failures(point: &Point) -> u64 {
     let outcomes = &point.outcomes;
     outcomes.errors().saturating_sub(outcomes.local_limit).saturating_add(outcomes.non_2xx)
 }
 
-/// Answered per second as a share of the offered rate, if it is below the criterion by more requests than chance leaves
-/// in flight at the end of a window.
+/// Answered rate as a share of the offered rate, if it is below the criterion by more requests than chance leaves in
+/// flight at the end of a window.
 pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Criteria) -> Option<f64> {
     let short = shortfall(point, answered_per_sec)?;
     (short.share < criteria.goodput_ratio && short.deviations > SURE_DEVIATIONS).then_some(short.share)
 }
 
-/// Part of the offered load that was not answered in the window.
+/// The part of the offered load that was not answered in the window.
 #[derive(Debug, Clone, Copy)]
 struct Shortfall {
-    /// Answered, as a share of what was offered.
     share: f64,
     /// Missing answers in standard deviations of the number in flight.
     deviations: f64,
-    /// The same without what one stall at the end of the window leaves unanswered.
+    /// The same, less the answers that one stall at the end of the window can explain.
     deviations_beyond_stall: f64,
-    /// Missing answers in units of what the longest stall leaves unanswered.
+    /// Missing answers as a multiple of those that the longest stall can explain.
     stalls: f64,
 }
 
 fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
     let offered_per_sec = offered_per_sec(point)?;
     let seconds = point.duration_ns as f64 / 1e9;
-    // Little's law. The number in flight of a server that keeps up varies by its square root or more.
+    // By Little's law. The number in flight of a server that keeps up varies by at least its square root.
     let response_us = point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50)).unwrap_or(0.0);
     let in_flight = (answered_per_sec * response_us / 1e6).max(1.0);
     let lacking = (offered_per_sec - answered_per_sec) * seconds;
@@ -191,17 +190,17 @@ pub(super) struct Trial {
     pub repeat: u32,
     pub judged: Judged,
     pub weight: f64,
-    /// Whether other work disturbed it.
+    /// Whether other work disturbed the trial.
     pub is_disturbed: bool,
-    /// Requests of a random schedule, whose rate is known to 1/sqrt of them; `None` for other schedules.
+    /// Number of requests of a random schedule, whose rate has a relative error of 1/sqrt of it; `None` for other
+    /// schedules.
     pub random_requests: Option<f64>,
 }
 
-/// Result of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judged {
     Held,
-    /// The window was too short to tell; counts half as failed.
+    /// The window was too short to judge; counts half as failed.
     Unclear,
     Failed,
 }
@@ -227,9 +226,9 @@ pub(super) struct Bracket {
     pub upper: Option<f64>,
 }
 
-/// Brackets the failure point. The share of failing trials by load, made monotone (pooled adjacent violators, weighted
-/// by the trials' lengths), is below one half at `lower` and above it at `upper`. A load at exactly one half lies
-/// between them, and so does one at which the undisturbed trials say the opposite of all trials.
+/// Brackets the failure point. The share of failing trials by load, made monotone (pooled adjacent violators,
+/// weighted by the trials' lengths), is below one half at `lower` and above it at `upper`. A load with exactly one
+/// half is between them, as is one whose undisturbed trials contradict the result of all trials.
 pub(super) fn bracket(trials: &[Trial]) -> Bracket {
     let fitted = |disturbed_weight: f64| {
         let shares = shares(trials, disturbed_weight);
@@ -248,7 +247,7 @@ pub(super) fn bracket(trials: &[Trial]) -> Bracket {
     bracket
 }
 
-/// The trials that failed above `from`: `1 of 2 trials failed at 8 connections`; empty if none.
+/// Describes the trials that failed above `from`: `1 of 2 trials failed at 8 connections`; empty if none.
 pub(super) fn some_failed(trials: &[Trial], from: f64, words: impl Fn(f64) -> String) -> String {
     let sorted = by_load(trials);
     let above = sorted.chunk_by(|a, b| a.load == b.load).filter(|same| same[0].load > from);
@@ -267,14 +266,13 @@ pub(super) fn some_failed(trials: &[Trial], from: f64, words: impl Fn(f64) -> St
     said.take(3).collect::<Vec<_>>().join("; ")
 }
 
-/// The trials by ascending load, those of a load by repeat.
 fn by_load(trials: &[Trial]) -> Vec<&Trial> {
     let mut sorted: Vec<&Trial> = trials.iter().collect();
     sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.repeat.cmp(&b.repeat)));
     sorted
 }
 
-/// Ascending loads with the weighted share of failing trials and the total weight.
+/// Ascending loads with the weighted share of failing trials and their total weight.
 fn shares(trials: &[Trial], disturbed_weight: f64) -> Vec<(f64, f64, f64)> {
     let weight = |trial: &Trial| trial.weight * if trial.is_disturbed { disturbed_weight } else { 1.0 };
     by_load(trials)
@@ -299,8 +297,8 @@ pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
         .collect()
 }
 
-/// Interval of the failure point: the bracket, widened by a bootstrap. It draws whole repeats where there are three or
-/// more (the trials of a repeat share the machine's speed), otherwise single trials.
+/// Interval of the failure point: the bracket, widened by a bootstrap. With three or more repeats it draws whole
+/// repeats (their trials share the machine's speed), otherwise single trials.
 fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64, Option<f64>)> {
     let found = bracket(trials);
     let lowest = trials.iter().map(|trial| trial.load).fold(f64::INFINITY, f64::min);
@@ -358,7 +356,6 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
     PointFinding { n_repeats: repeats as u64, ..bracketed(&trials, found, criteria, RECOVERY_SEED) }
 }
 
-/// The point where failure begins, by its bracket. It has no reason yet.
 pub(super) fn bracketed(trials: &[Trial], found: Bracket, criteria: &Criteria, seed: u64) -> PointFinding {
     let mut point = PointFinding::none(criteria, repeats_at(trials, found), "");
     (point.held, point.failed, point.low) = (found.lower, found.upper, found.lower);
@@ -376,7 +373,6 @@ pub(super) fn bracketed(trials: &[Trial], found: Bracket, criteria: &Criteria, s
     point
 }
 
-/// The number of repeats with trials at the bracket's two loads.
 fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
     let count = |load: Option<f64>| {
         let repeats: BTreeSet<u32> =
@@ -411,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_that_failed_are_named_where_most_held() {
+    fn failed_trials_are_named_at_loads_where_most_held() {
         let mut trials = [trial(8.0, 0, true), trial(8.0, 1, false), trial(4.0, 0, false)];
         let words = |load: f64| format!("{load} connections");
         assert_eq!(some_failed(&trials, 4.0, words), "1 of 2 trials failed at 8 connections");
@@ -448,12 +444,12 @@ mod tests {
         .expect("a point")
     }
 
-    /// How many of 200 windows of this length are behind, at Poisson arrivals from 50 ms before them; each request
-    /// takes 30 ms, and one in `slots` at a time.
+    /// Number of windows, of 200 with this length, that are behind at Poisson arrivals. Requests begin 50 ms earlier,
+    /// take 30 ms each, and `slots` of them are served at once.
     fn behind(rate_per_sec: f64, slots: usize, window_s: f64) -> usize {
         let mut random = random(7);
         let mut is_behind = || {
-            // Requests take equally long, so the slot that was taken first is free first.
+            // All requests take equally long, so slots become free in the order in which they were taken.
             let (mut at, mut free) = (-0.05, std::collections::VecDeque::from(vec![f64::MIN; slots]));
             let (mut sent, mut answered, mut times) = (0u64, 0u64, Vec::new());
             loop {
@@ -479,12 +475,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_at_the_end_of_a_short_window_is_no_backlog() {
+    fn requests_in_flight_at_the_end_of_a_short_window_are_no_backlog() {
         for (rate, window_s) in [(50.0, 0.25), (200.0, 0.25), (200.0, 1.0), (2000.0, 0.25), (20_000.0, 0.1)] {
             let found = behind(rate, 10_000, window_s);
             assert!(found <= 2, "{found} of 200 windows of {window_s} s at {rate}/s");
         }
-        // Slots for 333/s.
+        // The slots serve 333/s.
         for (rate, window_s, least) in [(400.0, 1.0, 150), (500.0, 0.25, 100), (500.0, 1.0, 198), (360.0, 5.0, 150)] {
             let found = behind(rate, 10, window_s);
             assert!(found >= least, "{found} of 200 windows of {window_s} s at {rate}/s");
@@ -521,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_at_which_connections_got_nothing_has_failed() {
+    fn a_point_with_unserved_connections_has_failed() {
         let served = |silent| {
             let outcomes = record::Outcomes {
                 sent: 90_000,

@@ -1,4 +1,4 @@
-//! Puts levels, curves and trials together into zones and points.
+//! Combines levels, curves and trials into zones and points.
 
 use super::curve::{BlockCurve, Crossing};
 use super::failure::{self, Bracket, Judged, Trial};
@@ -12,18 +12,18 @@ use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
 use std::cmp::Ordering;
 
-/// The points of a load.
 type Group<'a> = (f64, Vec<&'a Point>);
 
-/// Seeds of the bootstraps: different, and fixed, so that a run always gives the same findings.
+/// Seeds of the bootstraps: different, but fixed, so that the same run always gives the same findings.
 const YIELD_SEED: u64 = 0x5947;
 const FAILURE_SEED: u64 = 0x4641;
 const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
-/// Least width of the knee's interval below and above. The response time at low loads contains the path, timer slack
-/// and wake-ups, which place the knee a little too high; repeats do not show by how much.
+/// Minimum width of the knee's interval below and above. The response time at low loads includes the path, timer
+/// slack and wake-ups, which make the knee slightly too high; repeats do not show by how much.
 const KNEE_ERRORS: (f64, f64) = (0.04, 0.015);
-/// Least relative error of the rate at which a CPU is saturated: interrupts are charged to whatever they interrupt.
+/// Minimum relative error of the rate at which a CPU is saturated, because interrupts are charged to the interrupted
+/// work.
 const RATE_ERROR: f64 = 0.015;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
@@ -40,13 +40,13 @@ pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
     }
 }
 
-/// [`find`] with the points of a run and its criteria (the defaults, where it has none).
+/// [`find`] with the points and criteria of a run (default criteria if it has none).
 pub fn of_run(run: &RunDir) -> Findings {
     let criteria = run.record.scenario.sweep().map(|sweep| sweep.criteria).unwrap_or_default();
     Findings { axes: crate::axis::find(run), ..find(&run.points, &criteria) }
 }
 
-/// The findings of one sweep; `None` where it has no point.
+/// The findings of one sweep; `None` if it has no point.
 pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {
     let groups = levels::group(points, sweep);
     if groups.is_empty() {
@@ -87,7 +87,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     if let (Sweep::Rate, Some(estimate), Some(held)) = (sweep, yield_point.estimate, bracket.lower)
         && estimate > held
     {
-        // The rate to plan with must have held.
+        // The rate to plan with must be one that held.
         yield_point.estimate = Some(held);
         yield_point.low = yield_point.low.map(|low| low.min(held));
         yield_point.reason = format!("the highest rate that held; {}", yield_point.reason);
@@ -124,7 +124,8 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     })
 }
 
-/// The lowest load at which the client was the limit: from the yield point on, or at the highest load without one.
+/// The lowest load at which the client was the limit, from the yield point on; without a yield point, the highest
+/// load.
 fn client_limit(levels: &[Level], yield_estimate: Option<f64>) -> Option<f64> {
     let beyond: Vec<&Level> = match yield_estimate {
         Some(estimate) => levels.iter().filter(|level| level.load > estimate).collect(),
@@ -147,7 +148,7 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if yield_point.place == PointPlace::Below {
         return Zone::Plastic;
     }
-    // Plastic begins beyond the interval, or at a factor of the root of two if that is nearer.
+    // The plastic zone begins above the interval, or at a factor of sqrt 2 if that is less.
     let ends = yield_point.estimate.map(|estimate| {
         let ahead = estimate * std::f64::consts::SQRT_2;
         yield_point.high.map_or(ahead, |high| high.min(ahead))
@@ -155,8 +156,8 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if ends.is_some_and(|ends| load > ends) { Zone::Plastic } else { Zone::Elastic }
 }
 
-/// The zone of a level never contradicts its own trials. If these disagree with each other or with those of other
-/// loads, it is [`Zone::Inconsistent`].
+/// Corrects the zone of a level so that it does not contradict its own trials. If these disagree with each other or
+/// with those of other loads, it is [`Zone::Inconsistent`].
 fn as_its_own_trials_say(by_points: Zone, level: &Level, bracket: Bracket, trials: &[Trial]) -> Zone {
     let own: Vec<&Trial> = trials.iter().filter(|trial| trial.load == level.load).collect();
     let is_judged = own.iter().any(|trial| trial.judged != Judged::Unclear);
@@ -171,7 +172,7 @@ fn as_its_own_trials_say(by_points: Zone, level: &Level, bracket: Bracket, trial
     }
 }
 
-/// A server fails at every rate that is certainly above its capacity.
+/// Applies the fact that a server fails at every rate certainly above its capacity.
 fn fails_beyond_the_most_answered(failure_point: &mut PointFinding, capacity: &PointFinding, criteria: &Criteria) {
     let (Some(estimate), Some(held), Some(most)) = (failure_point.estimate, failure_point.held, capacity.estimate)
     else {
@@ -184,7 +185,7 @@ fn fails_beyond_the_most_answered(failure_point: &mut PointFinding, capacity: &P
     }
 }
 
-/// A point from a crossing of the fitted curve, with the interval of the crossing over bootstrap draws.
+/// Makes a point from a crossing of the fitted curve, with the interval over bootstrap draws.
 fn crossing(
     curve: &BlockCurve,
     criteria: &Criteria,
@@ -232,11 +233,11 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
         return PointFinding::none(criteria, 0, "no throughput was measured");
     };
     let gain = criteria.elastic_gain_ratio;
-    // With one repeat the only variation is that of its loads.
+    // With one repeat, only its loads vary.
     let drops_loads = curve.repeats < 2;
     let (found, mut point) = crossing(curve, criteria, (YIELD_SEED, drops_loads), |curve| curve.knee(gain));
     if let Some(knee) = point.estimate {
-        // Repeats do not show how far the form of the bend between few loads is from the fitted one.
+        // Repeats do not show how much the form of the bend between few loads differs from the fitted one.
         let of_form = curve.change_without_a_load(knee, |curve| curve.knee(gain));
         let wider = |end: f64| (end / knee).ln().hypot(of_form);
         point.low = point.low.map(|low| (knee / wider(low).exp()).min(knee * (1.0 - KNEE_ERRORS.0)));
@@ -279,7 +280,7 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
 }
 
 /// Utilisation at the nominal rate, by the utilisation law (U = X D: Denning and Buzen, 1978). A window of a Poisson
-/// schedule has some per cent more or fewer requests than the rate says, and so has their CPU time.
+/// schedule has a few per cent more or fewer requests than its rate, and so differs their CPU time.
 fn utilisation(point: &Point) -> Option<f64> {
     let answered = point.value(names::THROUGHPUT).filter(|rate| *rate > 0.0)?;
     Some(crate::point::saturation(point)? / answered * point.offered_per_sec()?)
@@ -346,7 +347,7 @@ fn efficiency_point(
     });
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = exact_percent(criteria.efficiency_loss_ratio);
-    // The curve compares within repeats, the table shows medians. Both must show the loss.
+    // The curve compares within repeats, and the table shows medians. Both must show the loss.
     let medians: Vec<f64> = costs(answered, levels).map(|(_, _, us)| us).collect();
     let rises = medians.iter().scan(f64::INFINITY, |lowest, us| {
         *lowest = lowest.min(*us);
@@ -449,14 +450,12 @@ fn paired(groups: &[Group<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Op
     within::pairs(before, after, value).change(0.95).map(|(_, _, ratio)| ratio.value)
 }
 
-/// With fewer requests, the cost of one is chance.
 const REQUESTS_FOR_COST: u64 = 30;
-/// With less CPU time in total, the cost is chance, too: part of it (softirq) is counted in ticks of 10 ms.
+/// With less CPU time in total, the cost is also random: part of it (softirq) is counted in ticks of 10 ms.
 const CPU_FOR_COST_US: f64 = 100_000.0;
-/// The most that ticks may have missed of less CPU time than that.
 const CPU_MISSED_US: f64 = 50_000.0;
 
-/// The levels of which most points were answered, each with the requests and the cost of one.
+/// The levels at which most points were answered, each with its requests and their cost.
 fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item = (u64, &'a Level, f64)> {
     let completed =
         |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
@@ -466,9 +465,9 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
     })
 }
 
-/// The load with the lowest cost and the higher load with the highest. Their ratio comes from repeats that have both
-/// loads; `None` without one. A load with little CPU time is the lowest only if it stays so after adding what ticks may
-/// have missed.
+/// The load with the lowest cost and the higher load with the highest. Their ratio comes from repeats with both
+/// loads; `None` without one. A load with little CPU time is the lowest only if it remains so after adding the time
+/// that ticks may have missed.
 fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,
@@ -484,12 +483,12 @@ fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
             Cost { level, us, at_most_us, is_sure }
         })
         .collect();
-    // Few requests at a high load mean a failing server, not a low cost.
+    // Few requests at a high load indicate a failing server, not a low cost.
     let first_sure = known.iter().position(|cost| cost.is_sure)?;
     let ends = (0..known.len()).filter(|at| known[*at].is_sure || *at < first_sure);
     let lowest = ends.reduce(|best, at| if known[at].at_most_us < known[best].at_most_us { at } else { best })?;
     let low = known[lowest].level;
-    // Only loads that a repeat has both of are compared.
+    // Only loads that a repeat has in common are compared.
     let times = |at: usize| match known[at].level.load {
         load if load == low.load => Some(1.0),
         load => paired(answered, low.load, load, cpu_us),

@@ -1,34 +1,34 @@
 //! The knee: where the line of throughput at low loads meets its line at high loads.
 //!
-//! Both lines are straight in logarithms. The first has slope 1 (throughput in proportion to the connections). The
-//! second may have any slope below the criterion's, so neither a cost that grows with the connections nor a plateau
-//! that still rises slowly moves the knee. Between them the bend may be sharp (a pool of workers) or gentle (a queue):
-//! X = (L1^-p + L2^-p)^(-1/p), where p is fitted, too. Whatever the bend, the lines meet at the N* of operational
-//! analysis, (service + path) / service for each worker (Lazowska and others, 1984, section 5.2).
+//! Both lines are straight in logarithms. The first has slope 1 (throughput is proportional to the connections). The
+//! second may have any slope below the criterion's, so the knee is not moved by a cost that grows with the
+//! connections, nor by a plateau that still rises slowly. Between them the bend may be sharp (a pool of workers) or
+//! gentle (a queue): X = (L1^-p + L2^-p)^(-1/p), where p is fitted, too. For any bend, the lines meet at the N* of
+//! operational analysis, (service + path) / service for each worker (Lazowska and others, 1984, section 5.2).
 
 use super::curve::{BlockCurve, Crossing};
 
 /// Sharpness of the bend: about 2 for a queue before one CPU on a short path, 5 on a long one; unbounded for a pool.
 const BENDS: [f64; 6] = [2.0, 3.0, 4.5, 7.0, 12.0, 50.0];
-/// The loads used for the knee, as shares of it. Far from it the server's cost differs, above as below.
+/// Loads below this share of the knee, or above its inverse, are not used, because the server's cost differs there.
 const FROM: f64 = 1.0 / 16.0;
 const UP_TO: f64 = 5.0;
-/// Fits up to this multiple of the least sum of squares are equally good.
+/// Fits with up to this multiple of the least sum of squares are equally good.
 const AS_WELL: f64 = 1.5;
-/// A step that reduces the sum of squares by less ends the fit.
+/// The fit ends with a step that reduces the sum of squares by a smaller share.
 const ENOUGH: f64 = 1e-4;
 const STEPS: usize = 25;
 
 impl BlockCurve {
     /// The knee. [`gain_falls_below`](Self::gain_falls_below) decides whether there is one. A single connection never
-    /// waits, so a curve that begins with one has a knee even if the second adds nothing.
+    /// waits, so a curve that begins with one connection has a knee even if the second one adds nothing.
     pub fn knee(&self, gain_ratio: f64) -> Option<Crossing> {
         let (first, last) = (*self.loads.first()?, *self.loads.last()?);
         let guess = match self.gain_falls_below(gain_ratio)? {
             Crossing::Beyond => return Some(Crossing::Beyond),
             Crossing::Below if first > 1.0 => return Some(Crossing::Below),
             Crossing::Below => first,
-            // At a sharp knee, doublings centred below this still gain that much.
+            // At a sharp knee, doublings centred below it still have that gain.
             Crossing::At(load) => load * (1.0 + gain_ratio) / std::f64::consts::SQRT_2,
         };
         let measured: Vec<Measured> = (0..self.loads.len())
@@ -38,7 +38,7 @@ impl BlockCurve {
         let most_slope = (1.0 + gain_ratio).log2();
         let fits = BENDS.map(|bend| Fit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
         let least = fits.iter().map(|fit| fit.squares).fold(f64::INFINITY, f64::min);
-        // Noise makes a bend look gentle, so the estimate takes the sharpest of the equally good fits. Draws take any
+        // Noise makes a bend look gentle, so the estimate uses the sharpest of the equally good fits. Draws use any
         // of them, so the interval covers the form of the bend.
         let as_well: Vec<&Fit> = fits.iter().filter(|fit| fit.squares <= AS_WELL * least + 1e-9).collect();
         let best = as_well[((self.sharpness * as_well.len() as f64) as usize).min(as_well.len() - 1)];
@@ -46,12 +46,12 @@ impl BlockCurve {
     }
 }
 
-/// Whether a load is near enough to be used for a knee.
+/// Whether a load is close enough to the knee to be used.
 pub(crate) fn speaks_for(knee: f64, load: f64) -> bool {
     (knee * FROM..=knee * UP_TO).contains(&load)
 }
 
-/// A load (its logarithm), the logarithm of the throughput there, and how exactly that is known.
+/// The logarithm of a load, the logarithm of its throughput, and the precision of the latter.
 #[derive(Debug, Clone, Copy)]
 struct Measured {
     x: f64,
@@ -62,14 +62,12 @@ struct Measured {
 /// A curve with a bend: `level + x - softplus(bend (1 - slope) (x - knee)) / bend` over x = ln(load).
 #[derive(Debug, Clone, Copy)]
 struct Fit {
-    /// ln of the throughput of one connection.
+    /// ln of the throughput with one connection.
     level: f64,
-    /// ln of the load where the lines meet.
+    /// ln of the load at which the lines meet.
     knee: f64,
-    /// Slope of the second line.
     slope: f64,
     bend: f64,
-    /// Sum of squared residuals.
     squares: f64,
 }
 
@@ -80,7 +78,7 @@ impl Fit {
         Fit { squares: fit.squares_of(measured), ..fit }
     }
 
-    /// How far a measured level lies above the curve, and the weight of the second line there.
+    /// The height of a measured level above the curve, and the weight of the second line there.
     fn residual(&self, at: &Measured) -> (f64, f64) {
         let z = self.bend * (1.0 - self.slope) * (at.x - self.knee);
         let small = (-z.abs()).exp();
@@ -142,7 +140,7 @@ impl Fit {
     }
 }
 
-/// The solution of three linear equations; `None` where they have none (Cramer's rule).
+/// The solution of three linear equations by Cramer's rule; `None` without one.
 fn solved(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     let determinant = |m: [[f64; 3]; 3]| {
         m[0][0] * (m[1][1] * m[2][2] - m[1][2] * m[2][1]) - m[0][1] * (m[1][0] * m[2][2] - m[1][2] * m[2][0])
@@ -160,10 +158,10 @@ fn solved(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     found.iter().all(|value| value.is_finite()).then_some(found)
 }
 
-/// The knee of a throughput known for any number of connections; `None` without one below a few million.
+/// The knee of a throughput that is known for any number of connections; `None` if there is none up to a few million.
 pub(crate) fn knee_of(throughput: impl Fn(f64) -> f64, gain_ratio: f64) -> Option<f64> {
     const MOST: f64 = 4e6;
-    /// Half doublings after the end of the gain: up to five times the knee.
+    /// Half doublings after the end of the gain, up to five times the knee.
     const BEYOND: usize = 5;
     let (mut loads, mut levels): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut ends = usize::MAX;
@@ -188,7 +186,7 @@ pub(crate) fn knee_of(throughput: impl Fn(f64) -> f64, gain_ratio: f64) -> Optio
 mod tests {
     use super::*;
 
-    /// The knee of a curve without noise, measured at so many loads for each doubling.
+    /// The knee of a curve without noise, with this many measured loads per doubling.
     fn knee(per_doubling: u32, throughput: impl Fn(f64) -> f64) -> f64 {
         let loads: Vec<f64> =
             (0..=11 * per_doubling).map(|step| (f64::from(step) / f64::from(per_doubling)).exp2()).collect();
@@ -198,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_of_a_pool_is_its_workers() {
+    fn the_knee_of_a_pool_is_its_number_of_workers() {
         for workers in [1.0, 2.0, 3.0, 5.0, 7.0, 8.0, 9.0, 11.0, 15.0, 32.0, 100.0] {
             let sharp = |n: f64| n.min(workers) * 200.0;
             let (at, continuous) = (knee(1, sharp), knee_of(sharp, 0.2).unwrap());
@@ -210,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn throughput_that_still_creeps_up_does_not_move_the_knee() {
+    fn slowly_rising_throughput_does_not_move_the_knee() {
         let knee = knee(1, |n| if n <= 8.0 { n } else { 8.0 * (n / 8.0).powf(0.15) });
         assert!((knee / 8.0 - 1.0).abs() < 0.02, "{knee}");
     }
 
     #[test]
-    fn a_curve_that_goes_on_rising_has_no_knee() {
+    fn a_curve_that_keeps_rising_has_no_knee() {
         assert_eq!(knee_of(|n| n.powf(0.9), 0.2), None);
     }
 }

@@ -7,10 +7,10 @@ use crate::point::{client_limited, cpu_us, good_per_sec, is_crowded, reap_of_p99
 use crate::statistics::{median, range};
 use record::{Arrival, Criteria, Pace, Point, Sweep, names};
 
-/// A count of this many random requests is exact to 1 %, and machines hardly repeat better.
+/// The count of this many random requests is exact to 1 %; repeats on a machine hardly agree better.
 const EXACT_REQUESTS: f64 = 1e4;
 
-/// The load of a point in its sweep's unit; `None` where it has none (a closed-loop point in the sweep over rate).
+/// The load of a point in its sweep's unit; `None` without one (a closed-loop point in the sweep over rate).
 pub(super) fn load_of(point: &Point) -> Option<f64> {
     let load = match point.sweep {
         Sweep::Connections => Some(point.connections as f64),
@@ -20,8 +20,8 @@ pub(super) fn load_of(point: &Point) -> Option<f64> {
     load.filter(|load| load.is_finite() && *load > 0.0)
 }
 
-/// The points of a sweep by ascending load, then repeat, then index, so that findings do not depend on the order in
-/// which points are given.
+/// The points of a sweep by ascending load, then repeat, then index, so that findings do not depend on the order of
+/// the points.
 pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
     let mut loaded: Vec<(f64, &Point)> =
         points.iter().filter(|point| point.sweep == sweep).filter_map(|point| Some((load_of(point)?, point))).collect();
@@ -29,14 +29,14 @@ pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
     loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
 }
 
-/// The points of a load that count: those of at least 60 % of the longest window, by the rule of [`counted`].
+/// The points of a load that count: those with at least 60 % of the longest window, chosen by [`counted`].
 pub fn counted_at<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let longest = points.iter().map(|point| point.duration_ns).max().unwrap_or(0);
     let is_full = |point: &&&Point| point.duration_ns as f64 >= 0.6 * longest as f64;
     counted(&points.iter().filter(is_full).copied().collect::<Vec<_>>())
 }
 
-/// A figure of a load: the only place where several points become one number.
+/// Reduces a figure of several points of a load to one number; nothing else does this.
 pub fn reduced(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Spread> {
     spread(&counted_at(points), value)
 }
@@ -84,12 +84,11 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
     }
 }
 
-/// A point's length as a share of the longest.
 fn length(point: &Point, longest_ns: u64) -> f64 {
     (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0)
 }
 
-/// A point's weight: its length; less if other work disturbed it.
+/// A point's weight: its length, less if other work disturbed it.
 fn weight(point: &Point, longest_ns: u64) -> f64 {
     let length = length(point, longest_ns);
     if is_disturbed(point) { DISTURBED_WEIGHT * length } else { length }
@@ -111,7 +110,7 @@ pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> 
     precise_readings(groups, |point| Some((value(point)?, 1.0)))
 }
 
-/// Good answers per second; what rests on few requests is known less exactly.
+/// Good answers per second; the precision is lower with few requests.
 pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<Reading> {
     precise_readings(groups, |point| {
         let requests = 1.0 + point.outcomes.completed() as f64;
@@ -120,7 +119,6 @@ pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<Reading> {
     })
 }
 
-/// Readings of a value with its precision.
 fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option<(f64, f64)>) -> Vec<Reading> {
     weighted(groups)
         .filter_map(|(load, point, weight)| {
@@ -130,7 +128,7 @@ fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option
         .collect()
 }
 
-/// The trials for the failure point. Loads that the client limited are no trials of the server.
+/// The trials for the failure point. A load limited by the client is not a trial of the server.
 pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<Trial> {
     let longest = longest_ns(groups);
     weighted(groups)

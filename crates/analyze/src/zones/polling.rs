@@ -1,6 +1,6 @@
-//! A server that polls keeps a CPU busy at any load (Seastar, DPDK, a spinning queue), so its utilisation does not show
-//! its reserve. A server with select or poll over all connections may also be as busy from some load on, with cheaper
-//! requests at higher loads, but it sleeps below that load.
+//! Detects a server that polls (Seastar, DPDK, a spinning queue). It keeps a CPU busy at any load, so its utilisation
+//! does not show its reserve. A server with select or poll over all connections may also be equally busy above some
+//! load, with cheaper requests at higher loads, but it sleeps below that load.
 
 use crate::disturbance::counted;
 use crate::point::{cpu_us, good_per_sec, is_crowded};
@@ -8,18 +8,18 @@ use crate::statistics::median;
 use record::{Criteria, Point, RunDir, Sweep, names};
 use std::borrow::Cow;
 
-/// A polling server's request costs at least this many times as much at the lowest load as at another,
+/// A request to a polling server costs at least this many times as much at the lowest load as at another load,
 const COST_RATIO: f64 = 3.0;
-/// at which it answers at least this many times as many.
+/// at which the throughput is at least this many times as high.
 const THROUGHPUT_RATIO: f64 = 3.0;
-/// A server that is less busy than this share of saturation at any load does not poll.
+/// A server that is busy for less than this share of saturation at some load does not poll.
 const SLEEPS_RATIO: f64 = 0.75;
 
 const BUSY: [&str; 2] = [names::SERVER_BUSIEST_THREAD, names::SERVER_CPU_BUSY];
-/// Why a figure is not used.
+/// The reason for leaving a figure out.
 const WHY: &str = "the server polls: it is as busy at the lowest load";
 
-/// The points without the utilisation of CPUs and threads that poll.
+/// The points without the utilisation of polling CPUs and threads.
 pub(crate) fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
     let sweeps = [Sweep::Connections, Sweep::Rate].map(|sweep| super::levels::group(points, sweep));
     let polls = |name: &&str| {
@@ -45,7 +45,7 @@ pub(crate) fn without_polling_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Co
     }
 }
 
-/// Whether [`without_polling`] left a figure of this point out.
+/// Whether [`without_polling`] left out a figure of this point.
 pub(crate) fn polls(point: &Point) -> bool {
     let why = |name: &&str| point.figures.get(name)?.not_measured.as_deref();
     BUSY.iter().any(|name| why(name) == Some(WHY))

@@ -1,11 +1,11 @@
-//! The unloading curve: throughput on the way down through the loads, compared with the way up. If it is lower,
-//! overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
+//! The unloading curve: throughput on the way down through the loads, compared with the way up. If it is lower, the
+//! overload persists after its cause is gone (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
 //!
 //! Both ways belong to one repeat. Each load of the way down is compared with the ways up before and after it,
-//! interpolated over time, so drift of the machine, or a server that slows with each request, does not look like a
+//! interpolated over time. So neither drift of the machine nor a server that slows with each request looks like a
 //! difference.
 //!
-//! A server that never comes back is down on both ways. It is compared with its own throughput before the fall (Bronson
+//! A server that never recovers is down on both ways. It is compared with its own throughput before the fall (Bronson
 //! and others, "Metastable Failures in Distributed Systems", HotOS 2021).
 
 use crate::axis::{Change, estimate};
@@ -17,20 +17,20 @@ use record::{Criteria, Doubt, DoubtKind, Estimate, Point, Sweep, units};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The two ways are apart at a load where throughput on the way down is at most this share of the way up,
+/// The two ways differ at a load if throughput on the way down is at most this share of that on the way up,
 pub const APART_RATIO: f64 = 0.75;
-/// the whole interval is below this,
+/// the whole interval is below this share,
 pub const APART_AT_MOST: f64 = 0.9;
 /// and it was measured in at least this many repeats.
 pub const LEAST_REPEATS: usize = 3;
-/// In one repeat a load counts as off the loading curve at half of that difference.
+/// In a single repeat, a load counts as off the loading curve at half of that difference.
 const OFF_RATIO: f64 = 0.866;
-/// A server that never came back was down at this many of the lowest loads,
+/// A server never recovered if it was down at this many of the lowest loads,
 const LEAST_LOADS: usize = 2;
-/// at each of them in all of this many visits (their range holds the median 15 times of 16),
+/// at each of them in at least this many visits, all of them (their range contains the median 15 times of 16),
 const LEAST_VISITS: usize = 5;
-/// and fell at once: between the earlier and the later visits it moved by at most this share of the fall. A server that
-/// slows steadily moves by half of it.
+/// and fell at once: between the earlier and the later visits it changed by at most this share of the fall. A server
+/// that slows steadily changes by half of it.
 const STEADY_RATIO: f64 = 0.25;
 
 /// One load on both ways.
@@ -42,10 +42,10 @@ pub struct UnloadingLevel {
     pub loading_per_sec: Option<Estimate>,
     /// Good answers per second on the way down.
     pub unloading_per_sec: Option<Estimate>,
-    /// Change from the way up to the way down, within repeats; absent if the load failed on the way up. Of a server
-    /// that never came back: the change from before to after.
+    /// Change from the way up to the way down, within repeats; absent if the load failed on the way up. If the server
+    /// never recovered: the change from before the fall to after it.
     pub change: Option<Change>,
-    /// Whether the two ways are apart: the way down is lower by more than chance.
+    /// Whether the two ways differ: the way down is significantly lower.
     pub is_apart: bool,
 }
 
@@ -54,21 +54,21 @@ pub struct UnloadingLevel {
 pub struct Unloading {
     /// Findings at each load, ascending.
     pub levels: Vec<UnloadingLevel>,
-    /// Load at which the server is back on its loading curve: `held` is the highest at which it is, `failed` the
-    /// lowest at which it is not. `beyond`: it never left the curve. `below`: it was not back at the lowest load.
+    /// Load at which the server is back on its loading curve. `held`: highest load at which it is; `failed`: lowest
+    /// load at which it is not. `beyond`: it never left the curve. `below`: it had not recovered at the lowest load.
     pub recovery_point: PointFinding,
-    /// Whether the server never came back: on all ways after it came down, up and down, it was below its throughput
-    /// at the lowest loads, too.
+    /// Whether the server never recovered: on all ways after its fall, up and down, its throughput was lower even at
+    /// the lowest loads.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub never_back: bool,
     /// Repeats with both ways.
     pub repeats: u64,
-    /// Reasons not to trust the way down.
+    /// Reasons to doubt the way down.
     pub doubts: Vec<Doubt>,
 }
 
 impl Unloading {
-    /// The load at which the two ways are furthest apart.
+    /// The load at which the two ways differ most.
     pub fn widest(&self) -> Option<(f64, Change)> {
         let apart = self.levels.iter().filter(|level| level.is_apart);
         apart
@@ -76,8 +76,8 @@ impl Unloading {
             .min_by(|a, b| a.1.ratio.value.total_cmp(&b.1.ratio.value))
     }
 
-    /// If no load is apart: the load at which the way down gave as little, but with too few or too different repeats to
-    /// tell that from chance.
+    /// If no load differs significantly: the load at which the way down was as low, but with too few or too different
+    /// repeats.
     fn unsure(&self) -> Option<(f64, Change)> {
         let compared = self.levels.iter().filter_map(|level| Some((level.load, level.change?)));
         let low = compared.filter(|(_, change)| change.ratio.value <= APART_RATIO);
@@ -221,9 +221,9 @@ fn range_words(change: &Change) -> String {
 
 fn why_unsure(change: &Change) -> &'static str {
     if (change.ratio.n as usize) < LEAST_REPEATS {
-        "too few repeats to tell that from chance"
+        "too few repeats to distinguish that from chance"
     } else {
-        "the repeats differ too much to tell that from chance"
+        "the repeats differ too much to distinguish that from chance"
     }
 }
 
@@ -231,25 +231,24 @@ fn not_reached(lowest: f64) -> String {
     format!("not reached: still down at the lowest load, {}", load_words(lowest, Sweep::Connections))
 }
 
-/// A load at which the server is down since a turn of the ways.
+/// A load at which the server has been down since a turn of the ways.
 struct Fallen {
-    /// Whether it is lower by more than chance; otherwise the load is as it was.
+    /// Whether the load is significantly lower; otherwise it is unchanged.
     is_down: bool,
     /// Good answers per second of each visit before the turn.
     before: Vec<f64>,
-    /// From before the turn to ever since.
+    /// Change from before the turn to all visits since.
     change: Change,
-    /// From the earlier to the later visits since, as a logarithm.
+    /// Change from the earlier to the later visits since the turn, as a logarithm.
     moved: f64,
 }
 
-/// The lowest loads at which the server is down ever since it came down once; none where it came back, or never came
-/// down.
+/// The lowest loads at which the server has been down ever since its fall; empty if it recovered or never fell.
 fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
     let is_way = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Unloading);
     let mut ways: Vec<&Point> = points.iter().filter(is_way).collect();
     ways.sort_by_key(|point| point.index);
-    // The fall happens at the highest loads: at the end of the first pass, or of a way up.
+    // The fall happens at the highest loads, at the end of the first pass or of a way up.
     let first = |is_after: &dyn Fn(&&&Point) -> bool| ways.iter().find(is_after).map(|point| point.index);
     let last = ways.iter().map(|point| point.repeat).max().unwrap_or(0);
     let of_repeats = (1..=last).map(|repeat| first(&|point| point.sweep == Sweep::Unloading && point.repeat == repeat));
@@ -268,17 +267,17 @@ fn fallen_since(turn: u32, ways: &[&Point], criteria: &Criteria) -> BTreeMap<u64
         let (before, since) = by_load.entry(point.connections).or_default();
         if point.index < turn { before.push(point) } else { since.push(point) }
     }
-    // Loads that were added later have no baseline. The first load at which the server is as before ends the range.
+    // Loads added later have no baseline. The first unchanged load ends the range.
     let known = by_load.into_iter().filter(|(_, (before, _))| !before.is_empty());
     let judged: Vec<_> = known.map(|(load, (before, since))| (load, fallen(&before, &since, criteria))).collect();
     let as_before = judged.iter().filter(|(_, one)| one.as_ref().is_some_and(|one| !one.is_down)).count();
     let down = judged.into_iter().map_while(|(load, one)| Some((load, one.filter(|one| one.is_down)?)));
     let fallen: BTreeMap<u64, Fallen> = down.collect();
-    // A server that is as before at most loads has come back.
+    // A server that is unchanged at most loads has recovered.
     if as_before > fallen.len() { BTreeMap::new() } else { fallen }
 }
 
-/// One load before and since; `None` where that cannot be judged.
+/// Compares a load before and since the turn; `None` if that is impossible.
 fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fallen> {
     let before = counted(before);
     if since.len() < LEAST_VISITS || 2 * before.iter().filter(|point| fails(point, criteria)).count() >= before.len() {
@@ -296,12 +295,12 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
     Some(Fallen { is_down, before, change, moved })
 }
 
-/// Good answers per second; 0.001 for a server that answers nothing.
+/// Good answers per second; 0.001 for a server that answers no request.
 fn good_per_sec(point: &Point) -> Option<f64> {
     crate::point::good_per_sec(point).or((point.outcomes.completed() == 0).then_some(0.0)).map(|rate| rate.max(1e-3))
 }
 
-/// The visits of each repeat by load, without the first pass, whose points are too short to compare.
+/// The visits of each repeat by load, without the first pass, whose points are too short.
 fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
     let mut by_load: BTreeMap<u64, Vec<&Point>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == sweep && point.repeat > 0) {
@@ -310,7 +309,8 @@ fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
     by_load.into_iter().map(|(load, points)| (load, within::visits(&points, good_per_sec))).collect()
 }
 
-/// The way down against the way up of the same repeat, or against the interpolation between that and the next way up.
+/// Compares the way down with the way up of the same repeat, or with the interpolation between that and the next way
+/// up.
 fn compared(ups: &Visits, downs: &Visits) -> Pairs {
     let before = ups.iter().map(|(repeat, before)| {
         let between = |down: &Visit| match ups.get(&(repeat + 1)) {
@@ -325,7 +325,7 @@ fn compared(ups: &Visits, downs: &Visits) -> Pairs {
     within::paired(&before.collect(), downs)
 }
 
-/// `pairs`: load and repeat, and whether the way down was off the loading curve there.
+/// `pairs`: load and repeat, and whether the way down was off the loading curve.
 fn recovery_point(
     levels: &[UnloadingLevel],
     pairs: &[(f64, u32, bool)],

@@ -1,10 +1,10 @@
-//! Loads and estimates in words.
+//! Formats loads and estimates.
 
 use super::PointFinding;
 use record::Sweep;
 use record::units::{count, format_si, grouped};
 
-/// A load with its unit: `64 connections`, `81200/s`.
+/// Formats a load with its unit: `64 connections`, `81200/s`.
 pub fn load_words(load: f64, sweep: Sweep) -> String {
     match sweep {
         Sweep::Rate => format!("{}/s", format_si(load)),
@@ -20,18 +20,18 @@ fn number(load: f64, sweep: Sweep, has_decimal: bool) -> String {
     }
 }
 
-/// Whether the estimate would lie outside of its interval if it was rounded.
+/// Whether rounding would move the estimate out of its interval.
 fn is_fraction(found: &PointFinding) -> bool {
     let (Some(estimate), Some(low), Some(high)) = (found.estimate, found.low, found.high) else { return false };
     !(low..=high).contains(&estimate.round())
 }
 
-/// The estimate: `8`, `1.3`, `12.0k`.
+/// Formats the estimate: `8`, `1.3`, `12.0k`.
 pub fn estimate_number(found: &PointFinding, sweep: Sweep) -> Option<String> {
     found.estimate.map(|estimate| number(estimate, sweep, is_fraction(found)))
 }
 
-/// The estimate with its unit and interval: `8 connections (7.8 to 8.3)`.
+/// Formats the estimate with unit and interval: `8 connections (7.8 to 8.3)`.
 pub fn estimate_words(found: &PointFinding, sweep: Sweep) -> Option<String> {
     let number = estimate_number(found, sweep)?;
     let unit = match sweep {
@@ -42,9 +42,9 @@ pub fn estimate_words(found: &PointFinding, sweep: Sweep) -> Option<String> {
     Some(format!("{number}{unit}{}", interval(found, sweep)))
 }
 
-/// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
+/// Formats the interval in brackets: ` (3 to 5)`, ` (3 or more)`.
 pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
-    // Ends that would read alike get a decimal.
+    // Ends that would look equal get a decimal.
     let is_one_number = found.low.zip(found.high).is_some_and(|(low, high)| grouped(low) == grouped(high));
     let number = |load: f64| number(load, sweep, is_one_number || is_fraction(found));
     match (found.low, found.high) {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_lies_in_the_interval_that_is_printed() {
+    fn the_printed_value_lies_in_the_printed_interval() {
         assert_eq!(words(8.02, 7.8, 8.3), "8 connections (7.8 to 8.3)");
         assert_eq!(words(1.0, 1.0, 2.4), "1 connection (1 to 2)");
         assert_eq!(words(1.35, 1.3, 1.4), "1.4 connections (1.3 to 1.4)", "uvicorn");

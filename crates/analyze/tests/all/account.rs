@@ -1,4 +1,4 @@
-//! The account: its sums, and the limit that is read from it for each kind of stage, beside a server that has another.
+//! The account: its sums, and the limit that it shows for each kind of stage.
 
 use crate::fixture;
 use crate::rules::{found, healthy, judged, set, waits};
@@ -12,7 +12,7 @@ fn ns(threads: f64) -> u64 {
     (threads * WINDOW_NS as f64) as u64
 }
 
-/// Threads of one name: how many ran, were ready beside other work, and were blocked.
+/// Threads of one name: numbers of those that run, are ready while other work has the CPU, and are blocked.
 pub fn group(name: &str, running: f64, ready_others: f64, waits: &[(WaitKind, &str, &str, f64)]) -> ThreadGroup {
     let wait = |(kind, call, object, threads): &(WaitKind, &str, &str, f64)| Wait {
         kind: *kind,
@@ -33,7 +33,7 @@ pub fn group(name: &str, running: f64, ready_others: f64, waits: &[(WaitKind, &s
     }
 }
 
-/// A point's account, and the client's side of it.
+/// Adds an account, and the client's side, to a point.
 pub fn keep(point: &mut Point, groups: Vec<ThreadGroup>, backends: Vec<BackendUse>) {
     let rate = point.value(names::THROUGHPUT).unwrap_or(1.0);
     set(point, names::RESPONSE_MEAN, point.connections as f64 / rate * 1e6, 1000);
@@ -41,7 +41,7 @@ pub fn keep(point: &mut Point, groups: Vec<ThreadGroup>, backends: Vec<BackendUs
     point.account = Some(Account { window_ns: WINDOW_NS, threads_ns, groups, backends, ..Account::default() });
 }
 
-/// Four requests at a time go on, asleep with a lock; the others wait for it.
+/// Four requests at a time sleep with a lock held, and the others wait for it.
 pub fn waits_for_a_lock(point: &mut Point, in_flight: f64) {
     let (at_lock, asleep) = ((in_flight - 4.0).max(0.0), in_flight.min(4.0) - 0.1);
     let waits =
@@ -62,7 +62,7 @@ fn backend(connections: u64, busy: f64, rate: f64) -> BackendUse {
     }
 }
 
-/// The rules that hold where a server that waits for something has this account at each load.
+/// The rules that apply if a waiting server has this account at each load.
 fn rules(account: impl Fn(&mut Point, f64, f64)) -> (Vec<String>, String) {
     let verdict = judged(waits(), fixture::record(), |point| {
         let (load, rate) = (point.connections as f64, point.value(names::THROUGHPUT).unwrap_or(1.0));
@@ -99,7 +99,7 @@ fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for
 }
 
 #[test]
-fn a_backend_that_is_a_process_of_the_server_is_judged_by_its_threads() {
+fn a_backend_among_the_servers_processes_is_judged_by_its_threads() {
     // A web server before three processes that run scripts, started by one command.
     let of = |is_own: bool| {
         rules(move |point, load, rate| {
@@ -119,7 +119,7 @@ fn a_backend_that_is_a_process_of_the_server_is_judged_by_its_threads() {
 }
 
 #[test]
-fn threads_that_wait_for_a_semaphore_are_told_from_those_that_wait_for_work() {
+fn waiting_for_a_semaphore_is_distinguished_from_waiting_for_work() {
     let of = |waiting: fn(f64) -> f64| {
         rules(move |point, load, _| {
             let asleep = load.min(4.0) - 0.1;
@@ -134,7 +134,7 @@ fn threads_that_wait_for_a_semaphore_are_told_from_those_that_wait_for_work() {
 }
 
 #[test]
-fn threads_that_wait_for_each_other_while_all_cpus_run_the_server_are_no_full_lock() {
+fn no_lock_is_full_while_the_server_uses_all_cpus() {
     let of = |running: f64| {
         let verdict = judged(healthy(), fixture::record(), |point| {
             let waiting = (point.connections as f64 - 8.0).max(0.0);
@@ -148,7 +148,7 @@ fn threads_that_wait_for_each_other_while_all_cpus_run_the_server_are_no_full_lo
 }
 
 #[test]
-fn a_limit_that_no_thread_shows_is_told_by_the_requests_that_go_on_at_a_time() {
+fn the_number_of_concurrent_requests_shows_a_limit_that_no_thread_shows() {
     let (found, because) = rules(|point, _, _| {
         keep(point, vec![group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)])], Vec::new());
     });
@@ -162,11 +162,11 @@ fn a_limit_that_no_thread_shows_is_told_by_the_requests_that_go_on_at_a_time() {
 }
 
 #[test]
-fn a_thread_in_a_file_is_named_with_the_file_and_hides_the_queue_before_it() {
+fn a_thread_that_waits_for_a_file_is_named_with_it_and_explains_the_queue() {
     let blocked_in = |call: &'static str| {
         judged(waits(), fixture::record(), move |point| {
             let full = if point.connections > 1 { 1.0 } else { 0.5 };
-            // The words of a sentence in a file's name are a part of the name.
+            // Words of a sentence within a file's name remain part of the name.
             let file = (File, call, "/var/log of it/app 's.log", 0.62 * full);
             let waits = [file, (Events, "epoll_wait", "", 1.0 - 0.97 * full)];
             keep(point, vec![group("app", 0.35 * full, 0.0, &waits)], Vec::new());
@@ -189,7 +189,7 @@ fn a_thread_in_a_file_is_named_with_the_file_and_hides_the_queue_before_it() {
 }
 
 #[test]
-fn a_pipe_that_is_full_is_named_though_nothing_is_answered_under_strain_and_its_reader_sleeps_as_long() {
+fn a_full_pipe_is_named_even_without_answers_and_with_a_sleeping_reader() {
     let (found, because) = rules(|point, load, _| {
         let waits = [(WaitKind::Pipe, "write", "", 0.97), (Sleep, "clock_nanosleep", "", 0.98)];
         keep(point, vec![group("app", 0.05, 0.0, &waits)], Vec::new());
@@ -202,7 +202,7 @@ fn a_pipe_that_is_full_is_named_though_nothing_is_answered_under_strain_and_its_
 }
 
 #[test]
-fn a_backend_that_is_full_is_told_from_a_pool_of_connections_that_is_exhausted_and_from_a_slow_one() {
+fn a_full_backend_an_exhausted_connection_pool_and_a_slow_backend_are_distinguished() {
     let event_loop = || group("app", 0.1, 0.0, &[(Events, "epoll_wait", "", 0.9)]);
     let (found, because) = rules(|point, load, rate| {
         keep(point, vec![event_loop()], vec![backend(load as u64, load - 0.1, rate)]);
@@ -214,7 +214,7 @@ fn a_backend_that_is_full_is_told_from_a_pool_of_connections_that_is_exhausted_a
     });
     assert_eq!(found, ["backend-pool"], "{because}");
     assert!(because.contains("3.9 of its 4 connections had a call under way"), "{because}");
-    // Synchronous workers: each waits for its own connection.
+    // Synchronous workers, each of which waits for its own connection.
     let (found, because) = rules(|point, load, rate| {
         let busy = load.min(8.0) * 0.97;
         let waits = [(Backend, "recvfrom", "10.0.0.9:5432", busy), (Work, "futex", "0x8", 8.0 - busy - 0.05)];
@@ -224,7 +224,7 @@ fn a_backend_that_is_full_is_told_from_a_pool_of_connections_that_is_exhausted_a
 }
 
 #[test]
-fn the_full_one_of_unequal_processes_is_named_and_equal_ones_are_not() {
+fn the_full_process_is_named_only_among_unequal_processes() {
     let workers = |busy: [f64; 4]| {
         rules(move |point, load, _| {
             let share = (load / 8.0).min(1.0);
@@ -249,7 +249,7 @@ fn the_full_one_of_unequal_processes_is_named_and_equal_ones_are_not() {
 }
 
 #[test]
-fn a_slow_one_of_several_full_processes_is_named_by_its_time_for_a_request() {
+fn a_slow_process_among_full_ones_is_named_with_its_time_per_request() {
     let workers = |slow: f64| {
         rules(move |point, load, rate| {
             let share = (load / 4.0).min(1.0) * 0.98;
@@ -271,7 +271,7 @@ fn a_slow_one_of_several_full_processes_is_named_by_its_time_for_a_request() {
 }
 
 #[test]
-fn other_work_on_the_servers_cpu_is_named_whatever_else_is_disturbed() {
+fn other_work_on_the_servers_cpu_is_always_named() {
     let (found, because) = rules(|point, load, _| {
         let idle = if load > 1.0 { 0.01 } else { 0.8 };
         keep(
@@ -315,7 +315,8 @@ fn the_places_of_a_request_add_up_to_its_response_time() {
     let of = |kind: PlaceKind| -> f64 {
         requests.places.iter().filter(|place| place.kind == kind).map(|place| place.requests).sum()
     };
-    // 20 are in the server by its own clock: 16.25 of them with threads and the other server, the rest in its queues.
+    // By its own clock, the server has 20 requests: 16.25 of them at threads and the other server, the rest in its
+    // queues.
     assert_eq!((of(PlaceKind::Lock), of(PlaceKind::Backend), of(PlaceKind::Ready)), (12.0, 1.5, 0.25));
     assert!((of(PlaceKind::Queue) - 3.75).abs() < 1e-6 && (of(PlaceKind::Client) - 9.0).abs() < 1e-6, "{requests:?}");
     assert!(account.open_ratio.abs() < 1e-9);
@@ -324,7 +325,7 @@ fn the_places_of_a_request_add_up_to_its_response_time() {
 }
 
 #[test]
-fn an_event_loop_that_works_for_long_at_a_time_is_named_and_one_that_is_merely_full_is_not() {
+fn an_event_loop_is_named_for_long_turns_and_not_for_being_full() {
     let of = |longest_ns: u64, others: &[ThreadGroup]| {
         let verdict = judged(healthy(), fixture::record(), |point| {
             let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(1.0).min(1.0);

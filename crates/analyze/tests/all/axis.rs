@@ -1,4 +1,4 @@
-//! An axis, planned and found, against a synthetic server.
+//! The plan and the findings of an axis, for a synthetic server.
 
 use crate::fixture::{self, axis_plan, axis_point};
 use analyze::sweep::{AxisSweep, Load, Planner, SweepStep};
@@ -9,7 +9,7 @@ use record::{
     Axis, AxisPlan, Criteria, Doubt, DoubtKind, Figure, Figures, Origin, Point, RunDir, RunKind, Severity, names,
 };
 
-/// Drives the planner to its end.
+/// Runs the planner to its end.
 fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>, String) {
     let sweep = record::scenario::SweepPlan { connections_max, ..crate::server::plan(budget_s) };
     let mut planner = AxisSweep::new(plan, &sweep, Some(54_321.0), 7);
@@ -30,7 +30,7 @@ fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>
 }
 
 #[test]
-fn every_repeat_measures_every_value_once_in_an_order_of_its_own() {
+fn every_repeat_measures_every_value_once_in_a_different_order() {
     let values = [0.0, 750.0, 2000.0, 10_000.0, 20_000.0];
     let (points, reason) = measured(&axis_plan(Axis::Cold, &values), 4096, 90);
     assert!(reason.contains("all 5 repeats"), "{reason}");
@@ -49,14 +49,14 @@ fn every_repeat_measures_every_value_once_in_an_order_of_its_own() {
 }
 
 #[test]
-fn a_budget_ends_with_a_whole_repeat() {
+fn the_budget_ends_with_a_complete_repeat() {
     let (points, reason) = measured(&axis_plan(Axis::Cold, &[0.0, 100.0, 200.0]), 4096, 10);
     assert!(reason.contains("budget"), "{reason}");
     assert!(!points.is_empty() && points.len().is_multiple_of(3), "{} points", points.len());
 }
 
 #[test]
-fn a_change_is_found_through_drift_that_is_larger_than_its_noise() {
+fn a_change_is_found_in_spite_of_larger_drift() {
     let (points, _) = measured(&axis_plan(Axis::Cold, &[0.0, 1000.0, 2000.0]), 4096, 90);
     let found = axis::of_points(&points, &Criteria::default(), 1.0);
     let change = found[0].cpu_change.unwrap();
@@ -68,7 +68,7 @@ fn a_change_is_found_through_drift_that_is_larger_than_its_noise() {
 }
 
 #[test]
-fn errors_are_no_throughput() {
+fn errors_do_not_count_as_throughput() {
     let (mut points, _) = measured(&axis_plan(Axis::Cold, &[0.0, 1000.0, 2000.0]), 4096, 90);
     for point in &mut points {
         let share = if point.axis.unwrap().value > 0.0 { 0.25 } else { 1.0 };
@@ -99,13 +99,13 @@ fn the_largest_number_of_conforming_connections_is_bracketed() {
 }
 
 #[test]
-fn rates_go_beyond_the_capacity_as_far_as_asked() {
+fn rates_exceed_the_capacity_as_far_as_requested() {
     let (points, _) = measured(&AxisPlan { overload_ratio: 2.5, ..axis_plan(Axis::Rate, &[]) }, 4096, 200);
     let highest = points.iter().map(|point| point.axis.unwrap().value).fold(0.0, f64::max);
     assert_eq!(highest, 136_000.0, "2.5 x 54,321 to three digits");
 }
 
-/// A run of `profile --axis` with one point, in which the layers were measured or not.
+/// A run of `profile --axis` with one point, with or without measured layers.
 fn profiled(layer: Figure) -> RunDir {
     let mut record = fixture::record();
     let run = fixture::found(&mut record).clone();
@@ -125,7 +125,7 @@ fn headline(run: &RunDir) -> String {
 }
 
 #[test]
-fn a_profile_without_samples_says_so_and_why_and_not_what_was_sent() {
+fn a_profile_without_samples_gives_the_reason_and_no_figures() {
     let mut run = profiled(Figure::not_measured("us", "the server was sampled fewer than 20 times"));
     assert_eq!(headline(&run), "What the layers cost was not measured: the server was sampled fewer than 20 times.");
     run.points[0].figures = Figures::default();
@@ -136,7 +136,7 @@ fn a_profile_without_samples_says_so_and_why_and_not_what_was_sent() {
 }
 
 #[test]
-fn a_profile_of_one_value_says_what_it_cost() {
+fn a_profile_of_one_value_shows_its_cost() {
     let run = profiled(Figure::new(0.5, "us", 100, Origin::Sampled));
     assert_eq!(headline(&run), "The network stack took 2.50 us of CPU time for a packet sent, at 1000/s.");
 }

@@ -1,14 +1,14 @@
-//! Whether intervals claim the spread that there is between finds, on servers as those of `testbed/truth`.
+//! Checks that intervals match the actual spread between finds, on servers like those of `testbed/truth`.
 
 use crate::server::{Bench, Server, plan};
 use analyze::zones::{self, PointFinding};
 use rand::{RngExt, SeedableRng};
 
-/// Estimates and intervals of many finds, each as a share of the truth.
+/// Estimates and intervals of many finds, relative to the truth.
 #[derive(Default)]
 struct Finds {
     estimates: Vec<f64>,
-    /// Standard deviations that the intervals of 95 % claim.
+    /// Standard deviations implied by the 95 % intervals.
     claimed: Vec<f64>,
     covered: usize,
     missed: usize,
@@ -16,7 +16,7 @@ struct Finds {
 
 impl Finds {
     fn add(&mut self, found: &PointFinding, truth: f64) {
-        // Of a find without an estimate nothing is covered.
+        // A find without an estimate covers nothing.
         let (Some(estimate), Some(low)) = (found.estimate, found.low) else { return self.missed += 1 };
         let high = found.high.unwrap_or(2.0 * estimate);
         self.estimates.push(estimate / truth);
@@ -24,7 +24,8 @@ impl Finds {
         self.covered += usize::from(low <= truth && truth <= high);
     }
 
-    /// At least 85 of 100 intervals hold the truth, and they are neither far too narrow nor far too wide.
+    /// Asserts that at least 85 of 100 intervals contain the truth, and that they are neither far too narrow nor far
+    /// too wide.
     fn judge(&self, name: &str, ratios: std::ops::Range<f64>) {
         let n = self.estimates.len() as f64;
         let mean = self.estimates.iter().sum::<f64>() / n;
@@ -49,13 +50,13 @@ fn seeds() -> u64 {
 }
 
 #[test]
-fn the_intervals_of_knees_claim_the_spread_between_finds() {
-    // The interval of a server that hardly varies is as wide as the errors that no repeat shows.
+fn the_intervals_of_knees_match_the_spread_between_finds() {
+    // A server that hardly varies has the minimum interval, for errors that repeats do not show.
     let kinds = [
         ("workers", Some(0.002), 0.0, 80, 0.02..1.3),
         ("workers, noisy", Some(0.02), 0.0, 80, 0.4..1.6),
         ("growing", Some(0.002), 0.004, 80, 0.1..1.3),
-        // Few loads: the form of the bend between them is known least where the cost grows.
+        // With few loads, the form of the bend between them is least certain if the cost grows.
         ("growing fast, in half a minute", Some(0.002), 0.01, 30, 0.1..1.3),
         ("exponential, in half a minute", None, 0.0, 30, 0.3..2.0),
     ];
@@ -79,7 +80,7 @@ fn the_intervals_of_knees_claim_the_spread_between_finds() {
 }
 
 #[test]
-fn the_intervals_of_a_saturated_threads_rate_claim_the_spread_between_finds() {
+fn the_intervals_of_a_saturated_threads_rate_match_the_spread_between_finds() {
     let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(7);
     let mut finds = Finds::default();
     for seed in 0..seeds() {

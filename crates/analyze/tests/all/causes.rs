@@ -1,4 +1,4 @@
-//! Causes that are read from the account of threads and from what the kernel counts, each beside a server without it.
+//! Causes from the account of threads and from counts of the kernel, each compared with a server without the cause.
 
 use crate::account::{group, keep};
 use crate::fixture;
@@ -18,7 +18,7 @@ fn because(verdict: &Verdict) -> String {
 }
 
 #[test]
-fn bursts_that_reach_a_limit_of_cpu_time_are_told_from_a_limit_that_is_used_up() {
+fn bursts_at_a_cpu_limit_are_distinguished_from_an_exhausted_limit() {
     let limited = |used: f64, stopped: f64| {
         of_waiting(move |point| {
             set(point, names::SERVER_QUOTA, 0.5, 1);
@@ -34,7 +34,7 @@ fn bursts_that_reach_a_limit_of_cpu_time_are_told_from_a_limit_that_is_used_up()
 }
 
 #[test]
-fn processes_that_are_started_for_each_request_are_counted_against_throughput() {
+fn processes_started_for_each_request_are_compared_with_the_throughput() {
     let starts = |each: f64, beside: f64| {
         judged(healthy(), fixture::record(), move |point| {
             let rate = point.value(names::THROUGHPUT).unwrap();
@@ -45,7 +45,8 @@ fn processes_that_are_started_for_each_request_are_counted_against_throughput() 
     assert_eq!(found(&verdict), ["forks"], "{:?}", verdict.sentences);
     assert!(because(&verdict).starts_with("Each request starts 1.0 processes or threads"), "{}", because(&verdict));
     assert!(starts(0.0, 5000.0).causes.is_empty(), "another program starts many");
-    // Full from the first load on: there is no line, and the account says whose the processes were.
+    // The server is full from the first load on, so there is no line; the account shows which program the processes
+    // belong to.
     let at_one_rate = |program: &'static str| {
         judged(healthy(), fixture::record(), move |point| {
             set(point, names::THROUGHPUT, 6000.0, 6000);
@@ -60,7 +61,7 @@ fn processes_that_are_started_for_each_request_are_counted_against_throughput() 
 }
 
 #[test]
-fn the_function_that_fills_a_cpu_is_named_with_an_experiment_if_it_is_the_programs_own() {
+fn a_program_function_that_fills_a_cpu_is_named_with_an_experiment() {
     let filled_by = |module: &str, share: f64| {
         let mut record = fixture::record();
         record.server_facts.insert("executable".into(), "/usr/sbin/nginx".into());
@@ -85,7 +86,7 @@ fn the_function_that_fills_a_cpu_is_named_with_an_experiment_if_it_is_the_progra
 }
 
 #[test]
-fn a_server_that_may_run_on_fewer_cpus_than_it_was_given_is_told_from_one_that_was_given_few() {
+fn a_server_pinned_to_few_cpus_is_distinguished_from_one_that_was_given_few() {
     let of = |given: &[usize], cpus: f64| {
         let mut record = fixture::record();
         record.machine.cpus = 4;
@@ -107,7 +108,7 @@ fn a_server_that_may_run_on_fewer_cpus_than_it_was_given_is_told_from_one_that_w
 }
 
 #[test]
-fn work_that_no_request_needs_is_told_from_work_that_grows_with_them() {
+fn background_work_is_distinguished_from_work_that_grows_with_requests() {
     let works = |at_rest: f64, with_load: f64| {
         judged(healthy(), fixture::record(), move |point| {
             let used = 8e-6 * point.value(names::THROUGHPUT).unwrap();
@@ -131,7 +132,7 @@ fn work_that_no_request_needs_is_told_from_work_that_grows_with_them() {
 }
 
 #[test]
-fn clients_that_read_slowly_are_told_from_a_slow_path_and_from_a_full_client() {
+fn slow_clients_are_distinguished_from_a_slow_path_and_a_full_client() {
     let sends = |to: &'static str, client: f64| {
         of_waiting(move |point| {
             let busy = (point.connections as f64).min(8.0) - 0.1;
@@ -149,7 +150,7 @@ fn clients_that_read_slowly_are_told_from_a_slow_path_and_from_a_full_client() {
 }
 
 #[test]
-fn a_thread_with_a_clock_of_its_own_is_no_pool_of_workers() {
+fn a_thread_with_a_timer_is_no_worker_pool() {
     let verdict = of_waiting(|point| {
         let busy = (point.connections as f64).min(2.0) - 0.1;
         let worker = [(WaitKind::Other, "ioctl", "", busy), (WaitKind::Work, "futex", "", 2.0 - busy)];
@@ -176,7 +177,7 @@ fn a_thread_with_a_clock_of_its_own_is_no_pool_of_workers() {
 }
 
 #[test]
-fn a_collector_of_garbage_is_named_by_its_threads_where_it_takes_much() {
+fn an_expensive_garbage_collector_is_named_by_its_threads() {
     let collects = |share: f64| {
         judged(healthy(), fixture::record(), move |point| {
             let serving = group("worker", 0.9 - share, 0.0, &[(WaitKind::Work, "futex", "", 0.1)]);
@@ -207,7 +208,7 @@ fn sampled(function: &str, share: f64, samples: u64) -> FunctionCost {
 }
 
 #[test]
-fn threads_that_wait_for_pages_are_named_with_how_many_were_read() {
+fn threads_that_wait_for_pages_are_named_with_the_number_of_read_pages() {
     let waits_for_pages = |faults: f64| {
         of_waiting(move |point| {
             let load = point.connections as f64;
@@ -230,7 +231,7 @@ fn threads_that_wait_for_pages_are_named_with_how_many_were_read() {
 }
 
 #[test]
-fn packets_that_the_kernel_dropped_are_named_from_a_load_on() {
+fn dropped_packets_are_named_with_the_load_from_which_they_occur() {
     let drops = |name: &'static str, from: u64| {
         judged(healthy(), fixture::record(), move |point| {
             set(point, name, if point.connections >= from { 40.0 } else { 0.0 }, 10);
@@ -244,7 +245,7 @@ fn packets_that_the_kernel_dropped_are_named_from_a_load_on() {
 }
 
 #[test]
-fn a_full_table_of_tracked_connections_is_told_from_one_that_refuses_packets_with_room() {
+fn a_full_connection_table_is_distinguished_from_one_that_drops_packets_with_room() {
     let tracks = |drops: f64, used: f64| {
         judged(healthy(), fixture::record(), move |point| {
             set(point, names::NET_CONNTRACK_DROPS, if point.connections >= 32 { drops } else { 0.0 }, 10);
@@ -271,7 +272,7 @@ fn a_full_table_of_tracked_connections_is_told_from_one_that_refuses_packets_wit
 }
 
 #[test]
-fn receive_processing_that_is_cut_short_under_strain_is_a_possibility() {
+fn interrupted_receive_processing_is_a_possible_cause() {
     let cut_short = |at_rest: f64, under_strain: f64| {
         judged(healthy(), fixture::record(), move |point| {
             set(point, names::NET_SQUEEZES, if point.connections >= 16 { under_strain } else { at_rest }, 10);
@@ -286,7 +287,7 @@ fn receive_processing_that_is_cut_short_under_strain_is_a_possibility() {
 }
 
 #[test]
-fn a_limit_of_memory_is_told_from_pages_that_are_read_again() {
+fn a_memory_limit_is_distinguished_from_rereading_pages() {
     let mut limited = fixture::record();
     for (name, value) in [("memory_limit", "25165824"), ("memory_limit_file", "/sys/fs/cgroup/app/memory.high")] {
         limited.server_facts.insert(name.into(), value.into());
@@ -309,7 +310,7 @@ fn a_limit_of_memory_is_told_from_pages_that_are_read_again() {
 }
 
 #[test]
-fn lost_segments_are_a_share_of_those_sent() {
+fn lost_segments_are_a_share_of_the_sent_ones() {
     let loses = |share: f64| {
         judged(healthy(), fixture::record(), move |point| {
             set(point, names::TCP_OUT, 20_000.0, 20_000);
@@ -325,7 +326,7 @@ fn lost_segments_are_a_share_of_those_sent() {
 }
 
 #[test]
-fn handshakes_of_tls_are_named_where_requests_pay_for_them_and_a_cpu_is_full() {
+fn tls_handshakes_are_named_if_requests_pay_for_them_and_a_cpu_is_full() {
     let shakes = |each: f64, resumed: f64| {
         judged(healthy(), fixture::record(), move |point| {
             let rate = point.value(names::THROUGHPUT).unwrap();
@@ -343,7 +344,7 @@ fn handshakes_of_tls_are_named_where_requests_pay_for_them_and_a_cpu_is_full() {
 }
 
 #[test]
-fn a_name_server_that_is_waited_for_is_no_server_to_be_measured() {
+fn a_slow_name_server_is_not_suggested_for_measuring() {
     let verdict = of_waiting(|point| {
         let (load, rate) = (point.connections as f64, point.value(names::THROUGHPUT).unwrap_or(1.0));
         let busy = load.min(8.0) - 0.1;
@@ -382,8 +383,8 @@ fn a_full_cpu_names_the_function_that_fills_it() {
 }
 
 #[test]
-fn a_futex_that_threads_wait_for_at_any_load_is_no_full_lock() {
-    // Threads of Go, without functions: one has a timer's queue, the others are parked or at work.
+fn a_futex_with_waiters_at_every_load_is_no_full_lock() {
+    // Go's threads without known functions: one handles timers, the others are parked or work.
     let verdict = of_waiting(|point| {
         let parked = group("app", 0.5, 0.0, &[(WaitKind::Lock, "futex", "0x9a5ef8", 0.99)]);
         let busy = (point.connections as f64 / 40.0).min(1.0);
@@ -391,7 +392,7 @@ fn a_futex_that_threads_wait_for_at_any_load_is_no_full_lock() {
         keep(point, vec![parked, group("serve", busy, 0.0, &waits)], Vec::new());
     });
     assert!(!found(&verdict).contains(&"lock"), "{:?}", verdict.causes);
-    // Another is parked under strain only, a few times a second.
+    // Another thread is parked only under strain, a few times per second.
     let verdict = of_waiting(|point| {
         let parked = if point.connections < 16 { 0.1 } else { 0.98 };
         let idle = (WaitKind::Events, "epoll_pwait", "", 0.99 - parked);

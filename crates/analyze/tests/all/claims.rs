@@ -1,4 +1,4 @@
-//! What findings and causes may not say: each test is a server of which something untrue would be easy to say.
+//! Statements that findings and causes must not make: each test is a server for which a false one would be easy.
 
 use crate::fixture;
 use crate::rules::{found, healthy, judged, judged_points, refuses, set, waits};
@@ -7,8 +7,9 @@ use analyze::zones;
 use record::{Point, Sweep, names};
 
 #[test]
-fn errors_are_no_cheap_requests() {
-    // A request costs 60 % more from 1 to 16 connections; beyond, nine of ten are refused for a quarter of that.
+fn errors_do_not_count_as_cheap_requests() {
+    // The cost of a request grows by 60 % from 1 to 16 connections; above, nine of ten are refused for a quarter of
+    // that cost.
     let grows = Server { doubles_at: 25.0, ..healthy() };
     let sheds = |share: f64| {
         move |point: &mut Point| {
@@ -23,13 +24,13 @@ fn errors_are_no_cheap_requests() {
     assert!(!said.contains("did not grow with load"), "{said}");
     let cost = verdict.sentences.iter().find(|said| said.contains("16 connections") && said.contains("CPU"));
     assert!(cost.is_some(), "{said}");
-    // A few errors change the cost of a request by as little.
+    // A few errors hardly change the cost of a request.
     let few = judged(grows, fixture::record(), refuses(16, 0.02)).sentences.join(" ");
     assert!(few.contains("128 connections"), "{few}");
 }
 
 #[test]
-fn what_happened_at_one_load_is_not_there_from_that_load_on() {
+fn an_event_at_a_single_load_is_not_reported_for_higher_loads() {
     let fails = |at: fn(u64) -> bool| {
         move |point: &mut Point| {
             if at(point.connections) {
@@ -60,7 +61,7 @@ fn errors_are_a_share_of_answers() {
 }
 
 #[test]
-fn a_table_that_is_nearly_full_and_fails_of_something_else_is_no_cause() {
+fn a_nearly_full_table_with_other_failures_is_no_cause() {
     let nearly = |point: &mut Point| {
         set(point, names::SERVER_DESCRIPTORS, if point.connections == 128 { 0.985 } else { 0.5 }, 1010);
         set(point, names::ACCEPT_QUEUE_MAX, 0.0, 10);
@@ -69,7 +70,7 @@ fn a_table_that_is_nearly_full_and_fails_of_something_else_is_no_cause() {
     };
     let verdict = judged(healthy(), fixture::record(), nearly);
     assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
-    // Whose connections nobody answers has no room for more.
+    // A server that does not answer connections has no capacity for more.
     let silent = |point: &mut Point| {
         nearly(point);
         if point.connections == 128 {
@@ -80,8 +81,8 @@ fn a_table_that_is_nearly_full_and_fails_of_something_else_is_no_cause() {
 }
 
 #[test]
-fn requests_at_a_time_follow_from_the_mean_time() {
-    // 20 at a time; of ten requests seven take 20 ms and three 100 ms.
+fn concurrent_requests_follow_from_the_mean_time() {
+    // 20 requests at a time; seven of ten take 20 ms and three take 100 ms.
     let pool = Server { path: 44e-3, hidden_limit: 20.0 / 44e-3, noise: 0.01, drift: 0.01, ..Server::default() };
     let said = |on_a_connection: f64| {
         let verdict = judged(pool.clone(), fixture::record(), |point| {
@@ -93,12 +94,12 @@ fn requests_at_a_time_follow_from_the_mean_time() {
         verdict.sentences.join(" ")
     };
     assert!(said(1.0).contains("It serves about 20 requests at a time"), "{}", said(1.0));
-    // Requests of one connection wait for each other: nothing says how long one takes alone.
+    // Requests of one connection wait for each other, so the time of a single one is unknown.
     assert!(!said(2.0).contains("at a time"), "{}", said(2.0));
 }
 
 #[test]
-fn a_device_that_others_fill_is_not_full_of_answers() {
+fn a_device_that_others_fill_is_not_full_because_of_answers() {
     // A backup runs while the server waits for its database.
     let backup = |point: &mut Point| {
         set(point, names::NET_LINK_USED, 0.92, 1);
@@ -115,8 +116,8 @@ fn a_device_that_others_fill_is_not_full_of_answers() {
 }
 
 #[test]
-fn overflows_of_another_service_are_not_this_ones() {
-    // The kernel counts them for all; 128 connections do not fill a queue of 4,096.
+fn overflows_of_another_service_do_not_count() {
+    // The kernel's count covers all services; 128 connections cannot fill a queue of 4,096.
     let overflows = |limit: f64| {
         move |point: &mut Point| {
             set(point, names::TCP_LISTEN_OVERFLOWS, 5.0, 10);
@@ -130,8 +131,8 @@ fn overflows_of_another_service_are_not_this_ones() {
 }
 
 #[test]
-fn a_thread_that_polls_is_not_what_is_full() {
-    // One thread spins at any load; the server waits for something else beyond 10k/s.
+fn a_polling_thread_is_not_full() {
+    // One thread polls at any load; above 10k/s, the server waits for something else.
     let polls = |point: &mut Point| {
         set(point, names::SERVER_BUSIEST_THREAD, 1.0, 10);
         set(point, names::SERVER_CPU_BUSY, 0.55, 100);
@@ -142,16 +143,16 @@ fn a_thread_that_polls_is_not_what_is_full() {
     let said = verdict.sentences.join(" ");
     assert!(!said.contains("saturated first") && said.contains("the server polls"), "{said}");
     assert!(!said.contains("no CPU of the server"), "{said}");
-    // A thread that one connection keeps busy with its requests is full.
+    // A thread that one connection keeps busy with requests is full.
     let busy = Server { demand: 5e-3, path: 50e-6, noise: 0.02, drift: 0.02, ..Server::default() };
     let said = judged(busy, fixture::record(), |_| ()).sentences.join(" ");
     assert!(said.contains("saturated first"), "{said}");
 }
 
-/// A select server over 2,000 cold connections: each wake-up looks at all of them, however many requests it finds. So
-/// its thread is full with one connection, and a request is cheaper with many; at a low rate it sleeps.
+/// A select server with 2,000 cold connections: each wake-up checks all of them, however many requests it finds. So
+/// its thread is full with one connection, and a request is cheaper with many. At a low rate it sleeps.
 #[test]
-fn a_server_that_looks_at_many_connections_does_not_poll() {
+fn a_server_that_checks_many_connections_is_not_polling() {
     let of_select = |is_idle_at_low_rates: bool| {
         let mut bench = Bench::new(waits(), 5);
         for repeat in 0..4 {
@@ -179,7 +180,7 @@ fn a_server_that_looks_at_many_connections_does_not_poll() {
     assert!(!said.contains("polls") && found(&verdict) == ["scalable-select"], "{:?} {said}", found(&verdict));
     let said = of_select(false).sentences.join(" ");
     assert!(said.contains("the server polls"), "{said}");
-    // With all its connections open at each rate it is full at the lowest; with one connection it is not.
+    // With all connections open, the server is full at the lowest rate; with one connection it is not.
     let mut bench = Bench::new(Server { doubles_at: 60.0, ..healthy() }, 5);
     for repeat in 0..4 {
         for load in [1, 2, 4, 8, 16, 32, 64, 128] {
@@ -204,7 +205,7 @@ fn a_server_that_looks_at_many_connections_does_not_poll() {
 }
 
 #[test]
-fn the_open_loop_of_a_server_that_polls_has_no_yield_point_by_its_cpus() {
+fn the_cpus_of_a_polling_server_give_no_open_loop_yield_point() {
     let mut bench = Bench::new(Server { noise: 0.02, drift: 0.02, ..Server::default() }, 7);
     for repeat in 0..3 {
         for rate in [2000.0, 8000.0, 32_000.0, 64_000.0] {
@@ -241,8 +242,8 @@ fn a_server_that_is_slow_after_its_start_is_measured_up_to_its_limit() {
 }
 
 #[test]
-fn cpus_that_its_backend_and_the_client_fill_are_full_of_no_other_work() {
-    // Of 4 CPUs the server takes 0.5 and its backend 3.2.
+fn cpus_filled_by_backend_and_client_are_not_filled_by_other_work() {
+    // The server uses 0.5 of 4 CPUs and its backend 3.2.
     let eight_at_once = Server { path: 5e-3, hidden_limit: 1600.0, noise: 0.02, drift: 0.05, ..Server::default() };
     let full = |backend: f64, taken: Option<f64>| {
         judged(eight_at_once.clone(), fixture::record(), move |point| {
@@ -263,7 +264,7 @@ fn cpus_that_its_backend_and_the_client_fill_are_full_of_no_other_work() {
     assert!(!first.contains("other work"), "{first}");
     let older = full(3.2, None).sentences.remove(0);
     assert!(older.contains("saturated first"), "{older}");
-    // The client shares them.
+    // The client shares the CPUs.
     let client = full(0.0, Some(0.05));
     assert!(client.sentences[0].contains("the rest the client's"), "{:?}", client.sentences);
     assert!(client.causes.is_empty(), "{:?}", client.causes);
@@ -272,7 +273,7 @@ fn cpus_that_its_backend_and_the_client_fill_are_full_of_no_other_work() {
 }
 
 #[test]
-fn a_limit_of_cpu_time_that_is_used_up_is_no_idle_server() {
+fn a_server_with_an_exhausted_cpu_limit_is_not_idle() {
     let said = |used: f64, stopped: f64| {
         let verdict = judged(healthy(), fixture::record(), move |point| {
             refuses(16, 0.9)(point);
@@ -296,9 +297,9 @@ fn a_limit_of_cpu_time_that_is_used_up_is_no_idle_server() {
 }
 
 #[test]
-fn loads_are_compared_within_repeats_also_where_most_were_measured_once() {
-    // A sweep visits all loads once and then those that decide. From the second repeat on each request costs 2.5 times
-    // as much, so the loads that were visited then look worse than those that were not, whatever they are.
+fn loads_are_compared_within_repeats_even_if_most_were_measured_once() {
+    // A sweep visits all loads once, then repeats the deciding ones. From the second repeat on, each request costs
+    // 2.5 times as much, so repeated loads look worse than the others.
     let verdict = |grows: f64| {
         let mut bench = Bench::new(Server { doubles_at: grows, ..healthy() }, 5);
         [1, 2, 4, 8, 16, 32, 64, 128].iter().for_each(|load| bench.closed(*load, 0, 1_000_000_000));
@@ -316,14 +317,14 @@ fn loads_are_compared_within_repeats_also_where_most_were_measured_once() {
     let said = verdict(f64::INFINITY);
     assert!(!said.contains("A request cost"), "{said}");
     assert!(said.contains("was about the same at 128 connections"), "{said}");
-    // It costs twice as much at 128 connections, which all repeats have.
+    // The cost doubles at 128 connections, which all repeats have.
     let said = verdict(128.0);
     let more = said.split_once("A request cost ").and_then(|(_, rest)| rest.split_once(" %")).expect(&said).0;
     assert!((85.0..=110.0).contains(&more.parse::<f64>().unwrap()), "{said}");
 }
 
 #[test]
-fn a_cpu_that_is_nearly_full_waits_for_nothing_else() {
+fn a_server_with_a_nearly_full_cpu_waits_for_no_other_resource() {
     let at_most = |most: f64| {
         let verdict = judged(healthy(), fixture::record(), |point| {
             for name in [names::SERVER_CPU_BUSY, names::SERVER_BUSIEST_THREAD] {
@@ -341,7 +342,7 @@ fn a_cpu_that_is_nearly_full_waits_for_nothing_else() {
 }
 
 #[test]
-fn a_server_that_changes_is_no_drift_of_the_machine() {
+fn a_changing_server_is_not_reported_as_machine_drift() {
     let said = |rates: [f64; 4], arithmetic: [f64; 4]| {
         let mut bench = Bench::new(healthy(), 5);
         for repeat in 0..4 {

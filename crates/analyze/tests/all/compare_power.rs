@@ -1,6 +1,5 @@
-//! How often `compare` finds a slower server, and how often it gives a false alarm, on made-up machines: their speed
-//! drifts from round to round, a turn of a server differs a little from the next, each point scatters, and a neighbour
-//! disturbs some.
+//! How often `compare` detects a slower server or raises a false alarm, on synthetic machines: their speed drifts
+//! between rounds, turns of a server differ slightly, each point scatters, and other work disturbs some.
 
 use crate::fixture;
 use analyze::compare::{self, Comparison, Conclusion};
@@ -12,26 +11,26 @@ use std::path::PathBuf;
 /// A machine; scatter as standard deviations of logarithms.
 #[derive(Clone, Copy)]
 struct Machine {
-    /// Of a round's speed, for both servers.
+    /// Scatter of a round's speed, for both servers.
     drift: f64,
-    /// Of a server's turn within the round.
+    /// Scatter of a server's turn within the round.
     turn: f64,
-    /// Of a point.
+    /// Scatter of a point.
     point: f64,
-    /// Share of the points that a neighbour disturbs, which then takes a tenth to four tenths of their speed.
+    /// Share of the points that other work disturbs by taking a tenth to four tenths of their speed.
     disturbed: f64,
 }
 
 const QUIET: Machine = Machine { drift: 0.1, turn: 0.012, point: 0.03, disturbed: 0.0 };
-/// A shared one, beside a neighbour that takes half a CPU.
+/// A shared machine whose neighbour uses half a CPU.
 const SHARED: Machine = Machine { drift: 0.3, turn: 0.03, point: 0.06, disturbed: 0.5 };
 
 const LOADS: u32 = 14;
 
-/// Both runs; a request costs B so many times what it costs A. In turn, or on two days.
+/// Both runs; a request to B costs `times` as much as one to A. Measured in turn, or on two days.
 fn runs(machine: Machine, times: f64, rounds: u32, seed: u64, in_turn: bool) -> [RunDir; 2] {
     let mut random = random(seed);
-    // The sum of twelve evenly spread numbers is nearly normal.
+    // The sum of twelve uniform numbers is nearly normal.
     let mut normal = move || (0..12).map(|_| random.random_range(-0.5..0.5)).sum::<f64>();
     let mut choice = analyze::statistics::random(!seed);
     let mut points = [Vec::new(), Vec::new()];
@@ -90,9 +89,8 @@ fn alarms(found: &[Comparison]) -> f64 {
     share(found, Conclusion::Regression)
 }
 
-/// Seeded, so each number is the same on every machine. 150 comparisons know a share of 0.05 to 0.018, and one of 0.9
-/// to
-/// 0.025.
+/// Seeded, so each number is the same on every machine. 150 comparisons determine a share of 0.05 to 0.018, and one
+/// of 0.9 to 0.025.
 const MANY: u64 = 150;
 
 #[test]
@@ -120,7 +118,7 @@ fn a_neighbour_widens_intervals_and_gives_no_false_alarms() {
 }
 
 #[test]
-fn two_runs_that_were_not_in_turn_give_no_false_alarms_whatever_the_drift() {
+fn separate_runs_give_no_false_alarms_with_any_drift() {
     for machine in [QUIET, SHARED] {
         for rounds in [4, 6] {
             let same = many(machine, 1.0, rounds, MANY, false);
@@ -157,7 +155,7 @@ fn a_worsening_of_the_stated_size_is_found_about_as_often_as_stated() {
 }
 
 #[test]
-fn a_load_that_departs_is_named_and_chance_rarely_is() {
+fn a_differing_load_is_named_and_a_random_difference_rarely() {
     let departing = |found: &Comparison| {
         let main = found.figures.iter().filter(|figure| figure.is_main);
         main.flat_map(|figure| &figure.loads).filter(|at| at.departs).map(|at| at.load).collect::<Vec<f64>>()
@@ -189,11 +187,18 @@ fn the_first_sentence_is_the_answer() {
         words
     };
     let worse = first(QUIET, 1.1, 6, true);
-    assert!(worse.starts_with("B answers 9.") && worse.contains(" less than A (7.0 % to 12 %; 14 loads, 6 repeats)"));
+    assert!(
+        worse.starts_with("B answers 9.")
+            && worse.contains(" fewer requests than A (7.0 % to 12 %; 14 loads, 6 repeats)")
+    );
     let same = first(QUIET, 1.0, 8, true);
-    assert!(same.starts_with("No difference above ") && same.contains(" in throughput and CPU a request (14 loads"));
+    assert!(same.starts_with("No difference above ") && same.contains(" in throughput and CPU per request (14 loads"));
     let better = first(QUIET, 0.9, 6, true);
-    assert!(better.starts_with("B answers 1") && better.contains(" more than A (") && better.contains("No regression"));
+    assert!(
+        better.starts_with("B answers 1")
+            && better.contains(" more requests than A (")
+            && better.contains("No regression")
+    );
     let open = first(SHARED, 1.0, 3, true);
     assert!(open.starts_with("Could not tell whether B is worse than A by more than 5 %: throughput -"), "{open}");
     assert!(open.contains(" would have been found in ") && open.contains("; repeat "), "{open}");

@@ -1,4 +1,4 @@
-//! Two runs against each other: real differences are found, chance is not.
+//! Comparisons of two runs find real differences and ignore chance.
 
 use crate::fixture;
 use crate::server::{Bench, Server};
@@ -44,13 +44,13 @@ fn a_slower_server_is_a_regression_and_the_same_one_is_not() {
     assert_eq!((back.regressions().count(), outcome(&back, "CPU/request")), (0, Some(Outcome::Improvement)));
     assert_eq!(compare::runs(&a, &b, 0.5).unwrap().conclusion, Conclusion::NoRegression, "the threshold is 50 %");
     let words = compare::headline(&found);
-    assert!(words.starts_with("B answers ") && words.contains(" less than A ("), "{words}");
-    assert!(words.contains("; 4 loads, 5 repeats)") && words.contains(" more CPU a request ("), "{words}");
+    assert!(words.starts_with("B answers ") && words.contains(" fewer requests than A ("), "{words}");
+    assert!(words.contains("; 4 loads, 5 repeats)") && words.contains(" more CPU per request ("), "{words}");
     assert!(words.contains(". A regression: the threshold is 5 %."), "{words}");
 }
 
-/// What is printed decides: no figure is open whose interval lies beyond the threshold, and none is worse whose
-/// interval holds no change.
+/// The printed interval decides: a figure whose interval is beyond the threshold is not undecided, and one whose
+/// interval contains no change is not worse.
 #[test]
 fn the_interval_decides() {
     for (seed, times) in (0..120).map(|seed| (seed, 0.9 + 0.002 * f64::from(seed as u32))) {
@@ -82,7 +82,7 @@ fn the_interval_decides() {
 
 /// Errors that are quicker than answers make every other figure better.
 #[test]
-fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
+fn a_server_with_errors_is_worse_even_if_its_errors_are_fast() {
     let failing = |seed: u64, share: f64| {
         let quicker = Server { demand: steady().demand * (1.0 - share), ..steady() };
         let mut failing = run(&quicker, seed, 5);
@@ -102,15 +102,18 @@ fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
         let back = compare::runs(&failing(2, share), &whole, 0.05).unwrap();
         assert_eq!(outcome(&back, "good answers"), Some(Outcome::Improvement), "{share}: {back:#?}");
     }
-    // Each figure has its own limit, and the sentences name it.
+    // Each figure has its own limit, which the sentences name.
     let few = compare::headline(&compare::runs(&whole, &failing(2, 0.01), 0.05).unwrap());
     assert!(few.starts_with("B gives 1.0 % fewer good answers than A (1.0 % to 1.0 %; 4 loads, 5 repeats)"), "{few}");
     assert!(few.contains(". A regression: the threshold is 0.1 %."), "{few}");
     let many = compare::headline(&compare::runs(&whole, &failing(2, 0.3), 0.05).unwrap());
     assert!(many.contains(". A regression: the threshold is 5 % (good answers: 0.1 %)."), "{many}");
     let fine = compare::headline(&compare::runs(&whole, &whole, 0.025).unwrap());
-    assert!(fine.starts_with("No difference above ") && fine.contains(" in throughput and CPU a request ("), "{fine}");
-    // Within the limit nothing is said of it; where both fail, more errors are worse, and about as many are not.
+    assert!(
+        fine.starts_with("No difference above ") && fine.contains(" in throughput and CPU per request ("),
+        "{fine}"
+    );
+    // Errors within the limit are not mentioned. If both runs fail, more errors are worse, and about as many are not.
     let of_good =
         |a: f64, b: f64| outcome(&compare::runs(&failing(1, a), &failing(2, b), 0.05).unwrap(), "good answers");
     assert_eq!(of_good(0.0, 0.0005), None);
@@ -118,7 +121,7 @@ fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
     assert_eq!(of_good(0.3, 0.31), Some(Outcome::NotWorse));
 }
 
-/// As a server leaves a point that answers on all but so many of its connections.
+/// Changes a point as if the server never answered `silent` of its connections.
 fn hangs(point: &mut record::Point, silent: u64) {
     let (outcomes, connections) = (&mut point.outcomes, point.connections);
     (outcomes.connections_used, outcomes.connections_silent, outcomes.unfinished) = (connections, silent, silent);
@@ -130,7 +133,7 @@ fn hangs(point: &mut record::Point, silent: u64) {
 }
 
 #[test]
-fn a_server_that_answers_nothing_or_not_all_connections_is_worse() {
+fn a_server_that_leaves_connections_unanswered_is_worse() {
     let hanging = |seed: u64, silent: u64, repeats: u32| {
         let mut run = run(&steady(), seed, 4);
         let hit = run.points.iter_mut().filter(|point| point.connections == 8 && point.repeat < repeats);
@@ -144,14 +147,14 @@ fn a_server_that_answers_nothing_or_not_all_connections_is_worse() {
             assert_eq!(outcome(&found, word), Some(Outcome::Regression), "{silent} {word}: {found:#?}");
             let back = compared(&hanging(1, silent, 4), &whole, 0.05).unwrap();
             assert_eq!(back.regressions().count(), 0, "{back:#?}");
-            // One load of four: the others are not worse.
+            // One load of four; the others are not worse.
             let good = found.figures.iter().find(|figure| figure.word == "good answers").unwrap();
             let departing: Vec<f64> = good.loads.iter().filter(|at| at.departs).map(|at| at.load).collect();
             assert_eq!(departing, [8.0], "{good:#?}");
             assert!(compare::headline(&found).contains(" at 8 conns"), "{}", compare::headline(&found));
         }
     }
-    // What hangs at times is not shown to be worse, nor to be as good.
+    // Occasional hangs are shown neither to be worse nor to be equal.
     for (silent, repeats) in [(8, 1), (8, 2), (4, 1), (4, 2)] {
         let found = compare::runs(&whole, &hanging(1, silent, repeats), 0.05).unwrap();
         assert_eq!(found.conclusion, Conclusion::CouldNotTell, "{silent} {repeats}: {found:#?}");
@@ -161,7 +164,7 @@ fn a_server_that_answers_nothing_or_not_all_connections_is_worse() {
 }
 
 #[test]
-fn a_load_at_which_one_run_sent_nothing_is_said() {
+fn a_load_at_which_one_run_sent_no_request_is_reported() {
     let whole = run(&steady(), 1, 4);
     let mut half = whole.clone();
     for point in half.points.iter_mut().filter(|point| point.connections == 8) {
@@ -185,7 +188,7 @@ fn a_load_at_which_one_run_sent_nothing_is_said() {
 }
 
 #[test]
-fn doubts_of_the_points_are_doubts_of_the_comparison() {
+fn doubts_about_points_apply_to_the_comparison() {
     let (a, mut b) = (run(&steady(), 1, 4), run(&steady(), 2, 4));
     let what = "other processes used 1.70 CPUs of those under test";
     for point in b.points.iter_mut().take(3) {
@@ -193,7 +196,7 @@ fn doubts_of_the_points_are_doubts_of_the_comparison() {
     }
     let found = compare::runs(&a, &b, 0.05).unwrap();
     assert_eq!(found.doubts, [format!("B: 3 of 16 points: {what}")]);
-    // Where the client was the limit, equal figures say nothing of the servers.
+    // If the client was the limit, equal figures show nothing about the servers.
     let quiet = Server { noise: 0.001, drift: 0.0, ..Server::default() };
     let (mut a, mut b) = (run(&quiet, 1, 8), run(&quiet, 2, 8));
     assert_eq!(compare::runs(&a, &b, 0.05).unwrap().conclusion, Conclusion::NoRegression);
@@ -232,7 +235,7 @@ fn single_loads_at_a_rate_are_compared_by_their_rate_and_only_with_each_other() 
 }
 
 #[test]
-fn what_cannot_be_tested_is_said() {
+fn untestable_figures_are_reported() {
     let (a, b) = (run(&steady(), 1, 1), run(&steady(), 2, 1));
     let found = compare::runs(&a, &b, 0.05).unwrap();
     assert!(found.figures.iter().all(|found| found.outcome == Outcome::Untested));
@@ -253,7 +256,7 @@ fn what_cannot_be_tested_is_said() {
 }
 
 #[test]
-fn a_baseline_of_a_machine_with_other_cpus_is_doubted_with_what_differs() {
+fn a_baseline_from_a_machine_with_other_cpus_raises_a_doubt_that_names_the_difference() {
     let with_quota = |cpus: Option<f64>| {
         let mut run = run(&steady(), 1, 2);
         for point in &mut run.points {
@@ -267,8 +270,8 @@ fn a_baseline_of_a_machine_with_other_cpus_is_doubted_with_what_differs() {
     let (a, b) = (with_quota(None), with_quota(Some(0.5)));
     assert_eq!(
         compare::runs(&a, &b, 0.05).unwrap().doubts,
-        ["the runs are of different machines, kernels or CPUs: the server's limit of CPU time none (A) against 0.5 \
-             CPUs (B); the difference may be theirs"]
+        ["the runs come from different machines, kernels or CPUs: the server's limit of CPU time none (A) against \
+             0.5 CPUs (B); these may explain the difference"]
     );
     for (change, wanted) in [
         (|record| record.machine.cpus = 8, "CPUs 2 (A) against 8 (B)"),
@@ -290,7 +293,7 @@ fn a_baseline_of_a_machine_with_other_cpus_is_doubted_with_what_differs() {
     assert!(doubts[0].contains("governor performance (A) against powersave (B)"), "{doubts:?}");
 }
 
-/// A run's doubts against the run of the same server, after a change of its record.
+/// The doubts when a run is compared with a run of the same server with a changed record.
 fn doubts_after(change: impl Fn(&mut record::RunRecord)) -> Vec<String> {
     let (a, mut b) = (run(&steady(), 1, 2), run(&steady(), 2, 2));
     change(&mut b.record);
@@ -298,12 +301,12 @@ fn doubts_after(change: impl Fn(&mut record::RunRecord)) -> Vec<String> {
 }
 
 #[test]
-fn two_runs_of_one_server_have_no_doubt() {
+fn two_runs_of_one_server_raise_no_doubt() {
     assert_eq!(doubts_after(|_| ()), Vec::<String>::new());
 }
 
 #[test]
-fn runs_of_different_servers_are_doubted_with_what_tells_them_apart() {
+fn runs_of_different_servers_raise_a_doubt_that_names_the_difference() {
     let set = |record: &mut record::RunRecord, facts: &[(&str, &str)]| {
         record.server_facts.extend(facts.iter().map(|(name, value)| (name.to_string(), value.to_string())));
     };
@@ -325,7 +328,7 @@ fn runs_of_different_servers_are_doubted_with_what_tells_them_apart() {
 }
 
 #[test]
-fn runs_of_different_requests_are_doubted_and_another_port_is_not() {
+fn different_requests_raise_a_doubt_and_a_different_port_does_not() {
     let other = doubts_after(|record| {
         fixture::loaded(record).load.targets[0].path = "/10k.bin".into();
         fixture::loaded(record).load.requests_per_connection = 1;

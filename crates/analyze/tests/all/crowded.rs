@@ -1,4 +1,4 @@
-//! CPUs that other work filled are not the server's: figures from their busy share exclude them, or have a doubt.
+//! CPUs filled by other work are not the server's limit: figures from their busy share exclude them, or have a doubt.
 
 use crate::fixture;
 use crate::server::{Bench, Server, plan};
@@ -10,7 +10,7 @@ fn set(point: &mut Point, name: &str, value: f64) {
     point.figures.set(name, Figure::new(value, "ratio", 2, Origin::Timed));
 }
 
-/// The server's CPUs are 97 % busy; other work, beside the server's own, took this share of them.
+/// The server's CPUs are 97 % busy; other work took this share of them.
 fn filled(taken: f64) -> impl Fn(&mut Point) {
     move |point| {
         set(point, names::SERVER_CPU_BUSY, 0.97);
@@ -18,7 +18,7 @@ fn filled(taken: f64) -> impl Fn(&mut Point) {
     }
 }
 
-/// A search over rate, its points changed.
+/// A search over rate with changed points.
 fn searched(server: Server, change: impl Fn(&mut Point)) -> (Vec<Point>, Findings) {
     let mut bench = Bench::new(Server { noise: 0.005, drift: 0.01, ..server }, 3);
     let plan = plan(120);
@@ -29,7 +29,7 @@ fn searched(server: Server, change: impl Fn(&mut Point)) -> (Vec<Point>, Finding
     (bench.points, findings)
 }
 
-/// Lets 2,000 requests a second through and keeps no CPU busy.
+/// A server that allows 2,000 requests per second and keeps no CPU busy.
 fn bucket() -> Server {
     Server { hidden_limit: 2000.0, ..Server::default() }
 }
@@ -54,8 +54,8 @@ fn the_open_loop_has_no_yield_point_where_other_work_filled_the_cpus() {
 }
 
 #[test]
-fn the_open_loop_is_judged_by_what_the_server_itself_kept_busy() {
-    // A quiet machine, and one on which a fifth of the CPUs' time is others'.
+fn the_open_loop_is_judged_by_the_servers_own_cpu_time() {
+    // A quiet machine, and one on which other work uses a fifth of the CPU time.
     let (_, quiet) = searched(bucket(), |_| ());
     let open = quiet.rate.unwrap();
     assert_eq!(open.yield_point.place, PointPlace::Beyond, "{:?}", open.yield_point);
@@ -92,7 +92,7 @@ fn the_closed_loop_says_whose_work_filled_the_cpus() {
     assert!(crowded.levels.iter().all(|level| level.crowded));
     let own = swept(&filled(0.1));
     assert!(own.yield_point.reason.ends_with("97 % busy"), "{:?}", own.yield_point);
-    // A client without CPU is the limit where the CPUs that were full were full of other work.
+    // A client without CPU is the limit if other work filled the full CPUs.
     let limited = |change: &dyn Fn(&mut Point)| {
         let of_client = swept(&|point| {
             change(point);
@@ -103,7 +103,8 @@ fn the_closed_loop_says_whose_work_filled_the_cpus() {
     assert!(limited(&filled(0.8)) && !limited(&filled(0.1)));
 }
 
-/// Both loops over a server that waits for a lock; of a loop that is not quiet every point was disturbed.
+/// The verdict on both loops of a server that waits for a lock. In a loop that is not quiet, every point was
+/// disturbed.
 fn locked(quiet: [bool; 2], is_strained_closed: bool) -> verdict::Verdict {
     let mut bench =
         Bench::new(Server { path: 500e-6, hidden_limit: 10_000.0, noise: 0.02, drift: 0.05, ..Server::default() }, 5);
@@ -132,17 +133,17 @@ fn locked(quiet: [bool; 2], is_strained_closed: bool) -> verdict::Verdict {
 }
 
 #[test]
-fn points_of_the_open_loop_count_where_a_machine_is_not_quiet_enough() {
+fn open_loop_points_count_on_a_machine_that_is_never_quiet() {
     let is_unquiet = |said: &verdict::Verdict| said.sentences.iter().any(|said| said.contains("not quiet enough"));
     let certain = |said: &verdict::Verdict| {
         said.causes.iter().any(|cause| cause.rule == "lock" && cause.certainty == verdict::Certainty::Cause)
     };
     let both = locked([false, false], true);
     assert!(is_unquiet(&both) && !certain(&both), "{both:#?}");
-    // The closed loop ends before strain; where the open one fails, all was disturbed.
+    // The closed loop ends before strain; at the loads where the open one fails, all points were disturbed.
     let open_only = locked([true, false], false);
     assert!(is_unquiet(&open_only), "{open_only:#?}");
-    // What the closed loop cannot prove, the open one does.
+    // The open loop proves what the closed one cannot.
     let open_proves = locked([false, true], true);
     assert!(!is_unquiet(&open_proves) && certain(&open_proves), "{open_proves:#?}");
     let closed_proves = locked([true, false], true);

@@ -1,4 +1,4 @@
-//! Regressions and the Universal Scalability Law against published fits.
+//! Compares regressions and the Universal Scalability Law with published fits.
 
 use analyze::predict::server::{Form, Server};
 use analyze::predict::{regression, usl};
@@ -27,7 +27,7 @@ fn prints_as(found: f64, decimals: usize, expected: &str) {
 }
 
 #[test]
-fn sdm91_has_the_parameters_that_the_r_package_prints() {
+fn the_fit_of_sdm91_equals_that_of_the_r_package() {
     // Moeding and Gunther: R package usl 3.0.4, README and tests.
     let fit = usl::fit(&SPECSDM91).unwrap();
     prints_as(fit.alpha, 7, "0.0277285");
@@ -43,7 +43,7 @@ fn sdm91_has_the_parameters_that_the_r_package_prints() {
 
 #[test]
 fn a_server_without_coherency_cost_stays_at_its_bound() {
-    // The package's vignette: the whole ray tracer data have beta = 0.
+    // The package's vignette: beta = 0 for all of the ray tracer's data.
     let fit = usl::fit(&RAYTRACER).unwrap();
     assert_eq!(fit.beta, 0.0);
     assert!((0.04..0.06).contains(&fit.alpha), "{fit:?}");
@@ -61,7 +61,7 @@ fn one_load_is_not_fitted_and_two_tell_no_coherency() {
 }
 
 #[test]
-fn a_line_through_norris_data_has_the_certified_digits() {
+fn the_line_through_norris_data_has_the_certified_digits() {
     // NIST Statistical Reference Datasets, Norris (calibration of ozone monitors): certified slope, intercept, errors.
     let points = [
         (0.2, 0.1),
@@ -114,7 +114,7 @@ fn a_line_through_norris_data_has_the_certified_digits() {
 }
 
 #[test]
-fn the_price_of_waking_a_cpu_is_the_one_that_the_solved_state_asks_for() {
+fn the_price_of_waking_a_cpu_matches_the_solved_state() {
     let plain = Server {
         form: Form::Waking,
         base_s: 10e-6,

@@ -1,4 +1,4 @@
-//! A small run directory, the same on every machine, made by the synthetic server.
+//! A small run directory from the synthetic server, equal on every machine.
 
 use crate::server::{Bench, Server, plan};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ use std::path::Path;
 pub const LOADS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096];
 pub const RATES: &[f64] = &[16_000.0, 32_000.0, 48_000.0, 64_000.0, 76_000.0, 80_000.0, 84_000.0, 92_000.0];
 
-/// The points of a whole run: both sweeps and yardsticks.
+/// The points of a whole run, with both sweeps and yardsticks.
 pub fn points() -> Vec<Point> {
     let server = Server { path: 120e-6, doubles_at: 5000.0, noise: 0.02, drift: 0.08, ..Server::default() };
     let mut bench = Bench::new(server, 11);
@@ -134,7 +134,7 @@ pub fn loaded(record: &mut RunRecord) -> &mut LoadRun {
     }
 }
 
-/// The form of a record of `find`.
+/// The `find` part of a record.
 pub fn found(record: &mut RunRecord) -> &mut FindRun {
     match &mut record.scenario.kind {
         RunKind::Find(run) => run,
@@ -142,7 +142,7 @@ pub fn found(record: &mut RunRecord) -> &mut FindRun {
     }
 }
 
-/// Log-normal times, the same for the same point.
+/// Log-normal response times, determined by the point.
 fn latency(point: &Point) -> Latency {
     let p50_us = point.value(names::RESPONSE_P50).unwrap_or(100.0);
     let p99_us = point.value(names::RESPONSE_P99).unwrap_or(300.0).max(p50_us * 1.1);
@@ -160,7 +160,7 @@ fn latency(point: &Point) -> Latency {
     latency
 }
 
-/// A point with any numbers whatever.
+/// A point with arbitrary numbers.
 pub fn any_point() -> impl Strategy<Value = Point> {
     let sweep = prop_oneof![Just(Sweep::Connections), Just(Sweep::Rate), Just(Sweep::Yardstick), Just(Sweep::Single)];
     let value = prop_oneof![4 => 0.0f64..1e6, 1 => any::<f64>()];
@@ -211,7 +211,8 @@ pub fn axis_plan(axis: Axis, values: &[f64]) -> AxisPlan {
     }
 }
 
-/// A server whose CPU per request grows by 10 % for each 100 cold connections, and whose speed drifts by repeat.
+/// A point of a server whose CPU time per request grows by 10 % per 100 cold connections, and whose speed drifts
+/// between repeats.
 pub fn axis_point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
     let drift = 1.0 + 0.1 * f64::from(repeat);
     let jitter = 1.0 + 0.004 * (f64::from(index * 7 % 5) - 2.0);

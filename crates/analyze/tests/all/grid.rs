@@ -1,5 +1,5 @@
-//! The search over rate keeps to one grid, so that repeats pool; and still holds the truth, on servers that are
-//! simulated request by request.
+//! The search over rate uses one grid, so that repeats can be pooled, and its intervals still contain the truth. The
+//! servers are simulated request by request.
 
 use crate::server::{Bench, Server, plan};
 use analyze::statistics::median;
@@ -11,11 +11,11 @@ use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Figure, Origin, names};
 
-/// The most rates of a search, however many blocks it has: those of a block and those that led there, without those
-/// that its bounds move over.
+/// Maximum rates of a search, however many blocks it has: those of a block and those of the way there, without those
+/// that the bounds move over.
 const MOST_RATES: f64 = 34.0;
 
-/// Rates and repeats that a search asks for.
+/// The rates and repeats that a search requests.
 fn history(bench: &mut Bench, plan: &SweepPlan, hint: Option<f64>, seed: u64) -> Vec<(f64, u32)> {
     let mut search = RateSearch::new(plan, hint, seed);
     let mut asked = Vec::new();
@@ -45,7 +45,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if crate::long_run() { 256 } else { 40 }))]
 
     #[test]
-    fn repeats_land_on_earlier_rates(
+    fn repeats_use_earlier_rates_again(
         noise in 0.0..0.05f64,
         drift in 0.0..0.25f64,
         disturbed in 0.0..0.3f64,
@@ -60,14 +60,14 @@ proptest! {
         let hint = hint.map(|factor| factor * server.capacity());
         let asked = history(&mut Bench::new(server, seed), &plan, hint, seed);
         let rates = distinct(asked.iter().map(|(rate, _)| *rate));
-        // One grid: no two rates are nearer than its step, and none lies beside it.
+        // No two rates are closer than a step of the grid, and all are on the grid.
         for pair in rates.windows(2) {
             prop_assert!(pair[1] / pair[0] > 1.0 + 0.4 * bracket.min(0.05), "{pair:?} of {rates:?}");
         }
         let in_octave = if bracket < 0.04 { 64.0 } else { 16.0 };
         let moved_over = ((1.0 + drift) / (1.0 - drift)).log2() * in_octave;
         let words = format!("{} rates in {} trials: {rates:?}", rates.len(), asked.len());
-        // A disturbed trial may send the search to the wrong side for a rate or two.
+        // A disturbed trial may lead the search astray for a rate or two.
         let led_astray = 20.0 * disturbed;
         prop_assert!(rates.len() as f64 <= MOST_RATES + moved_over + led_astray, "{words}");
         let later: Vec<usize> = (0..asked.len()).filter(|at| asked[*at].1 >= 2).collect();
@@ -84,7 +84,8 @@ struct Law {
 }
 
 impl Law {
-    /// Answered in the window, sent in it, and the 99th percentile of the response time, seconds.
+    /// A trial: requests answered in the window, requests sent in it, and the 99th percentile of the response time in
+    /// seconds.
     fn trial(&self, rate: f64, (warmup, window): (f64, f64), random: &mut ChaCha8Rng) -> (u64, u64, f64) {
         let (mut at, mut free, mut times) = (0.0f64, 0.0f64, Vec::new());
         let (mut answered, mut sent) = (0, 0);
@@ -122,7 +123,7 @@ impl Law {
         (below * above).sqrt()
     }
 
-    /// A whole search; the failure point and the rows of its table.
+    /// A whole search: the failure point and the rows of its table.
     fn searched(&self, plan: &SweepPlan, seed: u64) -> (zones::PointFinding, usize, usize) {
         let server = Server { demand: self.time, path: 0.0, ..Server::default() };
         let mut random = ChaCha8Rng::seed_from_u64(seed);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A run that began so many hours after the first; `speed` times as fast.
+/// A run that began this many hours after the first one, `speed` times as fast.
 fn write(parent: &Path, hours: u64, speed: f64, change: impl FnOnce(&mut RunRecord)) {
     let mut record = fixture::record();
     record.started_unix_ms += hours * HOUR_MS;
@@ -31,9 +31,9 @@ fn read(folder: &Path, filter: &Filter) -> Index {
 }
 
 #[test]
-fn runs_of_one_scenario_are_compared_with_the_one_before_by_the_test_of_compare() {
+fn each_run_is_compared_with_the_previous_one_of_its_scenario() {
     let folder = tempfile::tempdir().unwrap();
-    // Written in another order than measured, and under other names.
+    // Written in another order than measured, and with other names.
     write(folder.path(), 5, 0.6, |record| {
         record.scenario.name = "a".into();
         fixture::loaded(record).url = "http://127.0.0.1:9999/1k.bin".into();
@@ -81,7 +81,7 @@ fn runs_of_one_scenario_are_compared_with_the_one_before_by_the_test_of_compare(
 }
 
 #[test]
-fn a_filter_leaves_comparisons_as_they_are() {
+fn a_filter_does_not_change_comparisons() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), 0, 1.0, |_| ());
     write(folder.path(), 2, 0.6, |_| ());
@@ -104,7 +104,7 @@ fn a_filter_leaves_comparisons_as_they_are() {
 }
 
 #[test]
-fn a_run_without_points_or_with_an_unreadable_record_ends_nothing() {
+fn empty_and_unreadable_runs_do_not_end_the_index() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), 0, 1.0, |_| ());
     let mut empty = fixture::record();

@@ -1,4 +1,4 @@
-//! The numbers of an answer stand in one order in every run, and no row of a table contradicts its own trials.
+//! The numbers of an answer have the same order in every run, and no row of a table contradicts its own trials.
 
 use crate::server::{Bench, Server};
 use crate::{fixture, recorded};
@@ -7,7 +7,7 @@ use analyze::zones::{self, Findings, Zone};
 use proptest::prelude::*;
 use record::RunDir;
 
-/// Rounding of sums.
+/// Tolerance for rounding of sums.
 const EPSILON: f64 = 1.0 + 1e-9;
 
 #[track_caller]
@@ -72,7 +72,7 @@ fn recorded_runs_keep_the_order() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if crate::long_run() { 2_000 } else { 40 }))]
     #[test]
-    fn made_up_runs_keep_the_order(
+    fn generated_runs_keep_the_order(
         seed: u64,
         noise in 0.0f64..0.2,
         drift in 0.0f64..0.4,
@@ -88,7 +88,7 @@ proptest! {
                 bench.closed(load, repeat, 500_000_000);
             }
             for (at, rate) in rates.iter().enumerate() {
-                // Not every rate is offered in every repeat.
+                // Not every repeat has every rate.
                 if at as u32 % repeats <= repeat {
                     bench.open(rate * bench.server.capacity(), repeat, 500_000_000 << (at % 3));
                 }

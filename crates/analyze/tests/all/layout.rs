@@ -1,4 +1,4 @@
-//! What a cache-aware layout could win: bounds that hold for all times.
+//! The possible gain of a cache-aware layout, with bounds that hold for all times.
 
 use analyze::verdict::{Remedy, Saved, Won, remedy};
 use proptest::prelude::*;

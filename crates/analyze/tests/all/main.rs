@@ -1,4 +1,4 @@
-//! Tests of the whole room against synthetic servers, whose true yield and failure points are known.
+//! Tests of the whole crate with synthetic servers, whose true yield and failure points are known.
 
 mod account;
 mod axis;
@@ -32,7 +32,7 @@ mod stalling;
 mod sure;
 mod unloading;
 
-/// Whether what is long by nature runs at its full length (`make test-long`).
+/// Whether slow tests run at full length (`make test-long`).
 fn long_run() -> bool {
     std::env::var_os("STRAINGAUGE_LONG").is_some_and(|value| value == "1")
 }

@@ -1,5 +1,4 @@
-//! Predictions from whole runs: synthetic servers whose truth is known, a server that was really measured, and bad
-//! input.
+//! Predictions from whole runs: synthetic servers of known behaviour, a server that was measured, and bad input.
 
 use crate::server::{Bench, Server};
 use crate::{fixture, reference};
@@ -111,7 +110,7 @@ fn both_loops_are_predicted_from_points_up_to_half_the_yield_point_or_a_doubt_sa
     assert!(grows.doubts.iter().any(|doubt| doubt.contains("of what the low loads show")), "{:?}", grows.doubts);
 }
 
-/// A run whose requests of two classes cost 10 and 100 us, in these shares.
+/// A run with requests of two classes, which cost 10 and 100 us, in these shares.
 fn mixed(large: f64) -> RunDir {
     let demand = (1.0 - large) * 10e-6 + large * 100e-6;
     let mut run = measured(&Server { demand, ..quiet() }, &[1, 4, 16, 64, 256], 3);
@@ -128,7 +127,7 @@ fn mixed(large: f64) -> RunDir {
 }
 
 #[test]
-fn work_beside_the_requests_is_told_from_their_cost() {
+fn background_work_is_distinguished_from_the_cost_of_requests() {
     let server = Server { path: 10e-3, ..quiet() };
     let mut run = measured(&server, &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048], 3);
     for point in &mut run.points {
@@ -145,7 +144,7 @@ fn work_beside_the_requests_is_told_from_their_cost() {
     assert!(found.median_error_ratio.unwrap() < 0.10, "{found:?}");
 }
 
-/// A server with the fitted form's own demand, so that only noise is between model and points.
+/// A server with the demand of the fitted form, so that only noise separates model and points.
 fn of_form(truth: predict::server::Server, loads: &[u64]) -> RunDir {
     let mut run = measured(&Server { path: truth.path_s, noise: 0.005, drift: 0.005, ..Server::default() }, loads, 3);
     for point in &mut run.points {
@@ -189,8 +188,8 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
     assert!(found.up_to_load <= measured / 2.0, "{found:?}");
     within(predicted.unwrap(), measured, 0.15);
     assert!(found.median_error_ratio.unwrap() < 0.08, "{found:?}");
-    // The capacity is the peak of the closed loop, where some 900 connections are busy, not the rate of one
-    // connection's cost.
+    // The capacity is the peak of the closed loop, with about 900 busy connections, not the rate at the cost of one
+    // connection.
     let capacity = truth.capacity_per_sec(0.0);
     let peak = (0..1000).map(|step| truth.closed(1.01f64.powi(step), 0.0).throughput_per_sec).fold(0.0, f64::max);
     within(capacity, peak, 1e-4);
@@ -198,7 +197,7 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
 }
 
 #[test]
-fn a_cost_that_cools_down_while_idle_is_not_taken_for_one_that_falls_until_the_server_is_full() {
+fn a_cost_that_is_higher_after_idling_is_not_extrapolated_to_a_full_server() {
     let plain = asked(&measured(&quiet(), &LOADS, 3), Question::default()).model;
     let truth = predict::server::Server {
         form: Form::Cooling,
@@ -220,7 +219,7 @@ fn a_cost_that_cools_down_while_idle_is_not_taken_for_one_that_falls_until_the_s
 }
 
 #[test]
-fn questions_kept_with_a_run_are_answered_and_one_without_an_answer_does_not_keep_the_others_from_theirs() {
+fn an_unanswerable_kept_question_does_not_stop_the_other_answers() {
     let server = quiet();
     let mut run = measured(&server, &LOADS, 3);
     assert!(predict::kept(&run).is_empty());
@@ -242,7 +241,7 @@ fn questions_kept_with_a_run_are_answered_and_one_without_an_answer_does_not_kee
 }
 
 #[test]
-fn another_mix_is_answered_from_runs_with_different_mixes() {
+fn another_mix_is_predicted_from_runs_with_different_mixes() {
     let ask = |runs: &[RunDir], shares: &[(&str, f64)]| {
         let mix = shares.iter().map(|(class, share)| (class.to_string(), *share)).collect();
         predict::of_runs(runs, &Question { connections: Some(64.0), mix, ..Question::default() })
@@ -268,11 +267,11 @@ fn another_mix_is_answered_from_runs_with_different_mixes() {
         &[("small", 1.0)],
         "'small' is not a class of these runs; they have 1 = 'to 64.0 KiB', 2 = 'larger'",
     );
-    refused(&runs, &[("1", 0.5)], "the shares of --class-shares make 50.0 %");
+    refused(&runs, &[("1", 0.5)], "the shares of --class-shares add up to 50.0 %");
     refused(&[measured(&quiet(), &LOADS, 2)], &[("1", 1.0)], "needs runs of one workload with classes");
 }
 
-/// The run of a server whose CPU time is 40 % TCP, 10 % in a function of its own and for the rest elsewhere.
+/// The run of a server whose CPU time is 40 % TCP, 10 % in a function of its own, and the rest elsewhere.
 pub fn with_layers(server: &Server) -> RunDir {
     let mut run = measured(server, &LOADS, 3);
     for point in &mut run.points {
@@ -301,7 +300,7 @@ pub fn with_layers(server: &Server) -> RunDir {
 }
 
 #[test]
-fn a_cheaper_layer_or_function_saves_its_share_of_a_request() {
+fn a_cheaper_layer_or_function_reduces_the_cost_by_its_share() {
     let server = quiet();
     let run = with_layers(&server);
     let ask = |run: &RunDir, cheaper: &[(&str, f64)]| {
@@ -321,7 +320,7 @@ fn a_cheaper_layer_or_function_saves_its_share_of_a_request() {
         assert!(assumed.iter().any(|assumed| assumed.contains(&words)), "{assumed:?}");
         assert!(prediction.answer.question.contains("% cheaper"), "{}", prediction.answer.question);
     }
-    // What does not limit the server gains nothing.
+    // Saving a cost that does not limit the server gains nothing.
     let mut limited = run.clone();
     limited.points.retain(|point| point.connections <= 64);
     for point in &mut limited.points {
@@ -371,7 +370,7 @@ fn growth_with_connections_is_found_and_predicted() {
 }
 
 #[test]
-fn more_cpus_and_a_longer_path_are_what_the_same_server_with_them_does() {
+fn predictions_for_more_cpus_and_a_longer_path_match_the_simulated_server() {
     let server = quiet();
     let run = measured(&server, &LOADS, 3);
     let longer = Server { path: server.path + 40e-3, ..server.clone() };
@@ -393,7 +392,7 @@ fn more_cpus_and_a_longer_path_are_what_the_same_server_with_them_does() {
 }
 
 #[test]
-fn cold_connections_are_answered_where_they_were_measured() {
+fn cold_connections_are_predicted_only_from_runs_that_measured_them() {
     let server = quiet();
     let mut points = Vec::new();
     for cold in [0.0, 5000.0] {
@@ -417,12 +416,12 @@ fn cold_connections_are_answered_where_they_were_measured() {
 }
 
 #[test]
-fn the_measured_nginx_sweep_is_modelled_and_its_short_path_is_a_doubt() {
+fn the_measured_nginx_sweep_is_modelled_with_a_doubt_about_its_short_path() {
     let run = run_of(reference::points(), 1);
     let prediction = asked(&run, Question { connections: Some(512.0), ..Question::default() });
     let chosen = prediction.checks.iter().find(|check| check.form == prediction.model.form).unwrap();
     assert!(chosen.median_error_ratio.unwrap() < 0.10, "{chosen:?}");
-    // Between the two measured neighbours, 80k at 256 and 61k at 1,024.
+    // Between the two measured neighbours, 80k at 256 and 61k at 1,024 connections.
     let rate = value(&prediction, "throughput");
     assert!((55_000.0..85_000.0).contains(&rate), "{rate}");
     let doubt = prediction.extrapolation.unwrap().doubt.unwrap();
@@ -464,7 +463,7 @@ fn the_kept_run_of_nginx_predicts_each_of_its_loads_from_the_others() {
     assert!(prediction.model.growth_s > 0.0, "a request cost more at 4,096 connections: {:?}", prediction.model);
     within(value(&prediction, "throughput"), 72e3, 0.10);
     within(value(&prediction, "yield point"), 2.6, 0.25);
-    // The yield point is at 3 connections: there is nothing to fit below half of it, which is reported.
+    // The yield point is at 3 connections, so nothing can be fitted below half of it, which is reported.
     assert!(
         prediction.doubts.iter().any(|doubt| doubt.contains("up to half the yield point")),
         "{:?}",
@@ -473,7 +472,7 @@ fn the_kept_run_of_nginx_predicts_each_of_its_loads_from_the_others() {
 }
 
 #[test]
-fn demands_and_lines_are_those_of_the_server() {
+fn fitted_demands_and_lines_equal_those_of_the_server() {
     let mut bench = Bench::new(quiet(), 3);
     for repeat in 0..3 {
         for rate in [10e3, 20e3, 30e3, 40e3, 50e3] {
@@ -496,7 +495,7 @@ fn demands_and_lines_are_those_of_the_server() {
 }
 
 #[test]
-fn what_cannot_be_modelled_is_refused_in_one_sentence() {
+fn unsuitable_runs_are_refused_in_one_sentence() {
     let said = |points: Vec<Point>| {
         let error = predict::of_runs(&[run_of(points, 1)], &Question::default()).unwrap_err();
         let words = error.to_string();
@@ -515,7 +514,7 @@ fn what_cannot_be_modelled_is_refused_in_one_sentence() {
     let mut negative = all(&LOADS);
     negative[4].figures.set(names::SERVER_CPU, Figure::new(-3.0, "us", 1, Origin::Counted));
     assert!(said(negative).contains("point 004 of runs/test says server.cpu_us_per_request = -3"));
-    // Throughput that follows no law: every second load at a tenth of the speed.
+    // Throughput without any law: every second load at a tenth of the speed.
     let mut wild = all(&LOADS);
     for point in wild.iter_mut().filter(|point| point.connections.trailing_zeros() % 2 == 1) {
         let rate = point.value(names::THROUGHPUT).unwrap() / 10.0;
@@ -532,7 +531,7 @@ fn what_cannot_be_modelled_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn any_figures_are_survived() {
+fn any_figures_are_accepted_without_panic() {
     for bad in [f64::NAN, f64::INFINITY, 1e300, 1e-300, 0.0] {
         for name in
             [names::THROUGHPUT, names::SERVER_CPU_BUSY, names::RESPONSE_MEAN, names::COLD, names::MACHINE_OTHERS]
@@ -550,12 +549,12 @@ fn any_figures_are_survived() {
 }
 
 #[test]
-fn other_work_on_the_machine_is_a_doubt() {
+fn other_work_on_the_machine_raises_a_doubt() {
     let mut run = measured(&quiet(), &LOADS, 3);
     for point in &mut run.points {
         point.figures.set(names::MACHINE_OTHERS, Figure::new(0.7, "CPUs", 1, Origin::Counted));
     }
-    // The server's own account has softirq of 15 % beside it here, as this synthetic server reports both.
+    // Here the server's own account lacks 15 % of softirq time, because this synthetic server reports both.
     let prediction = asked(&run, Question::default());
     assert!(prediction.doubts.iter().any(|doubt| doubt.contains("0.70 CPUs")), "{:?}", prediction.doubts);
     assert!(run.points.iter().all(|point| point.sweep == Sweep::Connections));

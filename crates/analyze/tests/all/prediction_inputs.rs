@@ -1,4 +1,4 @@
-//! Predictions from runs that are no plain closed loop of good answers from one server on whole CPUs.
+//! Predictions from runs other than a plain closed loop of good answers from one server on whole CPUs.
 
 use crate::fixture;
 use crate::prediction::{LOADS, asked, measured, quiet, value, with_layers, within};
@@ -17,8 +17,8 @@ fn refused(runs: &[RunDir], question: &Question) -> String {
 }
 
 #[test]
-fn a_limit_of_cpu_time_is_raised_with_the_cpus_asked_for() {
-    // Half a CPU of 100 us a request: 5,000 a second.
+fn a_cpu_limit_is_raised_with_the_requested_cpus() {
+    // Half a CPU and 100 us per request: 5,000 per second.
     let mut run = measured(&Server { demand: 200e-6, path: 5e-3, ..quiet() }, &LOADS, 3);
     for point in &mut run.points {
         let cpu_us = point.value(names::SERVER_CPU).unwrap() / 2.0;
@@ -35,14 +35,14 @@ fn a_limit_of_cpu_time_is_raised_with_the_cpus_asked_for() {
         let words = format!("limit of CPU time, 0.5 CPUs, is raised to {cpus}");
         assert!(found.answer.assumptions.iter().any(|assumed| assumed.contains(&words)), "{:?}", found.answer);
     }
-    // The queue of an open loop is before half a CPU, too: it grows without end towards 5,000 a second.
+    // The queue of an open loop is also that of half a CPU: it grows without limit towards 5,000 per second.
     let wait = |rate: f64| {
         value(&asked(&run, Question { rate: Some(Rate::PerSec(rate)), ..Question::default() }), "response mean")
     };
     assert!(wait(4500.0) > wait(500.0) + 4.0 * 200e-6, "{} {}", wait(4500.0), wait(500.0));
 }
 
-/// A server of 4,000 answers a second, 250 us of CPU each, that refuses what comes beyond with a cheap 503.
+/// A server with 4,000 answers per second, 250 us of CPU each, which refuses further requests with a cheap 503.
 fn shedding() -> RunDir {
     let server = Server { demand: 250e-6, path: 2e-3, ..quiet() };
     let mut run = measured(&server, &LOADS, 3);
@@ -75,13 +75,13 @@ fn shedding() -> RunDir {
 }
 
 #[test]
-fn quick_errors_are_no_served_requests() {
+fn fast_errors_do_not_count_as_served_requests() {
     let found = asked(&shedding(), Question { rate: Some(Rate::Times(1.0)), ..Question::default() });
     within(value(&found, "capacity"), 4e3, 0.05);
     within(value(&found, "throughput"), 4e3, 0.1);
     let doubt = "12 of 30 points of the closed loop are left out: more than 5 % of their requests failed";
     assert!(found.doubts.iter().any(|words| words.contains(doubt)), "{:?}", found.doubts);
-    // An offered rate that was answered with errors stays a rate that failed.
+    // An offered rate that was answered with errors remains a failed rate.
     assert!(found.open_points.iter().any(|point| point.load == Some(8e3)), "{:?}", found.open_points);
     let mut few = shedding();
     few.points.retain(|point| point.connections > 16);
@@ -93,7 +93,7 @@ fn quick_errors_are_no_served_requests() {
 }
 
 #[test]
-fn points_of_quick_errors_are_not_those_that_a_cheaper_layer_rests_on() {
+fn a_cheaper_layer_is_not_predicted_from_points_with_fast_errors() {
     let mut run = with_layers(&quiet());
     let highest = run.points.iter().filter_map(|point| point.value(names::THROUGHPUT)).fold(0.0, f64::max);
     for point in run.points.iter_mut().filter(|point| point.connections > 1000) {
@@ -106,7 +106,7 @@ fn points_of_quick_errors_are_not_those_that_a_cheaper_layer_rests_on() {
 }
 
 #[test]
-fn a_function_and_its_layer_are_not_both_made_cheaper() {
+fn a_function_and_its_layer_cannot_both_be_made_cheaper() {
     let run = with_layers(&quiet());
     let cheaper = |asked: &[(&str, f64)]| Question {
         cheaper: asked.iter().map(|(name, share)| (name.to_string(), *share)).collect(),
@@ -117,7 +117,7 @@ fn a_function_and_its_layer_are_not_both_made_cheaper() {
         assert!(words.contains("'parse' is part of the layer 'user'"), "{words}");
     }
     asked(&run, cheaper(&[("tcp", 0.5), ("parse", 0.5)]));
-    // All but nothing of the CPU time saved: 50 times the rates measured.
+    // Saving almost all CPU time gives 50 times the measured rates.
     let mut most = run;
     for point in &mut most.points {
         let whole = point.value(names::SERVER_CPU).unwrap();
@@ -131,7 +131,7 @@ fn a_function_and_its_layer_are_not_both_made_cheaper() {
 }
 
 #[test]
-fn runs_of_two_servers_are_not_fitted_as_one() {
+fn runs_of_two_servers_are_not_fitted_together() {
     let with = |facts: &[(&str, &str)]| {
         let mut run = measured(&quiet(), &LOADS, 2);
         run.record.server_facts.extend(facts.iter().map(|(name, fact)| (name.to_string(), fact.to_string())));
@@ -147,11 +147,11 @@ fn runs_of_two_servers_are_not_fitted_as_one() {
     let mut other = nginx.clone();
     fixture::loaded(&mut other.record).load.method = "POST".into();
     assert!(of_both(&doubts(other)));
-    // As with and without cold connections: the same server, another port.
+    // As with and without cold connections: the same server on another port.
     assert!(!of_both(&doubts(with(&[("program", "nginx"), ("command", "nginx -p /elsewhere")]))));
 }
 
-/// A run with so many requests in flight on each connection.
+/// A run with this many requests in flight per connection.
 fn pipelined(server: &Server, depth: u32) -> RunDir {
     let in_flight = [1, 2, 4, 8, 16, 32, 64].map(|connections| connections * u64::from(depth));
     let mut run = measured(server, &in_flight, 3);
@@ -166,7 +166,7 @@ fn pipelined(server: &Server, depth: u32) -> RunDir {
 
 #[test]
 fn requests_in_flight_on_a_connection_all_wait_for_their_answers() {
-    // 10 in flight on each of 64 connections: 640 requests, 100 us each, 64 ms.
+    // 10 in flight on each of 64 connections: 640 requests of 100 us, so 64 ms.
     let server = Server { demand: 100e-6, path: 20e-3, ..quiet() };
     let run = pipelined(&server, 10);
     for n in [1.0, 5.0, 64.0, 200.0] {
@@ -177,7 +177,7 @@ fn requests_in_flight_on_a_connection_all_wait_for_their_answers() {
     let found = asked(&run, Question::default());
     within(found.model.path_s, server.path, 0.1);
     within(value(&found, "yield point"), server.true_yield() / 10.0, 0.15);
-    // The 99th percentile is twice the mean here, and the limit 100 ms.
+    // Here the 99th percentile is twice the mean, and the limit is 100 ms.
     within(value(&found, "failure point"), 0.1 / 2.0 / server.demand / 10.0, 0.1);
     let longer = Server { path: server.path + 40e-3, ..server };
     let found = asked(&run, Question { connections: Some(10.0), delay_s: 40e-3, ..Question::default() });
@@ -187,8 +187,8 @@ fn requests_in_flight_on_a_connection_all_wait_for_their_answers() {
 }
 
 #[test]
-fn a_connection_that_is_answered_in_order_keeps_one_cpu_busy_however_many_requests_it_has_in_flight() {
-    // A cache with four threads: each serves its connections' requests one after the other.
+fn a_connection_answered_in_order_keeps_only_one_cpu_busy() {
+    // A cache with four threads; each serves the requests of its connections one after another.
     let (thread, depth) = (Server { path: 30e-6, ..quiet() }, 16.0);
     let truth = |connections: f64, delay_s: f64| {
         let (threads, far) = (connections.min(4.0), Server { path: thread.path + delay_s, ..thread.clone() });
@@ -206,19 +206,19 @@ fn a_connection_that_is_answered_in_order_keeps_one_cpu_busy_however_many_reques
         set(point, names::SERVER_CPU_BUSY, rate * thread.demand / 4.0);
         set(point, names::RESPONSE_MEAN, depth * point.connections as f64 / rate * 1e6);
     }
-    // On a longer path the requests of a connection still wait for each other, not for the path.
+    // On a longer path, the requests of a connection still wait for each other, not for the path.
     for (n, delay_s) in [(6.0, 0.0), (1.0, 100e-6), (3.0, 50e-6)] {
         let found = asked(&run, Question { connections: Some(n), delay_s, ..Question::default() });
         within(value(&found, "throughput"), truth(n, delay_s), 0.06);
         within(value(&found, "capacity"), 4.0 / thread.demand, 0.06);
     }
-    // A server may serve streams side by side.
+    // A server may serve streams in parallel.
     assert!(!Protocol::Http2(Http2Plan::default()).answers_in_order());
 }
 
 #[test]
-fn the_time_to_connect_is_no_response_time() {
-    // A connection for each request: as long to connect as to answer below saturation.
+fn the_time_to_connect_is_not_part_of_the_response_time() {
+    // A connection per request: connecting takes as long as answering below saturation.
     let server = quiet();
     let mut run = measured(&server, &LOADS, 3);
     for point in &mut run.points {
@@ -239,7 +239,7 @@ fn the_time_to_connect_is_no_response_time() {
 }
 
 #[test]
-fn round_trips_to_connect_are_not_guessed() {
+fn round_trips_to_connect_are_only_taken_from_measurements() {
     let mut run = measured(&quiet(), &LOADS, 2);
     fixture::loaded(&mut run.record).load.requests_per_connection = 1;
     let words = refused(&[run], &Question { delay_s: 1e-3, ..Question::default() });
@@ -247,8 +247,8 @@ fn round_trips_to_connect_are_not_guessed() {
 }
 
 #[test]
-fn the_tail_of_the_open_loop_is_that_of_the_requests_and_of_the_wait() {
-    // 95 % of the requests take 1 ms, 5 % 100 ms, of something that is not the CPU.
+fn the_open_loop_tail_combines_requests_and_waiting() {
+    // 95 % of the requests wait 1 ms and 5 % wait 100 ms for something other than the CPU.
     let server = Server { demand: 100e-6, path: 5.95e-3, ..quiet() };
     let mut run = measured(&server, &LOADS, 3);
     let mut bench = Bench::new(server, 3);
@@ -272,11 +272,11 @@ fn the_tail_of_the_open_loop_is_that_of_the_requests_and_of_the_wait() {
         let checks: Vec<_> = found.open_points.iter().filter(|point| point.name == name).collect();
         assert!(checks.len() == 3 && checks.iter().all(|point| point.passes()), "{name}: {checks:?}");
     }
-    // A longer path is added to every request, not spread like the rest.
+    // A longer path adds a constant to every request.
     let far = asked(&run, Question { rate: Some(Rate::PerSec(1000.0)), delay_s: 40e-3, ..Question::default() });
     within(value(&far, "response p50"), 41.2e-3, 0.05);
     within(value(&far, "response p99"), 140e-3, 0.05);
-    // A tail of the open loop that is not that of the closed one is a doubt.
+    // A tail of the open loop that differs from that of the closed one raises a doubt.
     for point in run.points.iter_mut().filter(|point| point.value(names::OFFERED).is_some()) {
         set(point, names::RESPONSE_P99, 20e3);
     }
@@ -285,7 +285,7 @@ fn the_tail_of_the_open_loop_is_that_of_the_requests_and_of_the_wait() {
 }
 
 #[test]
-fn response_times_at_a_limit_beside_the_cpu_are_not_spread_as_those_below_it() {
+fn response_times_at_a_limit_other_than_cpu_have_another_spread_than_below_it() {
     let server = Server { demand: 60e-6, path: 6e-3, hidden_limit: 4e3, ..quiet() };
     let mut run = measured(&server, &LOADS, 3);
     for point in &mut run.points {

@@ -1,6 +1,6 @@
-//! Predictions for synthetic servers of known truth that are limited by something else than their CPUs, or by CPUs that
-//! were never busy: nothing beyond a physical limit is predicted, a capacity is right where its knee was measured, and
-//! refused or doubted elsewhere.
+//! Predictions for synthetic servers that are limited by something other than their CPUs, or whose CPUs were never
+//! busy. No prediction exceeds a physical limit; a capacity is right if its knee was measured, and otherwise refused
+//! or doubted.
 
 use crate::fixture;
 use crate::server::{Bench, Server as Queue};
@@ -12,20 +12,20 @@ use rand_chacha::ChaCha8Rng;
 use record::{Figure, Origin, Point, RunDir, WhatIf, names};
 use std::path::PathBuf;
 
-/// What limits a server.
+/// The limit of a server.
 #[derive(Debug, Clone, Copy)]
 enum Limit {
-    /// M/M/k: so many workers, each busy for so many seconds.
+    /// M/M/k: number of workers, and seconds for which each is busy.
     Workers(f64, f64),
-    /// A token bucket of so many requests per second; a request takes so many seconds.
+    /// A token bucket: requests per second, and seconds per request.
     Bucket(f64, f64),
-    /// The CPU alone; a path of so many seconds.
+    /// Only the CPU; seconds of the path.
     Cpu(f64),
-    /// Contention and coherency of the Universal Scalability Law, requests per second of one connection.
+    /// Universal Scalability Law: contention, coherency, and requests per second of one connection.
     Contention(f64, f64, f64),
 }
 
-/// A server with so many seconds of CPU a request, on so many CPUs.
+/// A server with its CPU seconds per request and number of CPUs.
 #[derive(Debug, Clone, Copy)]
 struct Truth {
     limit: Limit,
@@ -35,7 +35,7 @@ struct Truth {
 }
 
 impl Truth {
-    /// No more than this is served, whatever comes.
+    /// The highest rate that the server can serve.
     fn capacity(&self) -> f64 {
         let cpu = self.cpus as f64 / self.demand_s;
         match self.limit {
@@ -60,7 +60,7 @@ impl Truth {
         }
     }
 
-    /// A run with these loads of the closed loop and rates of the open one.
+    /// A run with these loads of the closed loop and rates of the open loop.
     fn run(&self, loads: &[u64], rates: &[f64], seed: u64) -> RunDir {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut noisy = |value: f64| {
@@ -76,7 +76,7 @@ impl Truth {
             let is_open = point.pace != record::Pace::Closed;
             let offered = point.value(names::OFFERED).unwrap_or(f64::INFINITY);
             let n = point.connections as f64;
-            // Noise takes time: nothing is served beyond the capacity.
+            // Noise only slows down: no rate exceeds the capacity.
             let free = if is_open { offered.min(noisy(self.capacity())) } else { noisy(self.closed(n)) };
             let rate = free.min(self.capacity());
             let (demand_us, alone) = (noisy(self.demand_s) * 1e6, 1.0 / self.closed(1.0));
@@ -119,15 +119,15 @@ fn doubled(most: u64) -> Vec<u64> {
     (0..).map(|power| 1 << power).take_while(|load| *load <= most).collect()
 }
 
-/// 16 workers that sleep 4 ms: 4,000 a second, whatever the CPUs could do.
+/// 16 workers that sleep 4 ms: 4,000 per second, whatever the CPUs allow.
 fn sleepers() -> Truth {
     Truth { limit: Limit::Workers(16.0, 4e-3), demand_s: 60e-6, cpus: 2, noise: 0.01 }
 }
 
 #[test]
-fn workers_that_sleep_and_were_never_all_busy_have_no_capacity_beyond_reason() {
-    // Beside the truth two that made the models give requests for nothing: a demand that falls, steeply, while the CPUs
-    // hardly work.
+fn sleeping_workers_that_were_never_all_busy_give_a_bounded_capacity() {
+    // The true demand, and two demands that fall steeply while the CPUs hardly work, for which the models once
+    // predicted free requests.
     for falls in [0.0, 0.3, 0.9] {
         let mut run = sleepers().run(&[1, 2, 3, 4, 6, 8], &[], 1);
         for point in &mut run.points {
@@ -155,7 +155,7 @@ fn workers_that_sleep_and_were_never_all_busy_have_no_capacity_beyond_reason() {
 }
 
 #[test]
-fn a_server_that_keeps_its_cpu_busy_whatever_comes_gets_no_requests_for_nothing() {
+fn a_server_with_an_always_busy_cpu_is_not_predicted_free_requests() {
     let mut run = sleepers().run(&[1, 2, 4, 8, 16], &[], 5);
     for point in &mut run.points {
         let cost = 1.6 / point.value(names::THROUGHPUT).unwrap() * 1e6;
@@ -163,15 +163,15 @@ fn a_server_that_keeps_its_cpu_busy_whatever_comes_gets_no_requests_for_nothing(
         point.figures.set(names::SERVER_CPU_BUSY, Figure::new(0.8, "ratio", 1, Origin::Counted));
     }
     if let Ok(found) = ask(&run, Question::default()) {
-        // 4,000 a second kept the CPUs 80 % busy: they cannot have room for many times that.
+        // At 4,000 per second the CPUs were 80 % busy, so their capacity cannot be many times that.
         let capacity = value(&found, "capacity");
         assert!(capacity.is_none_or(|capacity| capacity < 1.5 * 4000.0 / 0.8), "{capacity:?} by {:?}", found.model);
     }
 }
 
 #[test]
-fn a_rate_at_which_the_run_itself_failed_is_not_promised() {
-    // As it was found: the closed loop up to 8 connections, and an open loop that failed at 4,200 a second.
+fn a_rate_at_which_the_run_failed_is_not_predicted_to_hold() {
+    // The original failure: a closed loop up to 8 connections, and an open loop that failed at 4,200 per second.
     let run = sleepers().run(&[1, 2, 3, 4, 6, 8], &[500.0, 1000.0, 2000.0, 3000.0, 4200.0, 5000.0], 2);
     let found = ask(&run, Question { rate: Some(Rate::PerSec(7160.0)), ..Question::default() }).unwrap();
     assert_eq!(value(&found, "response p50"), None);
@@ -191,7 +191,7 @@ fn a_rate_at_which_the_run_itself_failed_is_not_promised() {
 }
 
 #[test]
-fn a_limit_beside_the_cpu_is_the_capacity_where_its_knee_was_measured() {
+fn a_limit_other_than_cpu_is_the_capacity_if_its_knee_was_measured() {
     let bucket = Truth { limit: Limit::Bucket(3000.0, 1e-3), ..sleepers() };
     for (truth, loads) in [(sleepers(), doubled(128)), (bucket, doubled(64)), (sleepers(), doubled(64))] {
         let run = truth.run(&loads, &[], 3);
@@ -209,9 +209,8 @@ fn a_limit_beside_the_cpu_is_the_capacity_where_its_knee_was_measured() {
 }
 
 #[test]
-fn a_law_of_throughput_alone_promises_no_more_than_the_cpus_do() {
-    // 100 us of CPU on 2 CPUs: 20k/s at most; nothing of that is seen up to 8 connections, where the law is the better
-    // fit.
+fn a_throughput_law_predicts_no_more_than_the_cpus_allow() {
+    // 100 us on 2 CPUs allow at most 20k/s; up to 8 connections nothing shows that, and the law fits better.
     let truth = Truth { limit: Limit::Contention(0.02, 0.0, 1000.0), demand_s: 100e-6, cpus: 2, noise: 0.0005 };
     let run = truth.run(&[1, 2, 3, 4, 6, 8, 12, 16], &[], 4);
     for connections in [64.0, 1e3, 1e5] {
@@ -223,7 +222,7 @@ fn a_law_of_throughput_alone_promises_no_more_than_the_cpus_do() {
 }
 
 #[test]
-fn a_queue_that_errs_by_little_is_not_beaten_by_a_law_that_errs_by_less() {
+fn a_queueing_model_with_a_small_error_is_preferred_to_a_law() {
     let truth = Truth { limit: Limit::Cpu(4e-3), demand_s: 50e-6, cpus: 1, noise: 0.002 };
     for seed in 0..5 {
         let found = ask(&truth.run(&doubled(64), &[], seed), Question::default()).unwrap();
@@ -243,7 +242,7 @@ fn truths() -> impl Strategy<Value = Truth> {
     (limit, 1e-5..2e-4f64, 1usize..5).prop_map(|(limit, demand_s, cpus)| Truth { limit, demand_s, cpus, noise: 0.01 })
 }
 
-/// Nothing is predicted beyond what this server can do, from loads up to 2^`most` connections.
+/// Asserts that no prediction exceeds the server's limit, from loads up to 2^`most` connections.
 fn predicts_within_limits(truth: Truth, most: u32, seed: u64, connections: f64) {
     let run = truth.run(&doubled(1 << most), &[], seed);
     let cpu = truth.cpus as f64 / truth.demand_s;
@@ -255,7 +254,7 @@ fn predicts_within_limits(truth: Truth, most: u32, seed: u64, connections: f64) 
         let number = found.answer.numbers.iter().find(|number| number.name == name);
         let Some(rate) = number.and_then(|number| number.value) else { continue };
         assert!(rate <= 10.1 * highest, "{name} {rate} of {truth:?}, measured {highest}");
-        // A demand may go on falling a little; what was measured as constant may not.
+        // A falling demand may continue to fall slightly, but a constant one may not.
         assert!(rate <= 1.25 * cpu, "{name} {rate} of {truth:?}: {:?}", found.model);
         let is_law = found.model.form == Form::Usl;
         let error = (rate / truth.capacity() - 1.0).abs();
@@ -266,8 +265,8 @@ fn predicts_within_limits(truth: Truth, most: u32, seed: u64, connections: f64) 
 }
 
 #[test]
-fn one_connection_does_not_keep_all_cpus_busy() {
-    // Loads 1 to 8 of so short a path also fit a demand that grows from one connection on, with background work.
+fn one_connection_cannot_keep_all_cpus_busy() {
+    // On such a short path, loads 1 to 8 also fit a demand that grows from one connection on, with background work.
     for (demand_s, most, seed) in [(164.4e-6, 3, 0), (176.9135e-6, 4, 4), (181.0206e-6, 5, 946)] {
         let truth = Truth { limit: Limit::Cpu(1e-4), demand_s, cpus: 4, noise: 0.01 };
         predicts_within_limits(truth, most, seed, 100.0);
@@ -277,7 +276,7 @@ fn one_connection_does_not_keep_all_cpus_busy() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever limits a server and however little of it was seen.
+    /// For any limit of a server, and however little of it was measured.
     #[test]
     fn no_prediction_is_beyond_a_physical_limit(
         truth in truths(),
@@ -289,8 +288,8 @@ proptest! {
     }
 }
 
-/// A server of so many workers with 400 us of CPU a request, on a machine of 16 CPUs and a path of 4 ms. `spread` has
-/// the shares of the busiest thread and the busiest process in its CPU time.
+/// A server with this many workers and 400 us of CPU per request, on a machine with 16 CPUs and a path of 4 ms.
+/// `spread`: the shares of the busiest thread and process in its CPU time.
 fn on_sixteen_cpus(workers: usize, loads: &[u64], executable: &str, spread: impl Fn(&Point) -> (f64, f64)) -> RunDir {
     const CPUS: usize = 16;
     let truth = Truth { limit: Limit::Cpu(4e-3), demand_s: 400e-6, cpus: workers, noise: 0.005 };
@@ -314,21 +313,21 @@ fn on_sixteen_cpus(workers: usize, loads: &[u64], executable: &str, spread: impl
 
 #[test]
 fn workers_fewer_than_the_cpus_keep_no_more_of_them_busy() {
-    // Four event loops below their limit: at 32 connections each keeps 72 % of a CPU busy.
+    // Four event loops below their limit: at 32 connections, each uses 72 % of a CPU.
     let run = on_sixteen_cpus(4, &doubled(32), "/usr/sbin/nginx", |_| (0.27, 0.27));
     let found = ask(&run, Question { cpus: Some(8.0), ..Question::default() }).unwrap();
     let capacity = found.model.cpu_capacity_per_sec(0.0);
     assert!((capacity * 400e-6 / 4.0 - 1.0).abs() < 0.1, "{capacity} of 4 CPUs: {:?}", found.model);
     let assumed = &found.answer.assumptions;
     assert!(assumed.iter().any(|words| words.contains("4 threads did nearly all of the work")), "{assumed:?}");
-    // Their CPUs were 72 % busy, not 18 %.
+    // The loops' CPUs were 72 % busy, not 18 %.
     assert!(found.doubts.iter().any(|doubt| doubt.contains("at most 7")), "{:?}", found.doubts);
 }
 
 #[test]
-fn a_thread_for_each_connection_is_no_limit_where_connections_were_few() {
+fn a_thread_per_connection_is_no_limit_with_few_connections() {
     let mut run = on_sixteen_cpus(16, &[1, 2, 3, 4], "/usr/bin/server", |point| (1.0 / point.connections as f64, 1.0));
-    // On a short path each of them is busy.
+    // On a short path, each loop is busy.
     for point in &mut run.points {
         point.figures.set(names::SERVER_BUSIEST_THREAD, Figure::new(0.8, "CPUs", 1000, Origin::Counted));
         let used = 0.8 * point.connections as f64;
@@ -339,11 +338,11 @@ fn a_thread_for_each_connection_is_no_limit_where_connections_were_few() {
 }
 
 #[test]
-fn a_process_of_an_interpreter_is_one_cpu_however_many_threads_it_has() {
+fn an_interpreter_process_uses_one_cpu_with_any_number_of_threads() {
     for (executable, process, cpus) in [
         ("/usr/bin/python3.11", 1.0, 1.0),
         ("/usr/bin/ruby3.1", 0.97, 1.0),
-        // Without the lock, and in another language, threads run side by side.
+        // Without the lock, or in another language, threads run in parallel.
         ("/usr/bin/python3.14t", 1.0, 16.0),
         ("/usr/bin/java", 1.0, 16.0),
     ] {
@@ -354,7 +353,7 @@ fn a_process_of_an_interpreter_is_one_cpu_however_many_threads_it_has() {
     // Two processes, each 60 % busy.
     let run = on_sixteen_cpus(2, &doubled(16), "/usr/bin/python3.11", |_| (0.1, 0.52));
     assert_eq!(ask(&run, Question::default()).unwrap().model.cpus, 2.0);
-    // Extensions that let go of the lock.
+    // Extensions release the lock.
     let run = on_sixteen_cpus(16, &doubled(32), "/usr/bin/python3.11", |_| (0.1, 1.0));
     assert_eq!(ask(&run, Question::default()).unwrap().model.cpus, 16.0);
 }

@@ -1,5 +1,5 @@
-//! The price of a command beside a server: one that is there is found, none is not, and the sentences say how sure it
-//! is.
+//! The cost of a command with `find --beside`: a real one is found, none is invented, and the sentences state the
+//! certainty.
 
 use crate::fixture;
 use crate::server::{Bench, Server};
@@ -22,7 +22,7 @@ fn server() -> Server {
     Server { noise: 0.02, drift: 0.0, ..Server::default() }
 }
 
-/// The server without and with a command beside it that makes a request this much dearer.
+/// The server without and with a command that multiplies the cost of a request by `times`.
 fn priced(times: f64, seed: u64, rounds: u32) -> (Price, Comparison) {
     let dearer = Server { demand: server().demand * times, ..server() };
     let (a, mut b) = (run(&server(), 2 * seed, rounds), run(&dearer, 2 * seed + 1, rounds));
@@ -44,7 +44,7 @@ fn cpu(found: &Comparison) -> &compare::Difference {
 }
 
 #[test]
-fn a_price_is_found_with_its_size_and_what_the_command_uses_itself() {
+fn a_price_is_found_with_its_size_and_the_commands_own_usage() {
     let (price, comparison) = priced(1.1, 1, 6);
     let found = cpu(&comparison);
     assert!(found.is_found(), "{found:?}");
@@ -62,26 +62,26 @@ fn a_price_is_found_with_its_size_and_what_the_command_uses_itself() {
 }
 
 #[test]
-fn no_price_is_found_where_there_is_none_and_the_size_that_would_have_been_is_stated() {
+fn a_find_without_a_price_states_the_size_that_it_could_detect() {
     let all: Vec<(Price, Comparison)> = (0..60).map(|seed| priced(1.0, 100 + seed, 5)).collect();
     let is_alarm = |found: &Comparison| found.figures.iter().any(|figure| figure.is_found());
     let alarms = all.iter().filter(|(_, found)| is_alarm(found)).count();
-    // A price may be a gain: both ends are alarms, so up to 10 %.
+    // A cost may also be a gain: both ends raise alarms, so up to 10 %.
     assert!(alarms <= 6, "{alarms} of 60");
     let (price, quiet) = all.iter().find(|(_, found)| !is_alarm(found)).unwrap();
     let words = compare::price_words(price, quiet);
     assert!(words.starts_with("No change of the server was found in 5 rounds"), "{words}");
     assert!(words.contains("% would have been found"), "{words}");
-    // A price of that size is found in about 8 of 10.
+    // A cost of that size is found in about 8 of 10 comparisons.
     let sizes: Vec<f64> = all.iter().map(|(_, found)| cpu(found).detectable_ratio.unwrap()).collect();
     let size = 1.0 + analyze::statistics::median(&sizes).unwrap();
     let found = (0..60).filter(|seed| cpu(&priced(size, 300 + seed, 5).1).is_found()).count();
     assert!((40..=59).contains(&found), "a price of {size} was found in {found} of 60");
 }
 
-/// A load that the command breaks stays in the price, and errors that are quick are no gain.
+/// A load that the command breaks is part of the cost, and quick errors are not a gain.
 #[test]
-fn what_the_command_breaks_is_its_price() {
+fn errors_that_the_command_causes_are_part_of_its_price() {
     let broken = |share: f64, silent: u64, is_without: bool| {
         let (mut a, mut b) = (run(&server(), 1, 5), run(&server(), 1, 5));
         fixture::found(&mut b.record).beside = vec!["agent".into()];
@@ -112,7 +112,7 @@ fn what_the_command_breaks_is_its_price() {
             "{words}"
         );
     }
-    // What breaks without the command, too, is not its price.
+    // Failures without the command are not part of its cost.
     for share in [0.3, 0.9] {
         assert_eq!(broken(share, 0, true).1.conclusion, Conclusion::NoRegression);
     }

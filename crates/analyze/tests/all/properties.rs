@@ -1,4 +1,4 @@
-//! What holds for any points whatever.
+//! Properties of findings for arbitrary points.
 
 use crate::fixture::any_point;
 use crate::reference;
@@ -10,13 +10,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if crate::long_run() { 1024 } else { 24 }))]
 
     #[test]
-    fn any_points_give_findings_without_panic_and_without_nan(mut points in prop::collection::vec(any_point(), 0..40)) {
+    fn any_points_give_findings_without_panic_or_nan(mut points in prop::collection::vec(any_point(), 0..40)) {
         for (index, point) in points.iter_mut().enumerate() {
             point.index = index as u32;
         }
         let findings = zones::find(&points, &Criteria::default());
-        // A number that need not be there may be infinite: it is null in JSON, as one that is not there. Others may
-        // not.
+        // Only optional numbers may be infinite: JSON has null for them, as for absent ones.
         let shown = format!("{findings:?}").replace(",", " ").replace("}", " ");
         prop_assert!(![": NaN ", ": inf ", ": -inf "].iter().any(|word| shown.contains(word)), "{shown}");
     }

@@ -14,7 +14,7 @@ fn single_stations_follow_erlang_and_pollaczek_khinchine() {
     let four = open::general_service(3.0, 1.0, 1.0, 4).unwrap();
     near(four.waits_ratio, 27.0 / 53.0, 12);
     near(four.response_s, 1.509433962264, 12);
-    // Mean wait: rate E[S^2] / (2 (1 - utilisation)); a constant service halves the exponential's.
+    // Mean wait: rate E[S^2] / (2 (1 - utilisation)); constant service halves that of exponential service.
     for (cv_squared, second_moment) in [(0.0, 1.0), (1.0, 2.0), (9.0, 10.0)] {
         let queue = open::general_service(0.8, 1.0, cv_squared, 1).unwrap();
         near(queue.wait_s, 0.8 * second_moment / (2.0 * 0.2), 12);
@@ -26,7 +26,7 @@ fn single_stations_follow_erlang_and_pollaczek_khinchine() {
 }
 
 #[test]
-fn what_is_no_steady_state_has_no_answer() {
+fn an_overloaded_queue_has_no_answer() {
     for (rate, service_s, cv_squared, servers) in [
         (1.0, 1.0, 1.0, 1),
         (1.0, -1.0, 1.0, 1),

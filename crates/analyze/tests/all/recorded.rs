@@ -1,6 +1,6 @@
-//! Runs that were recorded. Each is one file: its first line is run.json. The second names the figures of its points,
-//! with their units and origins. Every other line is a point.json whose figures are values and sample counts, in that
-//! order, or the reason why one was not measured.
+//! Recorded runs, each in one file: the first line is run.json, the second names the figures of its points with units
+//! and origins, and each other line is a point.json. Figures of points are values and sample counts in that order, or
+//! the reason why they were not measured.
 
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub fn names() -> Vec<String> {
     runs.map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned()).collect()
 }
 
-/// A recorded run as a run directory, below a folder that goes with the value.
+/// A recorded run as a run directory in a folder that is removed with it.
 pub struct Unpacked(tempfile::TempDir, String);
 
 impl Unpacked {

@@ -1,5 +1,5 @@
-//! A sweep that was really measured: nginx with one worker, 1 KiB file, keep-alive, on a machine whose speed drifts by
-//! about 20 % between repeats (medians of five repeats; each repeat here is the medians times a drift).
+//! A measured sweep: nginx with one worker, a 1 KiB file, keep-alive, on a machine whose speed drifts by about 20 %
+//! between repeats. (Each repeat here is the median of five, times a drift.)
 
 use crate::server::plan;
 use analyze::zones::{self, Zone};
@@ -41,7 +41,7 @@ pub fn points() -> Vec<Point> {
 }
 
 #[test]
-fn the_measured_nginx_sweep_is_elastic_to_about_three_and_loses_efficiency_after_256() {
+fn the_measured_nginx_sweep_is_elastic_up_to_about_three_and_loses_efficiency_after_256() {
     let found = zones::find(&points(), &plan(90).criteria).connections.unwrap();
     let zone = |load: f64| found.levels.iter().find(|level| level.load == load).unwrap().zone;
     assert_eq!((zone(1.0), zone(2.0), zone(4.0)), (Zone::Elastic, Zone::Elastic, Zone::Plastic));

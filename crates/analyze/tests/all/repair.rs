@@ -1,10 +1,10 @@
-//! The repair that a verdict names, and the runs in which it must not.
+//! The repair that a verdict names, and runs in which it must not name one.
 
 use crate::{fixture, recorded};
 use analyze::{verdict, zones};
 use record::{Figure, Origin, Point, RunRecord, names};
 
-/// A find against a server whose cost per request doubles at 5,000 connections, its sleeps seen as given.
+/// The verdict of a find on a server whose cost per request doubles at 5,000 connections, with the given sleeps.
 fn said(record: RunRecord, change: impl Fn(&mut Point)) -> Option<String> {
     let mut points = fixture::points();
     points.iter_mut().for_each(change);
@@ -20,7 +20,7 @@ fn sleeps(point: &mut Point, select_ratio: f64, n: u64, set: f64) {
 }
 
 #[test]
-fn a_server_that_sleeps_in_poll_and_grows_dearer_with_connections_is_told_of_scale() {
+fn scale_is_suggested_for_a_poll_server_whose_cost_grows_with_connections() {
     let mut record = fixture::record();
     fixture::loaded(&mut record).server.as_mut().unwrap().argv =
         ["haproxy", "-de", "-f", "it's.cfg"].map(String::from).to_vec();
@@ -34,7 +34,7 @@ fn a_server_that_sleeps_in_poll_and_grows_dearer_with_connections_is_told_of_sca
 }
 
 #[test]
-fn cold_connections_in_the_set_are_reason_enough() {
+fn scale_is_suggested_if_only_cold_connections_are_in_the_set() {
     let cold = |point: &mut Point| {
         point.connections = point.connections.min(4);
         sleeps(point, 1.0, 4, 2010.0);
@@ -46,7 +46,7 @@ fn cold_connections_in_the_set_are_reason_enough() {
 }
 
 #[test]
-fn servers_that_it_would_not_help_are_not_told_of_scale() {
+fn scale_is_not_suggested_for_servers_that_it_cannot_help() {
     let not_measured = |point: &mut Point| {
         point.figures.set(names::SERVER_SELECT_WAITS, Figure::not_measured("ratio", "no thread was seen waiting"));
     };
@@ -62,7 +62,7 @@ fn servers_that_it_would_not_help_are_not_told_of_scale() {
 }
 
 #[test]
-fn a_server_whose_cost_does_not_grow_is_not_told_of_scale() {
+fn scale_is_not_suggested_if_the_cost_does_not_grow() {
     let even = |point: &mut Point| {
         sleeps(point, 1.0, 40, 4000.0);
         point.figures.set(names::SERVER_CPU, Figure::new(10.0, "us", 100_000, Origin::Timed));
@@ -70,10 +70,10 @@ fn a_server_whose_cost_does_not_grow_is_not_told_of_scale() {
     assert_eq!(said(fixture::record(), even), None);
 }
 
-/// Recorded with `find --sweep connections --max-connections 8 --cold 1500` against HAProxy 2.6: with poll (`-de`),
-/// with epoll, and with poll under `straingauge scale`. Of the points' figures those are kept that a verdict reads.
+/// Recorded with `find --sweep connections --max-connections 8 --cold 1500` on HAProxy 2.6: with poll (`-de`), with
+/// epoll, and with poll under `straingauge scale`. The points have only figures that a verdict uses.
 #[test]
-fn of_three_recorded_runs_only_that_with_stock_poll_names_scale() {
+fn scale_is_suggested_only_for_the_recorded_run_with_stock_poll() {
     for (name, is_told) in [("haproxy-poll", true), ("haproxy-epoll", false), ("haproxy-scaled", false)] {
         let run = record::RunDir::open(&recorded::run(name).path()).expect("a recorded run");
         assert!(run.points.len() > 10, "{name}: {:?}", run.reading_doubts);

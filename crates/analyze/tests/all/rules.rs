@@ -1,4 +1,4 @@
-//! The table of rules: each holds on a run that shows its cause, and not on the one beside it that does not.
+//! The rules: each applies to a run that shows its cause, and not to a similar run that does not.
 
 use crate::server::{Bench, Server};
 use crate::{account, fixture, recorded};
@@ -13,7 +13,7 @@ pub fn set(point: &mut Point, name: &str, value: f64, n: u64) {
     point.figures.set(name, Figure::new(value, unit, n, Origin::Sampled));
 }
 
-/// A closed loop over the server, each point changed; what the verdict says of it.
+/// The verdict on a closed loop of the server with changed points.
 pub fn judged(server: Server, record: RunRecord, change: impl Fn(&mut Point)) -> Verdict {
     let mut bench = Bench::new(server, 5);
     for repeat in 0..4 {
@@ -35,18 +35,18 @@ pub fn found(verdict: &Verdict) -> Vec<&str> {
     verdict.causes.iter().map(|cause| cause.rule.as_str()).collect()
 }
 
-/// Throughput ends at 10k/s with an idle CPU.
+/// A server whose throughput ends at 10k/s with an idle CPU.
 pub fn waits() -> Server {
     Server { path: 500e-6, hidden_limit: 10_000.0, noise: 0.02, drift: 0.05, ..Server::default() }
 }
 
-/// Full CPU, nothing wrong.
+/// A sound server with a full CPU.
 pub fn healthy() -> Server {
     Server { path: 120e-6, noise: 0.02, drift: 0.05, ..Server::default() }
 }
 
 #[test]
-fn every_rule_is_told_once_and_hides_only_rules_that_exist() {
+fn every_rule_is_listed_once_and_hides_only_existing_rules() {
     for rule in &RULES {
         assert_eq!(RULES.iter().filter(|other| other.id == rule.id).count(), 1, "{}", rule.id);
         for hidden_by in rule.hidden_by {
@@ -66,7 +66,7 @@ fn a_server_that_is_simply_full_gets_no_advice() {
 }
 
 #[test]
-fn damaged_figures_are_no_evidence() {
+fn damaged_figures_do_not_count_as_evidence() {
     let verdict = judged(waits(), fixture::record(), |point| {
         for (name, unit, _) in
             names::ALL.iter().filter(|(name, ..)| name.starts_with("server.") || name.starts_with("tcp."))
@@ -79,13 +79,13 @@ fn damaged_figures_are_no_evidence() {
     assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
 }
 
-/// Threads that waited to be woken by another one for this share of their time.
+/// Adds threads that waited for another thread for this share of their time.
 fn waiting(point: &mut Point, share: f64) {
     let waits = [(WaitKind::Work, "futex", "0x8", share)];
     account::keep(point, vec![account::group("app", 1.0 - share, 0.0, &waits)], Vec::new());
 }
 
-/// A process of threads that run one at a time on a machine of two CPUs.
+/// Makes the server a process whose threads run one at a time, on a machine with two CPUs.
 fn held(point: &mut Point) {
     let load = point.connections as f64;
     set(point, names::SERVER_CPUS, 2.0, 1);
@@ -116,7 +116,7 @@ fn a_process_that_stays_at_one_cpu_is_named_with_its_lock() {
         "{verdict:?}"
     );
 
-    // The threads of a pool are parked at low loads: it could be that lock, or something else.
+    // The threads of a pool are parked at low loads, so the cause may be that lock or something else.
     let parked = |point: &mut Point| {
         held(point);
         waiting(point, 0.8);
@@ -138,7 +138,7 @@ fn a_process_that_stays_at_one_cpu_is_named_with_its_lock() {
 }
 
 #[test]
-fn a_process_at_one_cpu_for_another_reason_is_not_held_there() {
+fn a_process_at_one_cpu_for_another_reason_is_not_named() {
     let none = |what: &str, change: fn(&mut Point)| {
         let verdict = judged(waits(), fixture::record(), |point| {
             held(point);
@@ -161,7 +161,7 @@ fn a_process_at_one_cpu_for_another_reason_is_not_held_there() {
 }
 
 #[test]
-fn a_limit_of_cpu_time_is_named_where_it_stops_the_server() {
+fn a_cpu_limit_is_named_if_it_stops_the_server() {
     let limited = |stopped: f64| {
         move |point: &mut Point| {
             let is_full = point.connections > 4;
@@ -177,13 +177,13 @@ fn a_limit_of_cpu_time_is_named_where_it_stops_the_server() {
     assert!(because.contains("may use 0.50 CPUs") && because.contains("95 % of its periods"), "{because}");
     let first = verdict.sentences.iter().find(|sentence| sentence.contains("saturated first"));
     assert!(first.is_some_and(|first| first.contains("limit of CPU time saturated first")), "{first:?}");
-    // A group that is never stopped is not held back, however the times are rounded.
+    // A group that is never stopped is not limited, however times are rounded.
     assert!(!found(&judged(waits(), fixture::record(), limited(0.0))).contains(&"cpu-quota"));
 }
 
 #[test]
-fn the_servers_share_is_of_its_own_cpus() {
-    // Two of the eight CPUs of the other machine are full of the server's own work: they are its limit.
+fn the_servers_share_is_relative_to_its_own_cpus() {
+    // Two of the eight CPUs of the other machine are full of the server's own work, which is its limit.
     let verdict = judged(healthy(), fixture::record(), |point| {
         set(point, names::SERVER_CPUS, 2.0, 1);
         set(point, names::SERVER_BUSIEST_THREAD, 0.3, 2);
@@ -192,7 +192,7 @@ fn the_servers_share_is_of_its_own_cpus() {
 }
 
 #[test]
-fn a_full_table_of_descriptors_is_named_where_connections_wait_for_it() {
+fn a_full_descriptor_table_is_named_if_connections_wait_for_it() {
     let full = |waiting: f64| {
         move |point: &mut Point| {
             let used = (point.connections + 8).min(48);
@@ -205,7 +205,7 @@ fn a_full_table_of_descriptors_is_named_where_connections_wait_for_it() {
     let cause = &verdict.causes[0];
     assert!(cause.because.contains("48 descriptors open at 64 connections, 100 % of its limit"), "{}", cause.because);
     assert!(cause.commands[0].ends_with("exec \"$@\"' sh nginx -c nginx.conf"), "{}", cause.commands[0]);
-    // Who sets the limit must raise it: a higher one around a command that sets its own is of no use.
+    // The command that sets the limit must raise it; a higher limit around a command that sets its own has no effect.
     let mut record = fixture::record();
     record.server_facts.insert("descriptor_limit".into(), "48".into());
     record.server_facts.insert("descriptor_limit_inherited".into(), "1024".into());
@@ -242,7 +242,7 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     let verdict = judged(healthy(), small, overflow(12.0));
     assert_eq!(verdict.causes[0].commands, ["sysctl -w net.core.somaxconn=1024"]);
     assert!(judged(healthy(), fixture::record(), overflow(0.2)).causes.is_empty(), "one in five seconds");
-    // Dropped before the window of a quarter of a second, not in it.
+    // The SYNs were dropped before the window of a quarter of a second.
     let opening = |fails: bool| {
         move |point: &mut Point| {
             set(point, names::TCP_LISTEN_OVERFLOWS, 0.0, 0);
@@ -256,7 +256,8 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     assert_eq!(found(&verdict), ["backlog"], "{:?}", verdict.sentences);
     assert!(verdict.causes[0].because.contains("3 while connections were opened"), "{:?}", verdict.causes[0]);
     assert!(judged(healthy(), fixture::record(), opening(false)).causes.is_empty(), "they came back in time");
-    // Beyond its limit, but nothing took the second after which a SYN is sent again; measured with Node.js at 25.8k/s.
+    // Beyond the limit, but without any response time of a second, after which a SYN is sent again; measured with
+    // Node.js at 25.8k/s.
     let slow = |max_us: f64| {
         move |point: &mut Point| {
             opening(false)(point);
@@ -269,7 +270,7 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
 }
 
 #[test]
-fn one_cpu_for_interrupts_is_named_where_another_has_time() {
+fn one_cpu_for_interrupts_is_named_if_another_has_time() {
     let mut record = fixture::record();
     fixture::loaded(&mut record).server.as_mut().unwrap().cpus = vec![0, 1, 2];
     let busy_and_steered = |most: f64, idlest: f64, softirq: f64| {
@@ -286,7 +287,7 @@ fn one_cpu_for_interrupts_is_named_where_another_has_time() {
     assert_eq!(found(&verdict), ["interrupts"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["echo 7 > /sys/class/net/DEVICE/queues/rx-0/rps_cpus"]);
     assert!(judged(healthy(), record.clone(), steered(0.99, 0.4)).causes.is_empty(), "no CPU is idle");
-    // In a point of 250 ms there are 25 ticks; the CPU waits now and then for what others do.
+    // A point of 250 ms has 25 ticks, and the CPU sometimes waits for other work.
     let nearly = judged(healthy(), record.clone(), busy_and_steered(0.92, 0.1, 0.4));
     assert_eq!(found(&nearly), ["interrupts"], "{:?}", nearly.sentences);
     assert!(judged(healthy(), record.clone(), busy_and_steered(0.8, 0.1, 0.4)).causes.is_empty(), "it has time");
@@ -294,7 +295,7 @@ fn one_cpu_for_interrupts_is_named_where_another_has_time() {
 }
 
 #[test]
-fn state_that_outgrew_the_cache_is_named_where_user_time_grew_with_memory() {
+fn state_that_outgrew_the_cache_is_named_if_user_time_grew_with_memory() {
     let grows = Server { doubles_at: 60.0, ..healthy() };
     let user = |share: f64, memory: f64| {
         move |point: &mut Point| {
@@ -306,8 +307,7 @@ fn state_that_outgrew_the_cache_is_named_where_user_time_grew_with_memory() {
     let verdict = judged(grows.clone(), fixture::record(), user(0.9, 65536.0));
     assert_eq!(found(&verdict), ["memory-bound"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["memwalk -p BUILD --report"]);
-    // CPU time of a request grew from 12 us by 0.9 of user time: whoever takes that away is left with a tenth of the
-    // growth.
+    // User time made up 0.9 of the growth from 12 us; without it, a tenth of the growth remains.
     let because = &verdict.causes[0].because;
     let won = because.split("at most ").last().and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
     assert!(won.is_some_and(|won| (1.5..12.0).contains(&won)), "{because}");
@@ -324,7 +324,7 @@ fn state_that_outgrew_the_cache_is_named_where_user_time_grew_with_memory() {
 }
 
 #[test]
-fn another_function_that_grew_is_no_matter_of_the_cache() {
+fn growth_of_another_function_is_not_blamed_on_the_cache() {
     let grows = Server { doubles_at: 60.0, ..healthy() };
     let searched = |at_low: f64| {
         move |point: &mut Point| {
@@ -348,7 +348,7 @@ fn another_function_that_grew_is_no_matter_of_the_cache() {
 }
 
 #[test]
-fn a_client_without_ports_or_cpu_is_named_before_anything_of_the_server() {
+fn a_client_without_ports_or_cpu_is_named_before_any_server_cause() {
     let overflow = |point: &mut Point| set(point, names::TCP_LISTEN_OVERFLOWS, 50.0, 50);
     let weak = Server { path: 500e-6, client_limit: 3000.0, noise: 0.02, ..Server::default() };
     let verdict = judged(weak, fixture::record(), overflow);
@@ -366,7 +366,7 @@ fn a_client_without_ports_or_cpu_is_named_before_anything_of_the_server() {
 }
 
 #[test]
-fn time_wait_is_named_where_the_kernel_cut_it_short() {
+fn time_wait_is_named_if_the_kernel_cut_it_short() {
     let overflow = |rate: f64| {
         move |point: &mut Point| {
             set(point, names::TIME_WAIT_OVERFLOWS, rate, 10);
@@ -380,7 +380,7 @@ fn time_wait_is_named_where_the_kernel_cut_it_short() {
 }
 
 #[test]
-fn a_full_path_is_named_where_no_cpu_is() {
+fn a_full_path_is_named_if_no_cpu_is_full() {
     let mut record = fixture::record();
     fixture::loaded(&mut record).path =
         Some(record::PathPlan { bandwidth_bits_per_sec: 100_000_000, ..Default::default() });
@@ -395,7 +395,7 @@ fn a_full_path_is_named_where_no_cpu_is() {
 }
 
 #[test]
-fn cpus_that_other_work_filled_are_not_the_servers_limit() {
+fn cpus_filled_by_other_work_are_not_the_servers_limit() {
     let crowded = |point: &mut Point| {
         set(point, names::SERVER_CPU_BUSY, 1.0, 2);
         set(point, names::SERVER_BUSIEST_THREAD, 0.3, 2);
@@ -406,7 +406,7 @@ fn cpus_that_other_work_filled_are_not_the_servers_limit() {
 }
 
 #[test]
-fn cache_misses_are_a_cause_only_where_they_were_counted() {
+fn cache_misses_are_a_cause_only_if_they_were_counted() {
     let grows = Server { doubles_at: 60.0, ..healthy() };
     let counted = |misses: Option<(f64, f64)>| {
         move |point: &mut Point| {
@@ -430,7 +430,7 @@ fn cache_misses_are_a_cause_only_where_they_were_counted() {
 }
 
 #[test]
-fn user_time_of_a_handful_of_requests_or_on_idle_cpus_is_no_matter_of_the_cache() {
+fn user_time_of_few_requests_or_on_idle_cpus_is_not_blamed_on_the_cache() {
     let grows = |point: &mut Point| {
         let load = point.connections as f64;
         set(point, names::SERVER_CPU, 12.0 + load, 1000);
@@ -455,7 +455,7 @@ fn user_time_of_a_handful_of_requests_or_on_idle_cpus_is_no_matter_of_the_cache(
 }
 
 #[test]
-fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
+fn spinning_threads_are_a_possible_cause_with_a_command_to_check() {
     let grows = Server { doubles_at: 30.0, ..healthy() };
     let spins = |waited: f64| {
         move |point: &mut Point| {
@@ -480,7 +480,7 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
         set(point, names::SERVER_PROCESSES, 9.0 + point.connections as f64, 1);
     });
     assert!(found(&forks).is_empty(), "new processes cost user time, too (Apache's prefork): {:?}", forks.sentences);
-    // So little CPU time at the low loads that ticks do not divide it: all of it bounds what is user time.
+    // At low loads there is too little CPU time for ticks to divide, so all of it is the upper bound of user time.
     let few = judged(Server { doubles_at: 8.0, ..healthy() }, fixture::record(), |point| {
         spins(0.5)(point);
         if point.connections <= 8 {
@@ -489,7 +489,7 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
     });
     assert_eq!(found(&few), ["spin"], "{:?}", few.sentences);
     assert!(few.causes[0].because.contains("from at most 0.1 us"), "{:?}", few.causes[0]);
-    // One connection is the only cheap load, and so little CPU time that ticks alone could not say so.
+    // One connection is the only cheap load, with too little CPU time for ticks alone to prove it.
     let from_two = judged(healthy(), fixture::record(), |point| {
         let (cpu, requests) = if point.connections == 1 { (30.0, 500) } else { (4000.0, 60) };
         point.outcomes = record::Outcomes { sent: requests, ok: requests, ..Default::default() };
@@ -508,7 +508,7 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
 }
 
 #[test]
-fn the_end_of_an_answer_that_waits_for_an_acknowledgement_is_named() {
+fn an_answer_whose_end_waits_for_an_acknowledgement_is_named() {
     let waits = |first_ms: f64, at_many_ms: f64| {
         move |point: &mut Point| {
             let first_ms = if point.connections >= 4 { at_many_ms } else { first_ms };
@@ -550,7 +550,7 @@ fn the_end_of_an_answer_that_waits_for_an_acknowledgement_is_named() {
 }
 
 #[test]
-fn what_an_idle_server_waits_for_always_gets_a_next_step() {
+fn an_idle_server_always_gets_a_next_step() {
     let unseen = |point: &mut Point| {
         let why = "Operation not permitted";
         point.figures.set(names::SERVER_LOCK_WAITS, Figure::not_measured("ratio", why));
@@ -590,7 +590,7 @@ fn errors_of_the_server_above_a_load_are_named() {
     assert!(judged(healthy(), fixture::record(), fails(0.0001)).causes.is_empty());
 }
 
-/// Of `share` of the requests above so many connections it answers with an error, three times as quickly.
+/// Above this many connections, answers `share` of the requests with an error, three times as quickly.
 pub fn refuses(above: u64, share: f64) -> impl Fn(&mut Point) {
     move |point: &mut Point| {
         if point.connections > above {
@@ -606,7 +606,7 @@ pub fn refuses(above: u64, share: f64) -> impl Fn(&mut Point) {
 }
 
 #[test]
-fn errors_are_no_throughput_however_quick_they_are() {
+fn fast_errors_do_not_count_as_throughput() {
     let whole = judged(healthy(), fixture::record(), |_| ());
     let refused = judged(healthy(), fixture::record(), refuses(16, 0.9));
     let peak = |verdict: &Verdict| -> f64 {
@@ -625,7 +625,7 @@ fn errors_are_no_throughput_however_quick_they_are() {
 }
 
 #[test]
-fn what_is_full_with_errors_alone_did_not_saturate_first() {
+fn a_resource_that_only_errors_fill_did_not_saturate_first() {
     let busy = |held: f64| {
         move |point: &mut Point| {
             refuses(16, 0.9)(point);
@@ -643,7 +643,7 @@ fn what_is_full_with_errors_alone_did_not_saturate_first() {
 }
 
 #[test]
-fn slow_requests_of_an_idle_server_are_told_and_those_of_a_busy_one_or_of_the_client_are_not() {
+fn slow_requests_are_reported_for_an_idle_server_but_not_for_a_busy_one_or_a_slow_client() {
     let said = |busy: f64, reap_us: f64, p99_us: fn(u64) -> f64| {
         let change = move |point: &mut Point| {
             for name in [names::SERVER_CPU_BUSY, names::SERVER_BUSIEST_THREAD] {
@@ -664,7 +664,7 @@ fn slow_requests_of_an_idle_server_are_told_and_those_of_a_busy_one_or_of_the_cl
 }
 
 #[test]
-fn stalls_are_told_and_those_of_one_request_or_of_other_work_are_not() {
+fn stalls_are_reported_except_those_of_one_request_or_of_other_work() {
     let said = |every: u32, stall_us: f64, more: fn(&mut Point)| {
         let change = move |point: &mut Point| {
             let is_stalled = point.index.is_multiple_of(every);
@@ -689,7 +689,7 @@ fn stalls_are_told_and_those_of_one_request_or_of_other_work_are_not() {
 }
 
 #[test]
-fn a_server_that_closes_connections_early_is_told_with_their_requests() {
+fn a_server_that_closes_connections_early_is_reported_with_its_requests_per_connection() {
     let said = |each: u64, broken: u64| {
         let change = move |point: &mut Point| {
             point.outcomes.connections_used = point.connections;
@@ -708,7 +708,7 @@ fn a_server_that_closes_connections_early_is_told_with_their_requests() {
 }
 
 #[test]
-fn a_server_that_always_takes_longer_than_the_limit_is_told_of_the_option() {
+fn a_server_slower_than_the_limit_at_every_load_gets_a_hint_at_the_option() {
     let slow = Server { path: 150e-3, noise: 0.02, drift: 0.05, ..Server::default() };
     let verdict = judged(slow, fixture::record(), |_| ());
     assert!(
@@ -722,7 +722,7 @@ fn a_server_that_always_takes_longer_than_the_limit_is_told_of_the_option() {
 }
 
 #[test]
-fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load() {
+fn slowing_with_each_request_is_distinguished_from_slowing_with_load() {
     let slows = |slope: f64, waits: bool| {
         move |point: &mut Point| {
             let slower = 1.0 + slope * f64::from(point.index);
@@ -734,14 +734,14 @@ fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load()
         }
     };
     let by_time = |slope: f64| slows(slope, true);
-    // An idle CPU's cost of a request varies with its earlier work; no request waits for that.
+    // On an idle CPU, the cost of a request depends on earlier work; no request waits for that.
     assert!(judged(healthy(), fixture::record(), slows(0.05, false)).causes.is_empty(), "nobody waits longer");
     let verdict = judged(healthy(), fixture::record(), by_time(0.05));
     assert_eq!(found(&verdict), ["slows-with-time"], "{:?}", verdict.sentences);
     assert!(judged(healthy(), fixture::record(), by_time(0.0)).causes.is_empty());
     let by_load = Server { doubles_at: 30.0, ..healthy() };
     assert!(!found(&judged(by_load, fixture::record(), |_| ())).contains(&"slows-with-time"));
-    // Beside other work only what no other work does to CPU time.
+    // On a busy machine, only growth that other work cannot cause counts.
     let beside = |slope: f64| {
         move |point: &mut Point| {
             by_time(slope)(point);
@@ -762,7 +762,7 @@ fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load()
 }
 
 #[test]
-fn memory_that_every_request_keeps_is_a_leak_and_memory_of_connections_is_none() {
+fn memory_that_grows_with_requests_is_a_leak_and_memory_of_connections_is_not() {
     let served = Cell::new(0u64);
     let verdict = judged(healthy(), fixture::record(), |point| {
         served.set(served.get() + point.outcomes.ok);
@@ -830,8 +830,8 @@ fn disturbed_points_alone_prove_no_cause() {
     );
 }
 
-/// Recorded by `bench/planted-faults/run --keep`, 10 s each on a busy machine; of the points' figures those that rules
-/// read.
+/// Recorded by `bench/planted-faults/run --keep`, 10 s each on a busy machine. The points have only figures that
+/// rules use.
 #[test]
 fn planted_faults_are_named_in_recorded_runs_and_a_healthy_server_gets_no_advice() {
     let mut seen = 0;
@@ -875,7 +875,7 @@ fn errors_are_named_by_their_status_and_its_meaning() {
     assert!(own.because.contains("(status 500), none at the lowest load"), "{own:?}");
 }
 
-/// The verdict of points beside what the server printed.
+/// The verdict on points together with the server's output.
 fn judged_with_log(points: &[Point], log: &str) -> Verdict {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), points);
@@ -884,7 +884,7 @@ fn judged_with_log(points: &[Point], log: &str) -> Verdict {
 }
 
 #[test]
-fn a_line_of_the_servers_log_is_quoted_as_a_cause_or_with_the_one_that_it_bears_out() {
+fn a_line_of_the_servers_log_is_quoted_as_a_cause_or_with_the_cause_that_it_supports() {
     let points = |change: &dyn Fn(&mut Point)| {
         let mut bench = Bench::new(healthy(), 5);
         (0..4).for_each(|repeat| [1, 4, 16, 64].iter().for_each(|load| bench.closed(*load, repeat, 1_000_000_000)));

@@ -1,4 +1,4 @@
-//! The planners against synthetic servers: the true points lie within the intervals in most runs.
+//! The planners with synthetic servers: in most runs, the true points are within the intervals.
 
 use crate::fixture::{axis_plan, axis_point};
 use crate::server::{Bench, Server, disturb, plan};
@@ -7,7 +7,7 @@ use analyze::zones::{self, Findings};
 use record::scenario::SweepPlan;
 use record::{Axis, Criteria, DoubtKind, names};
 
-/// Seeds of each server.
+/// Number of seeds for each server.
 fn seeds() -> u64 {
     if crate::long_run() { 60 } else { 4 }
 }
@@ -20,13 +20,13 @@ fn closed(server: &Server, seed: u64, budget_s: u64) -> (Findings, String) {
     (zones::find(&bench.points, &plan.criteria), reason)
 }
 
-/// What the intervals of many seeds are worth.
+/// Quality of the intervals over many seeds.
 struct Coverage {
-    /// Seeds whose interval holds the truth.
+    /// Seeds whose interval contains the truth.
     covered: usize,
-    /// Median of upper end over lower end.
+    /// Median ratio of upper to lower end.
     width: f64,
-    /// Median of estimate over truth, less 1.
+    /// Median ratio of estimate to truth, minus 1.
     bias: f64,
 }
 
@@ -98,7 +98,7 @@ fn a_server_that_never_saturates_has_no_yield_point() {
 }
 
 #[test]
-fn a_server_that_refuses_fails_there_and_the_first_pass_stops() {
+fn a_server_that_refuses_connections_fails_at_that_load_and_ends_the_first_pass() {
     let server = Server { path: 2e-3, refuses_beyond: 700.0, ..Server::default() };
     let (findings, _) = closed(&server, 3, 120);
     let found = findings.connections.unwrap();
@@ -148,7 +148,7 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
                 assert!(found.failed.unwrap() / found.held.unwrap() <= 1.0501, "{name}: {found:?} {reason}");
             }
             widths.push(high / low);
-            // Goodput below 98 % is failure: a rate up to 1 / 0.98 of the capacity still holds.
+            // Goodput below 98 % is failure, so a rate up to 1 / 0.98 of the capacity still holds.
             covered += usize::from(low <= server.capacity() / 0.98 && server.capacity() <= high);
         }
         let width = analyze::statistics::median(&widths).unwrap();
@@ -158,9 +158,8 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
 }
 
 #[test]
-fn a_slow_servers_capacity_and_failing_rate_are_not_those_of_windows_too_short_to_tell() {
-    // A thousandth of a second for a request: a twentieth too much leaves a handful more in flight at the end of a
-    // window.
+fn a_slow_server_is_not_judged_by_too_short_windows() {
+    // With a millisecond per request, a twentieth too much leaves only a few more in flight at the end of a window.
     for demand in [1.1e-3, 0.7e-3, 0.4e-3] {
         let server = Server { demand, path: 0.0, drift: 0.002, noise: 0.002, ..Server::default() };
         let truth = server.capacity();
@@ -172,7 +171,7 @@ fn a_slow_servers_capacity_and_failing_rate_are_not_those_of_windows_too_short_t
             let (capacity, failing) = (found.capacity.unwrap(), found.failure_point);
             let estimate = capacity.estimate.unwrap_or_else(|| panic!("{capacity:?} {reason}"));
             assert!((estimate / truth - 1.0).abs() < 0.015, "{truth:.0}: {capacity:?} {reason}");
-            // Where the 99th percentile is beyond 100 ms, or goodput below 98 %.
+            // The rate at which the 99th percentile exceeds 100 ms, or goodput falls below 98 %.
             let (low, high) = (failing.low.unwrap(), failing.high.unwrap());
             let slow = truth * (1.0 - 4.6 * demand / 0.1);
             assert!(low <= 1.02 * truth && slow <= high, "{truth:.0}: {failing:?} {reason}");
@@ -194,7 +193,7 @@ fn a_dead_server_ends_every_search() {
 }
 
 #[test]
-fn a_warm_up_that_was_asked_for_stands_before_every_point() {
+fn a_requested_warm_up_precedes_every_point() {
     let warmups = |warmup_ns: Option<u64>| -> std::collections::BTreeSet<(u64, u64)> {
         let plan = record::scenario::SweepPlan { warmup_ns, ..plan(60) };
         let (mut bench, mut sweep) = (Bench::new(Server::default(), 1), ConnectionSweep::new(&plan, 1));
@@ -219,7 +218,7 @@ fn a_warm_up_that_was_asked_for_stands_before_every_point() {
     assert_eq!(warmups(Some(asked)), [(250_000_000, asked), (1_000_000_000, asked)].into());
 }
 
-/// Two synthetic servers in turn; the points of each.
+/// The points of two synthetic servers measured in turn.
 fn in_turn(servers: [Server; 2], budget_s: u64) -> [Vec<record::Point>; 2] {
     let mut benches = servers.map(|server| Bench::new(server, 5));
     let plan = record::scenario::SweepPlan { connections_max: 64, ..plan(budget_s) };
@@ -238,7 +237,7 @@ fn in_turn(servers: [Server; 2], budget_s: u64) -> [Vec<record::Point>; 2] {
 }
 
 #[test]
-fn two_servers_in_turn_are_measured_at_the_loads_that_the_first_one_takes() {
+fn two_servers_are_measured_in_turn_at_the_loads_of_the_first_one() {
     let fails_early = Server { path: 2e-3, refuses_beyond: 6.0, ..Server::default() };
     let [of_a, of_b] = in_turn([fails_early, Server::default()], 600);
     let loads = |points: &[record::Point], repeat: u32| {
@@ -263,7 +262,7 @@ fn the_same_seed_gives_the_same_sweep() {
     assert_eq!(run(), run());
 }
 
-/// How often each load was measured in each repeat, while other work disturbs some visits (load, repeat, visit).
+/// How many times each load was measured in each repeat, while other work disturbs some visits (load, repeat, visit).
 fn visits_of(
     planner: &mut dyn Planner,
     disturbs: &dyn Fn(f64, u32, usize) -> bool,
@@ -301,7 +300,7 @@ fn visits_of(
 }
 
 #[test]
-fn every_planner_measures_a_disturbed_point_again_once_where_most_are_quiet() {
+fn every_planner_remeasures_a_disturbed_point_once_if_most_are_quiet() {
     let plan = plan(120);
     let few = record::scenario::SweepPlan { connections_max: 64, ..plan.clone() };
     type Made<'a> = Box<dyn Fn() -> Box<dyn Planner> + 'a>;
@@ -313,10 +312,10 @@ fn every_planner_measures_a_disturbed_point_again_once_where_most_are_quiet() {
     ];
     for (name, planner) in make {
         let quiet = visits_of(&mut *planner(), &|_, _, _| false);
-        // Of two servers in turn each measures a load once in a round.
+        // With two servers in turn, each measures a load once per round.
         let once = if name == "turns" { 2 } else { 1 };
         let most = *quiet.values().max().unwrap();
-        // A load that a search over rate did not bisect to, too.
+        // Also a load that a search over rate did not reach by bisection.
         let mut in_repeat_2 =
             quiet.iter().filter(|((repeat, _), n)| *repeat == 2 && **n == once).map(|((_, load), _)| *load);
         let at = in_repeat_2.nth(1).unwrap();
@@ -332,7 +331,7 @@ fn every_planner_measures_a_disturbed_point_again_once_where_most_are_quiet() {
     }
 }
 
-/// A sweep over connections and one over rates of a server beside other work; the findings and the capacity.
+/// Findings of both sweeps for a server on a machine with other work.
 fn beside_other_work(disturbed: f64, seed: u64) -> Findings {
     let server = Server { disturbed, ..Server::pool(8.0, 5e-3) };
     let mut bench = Bench::new(Server { noise: 0.02, drift: 0.05, ..server }, seed);
@@ -344,7 +343,7 @@ fn beside_other_work(disturbed: f64, seed: u64) -> Findings {
 }
 
 #[test]
-fn other_work_costs_precision_but_not_truth() {
+fn other_work_reduces_precision_but_not_accuracy() {
     let truths = [Server::pool(8.0, 5e-3).true_yield(), Server::pool(8.0, 5e-3).capacity()];
     for (disturbed, least_sure) in [(0.0, 0.75), (0.1, 0.6), (0.4, 0.0), (1.0, 0.0)] {
         let (mut untrue, mut unsure, mut wrong) = (0, 0, Vec::new());
@@ -355,7 +354,7 @@ fn other_work_costs_precision_but_not_truth() {
                 (&closed, &closed.yield_point, truths[0]),
                 (&open, &open.failure_point, truths[1] / Criteria::default().goodput_ratio),
             ] {
-                // The criterion of goodput lets a rate a little beyond the capacity hold.
+                // By the goodput criterion, a rate slightly above the capacity holds.
                 let slack = if sweep.sweep == record::Sweep::Rate { 0.02 } else { 0.0 };
                 let is_within = point.low.is_some_and(|low| low <= truth * (1.0 + slack))
                     && point.high.is_none_or(|high| high >= truth * (1.0 - slack));
@@ -375,7 +374,7 @@ fn other_work_costs_precision_but_not_truth() {
 }
 
 #[test]
-fn a_disturbed_point_does_not_speak_where_a_quiet_one_does() {
+fn a_disturbed_point_does_not_count_next_to_a_quiet_one() {
     let mut bench = Bench::new(Server { noise: 0.0, drift: 0.0, ..Server::default() }, 3);
     for repeat in 0..3 {
         for load in [1, 2, 4, 8, 16, 32] {

@@ -1,4 +1,4 @@
-//! Synthetic servers: throughput, cost and latency by formula, with noise and drift; and a driver that lets the
+//! Synthetic servers, with throughput, cost and latency by formulas, noise and drift; and a driver that lets the
 //! planners sweep them.
 
 use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, SweepStep, Trial};
@@ -7,40 +7,41 @@ use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Arrival, Criteria, DoubtKind, Figure, Origin, Pace, Point, Sweep, names};
 
-/// A server with one CPU: a queue in front of it, a think time (the path) after it, a cost that grows with connections.
+/// A server with one CPU: a queue before it, a think time (the path) after it, and a cost that grows with
+/// connections.
 #[derive(Debug, Clone)]
 pub struct Server {
     /// CPU time of a request with few connections, seconds.
     pub demand: f64,
-    /// Time of a request outside of the CPU, seconds.
+    /// Time of a request outside the CPU, seconds.
     pub path: f64,
-    /// The cost doubles at this many connections (infinite = never).
+    /// Number of connections at which the cost has doubled (infinite = never).
     pub doubles_at: f64,
-    /// Of a pool: beyond as many connections as workers each further one makes a request dearer by this share.
+    /// For a pool: each connection beyond the number of workers increases the cost of a request by this share.
     pub growth: f64,
     /// Relative scatter of a full-length point.
     pub noise: f64,
     /// Largest relative drift between repeats.
     pub drift: f64,
-    /// Beyond this many connections every further one is refused.
+    /// Connections beyond this number are refused.
     pub refuses_beyond: f64,
     /// The client's own limit, requests per second.
     pub client_limit: f64,
-    /// Requests wait for something that is not the CPU: at most this many per second.
+    /// Maximum requests per second for a reason other than the CPU.
     pub hidden_limit: f64,
-    /// Requests that are served at once, each by a worker that sleeps for the demand; 1: a queue in front of one CPU.
+    /// Requests served at once, each by a worker that sleeps for the demand; 1: a queue before one CPU.
     pub workers: f64,
-    /// Share of the points that other work disturbs: they answer 10 to 60 % less, and say so.
+    /// Share of the points that other work disturbs: they answer 10 to 60 % less, and have a doubt.
     pub disturbed: f64,
-    /// Overload outlives its cause: so many connections bring the server down, and only so few bring it back.
+    /// Metastable failure: the connections that bring the server down, and the lower number with which it recovers.
     pub metastable: Option<(f64, f64)>,
-    /// So long after its start requests take over 100 ms.
+    /// For this long after its start, requests take over 100 ms.
     pub cold_s: f64,
-    /// Each point leaves it this much slower.
+    /// Each point slows the server down by this share.
     pub slows: f64,
-    /// Service times are exponential: a window's count varies as that of a renewal process.
+    /// Whether service times are exponential, so that a window's count varies like that of a renewal process.
     pub is_exponential: bool,
-    /// Windows of the open loop have as many requests more or fewer as those of a Poisson schedule.
+    /// Whether the number of requests in an open-loop window varies like that of a Poisson schedule.
     pub is_poisson: bool,
 }
 
@@ -68,7 +69,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// A pool of workers that sleep: the path is short beside that.
+    /// A pool of sleeping workers; the path is short in comparison.
     pub fn pool(workers: f64, demand: f64) -> Server {
         Server { demand, path: demand / 100.0, workers, ..Server::default() }
     }
@@ -93,7 +94,8 @@ impl Server {
         rate.min(self.hidden_limit)
     }
 
-    /// The knee by operational analysis: as many connections as keep the bottleneck busy where none waits for another.
+    /// The knee by operational analysis: the number of connections that keep the bottleneck busy if none waits for
+    /// another.
     pub fn true_yield(&self) -> f64 {
         self.workers * (self.demand + self.path) / self.demand
     }
@@ -121,7 +123,7 @@ impl Bench {
         Bench { server, random, drifts, points: Vec::new(), elapsed_ns: 0, is_down: false }
     }
 
-    /// What other work leaves of the server in the next point.
+    /// The share of the server's speed that other work leaves for the next point.
     fn left_over(&mut self) -> f64 {
         let is_disturbed = self.server.disturbed > 0.0 && self.random.random_range(0.0..1.0) < self.server.disturbed;
         if is_disturbed { self.random.random_range(0.4..0.9) } else { 1.0 }
@@ -132,7 +134,7 @@ impl Bench {
         value * (scatter * self.normal()).exp()
     }
 
-    /// A sum of uniforms: nearly normal, bounded.
+    /// A sum of uniform numbers: nearly normal and bounded.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.random.random_range(0.0..1.0)).sum::<f64>() - 6.0
     }
@@ -188,7 +190,7 @@ impl Bench {
         }
     }
 
-    /// Measures an open-loop point: beyond the capacity a backlog grows through the window.
+    /// Measures an open-loop point; above the capacity, a backlog grows during the window.
     pub fn open(&mut self, rate: f64, repeat: u32, duration_ns: u64) {
         let drift = self.drifts[repeat as usize % 200];
         let seconds = duration_ns as f64 / 1e9;
@@ -202,7 +204,7 @@ impl Bench {
             let p99_us = (service_us * 4.6 / (1.0 - load)).min(seconds * 1e6);
             (sent, p99_us / 6.0, p99_us)
         } else {
-            // The last one waits for all that is in flight.
+            // The last request waits for all others in flight.
             let last_us = (load - 1.0) / load * seconds * 1e6;
             (capacity, service_us + last_us / 2.0, service_us + last_us)
         };
@@ -224,7 +226,7 @@ impl Bench {
         point.figures.set(names::YARDSTICK_CPU, Figure::new(speed, "1/s", 30_000_000, Origin::Timed));
     }
 
-    /// Measures what a planner asked for.
+    /// Measures a trial of a planner.
     pub fn measure(&mut self, trial: Trial) {
         match trial.load {
             Load::Connections(connections) => self.closed(connections, trial.repeat, trial.duration_ns),
@@ -236,7 +238,7 @@ impl Bench {
         }
     }
 
-    /// Asks a planner until it is through; returns why it stopped.
+    /// Runs a planner to its end; returns why it stopped.
     pub fn run(&mut self, planner: &mut dyn Planner) -> String {
         let mut repeat_now = 0;
         for _ in 0..2000 {
@@ -264,7 +266,7 @@ impl Bench {
     }
 }
 
-/// Says of a point that other work disturbed it.
+/// Marks a point as disturbed by other work.
 pub fn disturb(point: &mut Point) {
     let what = "other work used 0.50 CPUs during the window";
     point.doubts.push(DoubtKind::NoisyNeighbour.warning(what, "stop it"));

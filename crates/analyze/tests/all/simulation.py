@@ -1,4 +1,4 @@
-"""Simulates closed and open stations with ciw and prints the means with their standard errors as JSON."""
+"""Simulates closed and open stations with ciw, and prints means and standard errors as JSON."""
 
 import json
 import statistics
@@ -26,7 +26,7 @@ def spread(means):
 
 def main():
     seconds, seeds = float(sys.argv[1]), range(12)
-    # Gamma with shape 1/c2 has mean 1 and squared variation c2.
+    # Gamma with shape 1/c2 has mean 1 and squared coefficient of variation c2.
     cases = {
         "M/M/1 at 0.7": (0.7, ciw.dists.Exponential(1.0), 1),
         "M/D/1 at 0.7": (0.7, ciw.dists.Deterministic(1.0), 1),

@@ -1,4 +1,4 @@
-//! The formulas against a discrete-event simulation by ciw (PyPI), where Python has it.
+//! Compares the formulas with a discrete-event simulation by ciw (PyPI), if installed.
 
 use analyze::predict::open;
 use std::io::Write;

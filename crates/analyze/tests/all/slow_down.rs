@@ -1,4 +1,4 @@
-//! Slow-downs, planned and found, on a synthetic server of one thread whose places are known.
+//! Plans and findings of slow-downs, on a synthetic single-threaded server with known places.
 
 use crate::fixture::{axis_plan, axis_point};
 use analyze::axis::slow_down::Effect;
@@ -9,16 +9,16 @@ use record::{Arrival, Axis, AxisPlace, AxisPlan, Criteria, Figure, Origin, Pace,
 /// CPU time of a request without a slow-down, microseconds.
 const COST_US: f64 = 50.0;
 
-/// How often a request reaches a place, and what the server takes longer for a request to which `us` are added there.
+/// How often a request reaches a place, and how much longer it takes if `us` are added there.
 fn law(place: SlowPlace, us: f64) -> (f64, f64) {
     match place {
-        // The server's own thread.
+        // On the server's own thread.
         SlowPlace::Request => (1.0, us),
         SlowPlace::Send => (2.0, us),
-        // Another CPU that has time.
+        // On another CPU, which has time.
         SlowPlace::Receive => (1.5, 0.0),
         SlowPlace::WakeUp => (0.001, us),
-        // Batches grow with it.
+        // Batches grow with the delay.
         SlowPlace::FileRead => (1.0, 0.3 * us * us),
         _ => (0.0, 0.0),
     }
@@ -78,14 +78,14 @@ fn effect(found: &[AxisFindings], place: SlowPlace) -> &Effect {
 }
 
 #[test]
-fn delays_are_a_fifth_of_a_requests_cost_at_most_and_places_that_are_not_reached_are_left_out() {
+fn delays_are_at_most_a_fifth_of_a_requests_cost_and_unreached_places_are_left_out() {
     let slowed = [SlowPlace::Request, SlowPlace::Send, SlowPlace::WakeUp];
     let points = measured(&[], &slowed);
     let most = |place: SlowPlace| {
         let added = |point: &&Point| point.repeat > 0 && point.axis.is_some_and(|at| at.slowed == Some(place));
         points.iter().filter(added).filter_map(|point| point.axis).map(|at| at.value).fold(0.0, f64::max)
     };
-    // 20 % of 50 us, and a packet more at the other place; the first cost is known to within its noise.
+    // 20 % of 50 us, and one packet more at the other place; the first cost is known to within its noise.
     assert!((most(SlowPlace::Request) / 10_000.0 - 1.0).abs() < 0.1, "{}", most(SlowPlace::Request));
     assert!((most(SlowPlace::Send) / 5_000.0 - 1.0).abs() < 0.1, "{}", most(SlowPlace::Send));
     assert_eq!(most(SlowPlace::WakeUp), 0.0);
@@ -100,12 +100,12 @@ fn delays_are_a_fifth_of_a_requests_cost_at_most_and_places_that_are_not_reached
 }
 
 #[test]
-fn what_limits_the_server_has_a_slope_of_one_and_the_rest_none() {
+fn the_limiting_place_has_a_slope_of_one_and_the_others_of_zero() {
     let found = found(&measured(&[], &[SlowPlace::Receive, SlowPlace::Request, SlowPlace::Send]));
     for (place, truth) in [(SlowPlace::Request, 1.0), (SlowPlace::Send, 1.0), (SlowPlace::Receive, 0.0)] {
         let effect = effect(&found, place);
         let time = effect.time.expect("a closed loop");
-        // The drift of a repeat is a part of its slope.
+        // The drift of a repeat affects its slope.
         assert!((time.value - truth).abs() < 0.12, "{place:?}: {time:?}");
         assert!(time.low.expect("repeats") - 0.12 < truth && truth < time.high.expect("repeats") + 0.12, "{time:?}");
         let cpu = effect.cpu.expect("timed").value;
@@ -114,7 +114,7 @@ fn what_limits_the_server_has_a_slope_of_one_and_the_rest_none() {
         assert!((gain / (1.0 / (1.0 - 0.2 * truth)) - 1.0).abs() < 0.05, "{place:?}: {gain}");
         assert_eq!((effect.is_linear, effect.is_shown()), (Some(true), truth > 0.0), "{place:?}: {effect:?}");
     }
-    // What would help most is first.
+    // The place with the largest gain comes first.
     assert_eq!(found.last().and_then(|axis| axis.slowed), Some(SlowPlace::Receive));
     assert!(effect_words(found.last().and_then(|axis| axis.effect.as_ref())).starts_with("no measurable effect"));
     let words = headline(&found[0]).expect("words");
@@ -122,11 +122,11 @@ fn what_limits_the_server_has_a_slope_of_one_and_the_rest_none() {
 }
 
 #[test]
-fn an_interval_that_holds_a_large_effect_is_not_told_as_none() {
+fn a_wide_interval_is_not_reported_as_no_effect() {
     let found = found(&measured(&[], &[SlowPlace::Receive]));
     let mut effect = effect(&found, SlowPlace::Receive).clone();
     let gain = |low, high| Some(record::Estimate { low: Some(low), high: Some(high), ..effect.gain_ratio.unwrap() });
-    let gains = [(gain(0.97, 1.06), "no measurable effect"), (gain(0.71, 1.71), "it could not be told (0.71 to 1.71")];
+    let gains = [(gain(0.97, 1.06), "no measurable effect"), (gain(0.71, 1.71), "undecided (0.71 to 1.71")];
     for (gain, words) in gains {
         effect.gain_ratio = gain;
         assert!(effect_words(Some(&effect)).starts_with(words), "{}", effect_words(Some(&effect)));
@@ -134,18 +134,14 @@ fn an_interval_that_holds_a_large_effect_is_not_told_as_none() {
 }
 
 #[test]
-fn an_answer_that_is_not_linear_is_doubted() {
+fn a_nonlinear_effect_raises_a_doubt() {
     let found = found(&measured(&[2e3, 5e3, 10e3], &[SlowPlace::FileRead]));
     assert_eq!(effect(&found, SlowPlace::FileRead).is_linear, Some(false));
-    assert!(
-        found[0].doubts.iter().any(|doubt| doubt.what.contains("does not grow in proportion")),
-        "{:?}",
-        found[0].doubts
-    );
+    assert!(found[0].doubts.iter().any(|doubt| doubt.what.contains("is not proportional")), "{:?}", found[0].doubts);
 }
 
 #[test]
-fn the_throughput_of_an_open_loop_says_nothing_of_the_server() {
+fn open_loop_throughput_does_not_show_the_servers_capacity() {
     let mut points = measured(&[5e3, 10e3], &[SlowPlace::Request]);
     for point in &mut points {
         point.pace = Pace::Open { rate_per_sec: 1000.0, arrival: Arrival::Poisson };
@@ -158,7 +154,7 @@ fn the_throughput_of_an_open_loop_says_nothing_of_the_server() {
 }
 
 #[test]
-fn a_saturated_client_hides_what_limits_the_server() {
+fn a_saturated_client_hides_the_servers_limit() {
     let mut points = measured(&[5e3, 10e3], &[SlowPlace::Request]);
     for point in &mut points {
         point.figures.set(names::CLIENT_UTILISATION, Figure::new(0.99, "ratio", 1, Origin::Timed));
@@ -170,7 +166,7 @@ fn a_saturated_client_hides_what_limits_the_server() {
 }
 
 #[test]
-fn one_repeat_is_no_forecast() {
+fn one_repeat_gives_no_forecast() {
     let mut points = measured(&[5e3, 10e3], &[SlowPlace::Request]);
     points.retain(|point| point.repeat == 1);
     let found = found(&points);
@@ -178,7 +174,7 @@ fn one_repeat_is_no_forecast() {
 }
 
 #[test]
-fn a_server_that_no_place_is_reached_of_ends_the_search() {
+fn the_search_ends_if_the_server_reaches_no_place() {
     let points = measured(&[], &[SlowPlace::Accept]);
     assert!(points.iter().all(|point| point.repeat == 0), "nothing to vary");
     assert_eq!(found(&points)[0].effect, None);

@@ -1,5 +1,5 @@
-//! The search over rate against servers that are simulated request by request: pools, servers that stall, and machines
-//! that pause. The failing rate lies in its interval, no trial is repeated in vain, and the budget is kept.
+//! The search over rate with servers that are simulated request by request: pools, servers that stall, and machines
+//! that pause. The failing rate is within its interval, no trial is repeated needlessly, and the budget is kept.
 
 use crate::server::plan;
 use analyze::sweep::{Load, Planner, RateSearch, SweepStep, Trial};
@@ -12,17 +12,17 @@ use record::{Arrival, Criteria, Figure, Origin, Outcomes, Pace, Point, Sweep, na
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Time between the end of a trial and the begin of the next: connecting, writing.
+/// Time from the end of a trial to the start of the next: connecting, writing.
 const BETWEEN_S: f64 = 0.06;
 
-/// Workers that take requests in order, each for `time`; every so many requests one takes `stall` longer; the whole
-/// machine pauses now and then. Times in seconds.
+/// Workers that take requests in order, for `time` each. Some requests take `stall` longer, and the whole machine
+/// pauses now and then. Times in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Law {
     workers: usize,
     time: f64,
     stall: Option<(u64, f64)>,
-    /// Mean time from one pause of the machine to the next, and its length.
+    /// Mean time between pauses of the machine, and their length.
     pauses: Option<(f64, f64)>,
 }
 
@@ -105,7 +105,7 @@ impl Law {
         point
     }
 
-    /// The rate from which on a window of 20 s fails.
+    /// The lowest rate at which a window of 20 s fails.
     fn fails_from(&self) -> f64 {
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let (mut below, mut above) = (0.3 * self.capacity(), 1.5 * self.capacity());
@@ -118,7 +118,7 @@ impl Law {
     }
 }
 
-/// A whole search with a hint that is `off` times the capacity: its points, the trials asked for, and the time it took.
+/// A whole search with a hint of `off` times the capacity: its points, its trials, and its duration.
 fn searched(law: &Law, plan: &SweepPlan, off: f64, seed: u64) -> (Vec<Point>, Vec<Trial>, u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut points, mut asked, mut elapsed_ns) = (Vec::<Point>::new(), Vec::new(), 0u64);
@@ -141,17 +141,17 @@ fn searched(law: &Law, plan: &SweepPlan, off: f64, seed: u64) -> (Vec<Point>, Ve
     panic!("it does not end");
 }
 
-/// The most trials of one rate and length in a row.
+/// Maximum consecutive trials with the same rate and length.
 fn in_a_row(asked: &[Trial]) -> usize {
     let same = asked.chunk_by(|a, b| a.load == b.load && a.duration_ns == b.duration_ns);
     same.map(<[Trial]>::len).max().unwrap_or(0)
 }
 
-/// A server, the least and the greatest length of whose budget in the open loop is that of `find --budget 30s`.
+/// A server with the smallest and the largest open-loop budget of `find --budget 30s`.
 const BUDGET_S: u64 = 15;
 
 #[test]
-fn the_failing_rate_is_found_in_the_time_that_a_find_of_half_a_minute_has_for_it() {
+fn the_failing_rate_is_found_within_a_find_of_half_a_minute() {
     let paused = |law: Law| Law { pauses: Some((0.7, 0.02)), ..law };
     let laws = [
         ("pool", Law::pool(8, 20e-3)),
@@ -171,7 +171,7 @@ fn the_failing_rate_is_found_in_the_time_that_a_find_of_half_a_minute_has_for_it
             let found = zones::find(&points, &Criteria::default()).rate.expect("rates").failure_point;
             let (low, high) = (found.low.unwrap_or(0.0), found.high.unwrap_or(f64::INFINITY));
             widths.push(high / low);
-            // The criterion itself is 2 %.
+            // The criterion itself has a tolerance of 2 %.
             if low * 0.98 <= truth && truth <= high * 1.02 {
                 covered += 1;
             } else {
@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if crate::long_run() { 256 } else { 24 }))]
 
     #[test]
-    fn no_trial_is_repeated_in_vain_and_the_budget_is_kept(
+    fn no_trial_is_repeated_needlessly_and_the_budget_is_kept(
         workers in 1usize..12,
         time_ms in 0.3f64..30.0,
         stall in prop::option::of((50u64..400, 0.02f64..0.4)),
@@ -205,7 +205,7 @@ proptest! {
         prop_assert!(in_a_row(&asked) <= 2, "{asked:?}");
         let over_ns = elapsed_ns.saturating_sub(budget_s * 1_000_000_000);
         prop_assert!(over_ns <= 500_000_000, "{over_ns} ns over the budget: {asked:?}");
-        // Every trial that was too short to tell was lengthened, as far as the budget permits.
+        // Every trial that was too short to judge was lengthened, as far as the budget permits.
         let last = points.last().expect("a trial");
         prop_assert!(last.duration_ns > 0);
     }

@@ -1,4 +1,4 @@
-//! `find --until-sure`: an interval of the width that is wanted, or the reason why not.
+//! `find --until-sure`: an interval of the requested width, or the reason why not.
 
 use crate::fixture;
 use crate::server::{Bench, Server, plan};
@@ -7,7 +7,7 @@ use analyze::{verdict, zones};
 use record::scenario::{FindRun, SweepPlan};
 use record::{DoubtKind, Point, RunKind};
 
-/// As the command makes it.
+/// The plan as the command makes it.
 fn wanted(width: f64, budget_s: u64) -> SweepPlan {
     let mut plan = SweepPlan { until_sure_ratio: Some(width), repeats: 1000, ..plan(budget_s) };
     plan.criteria.yield_interval_ratio = width;
@@ -15,7 +15,7 @@ fn wanted(width: f64, budget_s: u64) -> SweepPlan {
     plan
 }
 
-/// Runs both sweeps; the points, and what was said between repeats.
+/// Runs both sweeps; returns the points and the messages between repeats.
 fn searched(server: &Server, plan: &SweepPlan, seed: u64) -> (Bench, Vec<String>) {
     let (mut bench, mut said) = (Bench::new(server.clone(), seed), Vec::new());
     let mut follow = |bench: &mut Bench, planner: &mut dyn Planner| {
@@ -48,7 +48,7 @@ fn judged(points: &[Point], plan: &SweepPlan) -> verdict::Verdict {
 }
 
 #[test]
-fn intervals_become_as_narrow_as_asked_for_and_still_hold_the_truth() {
+fn intervals_become_as_narrow_as_requested_and_still_contain_the_truth() {
     let server = Server { noise: 0.03, drift: 0.02, ..Server::pool(8.0, 5e-3) };
     let seeds = if crate::long_run() { 20 } else { 2 };
     let mut covered = 0;
@@ -70,7 +70,7 @@ fn intervals_become_as_narrow_as_asked_for_and_still_hold_the_truth() {
 }
 
 #[test]
-fn what_cannot_be_reached_ends_at_the_limit_and_is_doubted() {
+fn an_unreachable_precision_ends_at_the_time_limit_with_a_doubt() {
     let server = Server { noise: 0.2, drift: 0.1, ..Server::pool(8.0, 5e-3) };
     let plan = wanted(0.05, 120);
     let (bench, said) = searched(&server, &plan, 1);
@@ -83,7 +83,7 @@ fn what_cannot_be_reached_ends_at_the_limit_and_is_doubted() {
 }
 
 #[test]
-fn the_least_time_is_about_what_three_repeats_take() {
+fn the_minimum_time_is_about_that_of_three_repeats() {
     let quiet = Server { noise: 0.001, drift: 0.001, ..Server::pool(8.0, 5e-3) };
     let plan = SweepPlan { connections_max: 64, ..wanted(0.1, 3600) };
     let (bench, _) = searched(&quiet, &plan, 1);

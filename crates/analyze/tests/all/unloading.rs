@@ -1,4 +1,4 @@
-//! Up through the loads and down again: a server that stays down after overload is found, others are not.
+//! Loads that go up and down again: a server that stays down after overload is detected, others are not.
 
 use crate::fixture;
 use crate::server::{Bench, Server, disturb, plan};
@@ -12,7 +12,8 @@ fn seeds() -> u64 {
     if crate::long_run() { 60 } else { 5 }
 }
 
-/// Asserts a claim of 95 % confidence over all seeds: one in twenty may miss it, of few none. A miss says why.
+/// Asserts a claim of 95 % confidence over all seeds. One in twenty may miss it, and none if there are few. A miss
+/// says why.
 #[track_caller]
 fn in_nearly_every_seed(what: &str, judge: impl Fn(u64) -> Result<(), String>) {
     let misses: Vec<String> =
@@ -41,12 +42,12 @@ fn walked(server: &Server, seed: u64, budget_s: u64) -> (Vec<Point>, Findings) {
     (bench.points, findings)
 }
 
-/// A pool of 8 that comes down at 40 connections and is back at 10.
+/// A pool of 8 that fails at 40 connections and recovers at 10.
 fn metastable(noise: f64, drift: f64) -> Server {
     Server { metastable: Some((40.0, 10.0)), noise, drift, ..Server::pool(8.0, 5e-3) }
 }
 
-/// The same, which no load brings back.
+/// A pool that never recovers.
 fn never_back(noise: f64, drift: f64) -> Server {
     Server { metastable: Some((40.0, 0.0)), ..metastable(noise, drift) }
 }
@@ -83,7 +84,7 @@ fn a_repeat_goes_up_in_order_and_down_again_on_the_same_server() {
 }
 
 #[test]
-fn a_metastable_server_is_found_with_its_recovery_point_in_every_seed() {
+fn a_metastable_server_is_found_with_its_recovery_point_for_every_seed() {
     for (noise, drift) in [(0.02, 0.05), (0.06, 0.2)] {
         in_nearly_every_seed(&format!("noise {noise}, drift {drift}"), |seed| {
             let (_, findings) = walked(&metastable(noise, drift), seed, 300);
@@ -99,7 +100,7 @@ fn a_metastable_server_is_found_with_its_recovery_point_in_every_seed() {
 }
 
 #[test]
-fn healthy_servers_are_silent_in_every_seed() {
+fn healthy_servers_raise_no_finding_with_any_seed() {
     let servers = [
         ("pool", Server { noise: 0.08, ..Server::pool(8.0, 5e-3) }),
         ("queue", Server { path: 300e-6, noise: 0.08, ..Server::default() }),
@@ -110,7 +111,7 @@ fn healthy_servers_are_silent_in_every_seed() {
         in_nearly_every_seed(name, |seed| {
             let found = walked(&server, seed, 300).1.unloading.unwrap();
             let widest = found.widest().map(|(load, _)| load);
-            // What slows with time is in truth slower on the way down; a server that does not is never accused.
+            // A server that slows with time really is slower on the way down; others are never accused.
             assert!(widest.is_none() || name == "slows with time", "{name}, seed {seed}: {:#?}", found.levels);
             let says_so = found.sentence().contains("lay on its loading curve");
             let is_silent = widest.is_none() && found.recovery_point.place == PointPlace::Beyond && says_so;
@@ -120,7 +121,7 @@ fn healthy_servers_are_silent_in_every_seed() {
 }
 
 #[test]
-fn the_verdict_names_a_server_that_stays_down_and_doubts_it_beside_other_work() {
+fn the_verdict_names_a_server_that_stays_down_and_doubts_it_under_other_work() {
     let (mut points, findings) = walked(&metastable(0.02, 0.05), 3, 300);
     let said = judged(&points);
     let cause = said.causes.iter().find(|cause| cause.rule == "stays-down").unwrap_or_else(|| panic!("{said:#?}"));
@@ -128,7 +129,7 @@ fn the_verdict_names_a_server_that_stays_down_and_doubts_it_beside_other_work() 
     let back = findings.unloading.unwrap().recovery_point.held.unwrap();
     assert!(cause.remedy.contains(&format!("when the load falls to {back} connections")), "{}", cause.remedy);
     assert!(cause.because.contains("on the way up with"), "{}", cause.because);
-    // The same, where every third point was disturbed.
+    // The same run with every third point disturbed.
     points.iter_mut().step_by(3).for_each(disturb);
     let said = judged(&points);
     let cause = said.causes.iter().find(|cause| cause.rule == "stays-down");
@@ -145,7 +146,7 @@ fn the_verdict_names_a_server_that_stays_down_and_doubts_it_beside_other_work() 
 }
 
 #[test]
-fn two_walks_say_that_they_are_too_few() {
+fn two_repeats_are_reported_as_too_few() {
     let few = SweepPlan { repeats: 2, ..walking(300) };
     let mut bench = Bench::new(metastable(0.02, 0.05), 1);
     bench.sweep_connections(&few, 1);
@@ -153,12 +154,15 @@ fn two_walks_say_that_they_are_too_few() {
     assert_eq!(found.widest().map(|(load, _)| load), None);
     assert!(found.doubts.iter().any(|doubt| doubt.kind == DoubtKind::TooFewSamples), "{:?}", found.doubts);
     let (said, recovery) = (found.sentence(), &found.recovery_point);
-    assert!(said.contains("too few repeats to tell that from chance") && !said.contains("loading curve"), "{said}");
+    assert!(
+        said.contains("too few repeats to distinguish that from chance") && !said.contains("loading curve"),
+        "{said}"
+    );
     assert_eq!((recovery.place, recovery.estimate), (PointPlace::Unknown, None), "{recovery:?}");
 }
 
 #[test]
-fn a_last_way_down_that_time_cut_short_is_doubted_where_it_matters() {
+fn a_last_descent_that_was_cut_short_raises_a_doubt_if_it_matters() {
     let (mut points, _) = walked(&metastable(0.02, 0.05), 1, 300);
     let last = points.iter().map(|point| point.repeat).max().unwrap();
     let found = |points: &[Point]| zones::find(points, &walking(300).criteria).unloading.unwrap();
@@ -168,12 +172,15 @@ fn a_last_way_down_that_time_cut_short_is_doubted_where_it_matters() {
     assert!(last >= 3 && points.iter().any(|point| point.sweep == Sweep::Unloading && point.repeat == 3));
     let cut = found(&points);
     assert_eq!((cut.repeats, cut.widest()), (3, None), "{cut:#?}");
-    assert!(cut.doubts.iter().any(|doubt| doubt.what.contains("too few repeats to tell that from chance")), "{cut:#?}");
+    assert!(
+        cut.doubts.iter().any(|doubt| doubt.what.contains("too few repeats to distinguish that from chance")),
+        "{cut:#?}"
+    );
     assert!(!cut.sentence().contains("loading curve"), "{}", cut.sentence());
 }
 
 #[test]
-fn a_server_that_never_comes_back_is_called_so_in_every_seed() {
+fn a_server_that_never_recovers_is_found_with_every_seed() {
     for (noise, drift) in [(0.02, 0.05), (0.06, 0.15)] {
         for seed in 0..seeds() {
             let (points, findings) = walked(&never_back(noise, drift), seed, 300);
@@ -202,8 +209,8 @@ fn a_server_that_never_comes_back_is_called_so_in_every_seed() {
 }
 
 #[test]
-fn a_server_that_comes_down_in_a_later_repeat_is_found_too() {
-    // The first pass, of short points, does not reach the load that brings it down.
+fn a_server_that_fails_in_a_later_repeat_is_also_found() {
+    // The first pass, of short points, does not reach the load at which the server fails.
     let mut bench = Bench::new(never_back(0.02, 0.05), 4);
     for repeat in 0..5 {
         let most = if repeat < 2 { 32 } else { 64 };
@@ -220,8 +227,8 @@ fn a_server_that_comes_down_in_a_later_repeat_is_found_too() {
 }
 
 #[test]
-fn what_was_faster_once_and_what_slows_for_good_did_not_come_down() {
-    // A burst that the first load takes, a server that slows with each point.
+fn a_single_fast_point_and_a_lasting_slowdown_do_not_count_as_staying_down() {
+    // A burst that the first load uses up, and a server that slows with each point.
     in_nearly_every_seed("neither came down", |seed| {
         let (mut burst, _) = walked(&Server::pool(8.0, 5e-3), seed, 300);
         let first = &mut burst[0];
@@ -237,7 +244,7 @@ fn what_was_faster_once_and_what_slows_for_good_did_not_come_down() {
 }
 
 #[test]
-fn three_whole_ways_down_fit_where_time_is_short() {
+fn three_complete_descents_fit_into_a_short_time() {
     for budget_s in [110, 120, 130, 140, 160] {
         for seed in 0..seeds() {
             let plan = SweepPlan { connections_max: 64, ..walking(budget_s) };

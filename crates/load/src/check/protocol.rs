@@ -7,7 +7,7 @@ const MAX_PIPELINE: u32 = 10_000;
 const MAX_KEYS_PER_GET: u32 = 10_000;
 /// Keys are drawn as floating-point numbers, which are exact up to here.
 const MAX_KEYS: u64 = 1 << 53;
-/// Maximum bytes of requests on a connection.
+/// Maximum request bytes that may be in flight on a connection.
 const MAX_PUT_BYTES: u64 = 1 << 30;
 
 pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
@@ -41,7 +41,10 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     let request_bytes = match &plan.protocol {
         Protocol::Http => 0,
         Protocol::Connect if plan.requests_per_connection != 1 => {
-            return Err(wrong("of connections alone each is one request: ask for 1 request per connection"));
+            return Err(wrong(
+                "with connections alone, each connection is one request: ask for 1 request per \
+            connection",
+            ));
         }
         Protocol::Connect => 0,
         Protocol::Http2(_) | Protocol::Grpc(_) => plan.body.len() as u64 + 1000,
@@ -106,7 +109,7 @@ mod tests {
     use record::scenario::RequestTarget;
 
     #[test]
-    fn what_another_protocol_cannot_do_is_refused_with_a_remedy() {
+    fn features_that_the_protocol_lacks_are_refused_with_a_remedy() {
         let refused = |protocol: Protocol, change: &dyn Fn(&mut LoadPlan)| {
             let mut plan = LoadPlan { protocol, targets: Vec::new(), ..LoadPlan::simple(([127, 0, 0, 1], 80).into()) };
             assert!(crate::check(&plan).is_ok(), "{:?}", crate::check(&plan));

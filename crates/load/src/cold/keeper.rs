@@ -18,15 +18,13 @@ use std::sync::atomic::Ordering;
 
 /// Poll interval for a new target.
 const LOOK_NS: u64 = 100_000_000;
-/// Pause after a failed attempt.
 const PAUSE_NS: u64 = 100_000_000;
-/// Maximum pause after connections that were dropped at once.
 const MOST_PAUSE_NS: u64 = 1_000_000_000;
 /// Maximum connections closed per round.
 const RELEASES: u64 = 4_096;
 const SWEEP_NS: u64 = 20_000_000;
-/// At this age of a connection the first probe has been sent, and an acknowledgement in the last half of it does not
-/// belong to the handshake.
+/// At this age of a connection, its first probe has been sent. An acknowledgement in the last half of this time
+/// answers the probe, not the handshake.
 const PROBED_AFTER_NS: u64 = 1_010_000_000;
 /// Marks event data of held connections; the rest is their slot.
 const HELD_EVENT: u64 = 1 << 62;
@@ -36,7 +34,7 @@ struct Attempt {
     fd: i32,
     lease: Lease,
     began_ns: u64,
-    /// When the client's end finished the handshake.
+    /// When the handshake was complete at the client's end.
     opened_ns: Option<u64>,
 }
 
@@ -55,22 +53,21 @@ pub(super) struct Keeper {
     ramp: ConnectRamp,
     connect_timeout_ns: u64,
     cpus: Vec<usize>,
-    /// By number; free numbers are listed.
+    /// Attempts by number; free numbers are listed.
     attempts: Vec<Option<Attempt>>,
     free_attempts: Vec<u32>,
-    /// Attempts whose handshake is not done.
+    /// Attempts in their handshake.
     under_way: u64,
-    /// Attempts whose probe is not answered.
+    /// Attempts that wait for the answer to their probe.
     probed: u64,
     next_sweep_ns: u64,
-    /// By slot; free slots are listed.
     slots: Vec<Option<Held>>,
     free_slots: Vec<u32>,
     held: u64,
     /// Pause after connections that the server dropped at once; doubles while it does so.
     back_off_ns: u64,
     paused_until_ns: u64,
-    /// Growing counts are updated as they happen, the others when published.
+    /// `established` and other growing counts are updated at once, the rest when published.
     counts: ColdCounts,
 }
 
@@ -79,7 +76,7 @@ impl Keeper {
         let rules = check::port_rules(plan);
         let target = plan.addresses[0];
         let mut sources = check::sources(plan, target, &rules);
-        // The engine takes sources from the front, the pool from the back, so that they rarely share one.
+        // The engine takes sources from the front and the pool from the back, so they rarely share one.
         sources.reverse();
         Ok(Keeper {
             poller: Poller::new()?,
@@ -125,7 +122,7 @@ impl Keeper {
                 self.sweep(now_ns)?;
             }
             if self.probed + self.under_way == 0 {
-                // They hold some thousands while the pool grows, and are not needed afterwards.
+                // These lists have thousands of entries while the pool grows, and are not needed afterwards.
                 (self.attempts, self.free_attempts) = (Vec::new(), Vec::new());
             }
             self.publish(shared);
@@ -144,7 +141,7 @@ impl Keeper {
             for index in 0..count {
                 let (conditions, data) = self.poller.event(index);
                 if data & HELD_EVENT != 0 {
-                    // The server closed it, or sent something unrequested: it is no longer cold.
+                    // The server closed the connection or sent data, so it is no longer cold.
                     if self.close(data as u32, false) {
                         self.counts.dropped += 1;
                     }
@@ -173,7 +170,7 @@ impl Keeper {
             };
             let fd = match self.begin(lease) {
                 Ok(fd) => fd,
-                // A local limit: the next attempt would fail, too.
+                // This is a limit of the client's machine: the next attempt would fail, too.
                 Err(_) => {
                     self.ports.release(lease, false, now_ns);
                     self.failed(now_ns);
@@ -208,7 +205,8 @@ impl Keeper {
         }
     }
 
-    /// An attempt's handshake is done or failed, or the server closed it before it answered the probe.
+    /// Handles the end of an attempt: its handshake is complete or has failed, or the server closed it before it
+    /// answered the probe.
     fn decided(&mut self, number: u32, conditions: u32) -> Result<(), Errno> {
         let Some(attempt) = self.attempts.get(number as usize).copied().flatten() else { return Ok(()) };
         let now_ns = monotonic_ns();
@@ -243,7 +241,6 @@ impl Keeper {
         self.poller.modify(attempt.fd, READABLE, u64::from(number))
     }
 
-    /// Removes an attempt from the list.
     fn take(&mut self, number: u32) -> Option<Attempt> {
         let attempt = self.attempts[number as usize].take()?;
         self.free_attempts.push(number);
@@ -257,7 +254,7 @@ impl Keeper {
         }
     }
 
-    /// The server answered: the connection is held, and no longer probed.
+    /// Holds a connection whose probe the server answered, and stops probing it.
     fn hold(&mut self, number: u32) -> Result<(), Errno> {
         let Some(attempt) = self.take(number) else { return Ok(()) };
         let slot = self.free_slots.pop().unwrap_or_else(|| {
@@ -278,8 +275,8 @@ impl Keeper {
         self.paused_until_ns = now_ns + PAUSE_NS;
     }
 
-    /// Gives up slow handshakes and holds connections whose probe was answered. The kernel ends those whose probes are
-    /// not.
+    /// Gives up slow handshakes and holds connections whose probe was answered. The kernel closes those whose probes
+    /// are not answered.
     fn sweep(&mut self, now_ns: u64) -> Result<(), Errno> {
         for number in 0..self.attempts.len() as u32 {
             match self.attempts[number as usize] {
@@ -310,7 +307,7 @@ impl Keeper {
         }
     }
 
-    /// Closes a held connection; returns whether there was one. `is_ours`: the server has not closed it.
+    /// Closes a held connection; returns whether there was one. `is_ours`: the client closes first.
     fn close(&mut self, slot: u32, is_ours: bool) -> bool {
         let Some(Held { fd, lease }) = self.slots[slot as usize].take() else { return false };
         socket::close(fd);

@@ -21,17 +21,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A pool is given up if no new connection is established for this long.
+/// A pool gives up after this time without a new connection.
 pub const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A pool's counts; all but `established` only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ColdCounts {
-    /// Connections established now, also at the server's end.
+    /// Connections established now at both ends.
     pub established: u64,
     /// Connections opened since the pool began.
     pub opened: u64,
-    /// Connections that the server closed, sent data on, or did not have (its accept queue was full); they were
+    /// Connections that the server closed, sent data on, or had dropped from its full accept queue; they were
     /// reopened.
     pub dropped: u64,
     /// Connection attempts that failed.
@@ -45,7 +45,7 @@ pub struct ColdCounts {
 #[derive(Debug, Clone, Default)]
 struct Report {
     counts: ColdCounts,
-    /// Why it ended, if it did so by itself.
+    /// The error that ended the pool's thread.
     trouble: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// A pool of cold connections on a thread of its own, one descriptor each. Dropping it closes them.
+/// A thread that holds cold connections, one file descriptor each. Dropping it closes them.
 #[derive(Debug)]
 pub struct ColdPool {
     shared: Arc<Shared>,
@@ -99,8 +99,8 @@ impl ColdPool {
         Ok(ColdPool { shared, thread: Some(thread), most, slab_before: kernel_memory(), slab_filled: None })
     }
 
-    /// Opens or closes connections until `target` are established, also at the server's end, or `stop` is set. Fails if
-    /// the number does not approach the target for `patience`.
+    /// Opens or closes connections until `target` are established at both ends, or `stop` is set. Fails if the number
+    /// does not approach the target for `patience`.
     pub fn resize(
         &mut self,
         target: u64,
@@ -156,13 +156,13 @@ impl ColdPool {
         format!("only {} of {target} cold connections are established: {cause}", counts.established)
     }
 
-    /// The counts now.
+    /// The current counts.
     pub fn counts(&self) -> ColdCounts {
         self.shared.reported().counts
     }
 
-    /// Kernel memory per connection, from the growth of slab memory while the pool was filled; both ends if the server
-    /// is on this machine. `None` without connections, or if other work shrank that memory.
+    /// Kernel memory per connection, from the growth of slab memory while the pool was filled. Includes the server's
+    /// end if it is on this machine. `None` without connections, or if other work shrank that memory.
     pub fn kernel_bytes_per_connection(&self) -> Option<f64> {
         let grown = self.slab_filled?.checked_sub(self.slab_before?)?;
         let established = self.counts().established;
@@ -192,7 +192,8 @@ impl ColdCounts {
     }
 }
 
-/// As [`ColdPool::figures`], of several pools. `kernel_bytes`: kernel memory per connection, if known.
+/// The figures of several pools together, as [`ColdPool::figures`]. `kernel_bytes`: kernel memory per connection, if
+/// known.
 pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes: Option<f64>, window_ns: u64) -> Figures {
     let mut figures = Figures::default();
     let established = now.established;

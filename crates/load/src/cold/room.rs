@@ -1,4 +1,4 @@
-//! The number of cold connections that a machine can hold, before any is opened.
+//! Computes how many cold connections a machine can hold, before it opens any.
 
 use crate::check;
 use crate::error::LoadError;
@@ -16,15 +16,15 @@ pub struct ColdRoom {
     pub ports: u64,
     /// Source addresses.
     pub addresses: u64,
-    /// Descriptors that the process may open.
+    /// File descriptors that the process may still open.
     pub descriptors: u64,
-    /// Memory that is available.
+    /// Available memory.
     pub memory_bytes: u64,
 }
 
-/// This machine's capacity for cold connections of this plan. Opens none.
+/// This machine's capacity for cold connections of this plan. Opens no connection.
 pub fn room(plan: &LoadPlan) -> Result<ColdRoom, LoadError> {
-    // Asks for the most source addresses possible.
+    // With this many connections the plan uses all source addresses.
     let plan = LoadPlan { connections: u64::from(u32::MAX), threads: 1, ..plan.clone() };
     let rules = check::port_rules(&plan);
     check::check_sources(&plan)?;

@@ -1,17 +1,16 @@
 //! The chunked transfer coding (RFC 9112 section 7.1): sizes, extensions, data, trailers.
 //!
-//! Lines must end in CR LF: a lone LF in a chunk header enables request smuggling, and no real server sends one.
+//! Lines must end in CR LF. A lone LF in a chunk header enables request smuggling, and real servers do not send it.
 
 use super::{Framing, MAX_HEAD_BYTES, Malformed, Phase};
 
-/// Limit for a chunk-size line with its extensions.
 const MAX_LINE_BYTES: u32 = 4096;
 
 /// The part of the coding that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Size,
-    /// After the digits, up to the CR; ignored.
+    /// Ignored bytes from the digits to the CR.
     Extension,
     /// The LF of the size line.
     SizeLf,
@@ -22,12 +21,12 @@ pub(super) enum Step {
     TrailerStart,
     /// Inside a trailer line, up to its LF.
     Trailer,
-    /// The last LF.
+    /// The LF that ends the body.
     EndLf,
 }
 
 impl Framing {
-    /// Takes bytes within one step; returns how many, and whether they belong to the body. `bytes` is not empty.
+    /// Takes bytes of one step; returns how many, and whether they belong to the body. `bytes` is not empty.
     pub(super) fn feed_chunked(&mut self, step: Step, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let next = |framing: &mut Framing, step: Step| framing.phase = Phase::Chunked(step);
         let byte = bytes[0];

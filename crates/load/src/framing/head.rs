@@ -4,27 +4,27 @@ use super::{Malformed, Parts, is_identity};
 
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
-/// The peer speaks HTTP/2.
+/// The response begins like HTTP/2.
 pub(crate) const HTTP_2: Malformed = Malformed("the server speaks HTTP/2 only on this port: ask for it with --http2");
 const FRAME_HEAD_BYTES: usize = 9;
 
-/// How the end of the body is found.
+/// Determines where the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// There is none (HEAD, 1xx, 204, 304).
+    /// No body (HEAD, 1xx, 204, 304).
     None,
-    /// Content-Length bytes.
+    /// A body of Content-Length bytes.
     Fixed(u64),
     /// Chunked transfer coding.
     Chunked,
-    /// Everything until the connection closes.
+    /// The body ends when the connection closes.
     UntilClose,
 }
 
 /// A complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Bytes of the head, with the empty line.
+    /// Bytes of the head, including the empty line.
     pub len: usize,
     /// Status code, 100 to 999.
     pub status: u16,
@@ -32,14 +32,15 @@ pub struct Head {
     pub body: BodyKind,
     /// Whether the connection stays open after the body.
     pub is_keep_alive: bool,
-    /// The end of the body could be read in two ways, so the client closes the connection after it.
+    /// The body's end is ambiguous, so the client closes the connection after it.
     pub is_ambiguous: bool,
     /// Kind of the body's parts.
     pub parts: Parts,
 }
 
 impl Head {
-    /// An interim response: the final one follows. 101 is final, because another protocol follows it.
+    /// Whether this is an interim response, which a final one follows. 101 is final, because another protocol follows
+    /// it.
     pub fn is_interim(&self) -> bool {
         (100..200).contains(&self.status) && self.status != 101
     }
@@ -60,8 +61,8 @@ pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// Whether bytes begin like an HTTP/2 server's first frame: SETTINGS (type 4), or GOAWAY (type 7) to a client that did
-/// not begin in HTTP/2; both of stream 0 and below 256 bytes.
+/// Whether bytes begin like an HTTP/2 server's first frame. That is SETTINGS (type 4), or GOAWAY (type 7) for a
+/// client that did not begin in HTTP/2, on stream 0 with less than 256 bytes.
 fn may_be_http_2(bytes: &[u8]) -> bool {
     let is_right = |at: usize, byte: u8| match at {
         2 | 4 => true,
@@ -94,7 +95,7 @@ pub(super) fn resume_at(len: usize) -> usize {
     len.saturating_sub(2)
 }
 
-/// Reads a complete head; `bytes` ends with its empty line. `is_head_request`: the request's method was HEAD.
+/// Parses a complete head; `bytes` ends with its empty line. `is_head_request`: the request's method was HEAD.
 pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed> {
     let (line, mut rest) = next_line(bytes);
     let (status, is_http_1_0) = parse_status_line(line)?;
@@ -114,7 +115,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
             line = &unfolded;
         }
         let (name, value) = split_field(line)?;
-        // Most fields are skipped by the length of their name.
+        // The length of the name rules out most fields.
         match name.len() {
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 if length.is_some() {
@@ -144,7 +145,8 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     } else {
         match (coding, length) {
             (Coding::Chunked, announced) => {
-                // RFC 9112 section 6.3: the coding wins over the length, but the connection must be closed afterwards.
+                // RFC 9112 section 6.3: the transfer coding overrides the length, but the connection must be closed
+                // afterwards.
                 is_ambiguous = is_keep_alive && announced.is_some();
                 is_keep_alive &= announced.is_none();
                 BodyKind::Chunked
@@ -171,7 +173,7 @@ enum Coding {
 
 impl Coding {
     /// Adds the codings of one field, in order. `chunked` may occur only once, at the end. `identity` is ignored: RFC
-    /// 2616 had it, and servers still send it.
+    /// 2616 defined it, and servers still send it.
     fn add(&mut self, value: &[u8]) -> Result<(), Malformed> {
         let mut is_empty = true;
         for token in tokens(value) {
@@ -191,7 +193,7 @@ impl Coding {
     }
 }
 
-/// Whether the next line continues the one before it: obs-fold.
+/// Whether the next line continues this one (obs-fold).
 #[inline]
 fn begins_with_space(bytes: &[u8]) -> bool {
     matches!(bytes, [b' ' | b'\t', ..])
@@ -211,7 +213,6 @@ fn unfold<'b>(line: &[u8], mut rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
     (unfolded, rest)
 }
 
-/// The next line without its end, and the rest.
 fn next_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let Some(at) = memchr::memchr(b'\n', bytes) else { return (bytes, &[]) };
     let line = &bytes[..at];
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_without_body_have_none_whatever_they_announce() {
+    fn answers_without_body_have_none_even_if_they_announce_one() {
         for status in ["204 No Content", "304 Not Modified", "101 Switching Protocols"] {
             let head = parse(&format!("HTTP/1.1 {status}\r\nContent-Length: 12\r\n\r\n")).unwrap();
             assert_eq!(head.body, BodyKind::None, "{status}");
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_coding_identity_is_none() {
+    fn the_identity_coding_counts_as_none() {
         let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\nContent-Length: 5\r\n\r\n").unwrap();
         assert_eq!((head.body, head.is_keep_alive), (BodyKind::Fixed(5), true));
         let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity, chunked\r\n\r\n").unwrap();
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_compressed_body_are_not_known() {
+    fn the_parts_of_a_compressed_body_are_unknown() {
         for (encoding, parts) in [("gzip", Parts::Reads), ("Identity", Parts::Events), ("", Parts::Events)] {
             let fields = format!("Content-Encoding: {encoding}\r\nContent-Type: text/event-stream");
             assert_eq!(parse(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n")).unwrap().parts, parts, "{encoding}");
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_lines_are_one_line() {
+    fn folded_lines_are_read_as_one_line() {
         let text =
             "HTTP/1.1 200 OK\r\nContent-Length:\r\n 12\r\nConnection: x,\r\n\t y,\r\n  close\r\nA: b\r\n \r\n\r\n";
         assert_eq!(find_end(text.as_bytes(), 0), Some(text.len()));
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_headers_are_refused() {
         assert_eq!(
             refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n"),
             "more than one Content-Length"

@@ -1,8 +1,8 @@
-//! Finds the end of an HTTP/1.x response and reads its meaning: an incremental state machine over byte slices, without
-//! I/O.
+//! Finds the end of an HTTP/1.x response and reads its meaning: an incremental state machine over byte slices,
+//! without I/O.
 //!
 //! The rules are those of RFC 9112 section 6.3 for a client, read strictly: a response that a proxy could read in two
-//! ways (two lengths, space before a colon) is malformed, because a measurement must not guess. Splitting the bytes
+//! ways (two lengths, space before a colon) is malformed, because a benchmark must not guess. Splitting the bytes
 //! differently never changes the result (a property test checks that).
 //!
 //! - [`head`] reads status line and fields, [`HeadCache`] skips that for a repeated head;
@@ -20,23 +20,23 @@ pub use parts::Parts;
 pub(crate) use parts::{Parted, TYPE_BYTES, is_identity};
 pub use template::HeadCache;
 
-/// A longer head (status line and fields) is malformed: this bounds the memory of a connection.
+/// Maximum length of status line and fields. Bounds the memory of a connection.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// Maximum interim (1xx) responses before a final one, so that an endless stream of them ends.
+/// Maximum interim (1xx) responses before a final one. Ends an endless stream of them.
 const MAX_INTERIM: u8 = 100;
 
-/// The rule that the bytes break.
+/// The rule that the bytes violate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// The result of [`Framing::feed`] for a slice.
+/// The effect of a slice of bytes on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Consumed {
     /// Bytes that belong to this response; fewer than the slice only if `is_complete`.
     pub used: usize,
-    /// Body bytes among them, without framing.
+    /// Body bytes among `used`, without framing.
     pub body: usize,
-    /// Parts of the body that end in them; `None` if its type does not define parts.
+    /// Body parts that end in these bytes; `None` if the content type does not define parts.
     pub parts: Option<u32>,
     /// The response is complete.
     pub is_complete: bool,
@@ -48,14 +48,14 @@ impl Consumed {
     }
 }
 
-/// The effect of a connection's end on the response.
+/// State of the response when its connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
-    /// The end of the connection completes the body.
+    /// The end of the connection completes the response.
     Complete,
-    /// The end came before any byte of the response.
+    /// No byte of the response came before the end.
     Nothing,
-    /// The end came in the middle.
+    /// The response is incomplete.
     Truncated,
 }
 
@@ -73,7 +73,7 @@ enum Phase {
 #[derive(Debug)]
 struct Carry {
     bytes: Vec<u8>,
-    /// No head ends before this offset.
+    /// The first `searched` bytes contain no end of a head.
     searched: usize,
 }
 
@@ -81,10 +81,10 @@ const STARTED: u8 = 1;
 const KEEP_ALIVE: u8 = 2;
 const AMBIGUOUS: u8 = 4;
 
-/// The state of one response. 32 bytes, and a carry buffer only while a head is split over reads.
+/// The state of one response: 32 bytes, and a buffer only while a head is split over reads.
 #[derive(Debug, Default)]
 pub struct Framing {
-    /// Bytes left of the body (fixed) or of the chunk.
+    /// Bytes left of the fixed-length body or of the chunk.
     remaining: u64,
     carry: Option<Box<Carry>>,
     /// Bytes of the chunk-size line or of the trailers so far.
@@ -97,7 +97,7 @@ pub struct Framing {
 }
 
 impl Framing {
-    /// Before the first byte of a response.
+    /// A framing that expects the first byte of a response.
     pub fn new() -> Self {
         Framing::default()
     }
@@ -146,7 +146,7 @@ impl Framing {
     pub fn skippable(&self) -> u64 {
         match self.phase {
             _ if self.parted.counts() => 0,
-            // The last byte is left to `feed`, which then completes the response.
+            // `feed` takes the last byte, because it completes the response.
             Phase::Fixed => self.remaining - 1,
             Phase::Chunked(chunked::Step::Data) => self.remaining.saturating_sub(1),
             Phase::UntilClose => u64::MAX,
@@ -169,7 +169,7 @@ impl Framing {
     pub fn feed(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Consumed, Malformed> {
         if self.flags & STARTED == 0 && !bytes.is_empty() {
             self.flags |= STARTED;
-            // Fast path: a head like the last one, followed by the whole body.
+            // Fast path: the kept head, followed by the whole body.
             if let Some(known) = heads.matching(slot, bytes) {
                 self.begin_body(&known)?;
                 let after = self.feed_slow(heads, slot, &bytes[known.len..])?;
@@ -233,7 +233,7 @@ impl Framing {
                 }
             }
             Some(carry) => {
-                // One byte beyond the limit proves that it is exceeded.
+                // One byte more than the limit shows that the head is too long.
                 let room = MAX_HEAD_BYTES + 1 - before;
                 let part = &bytes[..bytes.len().min(room)];
                 carry.bytes.extend_from_slice(part);
@@ -284,7 +284,7 @@ impl Framing {
         Ok(())
     }
 
-    /// The effect of the connection's end on the response.
+    /// State of the response if its connection ends now.
     pub fn at_end(&self) -> AtEnd {
         match self.phase {
             Phase::Done | Phase::UntilClose => AtEnd::Complete,

@@ -1,21 +1,21 @@
-//! The parts of a response's body, where its type says what they are.
+//! Counts the parts of a response's body, if its content type defines parts.
 
-/// Kind of the parts of a body.
+/// The parts of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parts {
-    /// Bytes of one read, for types without parts.
+    /// The bytes of each read are a part; for types without parts.
     #[default]
     Reads,
-    /// A server-sent event with data, up to its blank line.
+    /// Server-sent events with data; each ends with a blank line.
     Events,
-    /// A line that is not empty, e.g. of JSON.
+    /// Lines that are not empty, e.g. of JSON.
     Lines,
 }
 
 pub(crate) const TYPE_BYTES: usize = 24;
 
 impl Parts {
-    /// By the value of `content-type`.
+    /// The parts that a value of `content-type` defines.
     pub fn of_type(value: &[u8]) -> Parts {
         let end = memchr::memchr(b';', value).unwrap_or(value.len());
         let is = |name: &str| value[..end].trim_ascii().eq_ignore_ascii_case(name.as_bytes());
@@ -29,18 +29,17 @@ impl Parts {
     }
 }
 
-/// Whether a value of `content-encoding` leaves the body as it is.
+/// Whether a value of `content-encoding` leaves the body unchanged.
 pub(crate) fn is_identity(value: &[u8]) -> bool {
     value.is_empty() || value.eq_ignore_ascii_case(b"identity")
 }
 
 const IN_LINE: u8 = 1;
-/// The event has a data line: without one it is a comment, which only keeps a connection open.
+/// The event has a data line. An event without one is a comment, which only keeps a connection open.
 const HAS_DATA: u8 = 2;
-/// A line feed next does not end another line.
+/// The last byte was a carriage return, so a line feed ends no further line.
 const AFTER_RETURN: u8 = 4;
 
-/// Counts the parts of one body.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Parted {
     kind: Parts,
@@ -70,7 +69,7 @@ impl Parted {
                     self.state |= if *byte == b'\r' { AFTER_RETURN } else { 0 };
                 }
                 _ => {
-                    // No other field of an event begins with this letter.
+                    // All other field names of an event begin with other letters.
                     if self.state & IN_LINE == 0 && *byte == b'd' {
                         self.state |= HAS_DATA;
                     }
@@ -81,7 +80,6 @@ impl Parted {
         parts
     }
 
-    /// Whether a part ends with the line.
     fn line_ends(&mut self) -> bool {
         let (is_empty, has_data) = (self.state & IN_LINE == 0, self.state & HAS_DATA != 0);
         self.state &= !IN_LINE;
@@ -116,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_ends_with_its_blank_line_however_lines_end() {
+    fn an_event_ends_with_a_blank_line_for_every_line_ending() {
         for end in ["\n", "\r\n", "\r"] {
             let text = "id: 1|data: a|data: b||: still there||event: x||data||data: unfinished|".replace('|', end);
             assert_eq!(count(Parts::Events, &text), 2, "{text:?}");
@@ -138,7 +136,7 @@ mod tests {
             let mut parted = Parted::new(kind);
             let in_two = parted.take(first) + parted.take(second);
             prop_assert_eq!(in_two, count(kind, &text));
-            // Every part has at least a letter and a line end.
+            // A part has at least one character and a line end.
             prop_assert!(2 * in_two as usize <= text.len());
         }
     }

@@ -1,4 +1,4 @@
-//! Frames (RFC 9113 section 4): head, kinds, error codes.
+//! HTTP/2 frames (RFC 9113 section 4): header, types, error codes.
 
 pub(super) const HEAD_BYTES: usize = 9;
 /// Maximum payload that a server may send: the initial SETTINGS_MAX_FRAME_SIZE, which we do not change.
@@ -45,7 +45,6 @@ const ERRORS: [&str; 14] = [
     "HTTP_1_1_REQUIRED",
 ];
 
-/// The name of an error code (RFC 9113 section 7).
 pub(crate) fn error_name(code: u32) -> &'static str {
     ERRORS.get(code as usize).copied().unwrap_or("an unknown error code")
 }
@@ -59,7 +58,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads the first nine of these bytes, if there are as many.
+    /// Parses the header in the first nine bytes; `None` if there are fewer.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<Head> {
         let [a, b, c, kind, flags, stream @ ..] = bytes.first_chunk::<HEAD_BYTES>()?;
@@ -90,7 +89,6 @@ impl Head {
     }
 }
 
-/// Appends a frame whose payload is one number.
 pub(super) fn put_number(kind: u8, stream: u32, number: u32, out: &mut Vec<u8>) {
     Head::put(kind, 0, stream, 4, out);
     out.extend_from_slice(&number.to_be_bytes());

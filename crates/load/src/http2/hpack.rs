@@ -1,7 +1,7 @@
-//! Header compression of HTTP/2 (RFC 7541): reads the fields of responses, and writes those of requests.
+//! Header compression of HTTP/2 (RFC 7541): reads the fields of responses and writes those of requests.
 //!
-//! Only a few response fields matter. A reader keeps just the length of every other one, which the dynamic table needs:
-//! nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
+//! Only a few response fields matter. The reader keeps only the length of all others, which the dynamic table needs.
+//! So it copies nothing, and its memory is bounded by the table's entries, whatever a block expands to.
 
 use super::{Malformed, huffman};
 use crate::framing::{Parts, TYPE_BYTES, is_identity};
@@ -12,7 +12,7 @@ pub(super) const TABLE_BYTES: u32 = 4096;
 /// Overhead of an entry in the size of the dynamic table.
 pub(super) const ENTRY_BYTES: u32 = 32;
 
-/// The length of the name of each static entry, from 1 on.
+/// Name lengths of the static entries, from entry 1 on.
 #[rustfmt::skip]
 static STATIC_NAMES: [u8; 61] = [
     10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27,
@@ -48,34 +48,31 @@ enum Name {
     ContentLength,
 }
 
-/// An entry of the dynamic table.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     bytes: u32,
     name_bytes: u32,
     name: Name,
-    /// A status or length; for content-encoding, whether it differs from identity.
+    /// A status or length; for content-encoding, 1 if it differs from identity.
     number: u64,
-    /// Kind of the body's parts, for content-type.
     parts: Parts,
 }
 
-/// Contents of a block of header fields.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Fields {
     pub(super) status: u16,
-    /// Only if [`Reader::keeps_location`].
+    /// Present if [`Reader::keeps_location`].
     pub(super) location: Option<Box<[u8]>>,
     pub(super) grpc_status: Option<u16>,
     pub(super) grpc_message: Option<Box<[u8]>>,
     pub(super) parts: Parts,
     pub(super) length: Option<u64>,
-    /// `content-length` is no number, or there is more than one.
+    /// `content-length` is not a number, or occurs more than once.
     pub(super) is_length_wrong: bool,
     is_encoded: bool,
 }
 
-/// A `content-length` that is not one decimal number.
+/// Marks a `content-length` that is not one decimal number.
 const NO_LENGTH: u64 = u64::MAX;
 
 impl Fields {
@@ -88,7 +85,7 @@ impl Fields {
                 self.is_length_wrong |= number == NO_LENGTH || self.length.is_some();
                 self.length = Some(number);
             }
-            // Of three digits.
+            // A status has three digits.
             Name::Status => self.status = number as u16,
             Name::GrpcStatus => self.grpc_status = Some(number as u16),
             _ => {}
@@ -102,7 +99,7 @@ pub(super) struct Reader {
     bytes: u32,
     limit: u32,
     pub(super) keeps_location: bool,
-    /// Whether the kind of a body's parts matters.
+    /// Whether to determine the parts of a body.
     pub(super) looks_at_parts: bool,
 }
 
@@ -167,7 +164,7 @@ impl Text<'_> {
         })
     }
 
-    /// Its beginning, as far as a type or an encoding is examined.
+    /// The first bytes of the value, enough to recognise a type or an encoding.
     fn begin<'b>(&self, begin: &'b mut [u8; TYPE_BYTES]) -> Result<&'b [u8], Malformed> {
         let mut length = 0;
         self.decode(|byte| {
@@ -179,7 +176,7 @@ impl Text<'_> {
         Ok(&begin[..length.min(TYPE_BYTES)])
     }
 
-    /// A decimal number with its number of digits.
+    /// Parses a decimal number; also returns the number of digits.
     fn number(&self) -> Option<(u64, usize)> {
         let mut number = Some(0u64);
         let digits = self.decode(|byte| {
@@ -195,7 +192,6 @@ impl Reader {
         self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// Reads a whole block.
     pub(super) fn read(&mut self, block: &[u8]) -> Result<Fields, Malformed> {
         let mut fields = Fields::default();
         let mut rest = block;
@@ -225,7 +221,6 @@ impl Reader {
         Ok(fields)
     }
 
-    /// An entry's name, number and parts.
     fn indexed(&self, index: usize) -> Result<(Name, u64, Parts), Malformed> {
         if index == 0 {
             return Err(WRONG_INDEX);
@@ -242,7 +237,7 @@ impl Reader {
         Ok((name, number, Parts::Reads))
     }
 
-    /// Reads a literal field, whose name may refer to an entry.
+    /// Reads a literal field; its name may be an index into the table.
     fn literal(&self, rest: &mut &[u8], prefix: u32, fields: &mut Fields) -> Result<Entry, Malformed> {
         let is_kept = prefix == 6 && self.limit >= ENTRY_BYTES;
         let (name, name_bytes) = match integer(rest, prefix)? {
@@ -264,7 +259,7 @@ impl Reader {
         match name {
             Name::Other => {}
             Name::Status => number = value.status()?,
-            // A code that is no number is an error of unknown kind.
+            // A code that is not a number counts as an unknown error.
             Name::GrpcStatus => {
                 number =
                     value.number().filter(|(_, digits)| *digits <= 3).map_or(u64::from(u16::MAX), |(code, _)| code);
@@ -285,7 +280,7 @@ impl Reader {
 
     fn insert(&mut self, entry: Entry) {
         self.evict(entry.bytes);
-        // An entry that is larger than the table empties it.
+        // An entry larger than the table empties the table.
         if entry.bytes <= self.limit {
             self.bytes += entry.bytes;
             self.entries.push_front(entry);
@@ -365,7 +360,7 @@ pub(super) fn put_field(out: &mut Vec<u8>, form: Form, name: &[u8], value: &[u8]
     put_string(out, value);
 }
 
-/// Appends a reference to the entry added `ago` entries before the last one.
+/// Appends a reference to a dynamic entry; `ago` entries were added after it.
 pub(super) fn put_kept(out: &mut Vec<u8>, ago: usize) {
     put_integer(out, 0x80, 7, STATIC_NAMES.len() + 1 + ago);
 }
@@ -399,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_refused() {
+    fn invalid_blocks_are_refused() {
         let refused = |block: &[u8]| Reader::default().read(block).unwrap_err();
         assert_eq!(refused(&[0x80]), WRONG_INDEX);
         assert_eq!(refused(&[0xbe]), WRONG_INDEX);
@@ -424,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_compressed_body_are_not_known_however_the_block_says_it() {
+    fn the_parts_of_a_compressed_body_are_unknown_in_every_encoding_of_the_block() {
         for (encoding, parts) in [("gzip", Parts::Reads), ("identity", Parts::Events)] {
             for flags in 0..16 {
                 let mut theirs = httlib_hpack::Encoder::default();
@@ -442,7 +437,7 @@ mod tests {
                 }
             }
         }
-        // Literal name and value, the name in the Huffman code.
+        // A literal field; its name is in the Huffman code.
         let name = huffman_of(b"content-encoding");
         let mut block = [&[0, 0x80 | name.len() as u8][..], &name, &[2, b'b', b'r']].concat();
         put_field(&mut block, Form::Plain, b"content-type", b"application/jsonl");
@@ -457,9 +452,9 @@ mod tests {
     }
 
     proptest! {
-        /// httlib-hpack writes the blocks, in every form; both tables must agree.
+        /// httlib-hpack writes the blocks in every form; both tables must stay equal.
         #[test]
-        fn fields_are_read_from_the_blocks_of_another_implementation(
+        fn fields_are_read_from_blocks_of_another_implementation(
             blocks in prop::collection::vec(
                 (100u16..1000, 0u64..1 << 40, prop::collection::vec(("[a-z-]{1,12}", "[ -~]{0,40}", 0u8..16), 0..12)),
                 1..12,
@@ -486,7 +481,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic_or_grow_the_table(blocks: Vec<Vec<u8>>) {
+        fn no_bytes_panic_or_enlarge_the_table(blocks: Vec<Vec<u8>>) {
             let mut reader = Reader { keeps_location: true, ..Reader::default() };
             for block in blocks {
                 let _ = reader.read(&block);

@@ -53,7 +53,6 @@ struct Group {
     first: u32,
     /// The first code after the group, left-aligned; the last group ends at 2^32.
     end: u64,
-    /// The index of the first code's symbol.
     symbol: u32,
 }
 
@@ -87,7 +86,7 @@ pub(super) fn decode(coded: &[u8], mut take: impl FnMut(u8)) -> Result<usize, Ma
             window |= u64::from(*byte) << (56 - have);
             have += 8;
         }
-        // Strings are padded with ones.
+        // Strings are padded with one bits.
         let top = ((window | u64::MAX >> have) >> 32) as u32;
         let Some(group) = GROUPS.iter().find(|group| u64::from(top) < group.end) else { return Err(WRONG) };
         if group.bits > have {
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ends_are_refused() {
+    fn wrong_padding_is_refused() {
         assert_eq!(decoded(&[0xff]), Err(WRONG), "a byte of filling");
         assert_eq!(decoded(&[0xff; 4]), Err(WRONG), "the end of a string in it");
         assert_eq!(decoded(&[0x00]), Err(WRONG), "filled with zeros");
@@ -134,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_comes_back_from_another_implementation(text: Vec<u8>) {
+        fn every_text_of_another_implementation_is_decoded(text: Vec<u8>) {
             let mut coded = Vec::new();
             httlib_huffman::encode(&text, &mut coded).unwrap();
             prop_assert_eq!(decoded(&coded).unwrap(), text);

@@ -1,13 +1,10 @@
-//! The messages of a gRPC stream: a byte of flags and four of the length before each.
+//! Splits the messages of a gRPC stream. Before each are one byte of flags and four bytes of length.
 
 const PREFIX_BYTES: u8 = 5;
 
-/// Counts the messages of one response.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Messages {
-    /// Prefix bytes received.
     prefix: u8,
-    /// Missing bytes of the message.
     left: u32,
 }
 

@@ -5,7 +5,6 @@ use super::hpack::{ENTRY_BYTES, Form, TABLE_BYTES, put_field, put_integer, put_k
 use record::TraceId;
 use std::sync::Arc;
 
-/// The shared fields in one form: those before the path, and those after it.
 #[derive(Debug, Default)]
 struct Shared {
     before: Vec<u8>,
@@ -17,9 +16,8 @@ struct Shared {
 pub struct Requests {
     plain: Shared,
     first: Shared,
-    /// References to the table.
+    /// The shared fields as references to the table.
     later: Shared,
-    /// Table size needed by the references.
     table_bytes: u32,
     paths: Vec<Box<[u8]>>,
     /// The trace context as a literal field; empty without one.
@@ -28,14 +26,13 @@ pub struct Requests {
     pub(super) is_head: bool,
 }
 
-/// The server's table for our requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
-    /// Empty, of at most this size. A size other than the initial one is announced with the first block.
+    /// An empty table of at most this size. The first block announces a size other than the initial one.
     Fresh(u32),
-    /// Has the shared fields.
+    /// The table has the shared fields.
     Kept,
-    /// Shrunk by the server, which the next block confirms.
+    /// The server has shrunk the table; the next block confirms this.
     Shrunk(u32),
     Unused,
 }
@@ -53,7 +50,8 @@ impl Coding {
 }
 
 impl Coding {
-    /// Writes the beginning of the next block. Afterwards the table is unused unless it has the shared fields.
+    /// Appends the table sizes that the next block must announce. Afterwards the table is used only if it has the
+    /// shared fields.
     fn confirm(&mut self, out: &mut Vec<u8>) {
         match *self {
             Coding::Kept | Coding::Unused => return,
@@ -71,7 +69,7 @@ impl Default for Coding {
 }
 
 impl Requests {
-    /// `headers` without `host`; names in any case.
+    /// `headers`: without `host`; names may have capitals.
     pub fn new<'p>(
         method: &str,
         scheme: &str,
@@ -184,7 +182,7 @@ impl Requests {
     }
 }
 
-/// Writes requests whose method and path are not known before: those of a log. They use no table, so that each can be
+/// Writes requests whose method and path are not known before, e.g. those of a log. They use no table, so each can be
 /// sent on any connection.
 #[derive(Debug)]
 pub struct Writer {
@@ -231,7 +229,7 @@ mod tests {
     }
 
     proptest! {
-        /// httlib-hpack reads both kinds of blocks, whenever the server shrinks its table.
+        /// httlib-hpack reads blocks of both codings, whenever the server shrinks its table.
         #[test]
         fn requests_are_read_by_another_implementation(
             steps in prop::collection::vec((any::<bool>(), 0..3usize, prop::option::of(0u32..5000)), 1..12),
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_a_log_without_a_body_says_so_where_one_is_expected() {
+    fn a_request_from_a_log_announces_an_empty_body_if_its_method_expects_one() {
         let block = Writer::new("https", "example", &[]).block(b"POST", b"/a?b", true);
         let mut read = Vec::new();
         httlib_hpack::Decoder::default().decode(&mut block.to_vec(), &mut read).unwrap();

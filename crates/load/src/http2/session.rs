@@ -10,32 +10,31 @@ use super::{Consumed, Malformed, hpack};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Window of streams and of the connection: so large that the server never waits.
+/// Window of the connection and of each stream, so large that the server never waits.
 const WINDOW_BYTES: u32 = 1 << 30;
-/// Larger buffers are freed when empty; bodies are put only into smaller ones.
+/// Larger buffers are freed when empty. Bodies are put only into smaller ones.
 const KEPT_BYTES: usize = 64 * 1024;
-/// No place.
+/// Not a place.
 const NONE: u32 = u32::MAX;
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// With a complete response.
+    /// The response is complete.
     Response,
-    /// With a malformed response that breaks this rule; the connection goes on.
+    /// The response is malformed because it breaks this rule; the connection goes on.
     Malformed(Malformed),
-    /// The server reset its stream.
+    /// The server reset its stream with this code.
     Reset(u32),
-    /// The server ends the connection (GOAWAY) and does not process the request.
+    /// The server ends the connection (GOAWAY) without processing the request.
     GoneAway(u32),
 }
 
-/// A partly received DATA frame.
 #[derive(Debug, Default)]
 struct Data {
     left: u32,
     padding: u32,
-    /// Place of its stream, if open.
+    /// Place of the frame's stream, if open.
     place: Option<usize>,
     is_last: bool,
 }
@@ -48,10 +47,10 @@ struct Header {
     frames: u32,
 }
 
-/// A connection to a server, with a value `R` of the caller for each request.
+/// A connection to a server. The caller keeps a value `R` for each request.
 #[derive(Debug)]
 pub struct Session<R> {
-    /// A partly received frame, except the payload of DATA.
+    /// A partly received frame, without the payload of DATA.
     carry: Vec<u8>,
     data: Data,
     header: Option<Box<Header>>,
@@ -61,15 +60,14 @@ pub struct Session<R> {
     streams: Streams<R>,
     /// Maximum concurrent requests.
     most: u32,
-    /// Place of the request to which the last bytes belong, or `NONE`.
+    /// Place of the request that the last bytes belong to, or `NONE`.
     current: u32,
     ended: Option<Ended>,
-    /// Place of the newest request.
     newest: u32,
     going: Option<(u32, u32)>,
-    /// Requests beyond that stream are still to be reported.
+    /// Requests that the server's GOAWAY refuses are still to be reported.
     is_refusing: bool,
-    /// The last stream that the server processes, and the error code of its GOAWAY.
+    /// The rule that the server broke; reported after the frames before it.
     broken: Option<Malformed>,
     window_bytes: u32,
     /// Bytes received since the connection's window was last opened.
@@ -77,7 +75,7 @@ pub struct Session<R> {
     send_window: i64,
     coding: Coding,
     body: Arc<[u8]>,
-    /// Places of requests whose bodies wait for a window, each once.
+    /// Places of requests whose bodies wait for window space, each once.
     waiting: VecDeque<u32>,
     demands: u32,
     out: Vec<u8>,
@@ -119,19 +117,19 @@ impl<R> Default for Session<R> {
 }
 
 impl<R: Default + Clone> Session<R> {
-    /// Counts the parts of bodies: messages of gRPC, or those defined by the content type.
+    /// Starts counting the parts of bodies: gRPC messages, or the parts that the content type defines.
     pub fn count_parts(&mut self, is_grpc: bool) {
         self.fields.looks_at_parts = !is_grpc;
         self.counts_messages = is_grpc;
     }
 
-    /// Keeps the `location` of responses.
+    /// Starts keeping the `location` of responses.
     pub fn keep_location(&mut self) {
         self.fields.keeps_location = true;
     }
 
-    /// Opens the connection for at most `most` concurrent requests. The server's SETTINGS answer it:
-    /// [`Consumed::is_complete`] of those bytes.
+    /// Opens the connection for at most `most` concurrent requests. The opening is complete when the server's
+    /// SETTINGS come: [`Consumed::is_complete`].
     pub fn open(&mut self, requests: &Requests, most: u32) {
         self.most = most.max(1);
         self.streams.allot(self.most);
@@ -139,7 +137,7 @@ impl<R: Default + Clone> Session<R> {
         put_opening(self.window_bytes, &mut self.out);
     }
 
-    /// Puts the request for a target. The caller checks [`has_room`](Self::has_room).
+    /// Puts the request for a target. The caller checks [`has_room`](Self::has_room) first.
     #[inline]
     pub fn put(&mut self, requests: &Requests, target: usize, request: R) {
         let (is_head, body_bytes) = (requests.is_head, self.body.len() as u32);
@@ -149,12 +147,12 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Puts a request without a body whose block was [written](super::Writer) before. `requests` has its trace id.
+    /// Puts a request without a body, whose block a [writer](super::Writer) has made. `requests` has its trace id.
     pub fn put_block(&mut self, requests: &Requests, block: &[u8], is_head: bool, request: R) {
         self.put_header(request, is_head, 0, |coding, out| requests.put_block(block, coding, out));
     }
 
-    /// Begins a stream with the header that `put` appends.
+    /// Begins a stream; `put` appends its header block.
     #[inline]
     fn put_header(&mut self, request: R, is_head: bool, body_bytes: u32, put: impl FnOnce(&mut Coding, &mut Vec<u8>)) {
         let place = self.streams.begin();
@@ -234,7 +232,7 @@ impl<R: Default + Clone> Session<R> {
         &self.out
     }
 
-    /// Notes that the transport has it. There may be more to send then.
+    /// Empties the buffer after the transport has taken all bytes. May put more bytes.
     #[inline]
     pub fn all_sent(&mut self) {
         self.out.clear();
@@ -264,7 +262,7 @@ impl<R: Default + Clone> Session<R> {
         self.going.is_none() && self.streams.has_numbers()
     }
 
-    /// Place of the request to which the last bytes belong; `None`: they belong to the connection.
+    /// Place of the request that the last bytes belong to; `None` if they belong to the connection.
     #[inline]
     pub fn current(&self) -> Option<usize> {
         (self.current != NONE).then_some(self.current as usize)
@@ -282,7 +280,7 @@ impl<R: Default + Clone> Session<R> {
         self.ended
     }
 
-    /// The caller's part of an open request.
+    /// The caller's value for an open request.
     #[inline]
     pub fn request(&mut self, place: usize) -> &mut R {
         &mut self.streams.at(place).request
@@ -300,17 +298,17 @@ impl<R: Default + Clone> Session<R> {
         self.streams.get(place).grpc_status
     }
 
-    /// The last `grpc-message` that came.
+    /// The last `grpc-message` received.
     pub fn grpc_message(&self) -> Option<&[u8]> {
         self.grpc_message.as_deref()
     }
 
-    /// The last `location` that came.
+    /// The last `location` received.
     pub fn location(&self) -> Option<&[u8]> {
         self.location.as_deref()
     }
 
-    /// An open request for which this holds.
+    /// Place of an open request for which `holds` is true, searched from a place on.
     pub fn find(&self, from: usize, mut holds: impl FnMut(&R) -> bool) -> Option<usize> {
         self.streams.position(from, |stream| holds(&stream.request))
     }
@@ -323,7 +321,7 @@ impl<R: Default + Clone> Session<R> {
         let reset = match self.ended.filter(|_| is_over) {
             None => Some(CANCEL),
             Some(Ended::Malformed(_)) => Some(PROTOCOL_ERROR),
-            // A response may come before the whole request was sent.
+            // A response may be complete before the whole request was sent.
             Some(Ended::Response) => (stream.unsent > 0).then_some(CANCEL),
             Some(Ended::Reset(_) | Ended::GoneAway(_)) => None,
         };
@@ -342,7 +340,7 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Whether [`Session::feed`] has something to report without more bytes.
+    /// Whether [`Session::feed`] has more to report before further bytes come.
     #[inline]
     pub fn has_more(&self) -> bool {
         self.is_refusing || self.broken.is_some()
@@ -367,7 +365,7 @@ impl<R: Default + Clone> Session<R> {
         (self.current, self.ended) = (NONE, None);
         let mut fed = Consumed::default();
         match self.feed_frames(bytes, &mut fed) {
-            // First report the frames before the error: the result must not depend on how bytes are split.
+            // Report the frames before the error first: the result must not depend on how the bytes are split.
             Err(broken) if fed.used > 0 => self.broken = Some(broken),
             Err(broken) => return Err(broken),
             Ok(()) => {}

@@ -1,4 +1,4 @@
-//! The SETTINGS of both sides (RFC 9113 section 6.5).
+//! The settings of both sides (RFC 9113 section 6.5).
 
 use super::Malformed;
 use super::frame::{Head, SETTINGS, WINDOW_UPDATE, put_number};
@@ -12,7 +12,6 @@ const MAX_CONCURRENT_STREAMS: u16 = 3;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
 
-/// Initial window of a connection and of a stream.
 pub(super) const INITIAL_WINDOW_BYTES: u32 = 65_535;
 pub(super) const MAX_WINDOW_BYTES: i64 = (1 << 31) - 1;
 
@@ -21,7 +20,7 @@ pub(super) struct Settings {
     pub(super) streams: u32,
     pub(super) window_bytes: u32,
     pub(super) frame_bytes: u32,
-    /// Size of the table for our requests, if the last SETTINGS had it.
+    /// Size of the table for our requests, if the last SETTINGS frame had it.
     pub(super) table_bytes: Option<u32>,
 }
 
@@ -38,10 +37,10 @@ impl Default for Settings {
 
 impl Settings {
     pub(super) fn take(&mut self, payload: &[u8]) -> Result<(), Malformed> {
-        let wrong = Err(Malformed("a SETTINGS frame of HTTP/2 has a value that is not allowed"));
+        let wrong = Err(Malformed("an HTTP/2 SETTINGS frame has a value that is not allowed"));
         self.table_bytes = None;
         let (settings, []) = payload.as_chunks::<6>() else {
-            return Err(Malformed("a SETTINGS frame of HTTP/2 has a length that is not a multiple of 6"));
+            return Err(Malformed("an HTTP/2 SETTINGS frame has a length that is not a multiple of 6"));
         };
         for [a, b, value @ ..] in settings {
             let value = u32::from_be_bytes(*value);

@@ -1,18 +1,17 @@
 //! The open streams of a connection.
 //!
-//! The place of a stream is the low bits of its number. We may skip numbers, so a number whose place is taken is
-//! skipped. So a stream is found in one step, however many there are and in whatever order they end.
+//! The place of a stream is the low bits of its number. Stream numbers may have gaps, so a number whose place is
+//! taken is not used. So one step finds a stream, whatever the number of streams and the order in which they end.
 
 use super::messages::Messages;
 use crate::framing::Parted;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream<R> {
-    /// 0: the place is free.
+    /// Number of the stream; 0 if the place is free.
     pub(super) id: u32,
-    /// Unsent bytes of the request's body.
     pub(super) unsent: u32,
-    /// Bytes of a body that the server accepts; negative after it shrank its window.
+    /// Body bytes that the server accepts; negative after it shrank its window.
     pub(super) send_window: i64,
     pub(super) received: u32,
     pub(super) status: u16,
@@ -26,12 +25,11 @@ pub(super) struct Stream<R> {
     pub(super) request: R,
 }
 
-/// Places for at most `most` open streams.
 pub(crate) fn places(most: u32) -> usize {
     (most.max(1) as usize * 2).next_power_of_two()
 }
 
-/// No stream is begun beyond this number.
+/// Largest stream number used.
 const LAST_ID: u32 = (1 << 31) - (1 << 20);
 
 #[derive(Debug)]
@@ -61,7 +59,6 @@ impl<R: Default + Clone> Streams<R> {
         self.next_id < LAST_ID
     }
 
-    /// Whether a stream of this number was ever begun.
     pub(super) fn was_begun(&self, id: u32) -> bool {
         id & 1 == 1 && id < self.next_id
     }
@@ -90,12 +87,12 @@ impl<R: Default + Clone> Streams<R> {
         &self.places[place]
     }
 
-    /// Makes places for `most` open streams, and as many free ones between them.
+    /// Makes twice as many places as open streams are allowed.
     pub(super) fn allot(&mut self, most: u32) {
         self.places = vec![Stream::default(); places(most)];
     }
 
-    /// Begins the next stream; returns its place. The caller ensures that one is free.
+    /// Begins the next stream and returns its place. The caller ensures that a place is free.
     #[inline]
     pub(super) fn begin(&mut self) -> usize {
         debug_assert!((self.open as usize) < self.places.len());

@@ -1,16 +1,16 @@
-//! Reasons to doubt that the load sent was the one in the log, or the one asked for; of a whole load, of all machines.
+//! Doubts whether the load sent was that of the log, or the one wanted; for a whole load on all machines.
 
 use crate::result::LoadResult;
 use record::units::{format_si, percent};
 use record::workload::ReplayResult;
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity, other_rate_ratio};
 
-/// A larger share of lines whose time was moved up is no accident.
+/// A larger share of lines whose time was moved forward raises a doubt.
 const CLAMPED_RATIO: f64 = 0.01;
-/// A longer time without a line is more likely a wrong clock than a quiet site.
+/// A longer time without a line suggests a wrong clock rather than a quiet site.
 const GAP_NS: u64 = 86_400_000_000_000;
 
-/// The doubts about a replay; none where no log is replayed.
+/// The doubts about a replay; none if no log is replayed.
 pub fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     let (Some(replay), Some(source)) = (&result.replay, &plan.workload.trace) else { return Vec::new() };
     let is_paced = plan.pace != Pace::Closed;
@@ -32,7 +32,8 @@ pub(crate) fn dominant_client_ratio(replay: &ReplayResult) -> Option<f64> {
     (ratio > 0.5).then_some(ratio)
 }
 
-/// Each client sends its requests one after another, so a load has at most as many in flight as there are clients.
+/// Reports that the log has few clients. Each client sends its requests one after another, so clients limit the
+/// requests in flight.
 fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option<Doubt> {
     let too_few = plan.pace == Pace::Closed && replay.clients < plan.connections;
     let dominant = dominant_client_ratio(replay);
@@ -41,8 +42,8 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
     }
     let of_one = dominant.map(|ratio| format!("{} of them of one client", percent(ratio)));
     let what = format!(
-        "the requests are of {}{}, and those of a client go one after another over one connection, so {} connections \
-         were not used",
+        "the requests come from {}{}, and a client sends its requests one after another on one connection, so {} \
+         connections were not used",
         if replay.clients == 1 { "1 client".into() } else { format!("{} clients", format_si(replay.clients as f64)) },
         of_one.filter(|_| replay.clients > 1).map(|words| format!(", {words}")).unwrap_or_default(),
         if too_few { format!("all {}", format_si(plan.connections as f64)) } else { "more".into() },
@@ -56,7 +57,7 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
     ))
 }
 
-/// Lines older than earlier lines by more than the sorting window.
+/// Reports lines that are older than earlier lines by more than the sorting window.
 fn moved_up(replay: &ReplayResult) -> Option<Doubt> {
     let ratio = replay.clamped as f64 / replay.lines.saturating_sub(replay.rejected).max(1) as f64;
     (ratio > CLAMPED_RATIO).then(|| {
@@ -91,14 +92,14 @@ fn other_rate(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let ratio = other_rate_ratio(plan.pace, result.counts.outcomes.sent, result.window_ns)?;
     Some(DoubtKind::ReplayInexact.warning(
         format!(
-            "the log's requests in this window are {} of the rate asked for: its own rate changes too much",
+            "the log's requests in this window are {} of the requested rate: the log's rate changes too much",
             percent(ratio)
         ),
         "measure for longer (--duration), or take a part of the log with a steadier rate",
     ))
 }
 
-/// Hours or days, or less in seconds.
+/// The period in hours or days; shorter ones in seconds.
 fn period(ns: u64) -> String {
     let hours = ns as f64 / 3.6e12;
     match hours {
@@ -114,7 +115,7 @@ mod tests {
     use record::Arrival;
     use record::workload::TraceSource;
 
-    /// The doubts about a point of a sweep over 64 connections, closed or at 1,000/s for 1 s.
+    /// The replay doubts about a point of a sweep with 64 connections, closed loop or 1,000/s for 1 s.
     fn doubted(is_closed: bool, sent: u64, replay: ReplayResult) -> Vec<Doubt> {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.connections = 64;
@@ -139,10 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn fewer_clients_than_connections_rule_a_closed_loop_out() {
+    fn a_closed_loop_needs_at_least_as_many_clients_as_connections() {
         let found = doubted(true, 1000, log(1, 1000));
         assert_eq!((found.len(), found[0].severity), (1, Severity::Invalid));
-        assert!(found[0].what.contains("of 1 client,") && found[0].what.contains("all 64 connections"), "{found:?}");
+        assert!(found[0].what.contains("from 1 client,") && found[0].what.contains("all 64 connections"), "{found:?}");
         assert!(found[0].remedy.contains("$http_x_forwarded_for"), "{found:?}");
         assert_eq!(doubted(true, 1000, log(63, 20)).len(), 1);
         assert_eq!(doubted(true, 1000, log(64, 20)), []);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_were_moved_up_and_gaps_of_days_are_doubted_where_times_count() {
+    fn moved_times_and_gaps_of_days_raise_doubts_if_times_matter() {
         let moved = |clamped| ReplayResult { clamped, back_max_ns: 7_200_000_000_000, ..log(200, 20) };
         assert_eq!(doubted(false, 1000, moved(10)), []);
         assert_eq!(doubted(false, 1000, moved(20))[0].severity, Severity::Warning);
@@ -172,9 +173,9 @@ mod tests {
     }
 
     #[test]
-    fn a_point_that_offered_another_rate_is_doubted() {
+    fn a_point_that_offered_another_rate_raises_a_doubt() {
         assert_eq!(doubted(false, 950, log(200, 20)), []);
-        assert!(doubted(false, 600, log(200, 20))[0].what.contains("60 % of the rate asked for"));
+        assert!(doubted(false, 600, log(200, 20))[0].what.contains("60 % of the requested rate"));
         assert_eq!(doubted(false, 0, log(200, 20)).len(), 1);
         assert_eq!(doubted(false, 1300, log(200, 20)).len(), 1);
     }

@@ -1,8 +1,8 @@
-//! The read-ahead: a separate thread reads the log and writes the requests, so that an engine thread never waits for a
-//! disk or a decoder.
+//! The read-ahead: a separate thread reads the log and writes the requests, so that an engine thread never waits for
+//! a disk or a decoder.
 //!
-//! It is bounded: a channel of [`BATCHES`] batches, each closed at [`STEPS`] steps or [`TEXT_BYTES`] of request text. A
-//! reader that is ahead waits; an engine thread that is ahead retries after a moment.
+//! The channel holds [`BATCHES`] batches, each of at most [`STEPS`] steps or [`TEXT_BYTES`] of request text. The
+//! reader waits while the channel is full; an engine thread that finds it empty tries again later.
 
 use super::Pending;
 use crate::request::{fields, http_2_writer};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 pub(crate) const BATCHES: usize = 16;
 pub(crate) const STEPS: usize = 256;
-/// Request text at which a batch is closed. One more request may follow: a line has at most 64 KiB.
+/// A batch with this much request text is closed. It may exceed this by one request: a line has at most 64 KiB.
 const TEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -25,22 +25,21 @@ pub(crate) enum FeedStep {
 #[derive(Debug)]
 pub(crate) struct Feed {
     batches: Receiver<Vec<FeedStep>>,
-    /// In reverse order: the next step is the last.
+    /// The batch's steps in reverse order: the next one is the last.
     batch: Vec<FeedStep>,
     is_over: bool,
 }
 
-/// The next item of the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Step(u64),
     NotYet,
-    /// The log, or its readable part, is over.
+    /// The log, or its readable part, has ended.
     Over,
 }
 
 impl Feed {
-    /// The next item; never waits.
+    /// Returns the next item without waiting.
     #[inline]
     pub(crate) fn peek(&mut self) -> Next {
         loop {
@@ -61,13 +60,12 @@ impl Feed {
         }
     }
 
-    /// The step that [`Feed::peek`] returned.
     pub(crate) fn take(&mut self) -> Option<FeedStep> {
         self.batch.pop()
     }
 }
 
-/// The reader's end, and the thread's body: see [`Feeder::run`].
+/// The reader's end of the channel; the thread runs [`Feeder::run`].
 pub(crate) struct Feeder<'a> {
     source: Box<dyn ReplaySource + 'a>,
     batches: SyncSender<Vec<FeedStep>>,
@@ -82,7 +80,7 @@ pub(crate) struct FeedReport {
     pub(crate) failure: Option<String>,
 }
 
-/// Both ends for one part of a log.
+/// The channel for one part of a log.
 pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>) -> (Feeder<'a>, Feed) {
     let (sender, receiver) = sync_channel(BATCHES);
     let feeder = Feeder { source, batches: sender, writer: RequestWriter::new(plan), plan };
@@ -132,7 +130,6 @@ impl Feeder<'_> {
         FeedReport { account: self.source.account(), unsendable, failure }
     }
 
-    /// False when the receiver is gone.
     fn send(&self, batch: &mut Vec<FeedStep>) -> bool {
         batch.reverse();
         self.batches.send(std::mem::replace(batch, Vec::with_capacity(STEPS))).is_ok()
@@ -142,9 +139,9 @@ impl Feeder<'_> {
 /// Writes a log's requests with the plan's Host and header fields, in the plan's protocol.
 enum RequestWriter {
     Http1 {
-        /// After the target: version, fields, empty line.
+        /// Bytes after the target: version, fields, empty line.
         rest: Vec<u8>,
-        /// As `rest`, for methods that announce a body; a log has no bodies.
+        /// `rest` for methods with a body, with Content-Length 0, because a log has no bodies.
         rest_with_length: Vec<u8>,
     },
     Http2(crate::http2::Writer),
@@ -162,7 +159,7 @@ impl RequestWriter {
         }
     }
 
-    /// Whether the request can be sent again. HTTP/2 has a path where HTTP/1.1 may have a whole URL.
+    /// Whether the request can be written. HTTP/2 needs a path where HTTP/1.1 may have a whole URL.
     fn can_write(&self, request: &ReplayRequest<'_>) -> bool {
         let is_path = request.target.starts_with(b"/") || (request.method == b"OPTIONS" && request.target == b"*");
         request.method != b"CONNECT" && (is_path || matches!(self, RequestWriter::Http1 { .. }))
@@ -185,7 +182,6 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// An endless log that counts how much of it is read.
     struct Endless<'a> {
         read: &'a AtomicU64,
         target: Vec<u8>,
@@ -217,7 +213,7 @@ mod tests {
         let (feeder, mut feed) = feeder(&plan, source);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| feeder.run());
-            // Until the reader stops: the channel is full and it waits.
+            // Wait until the reader stops because the channel is full.
             let mut before = u64::MAX;
             while before != read.load(Ordering::SeqCst) || matches!(feed.peek(), Next::NotYet) {
                 before = read.load(Ordering::SeqCst);
@@ -230,14 +226,14 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_ahead_waits() {
-        // One batch with the engine thread, one with the reader, and the channel.
+        // The engine thread has one batch, the reader has one, and the channel has the others.
         let most = ((BATCHES + 2) * STEPS) as u64;
         assert!(read_ahead(1) <= most, "the bound by steps");
         assert!(read_ahead(60_000) <= ((BATCHES + 2) * (TEXT_BYTES / 60_000 + 1)) as u64, "the bound by text");
     }
 
     #[test]
-    fn a_request_has_the_plans_fields_and_no_body() {
+    fn a_request_has_the_fields_of_the_plan_and_no_body() {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.host = "example".into();
         plan.headers = vec![("X-A".into(), "b".into())];

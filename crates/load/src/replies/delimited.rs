@@ -1,9 +1,8 @@
-//! Answers over TCP whose end is known without understanding them.
+//! Finds the end of a reply over TCP by a line end, a count or a length, without parsing it.
 
 use super::{Consumed, Malformed, Reply};
 use record::protocol::Expect;
 
-/// A longer line is malformed, so that an endless one ends.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// The state of one answer.
@@ -24,8 +23,8 @@ impl Reply for Delimited {
 }
 
 impl Delimited {
-    /// Takes the next bytes of the connection. After an error or a complete answer, call [`Reply::reset`] before
-    /// the next call.
+    /// Takes the next bytes of the connection. After an error or a complete answer, call [`Reply::reset`] before the
+    /// next call.
     pub fn feed(&mut self, expect: Expect, bytes: &[u8]) -> Result<Consumed, Malformed> {
         let prefix = match expect {
             Expect::Line => return self.feed_line(bytes),
@@ -50,7 +49,7 @@ impl Delimited {
     }
 
     fn feed_line(&mut self, bytes: &[u8]) -> Result<Consumed, Malformed> {
-        // One byte beyond the limit proves that it is exceeded, however the bytes are split.
+        // One byte more than the limit shows that the line is too long, however the bytes are split.
         let room = (MAX_LINE_BYTES + 1 - self.length) as usize;
         let part = &bytes[..bytes.len().min(room)];
         let end = memchr::memchr(b'\n', part);
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_where_it_is_expected_to() {
+    fn an_answer_ends_at_its_delimiter() {
         assert_eq!(read(Expect::Line, b"ab\ncd\n", usize::MAX), Ok((3, 3, true)));
         assert_eq!(read(Expect::Bytes(4), b"abcde", usize::MAX), Ok((4, 4, true)));
         assert_eq!(read(Expect::U16be, b"\x00\x03abcd", usize::MAX), Ok((5, 3, true)));

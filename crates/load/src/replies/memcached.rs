@@ -1,20 +1,20 @@
-//! Replies of memcached's text protocol, classic and meta, as in its `doc/protocol.txt`.
+//! Replies of memcached's text protocol, classic and meta commands (memcached's `doc/protocol.txt`).
 
 use super::{Consumed, Line, Malformed, Reply, Wanted, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, NOT_STORED, memcached_error};
 
 /// Flag in the number of requested keys: meta commands, one for each key.
 pub const META: u32 = 1 << 31;
-/// More than any server allows in a value.
+/// Maximum length of a value; larger than any server allows.
 const MAX_VALUE_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Step {
     #[default]
     Line,
-    /// In the value; this many bytes are left.
+    /// In a value, with this many bytes left.
     Value(u64),
-    /// In the two bytes after a value; this many are left.
+    /// In the two bytes after a value, with this many left.
     End(u8),
     Done,
 }
@@ -25,7 +25,6 @@ pub struct Memcached {
     step: Step,
     line: Line,
     values: u32,
-    /// Meta commands answered so far.
     answers: u32,
     status: u16,
     has_started: bool,
@@ -55,8 +54,9 @@ impl Reply for Memcached {
 }
 
 impl Memcached {
-    /// Takes the next bytes of the connection. `asked`: number of keys; 0 for a command answered by one line; with
-    /// [`META`] for meta commands. After an error or a complete reply, call [`Reply::reset`] before the next call.
+    /// Takes the next bytes of the connection. `asked`: number of keys, with the flag [`META`] for meta commands; 0
+    /// for a command whose reply is one line. After an error or a complete reply, call [`Reply::reset`] before the
+    /// next call.
     pub fn feed(&mut self, asked: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         let mut fed = Consumed::default();
         loop {
@@ -101,7 +101,7 @@ impl Memcached {
         }
     }
 
-    /// One of `keys` meta commands is answered. The reply's status is the gravest of all.
+    /// Handles the reply to one of `keys` meta commands. The most severe status is that of the whole reply.
     fn answer(&mut self, keys: u32, status: u16) {
         self.answers += 1;
         self.status = self.status.max(status);
@@ -145,11 +145,12 @@ impl Memcached {
         Ok(())
     }
 
-    /// `VALUE key flags bytes [cas]`, or `VA bytes flags` of a meta command. `place` is the word with the bytes.
+    /// Begins the value of a line `VALUE key flags bytes [cas]`, or `VA bytes flags` of a meta command. `place`:
+    /// position of the word with the length.
     fn begin_value(&mut self, keys: u32, place: usize) -> Result<(), Malformed> {
-        // A key has up to 250 bytes, but only the first are kept: a long key hides the length.
+        // Only the first bytes of a line are kept, so a long key (up to 250 bytes) may hide the length.
         if !self.line.is_whole() {
-            return Err(Malformed("a line of the reply is longer than those of the keys that were asked for"));
+            return Err(Malformed("a line of the reply is too long for the requested keys"));
         }
         let length = self.line.text().split(|byte| *byte == b' ').nth(place).and_then(number);
         match length {
@@ -161,7 +162,7 @@ impl Memcached {
         }
         self.values += 1;
         if self.values > keys {
-            return Err(Malformed("the reply has more values than keys were asked for"));
+            return Err(Malformed("the reply has more values than requested keys"));
         }
         self.line.clear();
         Ok(())
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_misses_and_errors_are_told_apart() {
+    fn hits_misses_and_errors_are_distinguished() {
         for (keys, text, status) in [
             (1, "VALUE key:1 0 3\r\nabc\r\nEND\r\n", ANSWER),
             (1, "VALUE key:1 0 0\r\n\r\nEND\r\n", ANSWER),
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused_in_words() {
+    fn an_invalid_reply_is_refused_with_a_reason() {
         let endless = "x".repeat(100_000);
         for text in ["END\r\n", "VALUE a 0 1\r\nx\r\n", "HD\r\n"] {
             assert!(read(META | 1, text.as_bytes(), 1).is_err(), "no answer to a meta command: {text}");

@@ -1,10 +1,10 @@
-//! Finds the end of a reply and reads its meaning, for protocols other than HTTP: incremental state machines over byte
-//! slices, without I/O. They keep a few bytes of a reply and never the reply. Splitting the bytes differently never
-//! changes the result (property tests check that).
+//! Finds the end of a reply and reads its meaning, for protocols other than HTTP: incremental state machines over
+//! byte slices, without I/O. They keep only a few bytes of each reply. Splitting the bytes differently never changes
+//! the result (property tests check that).
 //!
 //! - [`resp`], replies of Redis;
-//! - [`memcached`], replies of its text protocol;
-//! - [`delimited`], answers that end after a line, a number of bytes, or a length of their own.
+//! - [`memcached`], replies of the text protocol;
+//! - [`delimited`], replies that end after a line, after a number of bytes, or after the length that they begin with.
 
 pub mod delimited;
 pub mod memcached;
@@ -13,7 +13,7 @@ pub mod resp;
 use crate::framing::{Consumed, Malformed};
 pub use record::protocol::ANSWER;
 
-/// A reply in progress.
+/// The state of a reply that is being received.
 pub trait Reply: Default {
     /// Resets the state: the next byte begins another reply.
     fn reset(&mut self);
@@ -21,7 +21,7 @@ pub trait Reply: Default {
     /// Whether any byte of the reply has come.
     fn has_started(&self) -> bool;
 
-    /// As defined by [`record::protocol::Protocol::status_words`]. Valid once the reply is complete.
+    /// The status, as [`record::protocol::Protocol::status_words`] defines it. Valid once the reply is complete.
     fn status(&self) -> u16 {
         ANSWER
     }
@@ -37,7 +37,7 @@ pub trait Reply: Default {
     }
 }
 
-/// The error for a reply that begins with this byte; recognises the beginnings of other protocols.
+/// The error for a reply with a wrong first byte; recognises the beginnings of other protocols.
 fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {
     Malformed(match (first, wanted) {
         (b'H', Wanted::Redis) => "the server answered HTTP, not Redis' protocol: write the URL with http",
@@ -46,8 +46,8 @@ fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {
         (0x15 | 0x16, Wanted::Memcached) => "the server answered TLS: name its plain port",
         (b'E', Wanted::Redis) => "the server answered as memcached does: write the URL with memcached",
         (b'-', Wanted::Memcached) => "the server answered as Redis does: write the URL with redis",
-        (_, Wanted::Redis) => "not a reply of Redis: it begins with a byte that no type has",
-        (_, Wanted::Memcached) => "not a reply of memcached: its first word is none of the protocol",
+        (_, Wanted::Redis) => "not a Redis reply: its first byte is not a type",
+        (_, Wanted::Memcached) => "not a memcached reply: its first word is not in the protocol",
     })
 }
 
@@ -57,15 +57,12 @@ enum Wanted {
     Memcached,
 }
 
-/// Bytes kept of a line: its meaning is in them.
 const KEPT_BYTES: usize = 96;
-/// A longer line is malformed, so that an endless one ends.
 const MAX_LINE_BYTES: u32 = 64 * 1024;
 
 #[derive(Debug, Clone)]
 struct Line {
     kept: [u8; KEPT_BYTES],
-    /// Without the line feed.
     length: u32,
     ends_with_return: bool,
 }
@@ -83,7 +80,7 @@ impl Line {
         const TOO_LONG: Malformed = Malformed("a line of the reply is longer than 64 KiB");
         const NO_RETURN: Malformed =
             Malformed("a line of the reply does not end with a carriage return and a line feed");
-        // One byte beyond the limit proves that it is exceeded, however the bytes are split.
+        // One byte more than the limit shows that the line is too long, however the bytes are split.
         let room = (MAX_LINE_BYTES + 1 - self.length) as usize;
         let part = &bytes[..bytes.len().min(room)];
         let end = memchr::memchr(b'\n', part);

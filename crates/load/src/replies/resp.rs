@@ -3,11 +3,10 @@
 use super::{Consumed, Line, Malformed, Reply, Wanted, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, redis_error};
 
-/// Maximum nesting of aggregates; deeper ones are malformed, which bounds the memory of a connection.
+/// Maximum nesting of aggregates. Bounds the memory of a connection.
 pub const MAX_DEPTH: usize = 128;
 /// The server's own limit for a string (`proto-max-bulk-len`).
 const MAX_STRING_BYTES: u64 = 512 << 20;
-/// Maximum elements of an aggregate, as in other clients.
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +14,14 @@ enum Step {
     /// Before the type of a value.
     #[default]
     Type,
-    /// In the line that begins with this type.
+    /// In a line of this type.
     Line(u8),
-    /// In a string; this many bytes are left. `is_error`: its first bytes give the status.
+    /// In a string with this many bytes left. `is_error`: its first bytes determine the status.
     Bytes {
         left: u64,
         is_error: bool,
     },
-    /// In the two bytes after a string; this many are left.
+    /// In the two bytes after a string, with this many left.
     End {
         left: u8,
         is_error: bool,
@@ -35,19 +34,18 @@ enum Step {
 pub struct Resp {
     step: Step,
     line: Line,
-    /// Missing values of the innermost aggregate; 1 for the reply itself.
+    /// Missing values of the innermost aggregate; 1 outside of aggregates.
     left: u64,
-    /// Missing values of the aggregates around it. Allocated for aggregates only.
+    /// Missing values of the enclosing aggregates. Allocated only for nested ones.
     around: Vec<u64>,
     status: u16,
     has_started: bool,
-    /// This is no reply but a push of RESP3.
     is_push: bool,
 }
 
-/// A value after its first line.
+/// What the first line of a value says about the rest.
 enum Value {
-    /// The value is complete.
+    /// The line is the whole value.
     Whole {
         is_null: bool,
     },
@@ -60,7 +58,7 @@ enum Value {
         count: u64,
         is_push: bool,
     },
-    /// Attributes precede the value and do not count as values.
+    /// Attributes, which precede a value and do not count as values.
     Attributes(u64),
 }
 
@@ -125,7 +123,7 @@ impl Resp {
                         return Err(if self.is_at_top() {
                             of_another_protocol(first, Wanted::Redis)
                         } else {
-                            Malformed("a value in a reply of Redis begins with a byte that no type has")
+                            Malformed("the first byte of a value in a Redis reply is not a type")
                         });
                     }
                     self.line.clear();
@@ -142,7 +140,7 @@ impl Resp {
                 Step::Bytes { left, is_error } => {
                     let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     if is_error {
-                        // The code is within the first bytes.
+                        // The error code is within the first bytes.
                         self.keep(&rest[..part]);
                     }
                     fed.used += part;
@@ -172,7 +170,7 @@ impl Resp {
         self.around.is_empty()
     }
 
-    /// Keeps the first bytes of a string as a line, which ends with a carriage return.
+    /// Keeps the first bytes of a string as if they were a line.
     fn keep(&mut self, bytes: &[u8]) {
         let line = &mut self.line;
         let at = (line.length as usize).saturating_sub(1).min(super::KEPT_BYTES);
@@ -200,7 +198,7 @@ impl Resp {
                 self.enter(count, self.left - 1)?;
             }
             Value::Attributes(0) => self.step = Step::Type,
-            // The value itself is still to come.
+            // The attributes' value follows.
             Value::Attributes(count) => self.enter(count, self.left)?,
         }
         Ok(())
@@ -290,7 +288,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The result for bytes that come in pieces of this size: used, body, status; or the broken rule.
+    /// The result of feeding the bytes in pieces of `size`: used, body, status; or the rule that they break.
     fn read(bytes: &[u8], size: usize) -> Result<(usize, usize, Option<u16>), Malformed> {
         let mut resp = Resp::default();
         let (mut used, mut body) = (0, 0);
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_of_both_versions_is_read_to_its_end() {
+    fn every_reply_type_of_both_versions_is_read_to_its_end() {
         for text in [
             "+OK\r\n",
             ":-12\r\n",
@@ -346,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused_in_words() {
+    fn an_invalid_reply_is_refused_with_a_reason() {
         let nested = "*1\r\n".repeat(1_000_000);
         let endless = format!("+{}", "x".repeat(100_000));
         for (text, words) in [
@@ -371,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Bytes that look like replies more often than random ones do.
+    /// Random bytes that resemble replies.
     fn likely() -> impl Strategy<Value = Vec<u8>> {
         let token = prop_oneof![
             4 => prop::sample::select(b"+-:$*_#,(!=%~>|0123456789\r\nHE".to_vec()).prop_map(|byte| vec![byte]),

@@ -30,7 +30,7 @@ pub(crate) struct TlsSetting {
 }
 
 impl TlsSetting {
-    /// `None` for a plan without TLS.
+    /// The TLS setting of a plan; `None` without TLS.
     pub(crate) fn of(plan: &LoadPlan) -> Result<Option<Self>, LoadError> {
         let of_protocol: &[&[u8]] = match plan.protocol {
             Protocol::Http => &[b"http/1.1"],
@@ -42,12 +42,12 @@ impl TlsSetting {
 
     pub(crate) fn connection(&self) -> Result<ClientConnection, rustls::Error> {
         let mut connection = ClientConnection::new(self.config.clone(), self.name.clone())?;
-        // Bytes that the socket does not take wait here; the rest of a request waits outside.
+        // Limits the bytes that the session holds for the socket; the caller keeps the rest of a request.
         connection.set_buffer_limit(Some(BUFFERED_BYTES));
         Ok(connection)
     }
 
-    /// With a separate session store, so that threads share no lock.
+    /// A setting with its own session store, so that threads share no lock.
     fn for_thread(&self) -> Self {
         let mut config = (*self.config).clone();
         config.resumption = resumption(self.has_resumption);
@@ -59,7 +59,7 @@ fn resumption(has_resumption: bool) -> Resumption {
     if has_resumption { Resumption::in_memory_sessions(SESSIONS_KEPT) } else { Resumption::disabled() }
 }
 
-/// `protocols`: the names that ALPN offers.
+/// Configures TLS. `protocols`: the names that ALPN offers.
 fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError> {
     let wrong = |text: String| LoadError::Plan(text);
     let name = ServerName::try_from(plan.server_name.clone())
@@ -83,7 +83,7 @@ fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError>
     Ok(TlsSetting { config: Arc::new(config), name, has_resumption: plan.has_resumption })
 }
 
-/// The trusted certificates: authorities, and the certificates of `--tls ca=` themselves.
+/// The trusted certificates: authorities, and the certificates given by `--tls ca=`.
 fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), LoadError> {
     let mut roots = RootCertStore::empty();
     let mut given = Vec::new();
@@ -116,7 +116,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
     Ok((roots, given))
 }
 
-/// A TLS error as the middle of a sentence, with the remedy and without the library's names.
+/// Describes a TLS error for the middle of a sentence, with the remedy and without the library's names.
 pub(crate) fn error_text(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
@@ -126,22 +126,22 @@ pub(crate) fn error_text(error: &rustls::Error) -> String {
             format!("its certificate {}{unchecked}", certificate_words(bad))
         }
         Error::NoCertificatesPresented => "it presents no certificate: give it one".into(),
-        Error::InvalidMessage(_) => "what it sends is not TLS: does this port speak plain http?".into(),
+        Error::InvalidMessage(_) => "its data is not TLS: does this port speak plain http?".into(),
         Error::NoApplicationProtocol => OTHER_VERSION.into(),
         Error::AlertReceived(alert) => alert_words(*alert),
         Error::PeerIncompatible(_) => NOTHING_IN_COMMON.into(),
         Error::PeerMisbehaved(_) | Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
             "it breaks the rules of TLS: is this a TLS server?".into()
         }
-        Error::DecryptError => "what it sends cannot be decrypted: does something between change it?".into(),
+        Error::DecryptError => "its data cannot be decrypted: does a device on the path change it?".into(),
         Error::PeerSentOversizedRecord => "it sends a longer record than TLS allows: is this a TLS server?".into(),
-        // Other errors are the client's own: its configuration, clock or randomness.
+        // All other errors are the client's: its configuration, clock or randomness.
         _ => "the TLS handshake could not be made on this side".into(),
     }
 }
 
 const OTHER_VERSION: &str =
-    "it offers another version of HTTP only (ALPN): HTTP/2 is asked for with --http2, HTTP/1.1 without it";
+    "it offers only another HTTP version (ALPN): --http2 asks for HTTP/2, without it HTTP/1.1 is used";
 
 const NOTHING_IN_COMMON: &str = "it has no version of TLS, cipher or kind of key in common with straingauge, which \
                                  speaks TLS 1.2 and 1.3 and knows the keys RSA, ECDSA on P-256 and P-384 (not \
@@ -152,7 +152,7 @@ fn is_of_old_version(bad: &rustls::CertificateError) -> bool {
         if matches!(other.0.downcast_ref(), Some(webpki::Error::UnsupportedCertVersion)))
 }
 
-/// The error of a certificate, and its remedy besides `--tls insecure`.
+/// Describes a certificate's error, and a remedy other than `--tls insecure`.
 fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as Bad;
     match bad {
@@ -167,7 +167,10 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
         Bad::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             "has no subjectAltName, and its common name does not count (RFC 9525): issue it with one"
         }
-        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "is for another name: use the name in the URL",
+        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+            "is for another name: use one of its names in \
+        the URL"
+        }
         Bad::Expired | Bad::ExpiredContext { .. } => "has expired: renew it",
         Bad::NotValidYet | Bad::NotValidYetContext { .. } => "is not valid yet: check both clocks",
         Bad::Revoked => "is revoked: replace it",
@@ -182,7 +185,7 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
                 "is an authority's, as self-signed ones are by default, and was not given: give it with --tls ca=FILE"
             }
             Some(webpki::Error::UnsupportedCertVersion) => {
-                "is not of version 3 of X.509, as one without subjectAltName often is: issue it with one"
+                "is not an X.509 version 3 certificate, often because it has no subjectAltName: issue it with one"
             }
             _ => "is not one that can be checked: replace it",
         },
@@ -190,18 +193,18 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     }
 }
 
-/// The server's objection.
 fn alert_words(alert: rustls::AlertDescription) -> String {
     use rustls::AlertDescription as Alert;
     match alert {
         Alert::NoApplicationProtocol => OTHER_VERSION.into(),
         Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA | Alert::AccessDenied => {
-            "it wants a certificate of the client, which straingauge does not have: let it accept clients \
-             without"
+            "it wants a certificate of the client, which straingauge does not have: let it accept clients without one"
                 .into()
         }
         Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => NOTHING_IN_COMMON.into(),
-        Alert::UnrecognisedName => "it has no certificate for this name: use the name in the URL".into(),
+        Alert::UnrecognisedName => "it has no certificate for this name: use another name of the server in the \
+        URL"
+        .into(),
         Alert::InternalError => "it had an internal error in the handshake: look at its error log".into(),
         other => format!("it refused the handshake (alert {} of TLS): look at its error log", u8::from(other)),
     }
@@ -227,10 +230,10 @@ impl Sessions {
     }
 }
 
-/// Handshakes of a run.
+/// Counts and times of the handshakes of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TlsTally {
-    /// From the established TCP connection to the end of the handshake, of all connections of the run.
+    /// Times from the established TCP connection to the end of the handshake, of all connections of the run.
     pub times: Latency,
     /// Handshakes that ended inside the window.
     pub completed_in_window: u64,
@@ -238,7 +241,7 @@ pub struct TlsTally {
     pub resumed: u64,
     /// Handshakes that failed.
     pub failed: u64,
-    /// Why one of them failed.
+    /// The error of one failed handshake.
     pub example: Option<String>,
 }
 
@@ -262,7 +265,7 @@ mod tests {
     use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompatible};
 
     #[test]
-    fn what_is_wrong_with_a_certificate_is_said_with_its_remedy() {
+    fn certificate_errors_name_the_problem_and_the_remedy() {
         let certificate = |bad| error_text(&Error::InvalidCertificate(bad));
         let name = || rustls::pki_types::ServerName::try_from("a.test").expect("a name");
         let of_names = |presented| CertificateError::NotValidForNameContext { expected: name(), presented };
@@ -272,12 +275,12 @@ mod tests {
         assert!(other(webpki::Error::CaUsedAsEndEntity).contains("self-signed"));
         let old = other(webpki::Error::UnsupportedCertVersion);
         assert!(old.contains("subjectAltName") && !old.contains("insecure"), "that would not help: {old}");
-        // Sent by servers whose only key is P-521.
+        // Servers whose only key is P-521 send this alert.
         assert!(error_text(&Error::AlertReceived(AlertDescription::HandshakeFailure)).contains("not P-521"));
     }
 
     #[test]
-    fn no_error_is_told_in_the_names_of_the_library() {
+    fn no_error_message_uses_names_of_the_library() {
         let other = |error| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))));
         for error in [
             other(webpki::Error::CaUsedAsEndEntity),
@@ -293,7 +296,7 @@ mod tests {
             Error::DecryptError,
             Error::FailedToGetCurrentTime,
         ] {
-            // Names of keys are known to users, too.
+            // These names of keys are allowed, because users know them.
             let words = error_text(&error).replace("Ed25519", "").replace("subjectAltName", "");
             let is_name =
                 |word: &str| word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase);

@@ -1,5 +1,5 @@
-//! The accepted certificates. `--tls ca=FILE`: those signed by the given ones, and the given ones themselves. `--tls
-//! insecure`: any; handshake signatures are still checked, so that they cost as much.
+//! Decides which certificates are accepted. `--tls ca=FILE`: the given certificates and those that they signed.
+//! `--tls insecure`: all; handshake signatures are still checked, so that they cost as much.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -35,8 +35,8 @@ impl Verifier {
     }
 }
 
-/// Whether the only objection is that the certificate is an authority's (self-signed ones are by default), or signed by
-/// an unknown one. The library checks the dates first, so they are valid.
+/// Whether the certificate's only fault is that it is an authority's (the default of self-signed ones), or that its
+/// issuer is unknown. The library checks the dates first, so they are valid.
 fn is_about_the_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -58,7 +58,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let How::By { authorities, given } = &self.how else { return Ok(ServerCertVerified::assertion()) };
         match authorities.verify_server_cert(server, intermediates, name, ocsp_response, now) {
-            // The server presents a certificate that was given as trusted, so no authority needs to sign it.
+            // The server presents a certificate that the user trusts, so it needs no issuer.
             Err(error) if is_about_the_issuer(&error) && given.iter().any(|one| one == server) => {
                 verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -97,11 +97,11 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
     use std::time::Duration;
 
-    /// From `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, valid from November 2026 on. Its key
-    /// belongs to test servers.
+    /// Made by `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, valid from November 2026 on. The
+    /// key belongs to test servers.
     const SELF_SIGNED: &[u8] = include_bytes!("self_signed.pem");
 
-    /// The verdict on a server that presents this certificate, `years` after 1970.
+    /// The verdict on a server with this certificate, `years` after 1970.
     fn judged(is_given: bool, name: &'static str, years: u64) -> Result<ServerCertVerified, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificate = CertificateDer::from_pem_slice(SELF_SIGNED).expect("it is a certificate");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_self_signed_certificate_is_taken_where_it_was_given_for_its_name_and_time() {
+    fn a_trusted_self_signed_certificate_is_accepted_for_its_name_and_time() {
         assert!(judged(true, "localhost", 80).is_ok());
         let refused = |is_given, name, years| judged(is_given, name, years).expect_err("it is refused");
         assert!(is_about_the_issuer(&refused(false, "localhost", 80)), "not given: an authority is no server");

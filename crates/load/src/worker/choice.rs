@@ -1,4 +1,4 @@
-//! Chooses source, transport and protocol, once for each thread.
+//! Chooses source, transport and protocol once for each thread.
 
 use super::protocol::{
     Connect, Http1, Http2, InOrder, Memcached, OrderedProtocol, Protocol as Spoken, Redis, Tcp, Traces,
@@ -23,7 +23,7 @@ pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     }
 }
 
-/// Reads as fast as the socket has bytes. The error is why arrivals are not dated.
+/// A pace without limit that samples arrivals. The error explains why arrivals are not recorded.
 fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
     match Sampled::new(task.plan, task.connections) {
         Ok(pace) => (pace, None),
@@ -51,7 +51,7 @@ fn run_plain<A: Spoken>(protocol: A, task: Task<'_>, poller: Poller) -> Result<R
     run_over(Plain::new(pace), protocol, task, poller, has_no_stamps)
 }
 
-/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs.
+/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs for them.
 fn run_over<A: Spoken, T: Transport>(
     transport: T,
     protocol: A,
@@ -93,7 +93,7 @@ fn run_http_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result
 
 fn run_paced<S: Source, A: Spoken>(protocol: A, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     if let Some(pace) = Limited::new(&task.plan.clients, task.connections) {
-        // Such a client leaves bytes unread on purpose.
+        // A paced client leaves bytes unread on purpose, so it does not sample arrivals.
         return run_at(pace, protocol, source, task, poller);
     }
     let (pace, has_no_stamps) = sampled(&task);

@@ -13,13 +13,12 @@ use crate::socket::{self, Errno};
 use crate::tally::Failure;
 use record::time::monotonic_ns;
 
-/// Explicit ports tried before an attempt fails: another program may hold some.
+/// Explicit ports tried before an attempt fails; other programs may hold some of them.
 const PORT_TRIES: usize = 16;
 /// Maximum pause after consecutive failures.
 const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
-    /// Begins as many first attempts as the pace allows.
     pub(super) fn open_first(&mut self, now: u64) {
         let mut allowance = self.ramp.allowance(now, self.connecting);
         while allowance > 0 && self.opened_first < self.connections.len() {
@@ -32,7 +31,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Opens the closed slots in `to_open`.
     pub(super) fn reopen(&mut self) {
-        // Only those in the queue now: a connection that only connects may be closed again at once.
+        // Only the slots queued now: with `connect` as the protocol, a connection may be closed again at once.
         for _ in 0..self.to_open.len() {
             let Some(slot) = self.to_open.pop_front() else { return };
             let slot = slot as usize;
@@ -42,7 +41,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Begins an attempt on a closed slot.
     pub(super) fn open(&mut self, slot: usize, now: u64) {
         self.connections[slot].since_ns = now;
         loop {
@@ -57,7 +55,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             };
             let Some(lease) = lease else { continue };
             if error == Errno(libc::EADDRNOTAVAIL) {
-                // Another source address may have ports left. Ends when the allocator has none.
+                // Another source address may have ports left. The loop ends when the allocator has none.
                 self.task.ports.exhausted(lease, now);
                 continue;
             }
@@ -90,7 +88,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Opens a socket and connects it: (descriptor, established already). After an error the caller returns `lease`.
+    /// Opens a socket and connects it. Returns the descriptor and whether it is established already. After an error
+    /// the caller returns `lease`.
     fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
         let fd = socket::stream_socket(self.task.address.family())?;
         self.system_calls += 2;
@@ -104,7 +103,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             if is_established || !self.task.is_loopback {
                 return Ok(is_established);
             }
-            // On loopback the handshake is over when connect returns: checking costs less than waiting for an event.
+            // On loopback the handshake is usually over when connect returns; checking costs less than waiting for an
+            // event.
             self.system_calls += 1;
             socket::connect(fd, &self.task.address)
         });
@@ -131,7 +131,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         Err(Errno(libc::EADDRNOTAVAIL))
     }
 
-    /// Handles an event on a connecting socket.
     pub(super) fn on_connecting(&mut self, slot: usize, conditions: u32, now: u64) {
         let fd = self.connections[slot].fd;
         if conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0 {
@@ -183,7 +182,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         S::connected(self, slot, now);
     }
 
-    /// Ends a failed attempt and its request.
     pub(super) fn connect_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let has_begun = self.has_begun();
         let connection = &mut self.connections[slot];
@@ -219,8 +217,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets a slot pause for `first_ns`, doubled with each consecutive failure, up to a second. A quarter of the pause
-    /// differs between slots, so that they do not all return at once.
+    /// Lets a slot pause for `first_ns`, doubled with each consecutive failure, up to a second. A quarter of the
+    /// pause is random, so that slots do not all return at once.
     pub(super) fn back_off(&mut self, slot: usize, now: u64, first_ns: u64) {
         let connection = &mut self.connections[slot];
         let pause = first_ns.saturating_mul(1 << connection.failures.min(20)).min(MAX_BACK_OFF_NS);
@@ -253,7 +251,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.established == 0 && self.connecting == 0 && self.to_open.is_empty()
     }
 
-    /// Counts an attempt that hangs, once.
     pub(super) fn note_hanging(&mut self, slot: usize, now: u64) {
         if !self.connections[slot].has(KNOWN_SLOW) {
             self.connections[slot].set(KNOWN_SLOW, true);

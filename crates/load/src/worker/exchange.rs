@@ -1,8 +1,7 @@
 //! A request on an established connection: sends it, reads the response, and then reuses or closes the connection.
 //!
-//! Only the [`protocol`](super::protocol) knows the bytes of a request and where a response ends; this module gives it
-//! the received bytes and acts on its answer. [`in_flight`](super::in_flight) handles several requests in flight on a
-//! connection.
+//! The [`protocol`](super::protocol) makes the bytes of requests and finds the end of responses; this module acts on
+//! its results. [`in_flight`](super::in_flight) handles several requests in flight on a connection.
 
 use super::protocol::Stream;
 use super::slowest::End;
@@ -13,10 +12,10 @@ use crate::framing::{AtEnd, Consumed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 
-/// A server that closes an unused connection earlier than this has another reason than idleness.
+/// A server that closes an unused connection earlier than this does not close it for idleness.
 const UNUSED_NS: u64 = 1_000_000_000;
 
-/// Whether a server ended an unused connection by a 408 (Request Timeout), as HAProxy does.
+/// Whether the server closed an unused connection with 408 (Request Timeout), as HAProxy does.
 fn is_request_timeout(bytes: &[u8]) -> bool {
     bytes.starts_with(b"HTTP/1.") && bytes.get(8..12) == Some(b" 408")
 }
@@ -75,11 +74,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         T::send(self, slot, now);
     }
 
-    /// Counts the connection as an answered request, and resets it: a client that closes first would keep a port for a
-    /// minute.
+    /// Counts the connection as an answered request, and resets it: a client that closes in order would keep the port
+    /// for a minute.
     fn only_connected(&mut self, slot: usize, intended_ns: u64, now: u64) {
         let connection = &mut self.connections[slot];
-        // In a closed loop the attempt is the request.
+        // In a closed loop the connection attempt is the request.
         connection.intended_ns = if S::IS_SCHEDULED { intended_ns } else { connection.since_ns };
         connection.first_byte_ns = now;
         connection.set(HEARD, connection.has(HEARD) || now >= self.tally.begin_ns);
@@ -92,7 +91,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         S::closed(self, slot);
     }
 
-    /// Handles `count` received bytes; true if the connection was closed or has a new request.
+    /// Handles `count` received bytes; returns whether the connection was closed or has a new request.
     #[inline]
     pub(super) fn take_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         match self.connections[slot].state {
@@ -101,7 +100,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             State::Opening => return self.take_opening(slot, count, now),
             State::Idle if A::IS_MULTIPLEXED => return self.take_responses(slot, count, now),
             State::Idle => {
-                // Unrequested bytes: the connection cannot be trusted any more.
+                // These bytes were not requested, so the connection cannot be trusted any more.
                 let bytes = &self.buffer[..count];
                 let is_timeout = A::IS_HTTP_1 && is_request_timeout(bytes);
                 if is_timeout {
@@ -118,7 +117,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         false
     }
 
-    /// As [`take_bytes`](Self::take_bytes), for body bytes discarded from the socket without copying.
+    /// As [`take_bytes`](Self::take_bytes), for body bytes that the socket discarded.
     pub(super) fn skip_response_bytes(&mut self, slot: usize, count: usize, now: u64) {
         self.connections[slot].stream.skip(count as u64);
         self.received(slot, now, count, count, true);
@@ -151,7 +150,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.in_flight -= 1;
     }
 
-    /// Body bytes came that end this many parts; `None`: they are one part.
+    /// Counts this many parts that end in received body bytes; `None`: the bytes are one part.
     #[inline]
     pub(super) fn parts_came(&mut self, slot: usize, now: u64, parts: Option<u32>) {
         if self.task.plan.clients.times_parts && parts != Some(0) {
@@ -221,12 +220,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.tally.received(connection.intended_ns, now, bytes, body);
     }
 
-    /// `by_bytes`: completed by the bytes of the last read, not by the end of the connection.
+    /// Handles a complete response. `by_bytes`: the last bytes completed it, not the end of the connection.
     #[inline]
     fn response_complete(&mut self, slot: usize, now: u64, by_bytes: bool) {
         self.count_response(slot, now, by_bytes);
         let connection = &mut self.connections[slot];
-        // An unfinished send makes the connection unusable for another request.
+        // A connection with an unfinished send cannot carry another request.
         let is_done = connection.has(LAST_REQUEST | PEER_CLOSED | WATCHES_WRITABLE);
         if !is_done && connection.stream.is_keep_alive() {
             connection.stream.reset();
@@ -239,14 +238,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.drop_socket(slot, now, closed_first);
             S::closed(self, slot);
         } else {
-            // The side that closes first keeps the port in TIME_WAIT: let the server close, which announced it.
+            // The side that closes first keeps the port in TIME_WAIT, so the server closes, as it has announced.
             connection.stream.reset();
             connection.state = State::Lingering;
             connection.since_ns = now;
         }
     }
 
-    /// Counts the complete response to the described request.
     #[inline]
     pub(super) fn count_response(&mut self, slot: usize, now: u64, by_bytes: bool) {
         let place = self.place(slot);
@@ -290,7 +288,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.ended(slot, now);
     }
 
-    /// Ends a connection on which the server sends no more.
+    /// Ends a connection on which the server will send nothing more.
     pub(super) fn ended(&mut self, slot: usize, now: u64) {
         let connection = &self.connections[slot];
         if connection.state != State::Busy {
@@ -307,13 +305,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.lost(slot, now, exchange_failure(error));
     }
 
-    /// Ends an unusable connection: the attempt, or the requests in flight, have failed.
+    /// Ends an unusable connection: its attempt or its requests have failed.
     pub(super) fn lost(&mut self, slot: usize, now: u64, failure: Failure) {
         match self.connections[slot].state {
             State::Connecting | State::Handshaking | State::Opening => self.connect_failed(slot, now, failure),
             State::Busy => self.request_failed(slot, now, failure),
             _ => {
-                // Who closed first decides which side keeps the port.
+                // The side that closed first keeps the port.
                 let is_ours = matches!(failure, Failure::Tls | Failure::ClosedEarly);
                 let closed_first = !self.connections[slot].has(PEER_CLOSED) && is_ours;
                 self.drop_socket(slot, now, closed_first);
@@ -322,13 +320,14 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Continues after the server closed a connection without a request. A slot that was never used may exceed a limit
-    /// of the server, so it pauses; not after a long idle time, which many servers limit, too.
+    /// Reopens a connection that the server closed without a request. A slot that was never used may exceed a limit
+    /// of the server, so it pauses. A slot that was idle for long does not pause, because many servers limit
+    /// idleness.
     pub(super) fn ended_idle(&mut self, slot: usize, now: u64) {
         self.reopen_idle(slot, now, false);
     }
 
-    /// `is_timeout`: the server gave idleness as the reason.
+    /// Reopens an idle slot. `is_timeout`: the server gave idleness as the reason.
     fn reopen_idle(&mut self, slot: usize, now: u64, is_timeout: bool) {
         let connection = &self.connections[slot];
         if connection.requests == 0 && now.saturating_sub(connection.since_ns) < UNUSED_NS {
@@ -341,7 +340,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Ends the requests in flight without a response, and their connection.
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         self.describe_any(slot);
         let described = self.connections[slot].under_way();
@@ -355,8 +353,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let connection = &mut self.connections[slot];
         let closed_first = !connection.has(PEER_CLOSED) && failure != Failure::Reset;
         self.drop_socket(slot, now, closed_first);
-        // The first failure may be the server's idle timeout crossing our request, so only consecutive ones are
-        // delayed.
+        // The first failure may be an idle timeout of the server that crossed our request, so only consecutive
+        // failures are delayed.
         if self.connections[slot].failures == 0 {
             self.connections[slot].failures = 1;
             S::closed(self, slot);

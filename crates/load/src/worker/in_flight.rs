@@ -33,7 +33,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.uncork(slot, now);
     }
 
-    /// Sends what was put while the connection was corked.
+    /// Sends the requests that were put while the connection was corked.
     fn uncork(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
         connection.set(CORKED, false);
@@ -42,7 +42,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Puts the next request after those in flight, and sends it unless others follow.
+    /// Puts another request behind those in flight, and sends it unless more requests follow at once.
     #[inline]
     pub(super) fn put_request(&mut self, slot: usize, intended_ns: u64, now: u64) {
         let limit = self.task.plan.requests_per_connection;
@@ -71,7 +71,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Handles `count` received bytes of responses; true if the connection was closed.
+    /// Handles `count` received bytes of responses; returns whether the connection was closed.
     pub(super) fn take_responses(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         self.connections[slot].set(CORKED, true);
@@ -82,7 +82,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
             if !A::IS_MULTIPLEXED && connection.state != State::Busy {
-                // More bytes than requests: the connection cannot be trusted any more.
+                // More bytes came than requests were sent, so the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[at..count]);
                 self.drop_socket(slot, now, true);
                 self.ended_idle(slot, now);
@@ -127,7 +127,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.connections[slot].generation != generation
     }
 
-    /// Uses the room that the server allows beyond that of finished requests.
+    /// Sends requests if the server has raised its limit.
     #[inline]
     fn use_room(&mut self, slot: usize, now: u64) {
         while self.has_room(slot) {
@@ -139,7 +139,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets a busy connection describe one of its requests if it describes none.
+    /// Lets a busy connection that describes no request describe one.
     #[inline]
     pub(super) fn describe_any(&mut self, slot: usize) {
         if A::IS_MULTIPLEXED {
@@ -150,7 +150,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets a connection describe the request that the last bytes belong to. False if there is none.
+    /// Lets a connection describe the request that the last bytes belong to; false if there is none.
     #[inline]
     fn turn(&mut self, slot: usize) -> bool {
         let connection = &mut self.connections[slot];
@@ -178,7 +178,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.continue_after(slot, now);
     }
 
-    /// Continues after the described request is counted.
     #[inline]
     fn continue_after(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
@@ -232,7 +231,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.failures = connection.failures.saturating_add(1);
     }
 
-    /// Fails the requests that were sent too long ago: one by one, or with their connection if it received nothing
+    /// Fails requests that were sent too long ago: only them, or with their connection if it received nothing
     /// meanwhile.
     pub(super) fn time_out(&mut self, slot: usize, now: u64) {
         let before_ns = now.saturating_sub(self.task.plan.timeout_ns);
@@ -262,24 +261,24 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Fails the requests that are not described, for the same reason.
+    /// Fails the requests that the connection does not describe, for the same reason.
     pub(super) fn fail_the_others(&mut self, slot: usize, now: u64, failure: Failure) {
         while let Some(other) = self.connections[slot].stream.next() {
             self.count_failure(slot, other, now, failure);
         }
     }
 
-    /// Handles `count` received bytes of replies to a connection's opening; true if the connection was closed or has a
-    /// request.
+    /// Handles `count` received bytes of replies to a connection's opening; returns whether the connection was closed
+    /// or has a request.
     pub(super) fn take_opening(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         let mut at = 0;
         while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
-            // Before the first request this field counts the missing replies.
+            // Before the first request, this field holds the number of missing replies.
             let fed = match connection.target {
                 0 if !A::IS_MULTIPLEXED => {
-                    Err(crate::framing::Malformed("more bytes than the opening of the connection is answered with"))
+                    Err(crate::framing::Malformed("more bytes than the answers to the connection's first commands"))
                 }
                 _ => self.protocol.feed(&mut connection.stream, 0, &self.buffer[at..count]),
             };
@@ -309,10 +308,10 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.opened(slot, now);
         }
         if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
-            // Sends our answer to the server's opening.
+            // Sends the client's answer to the server's opening.
             self.uncork(slot, now);
             if self.connections[slot].generation == generation && self.connections[slot].stream.has_more() {
-                // A request waited for the connection, which takes none.
+                // The connection takes no requests, but one waited for it.
                 return self.take_responses(slot, 0, now);
             }
             if self.connections[slot].generation == generation {
@@ -322,7 +321,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.connections[slot].generation != generation
     }
 
-    /// The transport has taken all bytes of the requests; `sent` of them just now.
+    /// Called when the transport has taken all bytes of the requests, `sent` of them just now.
     #[inline]
     pub(super) fn all_sent(&mut self, slot: usize, sent: usize) {
         self.part_sent(slot, sent);
@@ -331,7 +330,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts bytes that the transport has taken; for the described request, if several are sent together.
+    /// Counts bytes that the transport has taken. If several requests are sent together, they are counted for the
+    /// described one.
     #[inline]
     pub(super) fn part_sent(&mut self, slot: usize, sent: usize) {
         let connection = &self.connections[slot];

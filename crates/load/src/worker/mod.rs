@@ -59,12 +59,11 @@ use std::sync::atomic::Ordering;
 use sweep::Sweep;
 use transport::Transport;
 
-/// Size of the thread's one buffer for responses.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// A longer request may leave in several segments, of which Nagle's algorithm would delay the last.
+/// A longer request may be split into several segments, and Nagle's algorithm would delay the last one.
 const SMALL_REQUEST_BYTES: usize = 500;
-/// Longest wait after the window for requests in flight (the timeout, if shorter), in addition to two round trips, so
-/// that a stall at the end shows in the response times.
+/// Maximum wait after the window for requests in flight, in addition to two round trips; the timeout if that is
+/// shorter. A stall at the end of the window so appears in the response times.
 pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
 pub(crate) struct Task<'a> {
@@ -101,7 +100,7 @@ pub(crate) struct Report {
     /// Bandwidth of each paced connection, bits per second.
     pub(crate) bits_per_sec: Vec<f64>,
     pub(crate) tls: Option<TlsTally>,
-    /// Why no arrivals of responses were dated.
+    /// The error of asking the kernel to stamp responses.
     pub(crate) has_no_stamps: Option<Errno>,
 }
 
@@ -114,7 +113,7 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     poller: Poller,
     connections: Vec<Connection<A::Stream>>,
     openings: Box<[Opening]>,
-    /// Slots to reopen; the loop opens them, not the code that closed them, to avoid recursion.
+    /// Slots to reopen. The loop opens them, not the code that closed them, to avoid recursion.
     to_open: VecDeque<u32>,
     /// Slots whose socket had more bytes than one turn reads.
     unread: Vec<u32>,
@@ -122,7 +121,6 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     tally: Tally,
     classes: Option<Box<Classes>>,
     ramp: ConnectRamp,
-    /// Slots opened for the first time.
     opened_first: usize,
     established: u64,
     connecting: u64,
@@ -137,11 +135,11 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
 
 #[derive(PartialEq)]
 enum Phase {
-    /// Opening connections.
+    /// Connections are being opened.
     Opening,
-    /// Sending requests.
+    /// Requests are sent.
     Loading,
-    /// After the window: nothing new begins.
+    /// The window is over: no request begins.
     Draining,
 }
 
@@ -177,7 +175,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         }
     }
 
-    /// Runs until the window is over and drained, or the run is cut short.
+    /// Runs until the window is over and its requests have ended, or the run is cut short.
     fn run(mut self) -> Result<Report, Errno> {
         let (mut begin, mut end) = (None, None);
         let mut is_ready = false;
@@ -269,7 +267,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         report
     }
 
-    /// Begins requests: the window is known now.
     fn start(&mut self, start_ns: u64, now: u64) {
         self.phase = Phase::Loading;
         let begin_ns = start_ns + self.task.plan.warmup_ns;
@@ -291,8 +288,8 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         self.phase == Phase::Draining
     }
 
-    /// Cuts the run short: the window ends after `now`, so that it contains every request counted as sent, without
-    /// waiting for responses.
+    /// Cuts the run short without waiting for responses. The window ends just after `now`, so that it contains every
+    /// request that was counted as sent.
     fn cut(&mut self, now: u64) {
         if now + 1 < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
@@ -343,7 +340,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             }
         }
         for slot in std::mem::take(&mut self.unread) {
-            // A slot closed since has nothing to read; a reopened one reads "would block".
+            // The slot may have been closed since; a reopened one reads "would block".
             if matches!(
                 self.connections[slot as usize].state,
                 State::Busy | State::Idle | State::Lingering | State::Handshaking | State::Opening

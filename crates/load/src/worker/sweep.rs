@@ -1,8 +1,8 @@
 //! Timeouts, and the end of the run.
 //!
-//! Timeouts are found by walking over the connections, a part at a time. A list in order of expiry is O(1), too, but
-//! touches two other connections on every request: two cache misses at ten thousand connections. The walk costs about 2
-//! ns per connection and round at any request rate.
+//! Timeouts are found by walking over the connections, a part at a time. A list in order of expiry would touch two
+//! other connections on every request, which costs two cache misses at ten thousand connections. The walk costs about
+//! 2 ns per connection and round at any request rate.
 
 use super::protocol::Stream;
 use super::slowest::End;
@@ -11,7 +11,7 @@ use crate::connection::{ASKED, HEARD, LINGERED, State, UnderWay};
 use crate::tally::Failure;
 use record::CloseFirst;
 
-/// Maximum duration of a round, and so of the delay of a timeout.
+/// Duration of a round, which is the maximum delay of a timeout.
 const ROUND_NS: u64 = 20_000_000;
 /// Connections in one part of the walk, which takes about a microsecond.
 const STRETCH: usize = 512;
@@ -22,7 +22,7 @@ pub(super) const LINGER_NS: u64 = 250_000_000;
 pub(super) struct Sweep {
     at: usize,
     pub(super) next_ns: u64,
-    /// Memory of split heads: in the current round so far, and the maximum of any round.
+    /// Memory of split heads: in the current round so far, and the maximum of all rounds.
     carry_bytes_round: usize,
     pub(super) carry_bytes_max: usize,
 }
@@ -63,7 +63,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                     self.drop_socket(slot, now, true);
                     S::closed(self, slot);
                 }
-                // Before the start, each slot is tried once.
+                // Before the load begins, each slot is tried only once.
                 State::BackOff if connection.since_ns <= now && self.has_begun() => {
                     self.connections[slot].state = State::Closed;
                     S::closed(self, slot);
@@ -110,7 +110,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             if self.connections[slot].fd >= 0 {
                 self.drop_socket(slot, now, true);
             }
-            // In a closed loop a connection always has a request, or pauses after one that failed.
+            // In a closed loop, a connection has a request or pauses after a failed one.
             let connection = &self.connections[slot];
             if has_window && (!S::IS_SCHEDULED || connection.has(ASKED | HEARD)) {
                 self.tally.used(connection.has(HEARD));

@@ -1,13 +1,13 @@
-//! Waits for events, for the edges of the window, and for the next intended send.
+//! Waits for events, for the begin and end of the window, and for the next intended send.
 
 use super::transport::Pace;
 use super::{Protocol, Source, Transport, Worker};
 use crate::socket::Errno;
 use record::time::monotonic_ns;
 
-/// Maximum wait before orders of the calling thread are noticed.
+/// Maximum wait before the thread checks for orders of the calling thread.
 const LOOK_UP_NS: u64 = 50_000_000;
-/// On an unshared CPU the thread wakes this long before an intended send and then polls.
+/// On a dedicated CPU, the thread wakes up this long before an intended send and then polls.
 const POLL_AHEAD_NS: u64 = 30_000;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
@@ -17,7 +17,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.system_calls += 1;
             return self.poller.wait(0);
         }
-        // A closed loop may wake a few microseconds late; a schedule is kept to the microsecond.
+        // A closed loop may wake up a few microseconds late; a schedule needs the exact time.
         let now = if S::IS_SCHEDULED { monotonic_ns() } else { now };
         let mut until = self.sweep.next_ns.min(now + LOOK_UP_NS).min(self.transport.pace().next_due_ns());
         if self.opened_first < self.connections.len() {
@@ -42,11 +42,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.poller.wait(until.saturating_sub(now))
     }
 
-    /// Waits until an intended send is due. On an unshared CPU: sleeps until shortly before it, then polls.
+    /// Waits until an intended send is due. On a dedicated CPU, sleeps until shortly before it, then polls.
     fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
         let gap = due.saturating_sub(now);
         self.system_calls += 1;
-        // A real-time thread that polls at most half of the time is not throttled by the kernel.
+        // The kernel does not suspend a real-time thread that polls at most half of the time.
         if !self.task.plan.precise || gap < 2 * POLL_AHEAD_NS {
             return self.poller.wait(gap);
         }

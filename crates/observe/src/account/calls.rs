@@ -2,14 +2,14 @@
 
 use record::account::WaitKind;
 
-/// Meaning of a call's first argument; the values are those in `bpf/account.bpf.c`.
+/// Meaning of a call's first argument, with the values in `bpf/account.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
     /// Any other value.
     Other = 0,
     /// The address of a futex.
     Futex = 1,
-    /// A descriptor.
+    /// A file descriptor.
     Descriptor = 2,
 }
 
@@ -24,7 +24,6 @@ pub struct Call {
     kind: Means,
 }
 
-/// Meaning of blocked time in a call.
 #[derive(Debug, Clone, Copy)]
 enum Means {
     This(WaitKind),
@@ -80,7 +79,7 @@ fn all() -> impl Iterator<Item = &'static Call> {
     CALLS.iter().chain(OLDER_CALLS)
 }
 
-/// The meanings of first arguments by number of the call, for the BPF programs.
+/// The meanings of first arguments, by the number of the call, for the BPF programs.
 pub fn arguments<const LENGTH: usize>() -> [u8; LENGTH] {
     let mut table = [0; LENGTH];
     for call in all() {
@@ -91,10 +90,10 @@ pub fn arguments<const LENGTH: usize>() -> [u8; LENGTH] {
     table
 }
 
-/// Kind of a call's descriptor.
+/// Kind of the descriptor that a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// Unknown.
+    /// None, or unknown.
     Nothing,
     /// A file or folder, or a disk.
     File,
@@ -104,11 +103,11 @@ pub enum Names {
     Served,
     /// Another socket.
     Socket,
-    /// A terminal, an eventfd, a timer.
+    /// A terminal, an eventfd or a timer.
     Source,
 }
 
-/// The event that a thread waits for in this call, and the call's name; a number below 0 stands for no call.
+/// The event that a thread waits for in this call, and the call's name. A number below 0 means no call.
 pub fn meaning(number: i32, names: Names) -> (WaitKind, String) {
     if number < 0 {
         return (Memory, String::new());
@@ -135,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_means_what_its_descriptor_makes_of_it() {
+    fn the_meaning_of_a_call_depends_on_its_descriptor() {
         let of = |call: i64, names| meaning(call as i32, names).0;
         assert_eq!(of(libc::SYS_read, Names::Served), Requests);
         assert_eq!(of(libc::SYS_recvfrom, Names::Socket), Backend);

@@ -1,6 +1,6 @@
 //! The account of the server's threads: exact times from scheduler events in a window, and times of calls to other
-//! servers from the server's sends and receives. It measures its own cost; a window ends when the cost reaches its
-//! budget.
+//! servers from the server's sends and receives. The programs measure their own cost, and end a window when the cost
+//! reaches its budget.
 
 mod calls;
 mod reading;
@@ -25,7 +25,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Numbers of system calls in the programs' table (`SYSCALLS_KNOWN`).
+/// Size of the programs' table of system calls (`SYSCALLS_KNOWN`).
 const KNOWN_CALLS: usize = 512;
 /// Most addresses of other servers about which it is kept whether they are the server's own.
 const MOST_ADDRESSES: usize = 64;
@@ -33,16 +33,16 @@ const MOST_ADDRESSES: usize = 64;
 const BUDGET: f64 = 0.008;
 /// Budget of the programs on each CPU in a first window of unknown length.
 const FIRST_BUDGET_NS: u64 = 4_000_000;
-/// Windows between two searches for calls to other servers, after one that found none.
+/// Windows between two searches for calls to other servers if none was found.
 const WINDOWS_BETWEEN_LOOKS_FOR_CALLS: u64 = 4;
-/// Least time between two sampled stacks on a CPU.
+/// Minimum time between two sampled stacks on a CPU.
 const STACK_GAP_NS: u64 = 2_000_000;
 
 /// Keeps the account of a server in windows. Its programs are not pinned, so they end with this process.
 pub struct Accountant {
     links: Vec<Link>,
     switch: &'static str,
-    /// Programs that are attached in windows only, because events of all processes cost.
+    /// Programs that are attached only in windows, because events of all processes have a cost.
     in_window: Vec<Link>,
     windows: u64,
     /// Whether the last window that searched for calls to other servers saw any.
@@ -89,7 +89,7 @@ fn load(switch: &'static str, has_calls: bool) -> Result<Object, Refusal> {
 }
 
 impl Accountant {
-    /// Loads the programs and attaches those that stay; opens no window.
+    /// Loads the programs and attaches the permanent ones; opens no window.
     pub fn start(port: u16) -> Result<Accountant, Refusal> {
         needs_hosts_process_ids()
             .map_err(|error| Refusal::from(libbpf_rs::Error::from(std::io::Error::other(error))))?;
@@ -176,8 +176,8 @@ impl Accountant {
             ..Gate::default()
         })?;
         let mut names = vec![self.switch, "on_waking", "on_exit"];
-        // Every send and receive of the machine costs, so a server without calls to others is searched in few windows
-        // only.
+        // Every send and receive of the machine has a cost, so a server that calls no others is searched only in few
+        // windows.
         self.looks_for_calls = self.why_no_backends.is_none()
             && (self.has_backends || self.windows.is_multiple_of(WINDOWS_BETWEEN_LOOKS_FOR_CALLS));
         if self.looks_for_calls {
@@ -188,8 +188,7 @@ impl Accountant {
         self.run("open_window")
     }
 
-    /// Passes the listening ports to the programs. A connection from one of them was accepted: its other end is a
-    /// client.
+    /// Passes the listening ports to the programs. The other end of a connection to one of them is a client.
     fn set_listening(&mut self, processes: &[Process]) -> Result<(), Refusal> {
         if self.sockets.is_none() {
             self.sockets = processes.first().and_then(|first| PortReader::open(Some(first.pid), self.port).ok());
@@ -197,7 +196,7 @@ impl Accountant {
         let mut listening = [0u64; 1 << 10];
         if let Some(sockets) = &mut self.sockets {
             let mut add = |port: u16| listening[usize::from(port / 64)] |= 1 << (port % 64);
-            // Sockets that cannot be read are left out.
+            // Sockets that cannot be read are skipped.
             let _ = sockets.read_elsewhere(self.port, Scope::ListenersElsewhere, |one| add(one.local.port()));
         }
         let bytes: Vec<u8> = listening.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -212,7 +211,7 @@ impl Accountant {
         walk.read_to_end(&mut Vec::new()).map_err(libbpf_rs::Error::from)?;
         let gate = self.gate()?;
         self.set_gate(&Gate { is_open: 0, ..gate })?;
-        // The kernel waits until no CPU runs them any more.
+        // The kernel waits until no CPU runs these programs.
         let ended = std::mem::take(&mut self.in_window);
         std::thread::spawn(move || drop(ended));
         self.expect(Duration::from_nanos(gate.ended_ns.saturating_sub(gate.opened_ns).max(1)));
@@ -301,8 +300,8 @@ mod tests {
     }
 
     #[test]
-    fn every_nanosecond_of_every_thread_is_somewhere_once() {
-        let Some(mut accountant) = started("every_nanosecond_of_every_thread_is_somewhere_once") else { return };
+    fn every_nanosecond_of_every_thread_is_counted_once() {
+        let Some(mut accountant) = started("every_nanosecond_of_every_thread_is_counted_once") else { return };
         for _ in 0..2 {
             let lock = std::sync::Mutex::new(());
             let account = account_of(&mut accountant, || {
@@ -325,7 +324,7 @@ mod tests {
                     .unwrap_or_else(|| panic!("{name}: {account:?}"));
                 group.blocked_ns(|one| one == kind)
             };
-            // Without a sampled stack a futex may be a lock or a wait for work.
+            // Without a sampled stack, a futex may be a lock or a wait for work.
             let at_futex = of("waits", WaitKind::Lock) + of("waits", WaitKind::Work);
             assert!((150_000_000..account.window_ns).contains(&at_futex), "{account:?}");
             assert!((300_000_000..account.window_ns).contains(&of("naps", WaitKind::Sleep)), "{account:?}");

@@ -17,13 +17,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 
-/// Values of `enum doing` in `bpf/account.h`.
+/// Value of `enum doing` in `bpf/account.h`.
 const RUNNING: u8 = 1;
 const READY_OWN: u8 = 2;
 const READY_OTHERS: u8 = 3;
 const READY_STOPPED: u8 = 4;
 const READY_MOVED: u8 = 5;
-/// Marks the thread that a process began with.
 const FIRST_THREAD: u8 = 0x80;
 /// Marks sockets of the served port, and those whose receiver's window was closed.
 const SERVED: u32 = 0x8000_0000;
@@ -32,15 +31,14 @@ const WINDOW_CLOSED: u16 = 1;
 const BY_TIMER: u8 = 0xf;
 const BY_THREAD: u8 = 0xe;
 
-/// Largest numbers that are kept: groups, waits of each, stacks of each wait, processes of each group, backends.
+/// Maximum numbers: groups, waits per group, stacks per wait, processes per group, backends.
 const MAX_GROUPS: usize = 24;
 const MAX_WAITS: usize = 12;
 const MAX_STACKS: usize = 3;
 const MAX_PROCESSES: usize = 32;
 const MAX_BACKENDS: usize = 16;
-/// Waits with less than this share of their group's time are summed by kind.
+/// Waits with a smaller share of their group's time are combined by kind.
 const LEAST_SHARE: f64 = 0.002;
-/// Largest number of descriptors that are searched for a file's name.
 const MAX_DESCRIPTORS: usize = 4096;
 
 /// The account of the window that has just ended.
@@ -81,21 +79,18 @@ pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &Proce
     Ok(account)
 }
 
-/// A place as a key of a map.
 type Key = Vec<u8>;
 
 fn key_of(place: &Place) -> Key {
     bpf::types::bytes_of(place).to_vec()
 }
 
-/// Names of objects and stacks.
 struct Naming<'s> {
     names: Names<'s>,
     table: &'s ProcessTable,
     /// Paths of a process's open files, by device and inode; read once.
     files: HashMap<u32, HashMap<(u64, u64), String>>,
     stacks: HashMap<u64, Vec<u64>>,
-    /// Processes with Go's runtime.
     go: HashSet<u32>,
     samples: HashMap<Key, Vec<(WaitSample, Use)>>,
     /// Kinds of the waits at futexes, by process and address.
@@ -169,12 +164,12 @@ impl Naming<'_> {
         files.get(&(device, place.object[0])).cloned().unwrap_or_else(|| "a file that is closed".into())
     }
 
-    /// Decides for each futex whether its threads wait for a lock, for work, or for a time.
+    /// Decides for each futex whether its threads wait for a lock, wait for work, or sleep.
     ///
-    /// If no thread ended any wait there, it is a sleep: a lock or a queue with a time limit (the interpreter's lock of
-    /// Python, an idle thread of a pool) is released or filled now and then. Else the functions of the waiting threads
-    /// and of those that woke them tell; if none is known, the call does: glibc waits for a lock with FUTEX_WAIT and
-    /// for a condition with FUTEX_WAIT_BITSET.
+    /// If no thread ended any of its waits, they are sleeps: locks and queues that are waited for with a time limit
+    /// (Python's interpreter lock, an idle pool thread) are released or filled now and then. Else the functions of the
+    /// waiting threads and of those that woke them decide; if none is known, the call decides: glibc waits for a lock
+    /// with FUTEX_WAIT and for a condition with FUTEX_WAIT_BITSET.
     fn decide_futexes(&mut self, places: &[(Place, Use)], samples: &[(WaitSample, Use)]) {
         const LOCKS: [&str; 11] = [
             "mutex_lock",
@@ -234,14 +229,14 @@ impl Naming<'_> {
         let kind = |(pid, _): &(u32, u64), seen: &Futex| match seen {
             Futex { locks: 1.., work, .. } if seen.locks >= *work => WaitKind::Lock,
             Futex { by_timer: 1.., by_thread: 0, .. } => WaitKind::Sleep,
-            // Go's own locks are no futexes: its threads sleep in them without work.
+            // Go's own locks are not futexes; its threads sleep in futexes only without work.
             Futex { work, is_bitset, .. } if *work > 0 || *is_bitset || self.go.contains(pid) => WaitKind::Work,
             _ => WaitKind::Lock,
         };
         self.futexes = seen.iter().map(|(futex, seen)| (*futex, kind(futex, seen))).collect();
     }
 
-    /// The event that the thread waits for, the call and the object.
+    /// The event that a thread waits for, the call and the object.
     fn wait(&mut self, place: &Place) -> (WaitKind, String, String) {
         let descriptor = match place.file_type {
             0 if place.object[0] != 0 => Descriptor::Source,
@@ -279,7 +274,7 @@ fn futex_of(place: &Place) -> Option<(u32, u64)> {
     is_futex.then_some((place.tgid, place.object[0]))
 }
 
-/// Functions on every stack of a thread that falls asleep.
+/// Whether every thread that falls asleep has this function on its stack.
 fn is_scheduler(function: &str) -> bool {
     const OF_ALL: [&str; 12] = [
         "__schedule",
@@ -341,7 +336,7 @@ fn thread_name(place: &Place) -> PlainText {
     PlainText::of_bytes(&bytes, 16)
 }
 
-/// The name without its number: `worker-12` and `worker-3` belong together.
+/// The name without its number, so that `worker-12` and `worker-3` are one group.
 fn common_name(name: &str) -> String {
     let trimmed = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let trimmed = trimmed.trim_end_matches(['-', '_', '#', ':', '/', ' ']);
@@ -423,7 +418,7 @@ fn add_wait(waits: &mut Vec<Wait>, kind: WaitKind, call: String, object: String,
     }
 }
 
-/// Sums up small waits, and those beyond the largest numbers.
+/// Combines small waits, and those above the maximum number.
 fn shorten(group: &mut ThreadGroup) {
     let least = (LEAST_SHARE * group.total_ns() as f64) as u64;
     let mut waits = std::mem::take(&mut group.waits);
@@ -485,13 +480,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_differ_by_number_are_one_group() {
+    fn threads_whose_names_differ_by_number_are_one_group() {
         assert_eq!(common_name("pool-1-thread-12"), "pool-1-thread");
         assert_eq!((common_name("worker"), common_name("7")), ("worker".into(), "7".into()));
     }
 
     #[test]
-    fn addresses_of_both_families_are_written_as_usual() {
+    fn addresses_of_both_families_are_formatted() {
         let v4 = u64::from_ne_bytes([127, 0, 0, 1, 0, 0, 0, 0]);
         assert_eq!(address(2, &[v4, 0], 5432).as_deref(), Some("127.0.0.1:5432"));
         let mapped = [0, u64::from_ne_bytes([0, 0, 0xff, 0xff, 10, 0, 0, 7])];

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// `len` values of an array map with BPF_F_MMAPABLE. The kernel writes them concurrently: each number is consistent,
-/// but two numbers may be of different moments.
+/// An array map of `len` values with BPF_F_MMAPABLE. The kernel writes it concurrently: each number is consistent,
+/// but two numbers may be from different moments.
 #[derive(Debug)]
 pub struct Mapped<T> {
     start: NonNull<T>,
@@ -25,7 +25,7 @@ impl<T: Shared> Mapped<T> {
         const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
         let bytes = (size_of::<T>() * len).next_multiple_of(rustix::param::page_size());
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; the result is checked.
+        // SAFETY: a new mapping at an address that the kernel chooses; the result is checked.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, map.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
@@ -63,7 +63,7 @@ impl<T: Shared> Mapped<T> {
 
 impl<T> Drop for Mapped<T> {
     fn drop(&mut self) {
-        // SAFETY: the very range that `new` mapped; nothing borrows from it.
+        // SAFETY: exactly the range that `new` mapped; no value borrows from it.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,4 +1,4 @@
-//! The server's processes as the programs know them (`bpf/members.h`).
+//! The server's processes in the programs' table (`bpf/members.h`).
 
 use super::types::members::{Member, MemberCounts};
 use super::types::{bytes_of, value_of};
@@ -7,10 +7,10 @@ use crate::processes::Process;
 use libbpf_rs::{MapCore, MapFlags, Object};
 use std::collections::HashSet;
 
-/// The programs that follow them.
+/// The programs that follow the processes.
 pub const FOLLOWERS: [&str; 3] = ["process_forked", "process_executed", "process_ended"];
 
-/// Keeps the programs' table in step with the processes found in /proc.
+/// Synchronises the programs' table with the processes found in /proc.
 #[derive(Debug, Default)]
 pub struct Members {
     known: HashSet<Process>,
@@ -18,7 +18,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Adds new processes. If there is no room, removes those whose end the programs have missed because they ended
+    /// Adds new processes. If the table is full, removes processes whose end the programs missed because they ended
     /// before they were added.
     pub fn update(&mut self, object: &Object, processes: &[Process]) -> Result<(), Refusal> {
         let members = map(object, "members")?;
@@ -50,7 +50,7 @@ impl Members {
         Ok(())
     }
 
-    /// Processes that had no place in the table.
+    /// Number of processes that had no place in the table.
     pub fn lost(&self, object: &Object) -> Result<u64, Refusal> {
         Ok(self.lost + counts(object)?.lost)
     }

@@ -1,5 +1,5 @@
 //! BPF programs: loads, attaches and reads the objects of `bpf/`, which the build script compiles. Nothing is pinned:
-//! when this process ends, the kernel closes its descriptors and thereby removes every program.
+//! when this process ends, the kernel closes its descriptors, which removes every program.
 
 mod mapped;
 pub mod members;
@@ -33,7 +33,7 @@ pub static SLOW: &Compiled = compiled!("slow");
 /// Maximum bytes of libbpf's last messages, which include the verifier's log.
 const LOG_BYTES: usize = 64 << 10;
 
-/// Why programs were not loaded, attached or read.
+/// The reason why programs were not loaded, attached or read.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refusal {
@@ -48,8 +48,8 @@ impl Refusal {
         Error::from(io::Error::new(io::ErrorKind::NotFound, format!("the compiled object has no {part}"))).into()
     }
 
-    /// Whether the caller lacks a privilege. The verifier uses the same error number for refused programs, but logs the
-    /// reason.
+    /// Whether the caller lacks a privilege. For refused programs, the verifier returns the same error number, but
+    /// logs a reason.
     pub fn is_permission(&self) -> bool {
         self.error.kind() == ErrorKind::PermissionDenied && !self.log.contains("PROG LOAD LOG")
     }
@@ -60,7 +60,7 @@ impl Refusal {
         words[words.len().saturating_sub(lines)..].join("; ")
     }
 
-    /// The program that libbpf names last: `prog 'enter_017': failed to load`.
+    /// The program that libbpf names last, as in `prog 'enter_017': failed to load`.
     pub fn program(&self) -> Option<&str> {
         self.log.lines().filter_map(|line| line.split("prog '").nth(1)?.split('\'').next()).next_back()
     }
@@ -72,10 +72,10 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The first Linux on which every program loads (docs/install.md).
+/// The oldest Linux version on which all programs load (docs/install.md).
 const OLDEST: (u32, u32) = (5, 15);
 
-/// Message for a kernel that is too old, by its release.
+/// The message if the kernel with this release is too old.
 fn too_old(release: &str) -> Option<String> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
     let (major, minor) = (numbers.next()??, numbers.next()??);
@@ -84,7 +84,7 @@ fn too_old(release: &str) -> Option<String> {
         .then(|| format!("Linux {major}.{minor} is older than {oldest}, which the BPF programs need"))
 }
 
-/// Loads an object; `prepare` sets constants, sizes of maps and which programs to load.
+/// Loads an object. `prepare` sets constants, sizes of maps and which programs to load.
 pub fn load(
     object: &'static Compiled,
     prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
@@ -103,9 +103,9 @@ pub fn load(
     })
 }
 
-/// Runs `work` with libbpf, whose messages go into the refusal instead of stderr.
+/// Runs `work` with libbpf, whose messages are added to the refusal instead of printed.
 pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> {
-    /// libbpf has one message handler per process.
+    /// libbpf has only one message handler per process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     static LOG: Mutex<String> = Mutex::new(String::new());
     record::fault::step().map_err(Error::from)?;
@@ -123,7 +123,6 @@ pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> 
     done.map_err(|error| Refusal { error, log: lock(&LOG).clone() })
 }
 
-/// Sets the constants in a separate section; the verifier sees their values.
 pub fn set_constants<T: Shared>(object: &mut OpenObject, section: &str, value: &T) -> Result<(), Error> {
     let mut map = object.maps_mut().find(|map| map.name() == section);
     let bytes = map.as_mut().and_then(|map| map.initial_value_mut());
@@ -150,7 +149,7 @@ pub fn entries<K: Shared, V: Shared>(object: &Object, name: &str) -> Result<Vec<
 /// Empties a map.
 pub fn clear(object: &Object, name: &str) -> Result<(), Refusal> {
     let map = map(object, name)?;
-    // Collect the keys first: walking a table while deleting from it may restart.
+    // Collect the keys first, because walking a table while deleting from it may restart.
     for key in map.keys().collect::<Vec<_>>() {
         map.delete(&key)?;
     }
@@ -173,7 +172,7 @@ pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Ref
     object.progs_mut().find(|program| program.name() == name).ok_or_else(|| Refusal::missing(name))
 }
 
-/// Attaches a program at the hook of its section.
+/// Attaches a program to the hook of its section.
 pub fn attach(object: &Object, name: &str) -> Result<Link, Refusal> {
     let program = program(object, name)?;
     logged(|| program.attach())
@@ -184,7 +183,7 @@ mod tests {
     use super::too_old;
 
     #[test]
-    fn a_kernel_that_is_too_old_is_said_to_be() {
+    fn the_error_names_a_too_old_kernel() {
         let said = too_old("5.10.0-32-cloud-amd64\n").unwrap_or_default();
         assert_eq!(said, "Linux 5.10 is older than 5.15, which the BPF programs need");
         for release in ["5.15.0-91-generic", "6.1.0", "10.0", "6.12-rc1", "", "linux"] {

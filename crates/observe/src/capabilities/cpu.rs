@@ -76,17 +76,17 @@ pub fn steal() -> Capability {
     }
 }
 
-/// Opens a counter of CPU cycles of this thread in user mode: the least that a CPU with counters allows.
+/// Opens a counter of this thread's CPU cycles in user mode, which any CPU with counters allows.
 pub fn hardware_counters() -> Capability {
     let name = "hardware counters";
     let remedy_absent = "cycles, instructions and cache misses cannot be counted: use a machine that is not virtual, \
                          or one whose hypervisor passes the PMU on";
-    // struct perf_event_attr, version 0 (64 bytes): type 0 = hardware, config 0 = cycles; then the flags.
+    // struct perf_event_attr, version 0 (64 bytes): type 0 = hardware, config 0 = cycles, then the flags.
     let mut attributes = [0u8; 64];
     attributes[4..8].copy_from_slice(&64u32.to_ne_bytes());
     let (disabled, exclude_kernel, exclude_hypervisor) = (1u64, 1 << 5, 1 << 6);
     attributes[40..48].copy_from_slice(&(disabled | exclude_kernel | exclude_hypervisor).to_ne_bytes());
-    // SAFETY: the pointer is to 64 readable bytes, the size that they name; the other arguments are numbers.
+    // SAFETY: the pointer is to 64 readable bytes that contain this size; the other arguments are numbers.
     let opened = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
     if opened >= 0 {
         // SAFETY: the descriptor was just opened here and is used nowhere else.

@@ -75,7 +75,7 @@ pub fn bpf() -> Capability {
         (words[0], words[1], words[2], words[3]) = (ARRAY, 4, 4, 1);
         words
     };
-    // SAFETY: the pointer is to 72 readable bytes, and that length is given; the kernel only reads them.
+    // SAFETY: the pointer is to 72 readable bytes, whose length is passed; the kernel only reads them.
     let made = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
     if made >= 0 {
         // SAFETY: the descriptor was just opened here and is used nowhere else.
@@ -113,7 +113,7 @@ pub fn sampling() -> Capability {
         Err(why) => Capability::missing(
             name,
             why.to_string().replace('\n', " "),
-            "where the server's time goes is not seen: change what is named here",
+            "the server's time cannot be divided by layer: fix the items named here",
         ),
     }
 }

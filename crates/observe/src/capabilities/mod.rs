@@ -1,5 +1,5 @@
-//! The capabilities of this machine, for `straingauge doctor`. Each is tried, not guessed from versions; tests that
-//! change anything run in a separate network namespace.
+//! The capabilities of this machine, for `straingauge doctor`. Each one is tried, not derived from versions. Tests
+//! that change anything run in a separate network namespace.
 
 mod cpu;
 mod kernel;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_has_a_remedy_and_names_are_unique() {
+    fn missing_capabilities_have_a_remedy_and_names_are_unique() {
         let all = capabilities();
         let mut names = std::collections::HashSet::new();
         for capability in &all {

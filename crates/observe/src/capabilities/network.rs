@@ -29,7 +29,7 @@ fn probed(name: &str, probe: Probe, there: &str, remedy: &str) -> Capability {
     }
 }
 
-/// "No such file" or "not supported" means that the kernel was built without a kind of device or queue.
+/// "No such file" or "not supported" mean that the kernel was built without this kind of device or queue.
 fn refusal(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP) => "this kernel has none".into(),
@@ -127,7 +127,7 @@ pub fn descriptors() -> Capability {
     Capability::of(
         "open descriptors",
         hard.is_none_or(|hard| hard >= 16_384),
-        hard.map_or("no limit".into(), |hard| format!("up to {hard} connections a process")),
+        hard.map_or("no limit".into(), |hard| format!("up to {hard} connections per process")),
         "fewer connections than that: raise the hard limit (LimitNOFILE= of the service, or /etc/security/limits.conf)",
     )
 }

@@ -38,7 +38,7 @@ pub fn try_in_new_namespace(probe: Probe) -> io::Result<()> {
     })
 }
 
-/// Moves the calling thread into a new network namespace, of which the loopback device is up.
+/// Moves the calling thread into a new network namespace and brings its loopback device up.
 #[cfg(test)]
 pub fn enter_new_namespace() -> io::Result<()> {
     // SAFETY: only the network namespace of this thread changes.
@@ -47,7 +47,7 @@ pub fn enter_new_namespace() -> io::Result<()> {
 }
 
 fn set_loopback_up() -> io::Result<()> {
-    // struct ifinfomsg: family, padding and type, interface, flags, those that change.
+    // struct ifinfomsg: family, padding and type, interface, flags, mask of the flags to change.
     let mut fixed = [0u8; 16];
     fixed[4..8].copy_from_slice(&LOOPBACK_INDEX.to_ne_bytes());
     fixed[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
@@ -63,7 +63,7 @@ fn try_queue_discipline(kind: &str) -> io::Result<()> {
     let mut name = kind.as_bytes().to_vec();
     name.push(0);
     match create(libc::RTM_NEWQDISC, &fixed, |message| attribute(message, TCA_KIND, &name)) {
-        // It exists, but needs options (netem does).
+        // The queueing discipline exists but needs options, as netem does.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }

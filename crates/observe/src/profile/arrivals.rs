@@ -1,15 +1,15 @@
-//! Checks that the expected samples came, and finds out why if not. There are two sources of one number: samples in the
-//! server's processes, and the scheduler's account of them; if they differ, the interrupts of the sampling clock show
-//! the cause.
+//! Checks whether the expected samples arrived, and finds the reason if not. Samples in the server's processes and
+//! the scheduler's account measure the same time. If they differ, the interrupts of the sampling clock show the
+//! cause.
 
 use super::samples::Interrupts;
 use record::profile::{Arrivals, CpuCheck};
 use record::units::percent;
 use record::{Doubt, DoubtKind};
 
-/// Maximum difference between sampled and scheduled CPU time that is not reported.
+/// Differences between sampled and scheduled CPU time up to this share are not reported.
 const TOLERANCE: f64 = 0.02;
-/// Minimum share of the machine's time that is reported.
+/// Smaller shares of the machine's time are not reported.
 const NOTABLE: f64 = 0.005;
 
 /// The arrivals in a window of `sampled_ns` on this many CPUs.
@@ -23,10 +23,10 @@ pub fn arrivals(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns
     }
 }
 
-/// The difference between both accounts and its cause, if it is significant. `samples`: those in the server's
-/// processes; `period_ns`: the time between two.
+/// The difference between the two accounts and its cause, if significant. `samples`: those in the server's processes;
+/// `period_ns`: time between two samples.
 pub fn doubt(check: &CpuCheck, samples: u64, period_ns: u64) -> Option<Doubt> {
-    // Two standard deviations of as many independent samples: a timer that rarely coincides with the server is no
+    // Two standard deviations of this many independent samples; a timer that rarely coincides with the server is no
     // better.
     let scatter = 2.0 / (samples.max(1) as f64).sqrt();
     let difference = check.difference_ratio.filter(|difference| difference.abs() > TOLERANCE.max(scatter))?;
@@ -60,7 +60,7 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         };
     }
     let rate_hz = 1_000_000_000 / period_ns.max(1);
-    // Losses over the whole machine need not be the server's; half of them count as a cause.
+    // Losses of the whole machine need not be the server's; half of them is enough as a cause.
     let explains = |ratio: f64| ratio >= -difference / 2.0;
     match arrivals.limit_hz {
         Some(limit_hz) if limit_hz < rate_hz => (
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chance_is_no_doubt() {
+    fn random_deviations_raise_no_doubt() {
         assert!(doubt(&check(-0.019, 0, 10_000, 0.0), 1_000_000, 1_003_009).is_none());
         assert!(doubt(&check(-0.15, 0, 10_000, 0.0), 100, 1_003_009).is_none(), "a hundred samples scatter by a tenth");
         assert!(doubt(&check(-0.15, 0, 10_000, 0.0), 1_000_000, 1_003_009).is_some());
     }
 
     #[test]
-    fn each_cause_has_its_own_words() {
+    fn each_cause_has_its_own_sentence() {
         for (check, words) in [
             (check(-0.4, 3_800, 6_200, 0.3), "while a hypervisor took 30 %"),
             (check(-0.4, 3_800, 6_200, 0.01), "without notice"),
@@ -150,13 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn what_came_what_was_late_and_what_is_missing_are_the_whole() {
+    fn arrived_late_and_missing_samples_add_up_to_all() {
         let interrupts = Interrupts { arrived: 900, late: 60 };
         let arrivals = arrivals(&interrupts, 1_000_000_000, 2, 2_000_000);
         assert_eq!(arrivals.expected, 1000.0);
         assert!((arrivals.late_ratio() - 0.06).abs() < 1e-9 && (arrivals.missing_ratio() - 0.04).abs() < 1e-9);
         assert!((arrivals.lost_ratio() - 0.1).abs() < 1e-9);
-        // A window's ends are read a moment apart from its samples: one sample too many is not a negative loss.
+        // The ends of a window are read slightly later than its samples, so one sample too many is not a negative
+        // loss.
         let more = Arrivals { arrived: 1001, late: 0, ..arrivals };
         assert_eq!(more.lost_ratio(), 0.0);
     }

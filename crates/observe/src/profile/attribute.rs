@@ -1,9 +1,9 @@
 //! Assigns each sample to an owner and a layer.
 //!
-//! The server's work is what its processes run, and the network softirq work on packets that its connections receive,
-//! wherever it ran: in another process, in ksoftirqd, on an idle CPU. On loopback and veth the other end's receive path
-//! runs in the server's own send: it is the *peer's* work, though the scheduler charges the server for it. Both sums
-//! are kept, so that the first describes the server and the second can be checked against the scheduler.
+//! The server's work is the work of its processes, and the network softirq work on packets that its connections
+//! receive, wherever it ran: in another process, in ksoftirqd, on an idle CPU. On loopback and veth, the other end's
+//! receive path runs in the server's own send. It is the *peer's* work, though the scheduler charges the server for
+//! it. Both sums are kept: the first describes the server, and the second can be compared with the scheduler.
 
 use super::names::Names;
 use super::samples::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
@@ -16,11 +16,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
-    /// The server's.
+    /// The server.
     Server,
-    /// The other end's, on this machine.
+    /// The other end, on this machine.
     Peer,
-    /// Neither's.
+    /// Neither.
     Others,
     Idle,
 }
@@ -30,13 +30,13 @@ pub enum Owner {
 pub struct Stack {
     /// The owner.
     pub owner: Owner,
-    /// The place where it ran.
+    /// What ran.
     pub ran: Ran,
-    /// The layer; `None` = no function of the stack names one.
+    /// The layer; `None` if no function of the stack determines one.
     pub row: Option<Row>,
     /// The CPU's mode.
     pub mode: Mode,
-    /// Functions, innermost first; empty if none could be kept.
+    /// Functions, innermost first; empty if the stack was lost.
     pub frames: Vec<Frame>,
     /// Number of the event.
     pub event: u8,
@@ -47,7 +47,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// All samples.
+    /// Number of all samples.
     pub fn count(&self) -> u64 {
         self.blocks.iter().sum()
     }
@@ -65,13 +65,13 @@ const HOOKS: [&str; 8] = [
     "uprobe_",
 ];
 
-/// Functions that receive or forward packets in a software interrupt: below them the packet decides the owner, not the
-/// process.
+/// Functions that receive or forward packets in a software interrupt. Below them, the packet determines the owner,
+/// not the process.
 const NETWORK_SOFTIRQ: [&str; 4] = ["net_rx_action", "net_tx_action", "napi_threaded_poll", "run_backlog_napi"];
 const SOFTIRQ: [&str; 5] =
     ["handle_softirqs", "__do_softirq", "run_ksoftirqd", "napi_threaded_poll", "run_backlog_napi"];
 
-/// Gives every sample its owner and its row. Names of functions are read from `is_alive` processes.
+/// Determines the owner and the row of every sample. Functions are named in processes that still live.
 pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<Stack> {
     learn_users(raw, names);
     let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, Mode, bool)> = HashMap::new();
@@ -151,7 +151,7 @@ fn owner_of(key: &SampleKey, is_network: bool, row: Option<&Row>) -> Owner {
     }
 }
 
-/// The row of a kernel stack, its mode, and whether the packet under way decides the owner.
+/// The row of a kernel stack, its mode, and whether the current packet determines the owner.
 fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, bool) {
     let charged = without_slow_down(&frames);
     let row = rule.row_of(charged.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
@@ -159,7 +159,7 @@ fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, 
     let is_network = has(&NETWORK_SOFTIRQ);
     let softirq = frames.iter().position(|frame| SOFTIRQ.contains(&frame.function.as_str()));
     let interrupt = frames.iter().position(|frame| is_interrupt(&frame.function));
-    // The inner one counts: interrupts and software interrupts may nest either way.
+    // The inner one counts, because interrupts and software interrupts may nest in both orders.
     let mode = match (softirq, interrupt) {
         (Some(softirq), Some(interrupt)) if interrupt < softirq => Mode::Interrupt,
         (Some(_), _) => Mode::Softirq,
@@ -171,8 +171,8 @@ fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, 
     (frames, row, mode, is_packets)
 }
 
-/// The frames below a deliberate slow-down, whose time belongs to the place where it is attached. An interrupt during
-/// it does not.
+/// The frames below a deliberate delay, whose time belongs to the place where it is attached. An interrupt during the
+/// delay does not belong to it.
 fn without_slow_down(frames: &[Frame]) -> &[Frame] {
     let is_spin = |frame: &Frame| {
         let tagged = frame.function.strip_prefix("bpf_prog_").and_then(|rest| rest.split_once('_'));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slows_down_on_purpose_is_charged_to_its_place_and_other_programs_are_not() {
+    fn slow_down_programs_are_charged_to_their_place_and_other_programs_are_not() {
         let slow = "bpf_prog_0123456789abcdef_slow_request_re";
         let hook = ["bpf_trace_run1", "__traceiter_tcp_rcv_space_adjust"];
         let at = |inner: &[&'static str], program: &'static str| {

@@ -1,12 +1,12 @@
-//! Why a server could not be profiled.
+//! The reason why a server could not be profiled.
 
 use super::symbols::SymbolsError;
 use std::io;
 
-/// An error of the profile. The message is one sentence: what, why, the remedy.
+/// An error of the profile. The message is one sentence with the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// No right to load programs or to open events.
+    /// Permission to load programs or to open events is missing.
     #[error(
         "sampling the kernel is not permitted: run as root, or give the program cap_bpf, cap_perfmon and cap_syslog \
          (setcap cap_bpf,cap_perfmon,cap_syslog+ep straingauge)"
@@ -18,13 +18,13 @@ pub enum ProfileError {
          (CONFIG_DEBUG_INFO_BTF)"
     )]
     Refused(String),
-    /// No timer on any CPU.
+    /// No CPU has a timer.
     #[error("cannot sample by the CPU clock: {0}")]
     NoClock(io::Error),
     /// The kernel's functions cannot be named.
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
-    /// Nothing listens.
+    /// No process listens.
     #[error(
         "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one \
          of its processes with --netns-of)"
@@ -53,7 +53,7 @@ pub enum ProfileError {
         /// Length of all bursts.
         seconds: f64,
     },
-    /// A group that cannot match.
+    /// A group can match no function.
     #[error(
         "group '{group}': no function of this kernel matches '{pattern}' (functions of the server are written \
          user:{pattern})"
@@ -61,10 +61,10 @@ pub enum ProfileError {
     UnknownPattern {
         /// The group's name.
         group: String,
-        /// The pattern.
+        /// The pattern without a match.
         pattern: String,
     },
-    /// The unprivileged part failed.
+    /// An unprivileged reading failed.
     #[error(transparent)]
     Observe(#[from] crate::error::ObserveError),
 }

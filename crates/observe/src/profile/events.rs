@@ -1,30 +1,30 @@
-//! The events that trigger a sample: the CPU clock, and hardware events where the machine counts them, each at a fixed
+//! The events that trigger a sample: the CPU clock, and hardware events if the machine counts them, each with a fixed
 //! period.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// One kind of event. A sample stands for `period` of them.
+/// A kind of event. A sample represents `period` of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventKind {
     /// Name in tables and JSON.
     pub name: &'static str,
     kind: u32,
     config: u64,
-    /// Events from one sample to the next. Odd, so that it does not beat with loops of the program.
+    /// Events between two samples. Odd, so that it does not coincide with loops of the program.
     pub period: u64,
 }
 
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const CACHE: u32 = 3;
-/// PERF_COUNT_HW_CACHE_x | op << 8 | result << 16: loads that miss.
+/// PERF_COUNT_HW_CACHE_x | op << 8 | result << 16 for loads that miss.
 const fn load_misses(cache: u64) -> u64 {
     cache | 1 << 16
 }
 
-/// The events of the hardware (include/uapi/linux/perf_event.h). Their periods give about a thousand samples a second
-/// and CPU at usual rates.
+/// The hardware events (include/uapi/linux/perf_event.h). At usual rates, their periods give about a thousand samples
+/// per second and CPU.
 pub const HARDWARE_EVENTS: [EventKind; 9] = [
     EventKind { name: "cycles", kind: HARDWARE, config: 0, period: 2_000_003 },
     EventKind { name: "instructions", kind: HARDWARE, config: 1, period: 2_000_003 },
@@ -37,12 +37,12 @@ pub const HARDWARE_EVENTS: [EventKind; 9] = [
     EventKind { name: "cache-misses", kind: HARDWARE, config: 3, period: 10_007 },
 ];
 
-/// The CPU clock at a frequency: a high-resolution timer on each CPU.
+/// The CPU clock at this frequency: a high-resolution timer on each CPU.
 pub fn cpu_clock(frequency_hz: u32) -> EventKind {
     EventKind { name: "cpu-clock", kind: SOFTWARE, config: 0, period: 1_000_000_000 / u64::from(frequency_hz.max(1)) }
 }
 
-/// Page faults: counted by the kernel itself, so that a second event can be tested on any machine.
+/// Page faults, which the kernel itself counts, so that a second event can be tested on any machine.
 pub const PAGE_FAULTS: EventKind = EventKind { name: "page-faults", kind: SOFTWARE, config: 2, period: 1 };
 
 #[repr(C)]
@@ -65,7 +65,7 @@ struct Attributes {
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// Opens the event for all code that runs on `cpu`.
+    /// Opens the event for all code on `cpu`.
     pub fn open(kind: EventKind, cpu: usize) -> io::Result<Event> {
         record::fault::step()?;
         const TIMES: u64 = 3; // PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING
@@ -90,7 +90,7 @@ impl Event {
         Ok(Event(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
-    /// Events so far, and the share of time in which the counter was not used for other events.
+    /// Number of events so far, and the share of the time in which the counter was used for this event.
     pub fn read(&self) -> io::Result<(u64, f64)> {
         let mut words = [0u64; 3];
         // SAFETY: the buffer holds the 24 bytes that this read_format yields.
@@ -102,7 +102,7 @@ impl Event {
         Ok((value, if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }))
     }
 
-    /// A second descriptor of the event, for a callee that closes the one it is given.
+    /// A second descriptor of the event, for a callee that closes it.
     pub fn second(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

@@ -1,10 +1,9 @@
 //! The exact method: the kernel's functions at which one layer calls another are hooked at begin and end (fentry,
 //! fexit), and the time between hooks is charged, as Kim and Rixner's profiler did (2005, section 3).
 //!
-//! The hooks cost more than the layers at the boundary do themselves, so it runs in short bursts, reports its cost, and
-//! takes the cost of its hooks out of the layers. Modules: [`reading`] (the programs' counts), `programs` (load,
-//! attach), `calibration` (the cost of a hook), `bursts` (the timing) and [`result`] (the
-//! tables).
+//! The hooks cost more than the work at the boundaries, so the method runs in short bursts, reports its cost, and
+//! subtracts the cost of the hooks from the layers. Modules: [`reading`] (the programs' counts), `programs` (load,
+//! attach), `calibration` (the cost of a hook), `bursts` (the timing) and [`result`] (the tables).
 
 mod bursts;
 mod calibration;

@@ -1,15 +1,14 @@
-//! Groups of functions that the user names, as Kim and Rixner's profiler allowed: `name=pattern,pattern`.
+//! Groups of functions named by the user, as in Kim and Rixner's profiler: `name=pattern,pattern`.
 
 use crate::watch::pack::matches;
 use record::PlainText;
 use std::fmt;
 use std::str::FromStr;
 
-/// An upper bound for the patterns in a group.
 const MAX_PATTERNS: usize = 256;
 
-/// A name or a pattern with `*` (any characters) for functions of the kernel, or with `user:` before it for functions
-/// of the server.
+/// A name, or a pattern with `*` (any characters), for kernel functions; with the prefix `user:` for functions of the
+/// server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     glob: String,
@@ -23,7 +22,7 @@ impl Pattern {
         self.is_user == is_user && (matches(&self.glob, function) || !is_user && matches(&self.glob, plain))
     }
 
-    /// Whether it concerns the server's own functions, which are known only after the run.
+    /// Whether the pattern is for the server's functions, which are known only after the run.
     pub fn is_user(&self) -> bool {
         self.is_user
     }
@@ -45,13 +44,13 @@ pub struct FunctionGroup {
 }
 
 impl FunctionGroup {
-    /// Whether a function belongs to it.
+    /// Whether the group contains a function.
     pub fn contains(&self, function: &str, is_user: bool) -> bool {
         self.patterns.iter().any(|pattern| pattern.matches(function, is_user))
     }
 }
 
-/// Why a text is not a group.
+/// The reason why a text is not a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_send_ack")]
 pub struct GroupError(pub PlainText);
@@ -89,7 +88,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_group_holds_what_its_patterns_match() {
+    fn a_group_contains_the_functions_that_match_its_patterns() {
         let group: FunctionGroup = "acks = tcp_ack*, tcp_clean_rtx_queue ,user:ngx_*_handler".parse().unwrap();
         assert_eq!(group.name, "acks");
         assert!(group.contains("tcp_ack_update_rtt", false));
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_an_example() {
+    fn invalid_text_is_refused_with_an_example() {
         for text in ["", "acks", "=tcp_*", "acks=", "acks=tcp_*,,x"] {
             let sentence = text.parse::<FunctionGroup>().expect_err(text).to_string();
             assert!(sentence.contains("name=pattern"), "{sentence}");

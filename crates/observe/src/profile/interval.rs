@@ -1,4 +1,4 @@
-//! The uncertainty of a sampled number: the spread between the tenths of the window.
+//! The uncertainty of a sampled number, from its spread between the tenths of the window.
 
 use record::profile::Estimate;
 
@@ -6,7 +6,7 @@ use record::profile::Estimate;
 const T_95: [f64; 15] =
     [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
 
-/// Sum of `parts` over sum of `wholes` with the interval of a ratio estimator over blocks (Cochran, Sampling
+/// Sum of `parts` divided by sum of `wholes`, with the interval of a ratio estimator over blocks (Cochran, Sampling
 /// Techniques, 1977, section 6.3). `None` if the wholes are 0.
 pub fn ratio(parts: &[f64], wholes: &[f64]) -> Option<Estimate> {
     let total: f64 = wholes.iter().sum();
@@ -37,14 +37,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_divide_by_is_no_number() {
+    fn a_ratio_without_a_denominator_has_no_value() {
         assert_eq!(ratio(&[1.0, 2.0], &[0.0, 0.0]), None);
         assert_eq!(ratio(&[1.0, 0.0], &[5.0, 0.0]).unwrap().plus_minus, None);
     }
 
     #[test]
-    fn the_interval_covers_the_truth_about_as_often_as_it_says() {
-        // Binomial blocks of 100 with share 0.3, from a fixed generator.
+    fn the_interval_covers_the_truth_about_as_often_as_stated() {
+        // Binomial blocks of 100 with a share of 0.3, from a fixed generator.
         let mut state = 1u64;
         let mut uniform = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -2,13 +2,13 @@
 //! Rixner (2005).
 //!
 //! *Sampled*: a timer on every CPU interrupts about a thousand times a second; a BPF program counts the stacks in the
-//! kernel, and `record::layers` assigns each to a layer. Two more programs see every packet of the port, so that work
-//! in network softirqs is charged to the end of the connection whose packet it handles, and costs can be divided by
+//! kernel, and `record::layers` assigns each to a layer. Two more programs observe every packet of the port, so work
+//! in network softirqs is charged to the end of the connection whose packet is handled, and costs can be divided by
 //! packets. docs/layers.md describes the rule, the biases and the checks.
 //!
 //! Modules: `sampler`, `events` (the kernel's side), [`samples`] (their counts), `symbols`, `names` (addresses to
 //! functions), [`attribute`] (owner and layer), [`arrivals`] (whether the expected samples came), [`result`] (the
-//! tables), [`stacks`] (their recorded form), [`points`] (one window after another). The result is a
+//! tables), [`stacks`] (their recorded form), [`points`] (successive windows). The result is a
 //! [`record::profile::Profile`]; the crate `report` renders it.
 
 mod arrivals;
@@ -34,7 +34,7 @@ pub use record::profile::Profile;
 pub use sampler::{EventState, Sampler, SamplerOptions};
 pub use window::{ProfileOptions, Profiler, run};
 
-/// Why the kernel cannot be sampled here. Loads and attaches the programs to find out.
+/// Loads and attaches the programs, to find out why the kernel cannot be sampled.
 pub fn try_out() -> Result<(), ProfileError> {
     Sampler::try_out()
 }

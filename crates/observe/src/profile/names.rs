@@ -1,5 +1,5 @@
-//! Addresses to names: the kernel's by kallsyms, the server's by blazesym from its executables, libraries and, for
-//! just-in-time compilers, /tmp/perf-PID.map.
+//! Names addresses: those of the kernel by kallsyms, those of the server by blazesym from its executables and
+//! libraries, or /tmp/perf-PID.map of just-in-time compilers.
 
 use super::symbols::KernelSymbols;
 use crate::processes::living_thread;
@@ -10,10 +10,10 @@ use record::PlainText;
 use record::profile::Frame;
 use std::collections::HashMap;
 
-/// C++ names may be pages long.
+/// Maximum length of a name, because C++ names may be pages long.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Names, each looked up once.
+/// Names of addresses, each looked up once.
 pub struct Names<'s> {
     symbols: &'s KernelSymbols,
     kernel: HashMap<u64, Frame>,
@@ -22,7 +22,7 @@ pub struct Names<'s> {
 }
 
 impl<'s> Names<'s> {
-    /// With the kernel's functions.
+    /// Uses the kernel's functions.
     pub fn new(symbols: &'s KernelSymbols) -> Self {
         Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }
@@ -36,13 +36,13 @@ impl<'s> Names<'s> {
                 module: function.module.as_deref().map(clean),
                 is_kernel: true,
             },
-            // The kernel lists its functions; other addresses are code compiled at run time, such as BPF programs.
+            // The kernel lists its functions; other addresses are code compiled at run time, e.g. BPF programs.
             None => Frame { function: "bpf_jit_code".into(), module: None, is_kernel: true },
         };
         places(addresses).map(|address| self.kernel.entry(address).or_insert_with(|| name(address)).clone()).collect()
     }
 
-    /// Looks up the names of one process's user stacks, while it lives.
+    /// Looks up the names in a process's user stacks, while it lives.
     pub fn learn_user(&mut self, pid: u32, stacks: &[&Vec<u64>]) {
         let mut addresses: Vec<u64> = stacks.iter().flat_map(|stack| places(stack)).collect();
         addresses.sort_unstable();
@@ -51,7 +51,7 @@ impl<'s> Names<'s> {
         let living = living_thread(pid);
         let source = Source::Process(Process::new(Pid::from(living)));
         let files = MappedFiles::of(living);
-        // An ended process has no map; its frames stay unknown.
+        // An ended process has no map, so its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
         let mut found = found.into_iter();
         for address in addresses {
@@ -61,7 +61,7 @@ impl<'s> Names<'s> {
                     module: symbol.module.and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
                     is_kernel: false,
                 }),
-                // Between the symbols of a stripped file: use the file's name.
+                // The address is between the symbols of a stripped file, so the file's name is used.
                 _ => files.at(address).map(|file| Frame {
                     function: format!("[{}]", clean(file)).as_str().into(),
                     module: None,
@@ -72,8 +72,8 @@ impl<'s> Names<'s> {
         }
     }
 
-    /// Names a user stack, innermost first. Without frame pointers only its first frame is certain: the rest ends at an
-    /// address in no function.
+    /// Names a user stack, innermost first. Without frame pointers only the first frame is certain: the stack ends at
+    /// an address outside all functions.
     pub fn user_stack(&self, pid: u32, addresses: &[u64]) -> Vec<Frame> {
         let known = |address: u64| self.user.get(&(pid, address)).cloned().flatten();
         let unknown = || Frame { function: "[unknown]".into(), module: None, is_kernel: false };
@@ -85,13 +85,12 @@ impl<'s> Names<'s> {
     }
 }
 
-/// The addresses of a stack's frames, innermost first. All but the innermost are return addresses, which may lie after
-/// the end of a function whose last call never returns, so the byte before is used.
+/// The addresses of a stack's frames, innermost first. All others are return addresses, which may be after the end of
+/// a function whose last call never returns, so the preceding byte is used.
 fn places(stack: &[u64]) -> impl Iterator<Item = u64> {
     stack.iter().enumerate().map(|(index, address)| if index == 0 { *address } else { address.saturating_sub(1) })
 }
 
-/// The executable files in a process's memory.
 struct MappedFiles(Vec<(u64, u64, String)>);
 
 impl MappedFiles {
@@ -103,7 +102,7 @@ impl MappedFiles {
         MappedFiles(text.split(|byte| *byte == b'\n').take(Self::MOST).filter_map(Self::parse).collect())
     }
 
-    /// `START-END PERMISSIONS OFFSET DEVICE INODE PATH`
+    /// Parses `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.
     fn parse(line: &[u8]) -> Option<(u64, u64, String)> {
         let line = String::from_utf8_lossy(line);
         let mut words = line.splitn(6, ' ');
@@ -141,11 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_whose_call_never_returns_is_not_named_after_the_function_that_follows_it() {
+    fn a_caller_whose_call_never_returns_keeps_its_name() {
         assert_eq!(first(1) + second(1), 5);
         let symbols = KernelSymbols::default();
         let mut names = Names::new(&symbols);
-        // The return address: within `second`, and just before it.
+        // The return address is within `second`, and just before it.
         let [within, after] = [1, 0].map(|offset| vec![first as *const () as u64, second as *const () as u64 + offset]);
         let own = std::process::id();
         names.learn_user(own, &[&within, &after]);

@@ -1,41 +1,41 @@
-//! The layers of a server in successive windows: the profiler stays attached between the points of a run, locally or on
-//! behalf of a driver.
+//! The layers of a server in successive windows: the profiler stays attached between the points of a run, also on
+//! behalf of a remote driver.
 
 use super::{Profile, ProfileOptions, Profiler};
 use record::point::FunctionCost;
 use record::profile::Stacks;
 use record::{Doubt, DoubtKind, Figures};
 
-/// How the points of a run are sampled.
+/// How to sample the points of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PointSampling {
-    /// Samples a second and CPU.
+    /// Samples per second and CPU.
     pub frequency_hz: u32,
     /// Whether points also report costs per packet, and hardware events.
     pub is_per_packet: bool,
 }
 
 impl PointSampling {
-    /// For the points of a search: a fifth of a profile's usual rate. A point of two seconds gives some 400 samples of
-    /// a busy CPU, a load with its repeats a few thousand. An interrupt may cost 80 us in a virtual machine
-    /// (bench/profiler-overhead), which at 1,000 a second would lower the throughput.
+    /// For the points of a search: a fifth of a profile's usual rate. A point of two seconds gives about 400 samples
+    /// of a busy CPU, and a load with its repeats some thousand. An interrupt may cost 80 us in a virtual machine
+    /// (bench/profiler-overhead), which would reduce the throughput at 1,000 per second.
     pub const OF_SEARCH: PointSampling = PointSampling { frequency_hz: 199, is_per_packet: false };
 }
 
 /// The layers of one window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LayersSeen {
-    /// CPU time by layer, or why it is not known.
+    /// CPU time by layer, or the reason why it is unknown.
     pub figures: Figures,
-    /// The functions that cost most.
+    /// The most expensive functions.
     pub functions: Vec<FunctionCost>,
     /// All stacks, if there are samples.
     pub stacks: Option<Stacks>,
-    /// Samples that were lost.
+    /// Doubts about lost samples.
     pub doubts: Vec<Doubt>,
 }
 
-/// An attached profiler, and its samples of the window that ended last.
+/// An attached profiler, with its samples of the last window.
 #[derive(Debug)]
 pub struct PointSampler {
     profiler: Profiler,
@@ -55,19 +55,19 @@ impl PointSampler {
         Ok(PointSampler { profiler, how, seen: None })
     }
 
-    /// A window begins.
+    /// Begins a window.
     pub fn begin(&mut self) {
         self.seen = self.profiler.begin().err().map(|error| Err(error.to_string()));
     }
 
-    /// The window ends.
+    /// Ends the window.
     pub fn end(&mut self) {
         if self.seen.is_none() {
             self.seen = Some(self.profiler.end(None).map_err(|error| error.to_string()));
         }
     }
 
-    /// The last window, in which `requests` were completed; returned once.
+    /// The result of the last window, in which `requests` were completed; returned once.
     pub fn seen(&mut self, requests: u64) -> Option<LayersSeen> {
         let mut layers = LayersSeen::default();
         match self.seen.take()? {

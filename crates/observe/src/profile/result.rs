@@ -9,9 +9,8 @@ use record::layers::{Layer, Row};
 use record::profile::{EventRow, FunctionRow, GroupRow, LayerRow, Mode, Ran, SampleSums};
 use std::collections::{BTreeMap, HashMap};
 
-/// Functions listed.
 const TOP_FUNCTIONS: usize = 40;
-/// Unattributed or unclassified functions listed.
+/// Maximum unattributed or unclassified functions listed.
 const TOP_UNKNOWN: usize = 8;
 
 /// A number per tenth of the window.
@@ -46,7 +45,7 @@ fn counted(stacks: &[Stack], event: u8, wanted: impl Fn(&Stack) -> bool) -> (u64
     (samples, blocks)
 }
 
-/// The denominators of the rows, in each tenth.
+/// The denominators of the rows, by tenth.
 #[derive(Debug, Clone, Copy)]
 pub struct Denominators {
     pub packets: Blocks,
@@ -151,7 +150,7 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
     rows
 }
 
-/// The user's groups; the functions in none of them are one more row.
+/// The user's groups, and a row for the functions outside of them.
 pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by: &Denominators) -> Vec<GroupRow> {
     if groups.is_empty() {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! The sampler in the kernel: loaded, opened for a window, read. Nothing is pinned: it ends with this process.
+//! The sampler in the kernel, which is loaded, opened for a window, and read. Nothing is pinned, so it ends with this
+//! process.
 
 use super::error::ProfileError;
 use super::events::{self, Event, EventKind};
@@ -16,7 +17,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// `enum` of `bpf/profile.h`: bits of a sample's flags.
+/// Bits of a sample's flags, as in the enum of `bpf/profile.h`.
 const SAMPLE_USER: u8 = 1;
 const SAMPLE_STACK_LOST: u8 = 2;
 
@@ -25,15 +26,15 @@ const SAMPLE_STACK_LOST: u8 = 2;
 pub struct SamplerOptions {
     /// The server's port.
     pub port: u16,
-    /// Inode number of its network namespace.
+    /// Inode number of the server's network namespace.
     pub netns_inode: u32,
-    /// Samples a second and CPU.
+    /// Samples per second and CPU.
     pub frequency_hz: u32,
-    /// Events other than the CPU clock; missing ones are left out and named.
+    /// Events in addition to the CPU clock; missing ones are left out and named.
     pub events: Vec<EventKind>,
 }
 
-/// An event that samples, or the reason why it does not.
+/// A sampling event, or the reason why it is missing.
 #[derive(Debug)]
 pub struct EventState {
     /// The kind.
@@ -44,7 +45,7 @@ pub struct EventState {
 }
 
 impl EventState {
-    /// Events counted so far over all CPUs, and the smallest share of time that a counter ran.
+    /// Number of events so far on all CPUs, and the smallest share of time in which a counter ran.
     pub fn read(&self) -> (u64, f64) {
         self.cpus
             .iter()
@@ -53,7 +54,7 @@ impl EventState {
     }
 }
 
-/// Loaded and attached, with its gate closed.
+/// A loaded and attached sampler, whose gate is closed at first.
 pub struct Sampler {
     links: Vec<Link>,
     /// The CPU clock first, then the others in the order of the options.
@@ -65,7 +66,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Loads and attaches. The CPU clock must work; other events may be missing.
+    /// Loads and attaches the programs. The CPU clock must work; other events may be missing.
     pub fn attach(options: &SamplerOptions) -> Result<Self, ProfileError> {
         needs_hosts_process_ids()?;
         let target = Target {
@@ -98,7 +99,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Loads and attaches for an unused port; the error is why that is not possible.
+    /// Loads and attaches the programs for an unused port; the error tells why that is not possible.
     pub fn try_out() -> Result<(), ProfileError> {
         let options = SamplerOptions { port: 0, netns_inode: 0, frequency_hz: 1, events: Vec::new() };
         Sampler::attach(&options).map(drop)
@@ -112,7 +113,7 @@ impl Sampler {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
                     return Err(ProfileError::NotPermitted);
                 }
-                // A CPU went offline.
+                // The CPU is offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !state.cpus.is_empty() => continue,
                 Err(error) => {
                     state.missing = Some(match error.raw_os_error() {
@@ -129,19 +130,19 @@ impl Sampler {
             let program = bpf::program(&self.object, "sample_taken")?;
             let link = bpf::logged(|| program.attach_perf_event_with_opts(given.as_raw_fd(), options))?;
             self.links.push(link);
-            // The link closes it.
+            // The link closes the descriptor.
             let _ = given.into_raw_fd();
             state.cpus.push(event);
         }
         Ok(state)
     }
 
-    /// Processes of the server; the programs follow their forks.
+    /// Sets the server's processes; the programs follow their forks.
     pub fn set_members(&mut self, processes: &[Process]) -> Result<(), ProfileError> {
         Ok(self.members.update(&self.object, processes)?)
     }
 
-    /// Counts samples and packets as part of `block`, or stops counting.
+    /// Starts counting samples and packets for `block`, or stops counting.
     pub fn set_gate(&self, is_open: bool, block: u32) -> Result<(), ProfileError> {
         self.opened_ns.set(match self.opened_ns.get() {
             _ if !is_open => 0,
@@ -161,13 +162,13 @@ impl Sampler {
         Ok(())
     }
 
-    /// The port's packets, the losses and the clock's interrupts so far.
+    /// The port's packets, the losses, and the clock's interrupts so far.
     pub fn rows(&self) -> Result<(PacketCounts, Losses, Interrupts), ProfileError> {
         let (packets, losses, interrupts) = rows(&self.object)?;
         Ok((packets, Losses { processes: self.members.lost(&self.object)?, ..losses }, interrupts))
     }
 
-    /// Reads the counts. The gate must be closed.
+    /// Reads the counts; the gate must be closed.
     pub fn read(&self) -> Result<RawSamples, ProfileError> {
         let living = Members::living(&self.object)?;
         let mut raw = RawSamples { losses: self.rows()?.1, living, ..RawSamples::default() };
@@ -213,8 +214,8 @@ pub(crate) fn frames(count: u64, frames: &[u64]) -> Vec<u64> {
     frames.iter().take(count).copied().take_while(|frame| *frame != 0).collect()
 }
 
-/// The port's packets, the losses and the clock's interrupts, summed over the CPUs. The exact method's object has equal
-/// rows.
+/// The port's packets, the losses, and the clock's interrupts, summed over the CPUs. The exact method's object has
+/// the same rows.
 pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts), Refusal> {
     let bytes = bpf::map(object, ".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());
@@ -244,7 +245,7 @@ impl std::fmt::Debug for Sampler {
 
 impl Drop for Sampler {
     fn drop(&mut self) {
-        // Links refer to programs of the object.
+        // Links refer to programs of the object, so they are dropped first.
         self.links.clear();
     }
 }
@@ -286,7 +287,7 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(members, expected);
         children.iter_mut().for_each(|child| child.kill().and_then(|()| child.wait()).map(drop).unwrap());
-        // The kernel frees an ended process after a grace period of RCU, in a callback that a busy CPU runs late.
+        // The kernel frees an ended process after an RCU grace period, in a callback that a busy CPU runs late.
         for _ in 0..GRACE_PERIODS {
             if Members::living(&sampler.object).unwrap().len() == 1 {
                 return;
@@ -308,7 +309,7 @@ mod tests {
         let many: Vec<Process> = (1..=room + 2).map(|pid| Process { pid: pid + (1 << 23), start_ticks: 1 }).collect();
         sampler.set_members(&many).unwrap();
         let lost = sampler.rows().unwrap().1.processes;
-        // The kernel's table reserves places on each CPU, so some room is left when it begins to refuse.
+        // The kernel's table reserves places on each CPU, so some room is left when it begins to refuse entries.
         assert!(lost >= 2, "{lost}");
         sampler.set_members(&many).unwrap();
         assert_eq!(sampler.rows().unwrap().1.processes, lost, "each is lost once");

@@ -1,52 +1,51 @@
-//! The counts of the sampler's programs, independent of their form in the kernel's memory: samples by place, packets,
-//! losses.
+//! The counts of the sampler's programs, independent of their form in the kernel: samples by place, packets, losses.
 
 use record::profile::Losses;
 use std::collections::{HashMap, HashSet};
 
 /// Parts of the window that are counted separately; their spread gives the intervals.
 pub const BLOCKS: u32 = 10;
-/// No process: the CPU had nothing to do.
+/// No process, because the CPU was idle.
 pub const TGID_IDLE: u32 = 0;
-/// A process that is not the server's.
+/// A process other than the server's.
 pub const TGID_OTHERS: u32 = u32::MAX;
 
-/// The owner of the packet that a CPU handled last in its network softirq.
+/// The receiver of the packet that a CPU handled last in its network softirq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
-    /// None of the port's.
+    /// No packet of the port.
     Nobody,
-    /// Received by the server's end.
+    /// The server's end.
     Server,
-    /// Received by the other end, on this machine.
+    /// The other end, on this machine.
     Peer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SampleKey {
-    /// Kernel stack by hash, 0 = none.
+    /// Hash of the kernel stack; 0 = none.
     pub kernel_stack: u64,
-    /// User stack by hash, 0 = none.
+    /// Hash of the user stack; 0 = none.
     pub user_stack: u64,
-    /// One of the server's processes, [`TGID_IDLE`] or [`TGID_OTHERS`].
+    /// A process of the server, [`TGID_IDLE`] or [`TGID_OTHERS`].
     pub tgid: u32,
-    /// A process with the same program in memory, which may outlive it.
+    /// A process with the same program in memory, which may live longer.
     pub image: u32,
     /// Number of the perf event.
     pub event: u8,
-    /// The owner of the packet that the CPU was handling.
+    /// The receiver of the current packet.
     pub side: Side,
-    /// The CPU was in user mode.
+    /// Whether the CPU was in user mode.
     pub is_user: bool,
-    /// The table of stacks was full.
+    /// Whether the stack was lost because the table was full.
     pub is_stack_lost: bool,
-    /// Which tenth of the window.
+    /// Tenth of the window.
     pub block: u8,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Interrupts {
-    /// Interrupts that came.
+    /// Interrupts that arrived.
     pub arrived: u64,
     /// Periods without an interrupt, because the one before came late.
     pub late: u64,
@@ -63,12 +62,12 @@ pub struct RawSamples {
     /// User stacks by hash.
     pub user_stacks: HashMap<u64, Vec<u64>>,
     pub losses: Losses,
-    /// The server's processes that have not ended.
+    /// Processes of the server that still live.
     pub living: HashSet<u32>,
 }
 
 impl RawSamples {
-    /// The process whose memory names the functions of a sample: the process itself, while it lives.
+    /// The process whose memory names the functions of a sample: the process itself while it lives.
     pub fn named_by(&self, key: &SampleKey) -> u32 {
         if self.living.contains(&key.tgid) || key.image == 0 { key.tgid } else { key.image }
     }

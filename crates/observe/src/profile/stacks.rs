@@ -1,5 +1,5 @@
-//! Converts the attributed stacks of a window to their recorded form: the server's work only, each stack once, with the
-//! samples of the clock and the events of the hardware.
+//! Converts the attributed stacks of a window to their recorded form: only the server's work, each stack once, with
+//! the samples of the clock and of the hardware events.
 
 use super::attribute::{Owner, Stack};
 use record::PlainText;
@@ -8,16 +8,15 @@ use record::profile::stacks::apportion;
 use record::profile::{EventRow, Frame, Mode, Ran, SampledProcess, Stacks};
 use std::collections::{BTreeMap, HashMap};
 
-/// Equal stacks have equal places.
 type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
 
-/// The stacks of the server's work; `command_of` names a process.
+/// The stacks of the server's work. `command_of` names a process.
 pub fn recorded(stacks: &[Stack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
     let measured: Vec<(u8, &EventRow)> = (1..).zip(events).filter(|(_, event)| event.not_measured.is_none()).collect();
     let mut recorded = Stacks::default();
     let mut functions: HashMap<&Frame, u32> = HashMap::new();
     let mut processes: BTreeMap<u32, u32> = BTreeMap::new();
-    // Samples of the clock, then of each event.
+    // Samples of the clock, then those of each event.
     let mut counts: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
     for stack in stacks.iter().filter(|stack| stack.owner == Owner::Server) {
         let column = match measured.iter().position(|(number, _)| *number == stack.event) {
@@ -42,7 +41,7 @@ pub fn recorded(stacks: &[Stack], command_of: &dyn Fn(u32) -> PlainText, events:
         counts.entry(place).or_insert_with(|| vec![0; measured.len() + 1])[column] += stack.count();
     }
     let layer_of = |row: &Option<Row>| row.as_ref().map(|row| row.layer);
-    // Each sample stands for the event's period, or more if the event shared its counter.
+    // Each sample represents the event's period, or more if the event shared its counter.
     let in_events = |(index, (_, event)): (usize, &(u8, &EventRow))| {
         let parts: Vec<(Option<Layer>, u64)> =
             counts.iter().map(|((_, _, _, row, _), counts)| (layer_of(row), counts[index + 1])).collect();
@@ -77,7 +76,7 @@ mod tests {
 
     fn stack(owner: Owner, tgid: u32, event: u8, samples: u64, functions: &[&str]) -> Stack {
         let mut blocks = [0; BLOCKS as usize];
-        // Spread over the window.
+        // The samples are spread over the window.
         blocks[0] = samples / 2;
         blocks[9] = samples - samples / 2;
         let frame = |name: &&str| Frame { function: (*name).into(), module: None, is_kernel: true };
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_samples_are_all_there_once_and_with_their_events() {
+    fn every_sample_of_the_server_is_kept_once_with_its_event() {
         let (own, gone) = (std::process::id(), u32::MAX - 7);
         let stacks = [
             stack(Owner::Server, own, 0, 5, &["tcp_ack", "main"]),
@@ -125,7 +124,7 @@ mod tests {
         let mut counted: Vec<(u64, &[u64])> =
             recorded.stacks.iter().map(|stack| (stack.samples, stack.events.as_slice())).collect();
         counted.sort_unstable();
-        // Three samples of 1,000 events each, in half of the time.
+        // Three samples of 1,000 events each, counted for half of the time.
         assert_eq!(counted, [(1, &[0][..]), (2, &[0]), (5, &[6000])]);
     }
 }

@@ -3,17 +3,17 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The largest kernels with all their modules list 300,000 symbols.
+/// Maximum symbols; the largest kernels list 300,000 with all modules.
 const MAX_SYMBOLS: usize = 2_000_000;
 const MAX_LINE_BYTES: u64 = 1024;
 const LONGEST_FUNCTION_BYTES: u64 = 1 << 20;
-/// Ends of sections, not functions.
+/// Symbols that mark the ends of sections, not functions.
 const END_MARKS: [&str; 4] = ["_etext", "_einittext", "__end_rodata", "_end"];
 
-/// A function's name and its module, nothing for built-in code.
+/// A function's name and its module (`None` for built-in code).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelFunction {
-    /// Name as the kernel lists it, compiler's suffixes included.
+    /// Name in the kernel's list, including the compiler's suffixes.
     pub name: String,
     /// Loadable module.
     pub module: Option<String>,
@@ -21,7 +21,7 @@ pub struct KernelFunction {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SymbolsError {
-    /// All addresses read as 0.
+    /// All addresses are 0.
     #[error(
         "the kernel hides its symbols (kernel.kptr_restrict = {restrict}), so no sample can be given a layer: run as \
          root with 'sysctl kernel.kptr_restrict=1', or with CAP_SYSLOG"
@@ -47,8 +47,8 @@ impl KernelSymbols {
             .ok_or_else(|| SymbolsError::Hidden { restrict: restrict().trim().to_string() })
     }
 
-    /// Reads kallsyms: `ADDRESS TYPE NAME [MODULE]`. If an address has several names, the first that `prefers` accepts
-    /// is kept. `None`: all addresses are hidden.
+    /// Reads kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names for an address, the first that `prefers`
+    /// accepts is kept. `None`: all addresses are hidden.
     pub fn parse(mut text: impl BufRead, prefers: impl Fn(&KernelFunction) -> bool) -> io::Result<Option<Self>> {
         let mut found: Vec<(u64, KernelFunction)> = Vec::new();
         let mut hidden = 0u64;
@@ -89,13 +89,13 @@ impl KernelSymbols {
         Ok(Some(symbols))
     }
 
-    /// The function that contains `address`; `None` below the first, and for generated code after the kernel's own
-    /// code, outside modules.
+    /// The function that contains `address`. `None` below the first function, and for generated code after the
+    /// kernel's own code and outside of modules.
     pub fn at(&self, address: u64) -> Option<&KernelFunction> {
         let after = self.addresses.partition_point(|start| *start <= address);
         let index = after.checked_sub(1)?;
         let function = self.functions.get(index)?;
-        // Sizes are not listed; no function is this long.
+        // Sizes are not listed, but no function is this long.
         let is_beyond =
             address - self.addresses[index] > LONGEST_FUNCTION_BYTES || END_MARKS.contains(&function.name.as_str());
         (!is_beyond).then_some(function)
@@ -106,9 +106,9 @@ impl KernelSymbols {
     }
 }
 
-/// Functions only, without the padding that precedes them on some kernels.
+/// Parses a line if it is a function, except the padding that precedes functions on some kernels.
 fn parse_line(line: &[u8]) -> Option<(u64, KernelFunction)> {
-    // Most lines are data, as their second word shows: skip them early.
+    // The second word shows that most lines are data; skip them early.
     let (address, rest) = line.split_at_checked(line.iter().position(|byte| *byte == b' ')?)?;
     let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };
     if name.starts_with(b"__pfx_") || name.starts_with(b"__cfi_") {
@@ -139,13 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn of_two_names_the_classified_one_is_kept() {
+    fn the_classified_one_of_two_names_is_kept() {
         let symbols = KernelSymbols::parse(TEXT.as_bytes(), |function| function.name == "aliased").unwrap().unwrap();
         assert_eq!(symbols.at(0xffff_ffff_8100_0020).unwrap().name, "aliased");
     }
 
     #[test]
-    fn hidden_addresses_are_told_from_an_empty_file() {
+    fn hidden_addresses_are_distinguished_from_an_empty_file() {
         let hidden = "0000000000000000 T _stext\n0000000000000000 t tcp_ack\n";
         assert!(KernelSymbols::parse(hidden.as_bytes(), |_| true).unwrap().is_none());
         assert!(KernelSymbols::parse("".as_bytes(), |_| true).is_err());

@@ -21,9 +21,9 @@ use record::{Doubt, DoubtKind};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// Minimum share of kernel samples that the layer rule must place.
+/// Minimum share of kernel samples that the layer rule must assign.
 const COVERAGE_WANTED: f64 = 0.98;
-/// With fewer samples the period is the better estimate of a sample's length.
+/// With fewer samples, the period is a better estimate of a sample's length.
 const LEAST_FOR_SCALE: u64 = 200;
 
 /// The settings of a profile.
@@ -33,18 +33,18 @@ pub struct ProfileOptions {
     pub port: u16,
     /// A process in whose network namespace the server listens; `None` = the caller's.
     pub netns_pid: Option<u32>,
-    /// Samples a second and CPU.
+    /// Samples per second and CPU.
     pub frequency_hz: u32,
-    /// Length of the window; divided into tenths for the intervals.
+    /// Length of the window, which is divided into tenths for the intervals.
     pub duration: Duration,
-    /// Groups of functions to be summed.
+    /// Groups of functions to add up.
     pub groups: Vec<FunctionGroup>,
     /// Events other than the CPU clock, if the machine has them.
     pub events: Vec<EventKind>,
 }
 
 impl ProfileOptions {
-    /// The defaults for a port: 10 s at 997 Hz with all events of the hardware.
+    /// Default options for a port: 10 s at 997 Hz with all hardware events.
     pub fn new(port: u16) -> Self {
         ProfileOptions {
             port,
@@ -57,7 +57,7 @@ impl ProfileOptions {
     }
 }
 
-/// An attached profiler, which opens and closes one window after another; only attaching takes long.
+/// An attached profiler, which opens and closes successive windows. Only attaching takes long.
 #[derive(Debug)]
 pub struct Profiler {
     options: ProfileOptions,
@@ -83,14 +83,14 @@ struct OpenWindow {
 }
 
 impl OpenWindow {
-    /// Time in which samples were taken.
+    /// Time during which samples were taken.
     fn elapsed(&self) -> Duration {
         self.opened.elapsed()
     }
 }
 
 impl Profiler {
-    /// Finds the server and attaches; nothing is counted before [`begin`](Self::begin).
+    /// Finds the server and attaches. Counting begins with [`begin`](Self::begin).
     pub fn attach(options: ProfileOptions) -> Result<Self, ProfileError> {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
@@ -119,7 +119,7 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// Opens a window now: slow preparations were done when the last one ended. An open window is dropped.
+    /// Opens a window at once, because slow preparations were made at the end of the last one. Drops an open window.
     pub fn begin(&mut self) -> Result<(), ProfileError> {
         if self.window.take().is_some() {
             self.sampler.set_gate(false, 0)?;
@@ -145,8 +145,8 @@ impl Profiler {
         Ok(())
     }
 
-    /// Finds new processes and begins the next tenth when it is due. Call it ten times a window if intervals are
-    /// needed; children of a known process are followed without it.
+    /// Finds new processes, and begins the next tenth when it is due. If intervals are needed, call it ten times per
+    /// window. Children of known processes are followed in any case.
     pub fn tick(&mut self) -> Result<(), ProfileError> {
         let tenth = self.options.duration / BLOCKS;
         let Some(mut window) = self.window.take() else { return Ok(()) };
@@ -161,7 +161,7 @@ impl Profiler {
         Ok(())
     }
 
-    /// When the window should end.
+    /// Whether the window should end.
     pub fn is_due(&self) -> bool {
         self.window.as_ref().is_none_or(|window| window.elapsed() >= self.options.duration)
     }
@@ -172,7 +172,7 @@ impl Profiler {
         self.sampler.set_members(&self.group.processes())
     }
 
-    /// Ends the window and returns its result. `requests`: how many the server completed in it, if known.
+    /// Ends the window and returns its result. `requests`: number completed by the server in it, if known.
     pub fn end(&mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
         let Some(mut window) = self.window.take() else { return Err(ProfileError::NoSamples { seconds: 0.0 }) };
         self.sampler.set_gate(false, window.block)?;
@@ -325,7 +325,7 @@ pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Pro
     Ok(Profile { account, ..profiler.end(None)? })
 }
 
-/// Reports a kernel pattern without a matching function at once.
+/// Reports at once a kernel pattern that matches no function.
 fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(), ProfileError> {
     for group in groups {
         for pattern in group.patterns.iter().filter(|pattern| !pattern.is_user()) {

@@ -7,32 +7,32 @@ const MESSAGE_BYTES: usize = 16;
 const NAME: u16 = 0;
 const FILE: u16 = 1;
 const PEER: u16 = 2;
-/// Always present: one byte, a bit for each direction.
+/// Attribute that is always present: one byte with a bit for each direction.
 const SHUTDOWN: u16 = 6;
 const BOTH_WAYS: u8 = 3;
 
 /// A Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnixSocket<'a> {
-    /// It listens.
+    /// Whether the socket listens.
     pub is_listener: bool,
     /// Inode, as in `/proc/PID/fd`.
     pub inode: u64,
     /// The inode of the other end; 0 if not accepted yet.
     pub peer: Option<u64>,
-    /// The path that it is bound to, or for an accepted socket its listener; empty for most clients' ends.
+    /// The path to which it is bound, or for an accepted socket that of its listener; empty for most clients' ends.
     pub name: &'a [u8],
     /// The file at that path.
     pub file: Option<SocketFile>,
 }
 
-/// A socket's file, by inode and device: independent of path and network namespace.
+/// A socket's file by inode and device, independent of path and network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SocketFile(u32, u32);
 
 impl DiagSocket {
-    /// Calls `each` with every Unix socket of the namespace that is connected at both ends or listens (unix_diag, a
-    /// module of the kernel).
+    /// Calls `each` with every Unix socket of the namespace that is connected or listens (unix_diag, a kernel
+    /// module).
     pub fn read_unix(&mut self, mut each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
         self.ask(request, &mut |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
@@ -44,7 +44,8 @@ impl DiagSocket {
     }
 }
 
-/// Asks for the Unix sockets that are connected or listen (`struct unix_diag_req`), with their names, files and peers.
+/// A request for the Unix sockets that are connected or listen (`struct unix_diag_req`), with their names, files and
+/// peers.
 fn request(sequence: u32) -> Vec<u8> {
     let states: u32 = 1 << ESTABLISHED | 1 << TCP_LISTEN;
     let show: u32 = 1 << NAME | 1 << FILE | 1 << PEER;
@@ -53,7 +54,7 @@ fn request(sequence: u32) -> Vec<u8> {
     Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
-/// Reads one `struct unix_diag_msg`; `None` for a socket whose other end is closed: it has no inode either, and would
+/// Reads a `struct unix_diag_msg`. `None` for a socket whose other end is closed: it also has no inode, so it would
 /// look like one not accepted yet. Java keeps such a socket.
 fn socket(message: &[u8]) -> Option<UnixSocket<'_>> {
     let attributes = message.get(MESSAGE_BYTES..)?;

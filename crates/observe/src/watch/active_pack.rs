@@ -1,4 +1,4 @@
-//! A pack in use: when its windows open, what its functions measured, and what reads and sends measured of the same
+//! A pack in use: when its windows open, the measurements of its functions, and those of reads and sends for the same
 //! requests.
 
 use super::classes::SizeClasses;
@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Windows with probes are short: probes cost more than everything else in them.
+/// Windows with probes are short, because probes cost more than all other parts.
 pub const PACK_WINDOW: Duration = Duration::from_millis(100);
 /// The shortest time between such windows.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(2);
-/// With longer periods a window says nothing about the present.
+/// With a longer period, windows do not represent the present.
 const LONGEST_PERIOD: Duration = Duration::from_secs(120);
-/// Part of the whole watch's budget.
+/// Share of the watch's budget.
 pub const PACK_SHARE: f64 = 0.5;
 
 #[derive(Debug)]
@@ -50,14 +50,14 @@ impl ActivePack {
         }
     }
 
-    /// Restarts the sums: what the rows hold so far is ignored.
+    /// Restarts the sums: the current contents of the rows are ignored.
     pub fn restart(&mut self, functions: impl Iterator<Item = PhaseRow>, classes: usize) {
         self.by_functions.restart(functions);
         self.by_events = PhaseSums::new(classes);
         (self.windows, self.window_ns) = (0, 0);
     }
 
-    /// When the next window opens; `None` while that is not known.
+    /// When the next window opens; `None` until that is known.
     pub fn next_ns(&self) -> Option<u64> {
         self.next_ns
     }
@@ -76,7 +76,7 @@ impl ActivePack {
     }
 
     /// The cost of probes per request. Call and return of a function share a trap; of several functions for one
-    /// boundary the most expensive counts.
+    /// boundary, the most expensive one counts.
     pub fn request_ns(&self) -> f64 {
         let mut functions: BTreeMap<(&Path, u64), Vec<&PackPlace>> = BTreeMap::new();
         for place in &self.places {
@@ -92,7 +92,7 @@ impl ActivePack {
         by_boundaries.values().sum()
     }
 
-    /// The cost of one call of a function, for those of its ends that are probed.
+    /// The cost of a call of a function, with probes at one or both ends.
     fn function_ns(&self, places: &[&PackPlace]) -> f64 {
         let at = |at_return: bool| places.iter().any(|place| place.at_return == at_return);
         self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))
@@ -104,8 +104,8 @@ impl ActivePack {
         places.map(|place| self.costs.of(place.is_stepped, !at_return, at_return)).fold(0.0, f64::max)
     }
 
-    /// Takes in a window: what the functions measured (cumulative), and what reads and sends measured of the same
-    /// requests (new).
+    /// Adds a window: the (cumulative) measurements of the functions, and the (new) ones of reads and sends for the
+    /// same requests.
     pub fn held(
         &mut self,
         now_ns: u64,
@@ -125,9 +125,9 @@ impl ActivePack {
         self.next_ns = None;
     }
 
-    /// The totals for a reading; `hits` of functions so far.
+    /// The totals for a reading. `hits`: function calls so far.
     pub fn totals(&self, classes: usize, hits: u64) -> PackTotals {
-        // Not corrected by the exact CPU time: these phases contain the cost of the probes, and show it.
+        // Not corrected by the exact CPU time: these phases include the cost of the probes, and show it.
         let raw = vec![ClassTotals::default(); classes];
         PackTotals {
             server: self.name.clone(),
@@ -165,12 +165,12 @@ mod tests {
     }
 
     fn pack() -> ActivePack {
-        // Like nginx's: the first function is single-stepped, the second is probed at both ends.
+        // As in nginx: the first function is single-stepped, the second one is probed at both ends.
         pack_of(vec![place(1, 1, false, true), place(2, 2, false, false), place(2, 3, true, false)])
     }
 
     #[test]
-    fn a_request_pays_for_each_function_once_and_for_the_dearest_alternative() {
+    fn a_request_is_charged_once_per_function_and_for_the_most_expensive_alternative() {
         assert_eq!(pack().request_ns(), 3_000.0 + 5_000.0);
         let mut places = pack().places;
         places.push(place(9, 1, false, false));
@@ -180,10 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_as_rare_as_the_budget_wants() {
+    fn windows_are_as_rare_as_the_budget_requires() {
         let mut pack = pack();
         assert_eq!(pack.next_ns(), None, "nothing is known of a request yet");
-        // 8 us of probes on a request of 10 us, for a tenth of a second: 0.5 % of the time is 16 s.
+        // 8 us of probes on a request of 10 us for a tenth of a second: 0.5 % of the time corresponds to 16 s.
         pack.adapt(7, 10_000.0, 0.01);
         assert_eq!(pack.next_ns(), Some(7));
         pack.held(100, 50, std::iter::empty(), &[], &SizeClasses::default());

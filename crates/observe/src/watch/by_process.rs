@@ -1,5 +1,6 @@
 //! The server's work by process: requests and phases from the programs' records of threads, CPU time from the
-//! scheduler. The processes with the most work are listed, all others are one row, so the rows add up to the group.
+//! scheduler. The processes with the most work are listed, and one row has all others, so the rows add up to the
+//! group.
 
 use crate::bpf::types::watch::{PortCounts, ThreadRecord};
 use crate::group::ProcessCpu;
@@ -15,7 +16,7 @@ pub const LISTED: usize = 64;
 pub struct Work {
     /// Threads that have read a request.
     pub threads: u64,
-    /// Their CPU time since each first read a request.
+    /// CPU time of these threads since each of them first read a request.
     pub charged_ns: i64,
     counts: ProcessCounts,
     elapsed_ns: [u64; PHASES],
@@ -47,11 +48,11 @@ impl Work {
     }
 }
 
-/// Threads whose records were overwritten.
+/// Key for threads whose records were overwritten.
 const REST: Process = Process { pid: 0, start_ticks: 0 };
 
-/// Work by process; threads whose records were overwritten are under [`REST`]. Also the CPU time that threads spent
-/// between connections.
+/// Work by process, with threads whose records were overwritten under [`REST`]. Also returns the CPU time that
+/// threads spent between connections.
 pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<Process, Work>, i64) {
     let mut by_process: BTreeMap<Process, Work> = BTreeMap::new();
     let mut between_ns = counts.displaced_thread_other_cpu_ns;
@@ -91,8 +92,8 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
     (by_process, between_ns)
 }
 
-/// The rows, most CPU time first, then most requests; the last row is the remainder. `work`: `None` if requests are not
-/// counted. `group_ns` and `all`: the sums of all rows.
+/// The rows by CPU time, then requests; the last row is the remainder. `work`: `None` if requests are not counted.
+/// `group_ns` and `all`: the sums of all rows.
 pub fn rows(
     work: Option<&BTreeMap<Process, Work>>,
     scheduler: &[ProcessCpu],
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_add_up_to_the_group_however_many_there_are() {
+    fn rows_of_any_number_of_processes_add_up_to_the_group() {
         let counts = PortCounts { displaced_thread_requests: 7, ..PortCounts::default() };
         let all =
             ClassTotals { requests: 100_000, bytes_in: 1_000_000, bytes_out: 10_000_000, ..ClassTotals::default() };
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_got_the_number_of_another_has_its_own_row() {
+    fn a_process_with_a_reused_number_has_its_own_row() {
         let (work, _) = work([thread(5, 10, 0)].into_iter(), &PortCounts::default());
         let stranger = ProcessCpu { process: Process { pid: 5, start_ticks: 8 }, ..scheduled(5, 100) };
         let rows = rows(Some(&work), &[stranger], 150, &ClassTotals { requests: 10, ..ClassTotals::default() });
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_are_means_of_what_each_process_timed() {
+    fn phases_are_means_over_each_processs_timed_requests() {
         let threads = [thread(5, 10, 4), thread(5, 10, 0), thread(9, 1, 0)];
         let (work, _) = work(threads.into_iter(), &PortCounts::default());
         let all = ClassTotals { requests: 21, ..ClassTotals::default() };
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn where_requests_are_not_counted_the_cpu_time_is_still_told_apart() {
+    fn cpu_time_is_kept_per_process_even_if_requests_are_not_counted() {
         let rows = rows(None, &[scheduled(5, 100)], 130, &ClassTotals::default());
         assert_eq!(rows.iter().map(|row| (row.pid, row.cpu_ns)).collect::<Vec<_>>(), [(5, Some(100)), (0, Some(30))]);
         assert!(rows.iter().all(|row| row.counted.is_none()), "{rows:?}");

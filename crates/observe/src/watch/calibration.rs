@@ -1,9 +1,9 @@
-//! Measures what one event costs, on a connection of this process to itself.
+//! Measures the cost of an event on a connection of this process to itself.
 //!
-//! The same programs are loaded for a private port, and a thread writes to itself over loopback and reads it back, with
-//! the hook and without, in turns; and then on another port, whose events the programs reject. In such a tight loop
-//! everything is in the caches, so a server pays more: about twice as much, by measurements beside servers. The figure
-//! is multiplied by that and reported as an estimate; bench/observer-overhead checks it from outside.
+//! The same programs are loaded for a private port, and a thread writes to itself over loopback and reads it back,
+//! with and without the hook, in turns; then on another port, whose events the programs reject. In such a tight loop
+//! all data is in the caches, so the cost for a server is about twice as high, by measurements with servers. The
+//! result is multiplied by that and reported as an estimate; bench/observer-overhead checks it from outside.
 
 use super::error::WatchError;
 use super::kernel::KernelHooks;
@@ -14,24 +14,24 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 /// Factor by which a tight loop underestimates costs.
 pub const CACHE_FACTOR: f64 = 2.0;
-/// Pieces are short, so that other work disturbs few of them. Each round's result is the lower quintile of its pieces,
-/// the final one the median of the rounds' differences.
+/// Requests per piece. Pieces are short, so that other work disturbs few of them. A round's result is the lower
+/// quintile of its pieces; the final one is the median of the rounds' differences.
 const EXCHANGES: u32 = 10;
 const PIECES: usize = 12;
 const ROUNDS: u32 = 9;
-/// Maximum multiple of the rounds, if other work hides what an event costs and the difference would be 0.
+/// Maximum multiple of the rounds if other work hides the cost and the difference would be 0.
 const MORE_ROUNDS: u32 = 6;
 
-/// Cost of an event, nanoseconds, [`CACHE_FACTOR`] included.
+/// Cost of an event, nanoseconds, including [`CACHE_FACTOR`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EventCosts {
     /// A read that counts.
     pub receive_ns: f64,
     /// A send in an open window.
     pub send_ns: f64,
-    /// A read in an open window, in addition to `receive_ns`.
+    /// Additional cost of a read in an open window.
     pub window_receive_ns: f64,
-    /// An event of another port or thread: the program runs and rejects it.
+    /// An event of another port or thread, which the program rejects.
     pub away_ns: f64,
 }
 
@@ -59,7 +59,7 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
             break;
         }
     }
-    // On the other port both reads of an exchange are rejected, on the watched port only the client's.
+    // On the other port, both reads of an exchange are rejected; on the watched port, only the client's.
     let median = |values| f64::max(rank(values, 2), 0.0) * CACHE_FACTOR;
     let away_ns = median(away) / 2.0;
     let in_window = (median(timing) - median(away_in_window) / 2.0).max(0.0);

@@ -1,8 +1,8 @@
 //! Size classes of requests, by bytes of response.
 //!
-//! Sizes on the web have heavy tails, so an average over all requests describes none of them; requests of one class use
-//! resources alike (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996, section
-//! 2.3.2).
+//! Sizes on the web have heavy tails, so an average over all requests describes none of them, but requests of one
+//! class use similar resources (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server",
+//! 1996, section 2.3.2).
 
 use record::units::{UnitError, parse_bytes};
 use record::watch::SizeClass;
@@ -10,35 +10,35 @@ use serde::Serialize;
 
 pub const SIZE_CLASSES: usize = 8;
 
-/// The classes, small to large; at least one, at most eight.
+/// The classes, from small to large; at least one, at most eight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct SizeClasses(Vec<SizeClass>);
 
-/// Why boundaries are not usable.
+/// The reason why boundaries are not usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClassError {
-    /// Not a size.
+    /// A boundary is not a size.
     #[error("{0}")]
     NotASize(#[from] UnitError),
-    /// Too many.
+    /// There are too many boundaries.
     #[error("{0} boundaries make more than {SIZE_CLASSES} size classes: give at most {max}", max = SIZE_CLASSES - 1)]
     TooMany(usize),
-    /// Not ascending.
+    /// The boundaries are not ascending.
     #[error("size class boundaries must ascend from above 0: {0} does not follow")]
     NotAscending(u64),
 }
 
 impl Default for SizeClasses {
-    /// Boundaries at the geometric means of the mean sizes of the paper's file types (its Table 1: HTML 7.5 KB, images
-    /// 13.28 KB, sound 179 KB, video 2304 KB).
+    /// The default boundaries: geometric means of the mean sizes of the paper's file types (its Table 1: HTML 7.5 KB,
+    /// images 13.28 KB, sound 179 KB, video 2304 KB).
     fn default() -> Self {
         SizeClasses::between(&[10 << 10, 50 << 10, 640 << 10])
     }
 }
 
 impl SizeClasses {
-    /// Reads boundaries such as `10KiB,50KiB,640KiB`; an empty text makes a single class.
+    /// Parses boundaries such as `10KiB,50KiB,640KiB`; an empty text gives a single class.
     pub fn parse(text: &str) -> Result<Self, ClassError> {
         let mut bounds = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -84,7 +84,7 @@ impl SizeClasses {
         self.0.iter().position(|class| class.below_bytes.is_none_or(|below| bytes < below)).unwrap_or(0)
     }
 
-    /// Upper ends in the form that the programs need, `u64::MAX` where there is none.
+    /// Upper ends for the programs, `u64::MAX` for the last class.
     pub fn upper_ends(&self) -> [u64; SIZE_CLASSES - 1] {
         let mut ends = [u64::MAX; SIZE_CLASSES - 1];
         for (end, class) in ends.iter_mut().zip(&self.0) {

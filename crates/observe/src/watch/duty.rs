@@ -1,6 +1,6 @@
 //! Counts requests in windows if counting all of them would exceed the budget.
 //!
-//! The budget is a share of the server's CPU time, which is saved up: a window opens when it can be paid for.
+//! The budget is a share of the server's CPU time. It is saved up, and a window opens when it can be paid for.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub const WINDOW: Duration = Duration::from_millis(250);
 /// Requests that began in a window are followed for this long after it.
 const DRAIN: Duration = Duration::from_millis(50);
 const AIM: f64 = 0.8;
-/// Counting everything resumes when it costs this part of the aim.
+/// Counting everything resumes if it costs less than this share of the budget aimed at.
 const AMPLE: f64 = 0.7;
 /// With less CPU time of the server, shares are not significant.
 const TELLING_CPU_NS: u64 = 10_000_000;
@@ -20,7 +20,7 @@ pub struct Account {
     pub at_ns: u64,
     pub server_ns: u64,
     pub counted_ns: u64,
-    /// Cost of events that are only seen while requests are counted.
+    /// Cost of events that are observed only while requests are counted.
     pub counting_ns: f64,
     pub added_ns: f64,
 }
@@ -37,14 +37,13 @@ pub enum Act {
 #[derive(Debug)]
 pub struct Duty {
     is_in_windows: bool,
-    /// The next act in a window, and when it is due.
     next: Option<(Act, u64)>,
     last: Account,
     /// CPU time available for counting, its growth per nanosecond, and a window's cost per nanosecond.
     credit_ns: f64,
     gain: f64,
     cost: f64,
-    /// From 0 to 1: keeps windows off any fixed period.
+    /// From 0 to 1; keeps windows from coinciding with a fixed period.
     phase: f64,
 }
 
@@ -58,7 +57,7 @@ impl Duty {
         self.is_in_windows
     }
 
-    /// Takes in the costs so far; `limit`: a share of the server's CPU time. Returns what to do at once.
+    /// Adds the costs so far. `limit`: a share of the server's CPU time. Returns an action to take at once.
     pub fn account(&mut self, now: Account, limit: f64) -> Option<Act> {
         let aim = AIM * limit;
         self.credit_ns = aim * now.server_ns as f64 - now.added_ns;
@@ -89,7 +88,7 @@ impl Duty {
         }
     }
 
-    /// The action that is due at `now_ns`, or else the time of the next call; in windows only.
+    /// The action that is due at `now_ns`, or the time of the next call; used only in windows.
     pub fn step(&mut self, now_ns: u64) -> Result<Act, Option<u64>> {
         if !self.is_in_windows {
             return Err(None);
@@ -110,13 +109,13 @@ impl Duty {
             Act::End => None,
         };
         if act == Act::Begin {
-            // Multiples of the golden ratio spread evenly.
+            // Multiples of the golden ratio are spread evenly.
             self.phase = (self.phase + 0.618_034).fract();
         }
         Ok(act)
     }
 
-    /// When the next window can be paid for; `None` while nothing is saved.
+    /// When the next window can be paid for; `None` while no time is saved.
     fn opens_ns(&self) -> Option<u64> {
         let price_ns = self.cost * WINDOW.as_nanos() as f64 * (0.5 + self.phase);
         let missing_ns = (price_ns - self.credit_ns).max(0.0);
@@ -131,8 +130,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A server that uses one CPU, whose counting costs `cost` of the time. Returns the counted part and the added
-    /// share in the second half of `seconds`.
+    /// Simulates a server that uses one CPU, where counting costs `cost` of the time. Returns the counted part and
+    /// the added share in the second half of `seconds`.
     fn run(cost: impl Fn(u64) -> f64, seconds: u64) -> (f64, f64) {
         let mut duty = Duty::new(Account::default());
         let mut account = Account::default();
@@ -163,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_counted_while_that_stays_within_the_limit() {
+    fn all_requests_are_counted_while_the_cost_stays_within_the_limit() {
         assert_eq!(run(|_| 0.007, 100).0, 1.0);
     }
 
     #[test]
-    fn beyond_the_limit_windows_are_counted_that_can_be_paid_for() {
+    fn beyond_the_limit_requests_are_counted_in_affordable_windows() {
         for cost in [0.012, 0.05, 0.2] {
             let (counted, added) = run(|_| cost, 1000);
             assert!(added <= 0.01 && added > 0.005, "{cost}: {added}");
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_counted_again_when_that_has_become_cheap() {
+    fn all_requests_are_counted_again_when_counting_has_become_cheap() {
         let (counted, added) = run(|now_ns| if now_ns < 300 * S { 0.1 } else { 0.001 }, 1000);
         assert_eq!((counted, added < 0.0011), (1.0, true), "{added}");
     }

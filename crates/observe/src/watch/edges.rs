@@ -1,9 +1,9 @@
-//! Readings at the edges of a load, where counts of the server's side must equal a client's: taken while no request
-//! ends, and before a load when the requests of the load before it are over.
+//! Readings before and after a load, where the server's counts must equal those of a client. They are taken while no
+//! request ends, and before a load only after the requests of the last one have ended.
 //!
 //! A reading adds the requests that an event has ended to those that are answered and wait for their event. A request
-//! whose event comes between the two counts would be counted twice, and many events come when a client has just closed
-//! its connections.
+//! whose event comes between the two counts would be counted twice, and many events come when a client has just
+//! closed its connections.
 
 use super::watcher::Watcher;
 use record::time::monotonic_ns;
@@ -12,23 +12,23 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestProgress {
-    /// Ended by an event.
+    /// Requests ended by an event.
     pub finished: u64,
-    /// Answered, and not ended by an event yet.
+    /// Requests that are answered but not ended by an event yet.
     pub answered: u64,
-    /// Requests that are not answered, or not fully acknowledged, and connections that the client has closed and the
-    /// server has not: unread bytes there may become requests.
+    /// Requests that are not answered or not fully acknowledged, and connections that the client but not the server
+    /// has closed, whose unread bytes may become requests.
     pub unfinished: u64,
 }
 
-/// How long a load waits for earlier requests: in total, and while nothing changes. A server that never answers some
+/// Maximum wait of a load for earlier requests: in total, and without any change. A server that never answers some
 /// requests must not delay every load.
 const MOST_NS: u64 = 2_000_000_000;
 const STILL_NS: u64 = 1_000_000_000;
 /// Initial and maximum time between two checks.
 const REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(20);
-/// Maximum readings to get one during which no request ends. On a port that others use there may be none.
+/// Maximum readings to get one during which no request ends; with other clients on the port there may be none.
 const MOST_READINGS: usize = 20;
 /// Index of CLOSE_WAIT in [`crate::sock_diag::STATES`].
 const CLOSE_WAIT: usize = 8;
@@ -67,7 +67,7 @@ fn counts_of(progress: Option<RequestProgress>) -> Option<(u64, u64)> {
 /// Waits between loads.
 #[derive(Debug, Default)]
 pub struct Edges {
-    /// Requests unfinished after the longest wait: the next load does not wait for these.
+    /// Requests that were unfinished after the longest wait; the next load does not wait for them.
     stuck: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct Edges {
 enum Next {
     Wait,
     Over,
-    /// Some are not over, and the wait is given up.
+    /// Some have not ended, and the wait is given up.
     GivenUp,
 }
 
@@ -88,7 +88,7 @@ impl Edges {
         }
     }
 
-    /// Waits until the requests in progress are over, within limits.
+    /// Waits until the requests in progress have ended, within limits.
     pub fn wait_until_over(&mut self, watcher: &mut Watcher) {
         let began_ns = monotonic_ns();
         let (mut last, mut moved_ns, mut rest) = (None, began_ns, REST);

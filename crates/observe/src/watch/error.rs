@@ -1,10 +1,10 @@
-//! Why a port cannot be watched from inside the kernel. Scanning may still give part of the figures: see the degraded
-//! modes in docs/watching.md.
+//! The reason why a port cannot be watched from inside the kernel. Scans may still give some figures: see the
+//! degraded modes in docs/watching.md.
 
-/// An error of the watch. The message is one sentence: what, why, what to do.
+/// An error of the watch. The message is one sentence with cause and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The kernel describes no types.
+    /// The kernel has no type information.
     #[error(
         "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): make /sys visible in this container, or \
          use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"
@@ -35,7 +35,7 @@ pub enum WatchError {
         /// The kernel's error.
         source: std::io::Error,
     },
-    /// The unprivileged part failed.
+    /// An unprivileged reading failed.
     #[error(transparent)]
     Observe(#[from] crate::error::ObserveError),
 }

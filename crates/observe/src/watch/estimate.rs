@@ -1,10 +1,10 @@
 //! Estimates from windows, with their intervals.
 //!
-//! Requests are counted exactly all the time; their phases are timed in windows only. The mean of a phase is the ratio
-//! of two sums over windows (time in the phase, requests), and windows, not requests, are the independent samples:
-//! requests of one window share its load. Variance of a ratio from K of the run's windows (Cochran, *Sampling
-//! Techniques*, 1977, section 6.4): `(1 - f) / (K (K - 1) nbar^2) * sum (y_w - ybar n_w)^2`, f the share of the time
-//! that was in a window.
+//! Requests are counted exactly at all times, but their phases are timed only in windows. The mean of a phase is the
+//! ratio of two sums over windows (time in the phase, requests). Windows, not requests, are the independent samples,
+//! because requests of one window share its load. Variance of a ratio from K of the run's windows (Cochran, *Sampling
+//! Techniques*, 1977, section 6.4): `(1 - f) / (K (K - 1) nbar^2) * sum (y_w - ybar n_w)^2`, with f the share of the
+//! time in windows.
 
 use record::watch::{FEWEST_WINDOWS, Mean};
 
@@ -19,7 +19,7 @@ pub struct RatioEstimator {
 }
 
 impl RatioEstimator {
-    /// Adds a window with `requests` requests that took `total` together. A window without requests is ignored.
+    /// Adds a window whose `requests` took `total` together. A window without requests is ignored.
     pub fn add(&mut self, requests: u64, total: f64) {
         if requests == 0 {
             return;
@@ -41,7 +41,7 @@ impl RatioEstimator {
         self.n as u64
     }
 
-    /// The mean per request; `None` before the first request. `share`: the part of the time that was in windows.
+    /// The mean per request; `None` before the first request. `share`: the share of the time in windows.
     pub fn estimate(&self, share: f64) -> Option<Mean> {
         if self.n <= 0.0 {
             return None;
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_interval_shrinks_when_everything_was_in_a_window(
+        fn the_interval_shrinks_if_windows_cover_the_whole_time(
             windows in proptest::collection::vec((1u64..1000, 0.0f64..1e6), 5..50)
         ) {
             let mut estimator = RatioEstimator::default();

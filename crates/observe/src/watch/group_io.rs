@@ -11,7 +11,7 @@ use std::io::Read;
 use std::iter::successors;
 use std::path::Path;
 
-/// Of a larger group no counts are read.
+/// The counts of a larger group are not read.
 const MOST_PROCESSES: usize = 4096;
 /// Maximum generations of processes that end between two readings.
 const MAX_DEPTH: usize = 16;
@@ -25,7 +25,6 @@ fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
 
 type Counts = [u64; 4];
 
-/// The counts of one process; its number is the key.
 #[derive(Debug, Clone, Copy)]
 struct ProcessIo {
     start_ticks: u64,
@@ -33,8 +32,8 @@ struct ProcessIo {
     counts: Counts,
 }
 
-/// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. A process that ends passes its counts to its
-/// waiting parent: what was counted already is then no growth of the parent.
+/// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. A process that ends passes its counts to
+/// its waiting parent; those that were already counted are not growth of the parent.
 #[derive(Debug, Default)]
 pub struct GroupIoReader {
     /// Processes that started later count from their start.
@@ -49,7 +48,7 @@ impl GroupIoReader {
         if members.is_empty() || members.len() > MOST_PROCESSES {
             return None;
         }
-        // Children before parents: the parent's counts then include what an ended child left.
+        // Children before parents, so that the parent's counts include those of ended children.
         let mut members = members.to_vec();
         members.sort_by_key(|(pid, origin)| Reverse((origin.start_ticks, *pid)));
         let mut now = HashMap::new();
@@ -72,7 +71,6 @@ impl GroupIoReader {
         Some(self.add(now))
     }
 
-    /// Adds the growth since the last call.
     fn add(&mut self, now: HashMap<u32, ProcessIo>) -> GroupIo {
         // Start times are rounded down to a tick.
         let since_ticks = *self.since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
@@ -80,7 +78,7 @@ impl GroupIoReader {
         let is_same = |process: &ProcessIo, other: &&ProcessIo| process.start_ticks == other.start_ticks;
         let mut passed_on: HashMap<u32, Counts> = HashMap::new();
         for (_, ended) in last.iter().filter(|(pid, before)| !now.get(pid).is_some_and(|io| is_same(io, before))) {
-            // If the parent ended as well, its parent has both.
+            // If the parent ended as well, its own parent has both.
             let mut ancestors = successors(Some(ended.parent), |pid| Some(last.get(pid)?.parent)).take(MAX_DEPTH);
             if let Some(heir) = ancestors.find(|pid| now.contains_key(pid)) {
                 let passed = passed_on.entry(heir).or_default();
@@ -96,8 +94,8 @@ impl GroupIoReader {
             let passed = passed_on.get(pid).copied().unwrap_or_default();
             for kind in 0..4 {
                 let grown = process.counts[kind].saturating_sub(before[kind]);
-                // The parent grew by less than the ended children's counts: nobody waited for them (the parent ignores
-                // SIGCHLD).
+                // The parent grew by less than the ended children's counts: no process waited for them (the parent
+                // ignores SIGCHLD).
                 let new = grown.checked_sub(passed[kind]).unwrap_or(grown);
                 self.sum[kind] = self.sum[kind].saturating_add(new);
             }
@@ -140,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_read_is_counted_from_the_first_reading() {
+    fn reads_of_a_process_count_from_the_first_reading() {
         let mut reader = GroupIoReader::default();
         let (own, none) = (Origin { start_ticks: 1, ..Origin::default() }, Origin::default());
         assert_eq!(reader.read(&[(std::process::id(), &own)]), Some(GroupIo::default()));
@@ -155,14 +153,14 @@ mod tests {
         assert_eq!(reader.read(&[]), None);
     }
 
-    /// Processes as (number, start, parent, count).
+    /// Sums over processes given as (id, start, parent, count).
     fn sum(reader: &mut GroupIoReader, processes: &[(u32, u64, u32, u64)]) -> u64 {
         let io = |&(pid, start_ticks, parent, count)| (pid, ProcessIo { start_ticks, parent, counts: [count; 4] });
         reader.add(processes.iter().map(io).collect()).read_bytes
     }
 
     #[test]
-    fn a_restarted_server_goes_on_counting_and_an_old_process_brings_nothing_with_it() {
+    fn counts_continue_after_a_restart_and_exclude_a_processs_earlier_work() {
         let mut reader = GroupIoReader { since_ticks: Some(100), ..GroupIoReader::default() };
         assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000_000)]), 0);
         assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000_500)]), 500);
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_children_pass_on_is_counted_once() {
+    fn counts_inherited_from_ended_children_are_added_once() {
         let mut reader = GroupIoReader { since_ticks: Some(100), ..GroupIoReader::default() };
         let (shell, child) = ((11, 110, 10, 300), (12, 120, 11, 40));
         assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000)]), 0);
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_groups_files_are_read_as_far_as_they_are_there() {
+    fn existing_files_of_a_control_group_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         put("cpu.stat", "usage_usec 30\nuser_usec 10\nsystem_usec 20\nnr_throttled 4\n");

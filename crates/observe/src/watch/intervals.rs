@@ -1,31 +1,31 @@
-//! How often the machine's counters are read: each kind at its own interval, because some change slowly or are
-//! expensive to read.
+//! The intervals at which the machine's counters are read. Each kind has its own, because some counters change slowly
+//! or are expensive to read.
 
 use record::PlainText;
 use record::units::{UnitError, parse_duration};
 use record::watch::system::{KINDS, SystemKind};
 use std::time::Duration;
 
-/// The interval of each kind that has no other.
+/// The default interval.
 pub const DEFAULT: Duration = Duration::from_secs(1);
 
-/// An interval for each kind.
+/// The interval of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals([Duration; KINDS]);
 
-/// Why intervals are not valid.
+/// The reason why intervals are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
-    /// Not a time.
+    /// A value is not a time.
     #[error("{0}")]
     NotATime(#[from] UnitError),
     /// A kind of counter that does not exist.
     #[error("'{0}' is not a kind of counter: cpu, interrupts, disk, paging, memory, server")]
     UnknownKind(PlainText),
-    /// A kind named twice.
+    /// A kind is named twice.
     #[error("{0} has two intervals: give one")]
     Twice(&'static str),
-    /// An interval for all kinds that is not the first, so that it would override those before it.
+    /// The interval for all kinds is not the first, so it would override those before it.
     #[error("an interval for all kinds stands first, as in 5s,disk=30s")]
     AllNotFirst,
 }
@@ -37,17 +37,17 @@ impl Default for Intervals {
 }
 
 impl Intervals {
-    /// One interval for all kinds; zero = at each reading.
+    /// The same interval for all kinds; zero = at each reading.
     pub fn all(interval: Duration) -> Self {
         Intervals([interval; KINDS])
     }
 
-    /// Of one kind.
+    /// The interval of a kind.
     pub fn of(&self, kind: SystemKind) -> Duration {
         self.0[kind as usize]
     }
 
-    /// Reads `5s`, `disk=10s,memory=30s` (the others every second) or `5s,disk=30s`.
+    /// Parses `5s`, `disk=10s,memory=30s` (the others every second) or `5s,disk=30s`.
     pub fn parse(text: &str) -> Result<Self, IntervalError> {
         let mut intervals = Intervals::default();
         let mut is_given = [false; KINDS];
@@ -72,17 +72,17 @@ impl Intervals {
     }
 }
 
-/// Which kinds are due.
+/// When each kind is due.
 #[derive(Debug, Clone, Default)]
 pub struct Due([u64; KINDS]);
 
 impl Due {
-    /// The kinds that are due at this moment; each is due again after its interval.
+    /// The kinds that are due now; each is due again after its interval.
     pub fn at(&mut self, now_ns: u64, intervals: &Intervals) -> Vec<SystemKind> {
         let mut due = Vec::new();
         for (kind, next_ns) in SystemKind::ALL.into_iter().zip(&mut self.0) {
             if now_ns >= *next_ns {
-                // A little early counts as due: otherwise a watch with this interval would skip every second reading.
+                // Slightly early counts as due; otherwise a watch with this interval would skip every second reading.
                 *next_ns = now_ns + (intervals.of(kind).as_nanos() as u64) / 10 * 9;
                 due.push(kind);
             }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_has_an_interval_of_its_own() {
+    fn each_kind_has_its_own_interval() {
         let of = |text: &str| seconds(&Intervals::parse(text).unwrap());
         assert_eq!(of("500ms"), [0.5; KINDS]);
         assert_eq!(of("cpu=100ms, disk=10s,memory=30s"), [0.1, 1.0, 10.0, 1.0, 30.0, 1.0]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_reason() {
+    fn impossible_intervals_are_refused_with_a_reason() {
         for (text, word) in [
             ("", "duration"),
             ("disk", "duration"),
@@ -123,12 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_due_once_an_interval() {
+    fn each_kind_is_due_once_per_interval() {
         let intervals = Intervals::parse("1s,memory=3s").unwrap();
         let mut due = Due::default();
         let mut read = [0; KINDS];
         for second in 1..=9u64 {
-            // A reading is never exactly on time.
+            // Readings are never exactly on time.
             for kind in due.at(second * 1_000_000_000 + second % 2 * 30_000_000, &intervals) {
                 read[kind as usize] += 1;
             }

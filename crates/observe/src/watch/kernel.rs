@@ -1,4 +1,4 @@
-//! Which hooks the running kernel offers, read from its type information (BTF) before anything is loaded.
+//! The hooks that the running kernel offers, read from its type information (BTF) before anything is loaded.
 
 use super::error::WatchError;
 use crate::bpf;
@@ -10,7 +10,7 @@ use record::watch::counters::Source;
 
 const ON_SENDMSG: &str = "on_sendmsg";
 
-/// How reads of requests are seen.
+/// The hook that observes reads of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveHook {
     /// `sock_recv_length` (Linux 6.3): one event per read, with its length.
@@ -18,7 +18,7 @@ pub enum ReceiveHook {
     Position,
 }
 
-/// How writes of responses are seen.
+/// The hook that observes writes of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendHook {
     Length,
@@ -26,7 +26,7 @@ pub enum SendHook {
     Return {
         /// Whether the kernel still has `tcp_sendpage` (before 6.5).
         has_sendpage: bool,
-        /// Seen by kprobes at begin and return, because the kernel's functions cannot be hooked (fentry).
+        /// Whether kprobes at begin and return are used, because the kernel's functions cannot be hooked (fentry).
         is_probed: bool,
     },
 }
@@ -35,9 +35,9 @@ pub enum SendHook {
 pub struct KernelHooks {
     pub receive: ReceiveHook,
     pub send: SendHook,
-    /// Resets, both ways.
+    /// Whether the kernel reports resets in both directions.
     pub has_resets: bool,
-    /// Retransmissions.
+    /// Whether the kernel reports retransmissions.
     pub has_retransmits: bool,
     pub has_disk_reads: bool,
 }
@@ -82,7 +82,7 @@ impl KernelHooks {
         }
     }
 
-    /// Which hooks see which events, in a few words.
+    /// Describes briefly which hooks observe which events.
     pub fn in_words(&self) -> String {
         let reads = match self.receive {
             ReceiveHook::Length => "reads by sock_recv_length",
@@ -102,8 +102,7 @@ impl KernelHooks {
         [&[reads, sends][..], &others].concat().join(", ")
     }
 
-    /// Programs attached as long as the watch runs; the states' program first, because it must see what the others
-    /// begin.
+    /// Programs attached during the whole watch; that of the states first, because it must precede the others.
     pub fn always(&self) -> Vec<&'static str> {
         let mut programs = vec!["on_state", "on_missed_state"];
         programs.extend(FOLLOWERS);
@@ -116,7 +115,7 @@ impl KernelHooks {
         programs
     }
 
-    /// The program that sees reads.
+    /// The program that observes reads.
     pub fn receive_program(&self) -> &'static str {
         match self.receive {
             ReceiveHook::Length => "on_receive",
@@ -124,12 +123,12 @@ impl KernelHooks {
         }
     }
 
-    /// Programs of every window besides those that see writes.
+    /// Programs of every window, in addition to those that observe writes.
     pub fn window_programs(&self) -> Vec<&'static str> {
         if self.has_disk_reads { vec!["on_switch", "on_disk_read"] } else { vec!["on_switch"] }
     }
 
-    /// The programs that see writes.
+    /// The programs that observe writes.
     pub fn send_programs(&self) -> Vec<&'static str> {
         match self.send {
             SendHook::Length => vec!["on_send"],
@@ -142,7 +141,7 @@ impl KernelHooks {
         }
     }
 
-    /// Number of programs that see one write.
+    /// Number of programs that run for a write.
     pub fn runs_per_send(&self) -> u32 {
         match self.send {
             SendHook::Return { is_probed: true, .. } => 2,

@@ -3,15 +3,15 @@
 //! see.
 //!
 //! The design follows Webmonitor (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server",
-//! 1996): sampling of the kernel's counters together with tracing of every request by size class. What it patched into
-//! kernel and server is done here by BPF programs (`bpf/watch.bpf.c`).
+//! 1996): sampling of the kernel's counters together with tracing of every request by size class. Webmonitor patched
+//! kernel and server; BPF programs (`bpf/watch.bpf.c`) replace the patches.
 //!
-//! [`Watcher`] is the entry point; it holds windows while it waits ([`Watcher::wait_until`]) and returns
+//! [`Watcher`] is the entry point; it opens windows while it waits ([`Watcher::wait_until`]) and returns
 //! [`Reading`](record::watch::Reading)s. Modules: `programs`, `kernel` (the programs), `calibration` (their cost),
-//! `schedule`, [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`],
-//! `edges`, [`shares`] and [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections),
+//! `schedule`, [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `edges`,
+//! [`shares`] and [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections),
 //! [`classes`], `totals`, [`by_process`], [`traffic`] (the protocol) and [`demand`] (service demands).
-//! [`record::watch`] has the form of a reading.
+//! [`record::watch`] defines a reading.
 
 mod active_pack;
 mod by_process;
@@ -55,7 +55,8 @@ pub(crate) fn kernel_has_send_events() -> bool {
         .is_ok_and(|hooks| hooks.receive == kernel::ReceiveHook::Length && hooks.send == kernel::SendHook::Length)
 }
 
-/// By which hooks requests can be counted here; the error is why not. Loads and attaches the programs to find out.
+/// The hooks by which requests can be counted on this machine; the error tells why they cannot. Loads and attaches
+/// the programs to find out.
 pub fn try_out() -> Result<String, WatchError> {
     programs::try_out()
 }

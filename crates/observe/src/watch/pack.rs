@@ -1,7 +1,7 @@
-//! Packs: the functions of a server that mark the boundaries between the phases of a request. Reviewed data, one file a
-//! server (`packs/NAME.pack`); users can give other files.
+//! Packs: the functions of a server that mark the boundaries between the phases of a request. Built-in packs are
+//! reviewed files, one per server (`packs/NAME.pack`); users can supply others.
 //!
-//! A line holds a keyword and its value, separated by white space; `#` begins a comment:
+//! A line has a keyword and its value, separated by white space; `#` begins a comment:
 //!
 //! ```text
 //! server     nginx                        # its name in tables
@@ -19,21 +19,20 @@ use std::path::Path;
 pub const BUILT_IN: [(&str, &str); 2] =
     [("nginx", include_str!("../../packs/nginx.pack")), ("apache", include_str!("../../packs/apache.pack"))];
 
-/// The largest size of a file.
+/// Maximum size of a file.
 const MOST_BYTES: u64 = 64 << 10;
-/// Maximum functions in a pack: each is a probe in every window.
+/// Maximum functions in a pack, each of which is a probe in every window.
 const MOST_FUNCTIONS: usize = 16;
-/// The longest name.
 const MOST_NAME: usize = 200;
 
-/// The end of one phase.
+/// The end of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Boundary {
-    /// Parse ends.
+    /// End of parse.
     Parsed = 1,
-    /// Process ends.
+    /// End of process.
     Processed = 2,
-    /// Log ends.
+    /// End of log.
     Logged = 3,
 }
 
@@ -42,11 +41,11 @@ pub enum Boundary {
 pub struct Mark {
     /// The boundary.
     pub boundary: Boundary,
-    /// Its symbol.
+    /// Symbol of the function.
     pub function: String,
-    /// The boundary is at the function's return, not at its call.
+    /// Whether the boundary is at the function's return instead of its call.
     pub at_return: bool,
-    /// File name of the library that holds it (a pattern); `None`: the program itself.
+    /// File name (a pattern) of the library with the function; `None`: the program itself.
     pub library: Option<String>,
     /// Line of the pack, from 1.
     pub line: usize,
@@ -59,21 +58,21 @@ pub struct Pack {
     pub origin: String,
     /// The server's name.
     pub server: String,
-    /// File names of its program (patterns).
+    /// File names of the server's program (patterns).
     pub binaries: Vec<String>,
-    /// Its functions, in the order of the file.
+    /// Functions of the pack, in the order of the file.
     pub marks: Vec<Mark>,
 }
 
-/// Why a pack cannot be used.
+/// The reason why a pack cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
-    /// A line is wrong.
+    /// A line is invalid.
     #[error("{origin}, line {line}: {what}")]
     Line {
         /// The file.
         origin: String,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// The error.
         what: String,
@@ -102,7 +101,7 @@ impl Pack {
         Pack::open_with_text(word).map(|(pack, _)| pack)
     }
 
-    /// Reads it and also returns its text, for callers that pass it on.
+    /// Reads a pack and also returns its text, for callers that pass it on.
     pub fn open_with_text(word: &str) -> Result<(Pack, String), PackError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
             return Ok((Pack::parse(name, text)?, text.to_string()));
@@ -184,7 +183,7 @@ impl Pack {
         mark.library = match rest {
             [] => None,
             ["in", library] => Some((*library).into()),
-            _ => return Err("after the function come 'return' and 'in LIBRARY', if anything".into()),
+            _ => return Err("only 'return' and 'in LIBRARY' may follow the function".into()),
         };
         if self.marks.len() == MOST_FUNCTIONS {
             return Err(format!("a pack has at most {MOST_FUNCTIONS} functions"));
@@ -193,7 +192,7 @@ impl Pack {
         Ok(())
     }
 
-    /// Whether a program's file name is one of this pack's.
+    /// Whether a program's file name matches this pack.
     pub fn fits(&self, file_name: &str) -> bool {
         self.binaries.iter().any(|pattern| matches(pattern, file_name))
     }
@@ -221,7 +220,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_packs_that_ship_can_be_read() {
+    fn the_included_packs_can_be_read() {
         for (name, _) in BUILT_IN {
             let pack = Pack::open(name).unwrap();
             assert_eq!(pack.server, name);
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_and_libraries_are_understood() {
+    fn returns_and_libraries_are_parsed() {
         let pack = Pack::parse("p", "server s # s\nbinary s\nparsed a\nprocessed b return\nlogged c return in l.so*\n")
             .unwrap();
         let [_, b, c] = pack.marks.as_slice() else { panic!("{pack:?}") };

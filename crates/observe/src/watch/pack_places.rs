@@ -1,29 +1,29 @@
-//! Finds a pack's functions in the running server: symbols (also of a stripped program, which exports what modules
-//! need) become offsets in the file, the address of a uprobe.
+//! Finds a pack's functions in the running server: symbols (even of a stripped program, which exports those that
+//! modules need) become offsets in the file, where uprobes are attached.
 
 use super::pack::{Mark, Pack, matches};
 use crate::processes::living_thread;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::path::PathBuf;
 
-/// The largest program or library that is read.
+/// Maximum size of a program or library that is read.
 const MOST_BYTES: u64 = 512 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackPlace {
-    /// The file, by a path that this process can open.
+    /// Path of the file, as this process can open it.
     pub path: PathBuf,
-    /// Offset of the function in it.
+    /// Offset of the function in the file.
     pub offset: u64,
     /// [`super::pack::Boundary`] as a number.
     pub boundary: u64,
-    /// At the function's return.
+    /// Whether its first instruction is single-stepped, which is expensive.
     pub at_return: bool,
     /// Its first instruction is single-stepped, which is expensive.
     pub is_stepped: bool,
 }
 
-/// Finds the pack's functions in the first process of the server that it fits. The error is a sentence.
+/// Finds the pack's functions in the first process of the server that matches. The error is a sentence.
 pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<PackPlace>, String> {
     let mut names = Vec::new();
     for pid in pids {
@@ -33,7 +33,7 @@ pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<PackPlace>, String> {
             Err(error) => return Err(format!("the program of process {pid} cannot be read: {error}")),
         };
         let name = link.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        // The kernel appends this to the name of a file that was replaced.
+        // The kernel appends this to the name of a replaced file.
         let name = name.trim_end_matches(" (deleted)").to_string();
         if pack.fits(&name) {
             return places(pack, pid, &name);
@@ -82,7 +82,7 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<PackPlace>, String> {
     ))
 }
 
-/// A mapped file whose name matches, by a path through the process's root directory.
+/// A mapped file with a matching name, by a path through the process's root directory.
 fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
     String::from_utf8_lossy(&maps).lines().find_map(|line| {
@@ -97,7 +97,7 @@ fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<(u64, bool), String>
     let unreadable = |why: String| format!("cannot be read ({why})");
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
     if length > MOST_BYTES {
-        return Err(format!("has {length} bytes, more than are looked through"));
+        return Err(format!("has {length} bytes, more than are searched"));
     }
     let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
     let file = object::File::parse(bytes.as_slice()).map_err(|error| unreadable(error.to_string()))?;
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn first_instructions_are_told_apart_as_the_kernel_does() {
+    fn first_instructions_are_classified_as_in_the_kernel() {
         // push rbp; push r13; nop; call; jmp; je (long).
         let emulated: [&[u8]; 6] = [&[0x55], &[0x41, 0x55], &[0x90], &[0xe8, 0], &[0xe9, 0], &[0x0f, 0x84]];
         assert!(emulated.iter().all(|bytes| !is_stepped(bytes)));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_functions_and_libraries_are_named() {
         let own = std::process::id();
         let missing = find(&pack("no_such_function"), &[own]).unwrap_err();
         assert!(missing.contains("has no symbol no_such_function (line 3)"), "{missing}");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_found_in_what_is_mapped() {
+    fn libraries_are_found_among_the_mapped_files() {
         let (path, name) = mapped_library(std::process::id(), "libc.so*").expect("libc is mapped");
         assert!(name.starts_with("libc.so") && path.exists());
         let mark = Mark {

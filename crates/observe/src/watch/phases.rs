@@ -5,16 +5,16 @@ use super::estimate::RatioEstimator;
 use crate::bpf::types::watch::{PhaseRow, RequestRecord};
 use record::watch::{BUCKETS, ClassTotals, Log2Histogram, Mean, PHASES, PhaseTotals};
 
-/// `phase` of a record whose response is being written or was written: `enum phase` of `bpf/watch.h`.
+/// `phase` of a record whose response is being written or has been: `enum phase` of `bpf/watch.h`.
 const PHASE_LOG: u8 = 3;
 
 #[derive(Debug)]
 pub struct PhaseSums {
     classes: Vec<ClassSums>,
-    /// The rows as of the end of the last window, summed over CPUs.
+    /// The rows at the end of the last window, summed over CPUs.
     earlier: Vec<PhaseRow>,
-    /// Requests that began in a window and were not answered when it was closed. They are in no mean, so the means are
-    /// too low if there are many.
+    /// Requests that began in a window and were not answered when it was closed. The means do not include them, so
+    /// they are too low if there are many.
     late: u64,
 }
 
@@ -41,18 +41,18 @@ impl PhaseSums {
         }
     }
 
-    /// Restarts: what the rows hold so far is left out of later sums.
+    /// Restarts the sums: the current contents of the rows are ignored.
     pub fn restart(&mut self, rows: impl Iterator<Item = PhaseRow>) {
         *self = PhaseSums { earlier: sum_rows(rows), ..PhaseSums::new(self.classes.len()) };
     }
 
-    /// Requests that began in a window and had no response when it was closed. They are in no mean, so the means are
-    /// too low where there are many.
+    /// Requests that began in a window and had no response when it was closed. The means do not include them, so they
+    /// are too low if there are many.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Adds a window: the rows of all CPUs now, and the answered requests whose connection had no further event.
+    /// Adds a window: the current rows of all CPUs, and the answered requests whose connection had no further event.
     pub fn add_window(
         &mut self,
         rows: impl Iterator<Item = PhaseRow>,
@@ -64,7 +64,7 @@ impl PhaseSums {
         self.add_rows(&grown);
     }
 
-    /// The window's rows, without adding them.
+    /// The rows of the window, without adding them.
     pub fn take_window(
         &mut self,
         rows: impl Iterator<Item = PhaseRow>,
@@ -96,7 +96,7 @@ impl PhaseSums {
         }
     }
 
-    /// The phases by class. `share`: the part of the run that was in windows. `exact`: the classes as counted.
+    /// The phases by class. `share`: the share of the run in windows. `exact`: the classes as counted.
     pub fn totals(&self, share: f64, exact: &[ClassTotals]) -> Vec<PhaseTotals> {
         self.classes.iter().zip(exact).map(|(sums, class)| sums.totals(share, class)).collect()
     }
@@ -223,7 +223,7 @@ mod tests {
     use record::watch::bucket_end_ns;
 
     #[test]
-    fn buckets_are_those_of_the_kernel_side() {
+    fn buckets_equal_those_of_the_bpf_program() {
         for ns in [0, 63, 64, 127, 128, 1 << 20, (1 << 20) - 1, u64::MAX] {
             let bucket = bucket_of(ns);
             assert!(ns < bucket_end_ns(bucket) || bucket == BUCKETS - 1, "{ns}");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_window_counts_only_what_grew() {
+    fn a_second_window_counts_only_the_growth() {
         let mut row = PhaseRow { requests: 10, elapsed_ns: [100, 0, 0], ..PhaseRow::default() };
         let sizes = SizeClasses::parse("").unwrap();
         let mut sums = PhaseSums::new(1);

@@ -1,4 +1,4 @@
-//! Converts the readings around a load to what its point keeps: figures in total and by size class.
+//! Converts the readings around a load into the data of its point: figures in total and by size class.
 
 mod phases;
 
@@ -11,18 +11,18 @@ use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, WatchedProcess, names};
 use std::collections::BTreeMap;
 
-/// The part of a watch that a point keeps.
+/// The data of a watch that a point keeps.
 #[derive(Debug, Clone, Default)]
 pub struct PointSeen {
-    /// Of all classes together, and of the machine.
+    /// Figures of all classes together, and of the machine.
     pub figures: Figures,
-    /// By class.
+    /// Data by class.
     pub watched: Watched,
-    /// Reasons not to trust them.
+    /// Reasons to doubt the figures.
     pub doubts: Vec<Doubt>,
 }
 
-/// The main figures of watched requests: each has the reason if it has no value.
+/// The main figures of watched requests; one without a value has the reason.
 const MAIN: [&str; 10] = [
     names::WATCH_REQUESTS,
     names::WATCH_RATE,
@@ -36,7 +36,7 @@ const MAIN: [&str; 10] = [
     names::WATCH_COST,
 ];
 
-/// A point whose requests were not watched, with the reason.
+/// The data of a point whose requests were not watched, with the reason.
 pub fn not_watched(why: &str) -> PointSeen {
     let mut seen = PointSeen::default();
     for name in MAIN {
@@ -92,7 +92,7 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let added = |reading: &Reading| reading.cost.added.map_or(0.0, |added| added.added_ns);
     let added_ns = added(counted) - added(begin);
     let cost = group_ns.ok().filter(|_| added_ns > 0.0 || all.receives == 0).map(|group_ns| added_ns / group_ns);
-    let hidden = "other work hid what an event costs when that was calibrated";
+    let hidden = "other work disturbed the calibration of an event's cost";
     let why_not = group_ns.err().unwrap_or(hidden);
     figures.found(names::WATCH_COST, cost, (all.receives, Origin::Modelled), why_not);
     figures.measured(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
@@ -121,7 +121,7 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     doubts(&mut seen.doubts, readings, &all, lost);
 }
 
-/// Requests of each process between two readings, if there are several.
+/// Requests of each process between two readings, if there are several processes.
 fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProcess> {
     let requests = |reading: &Reading, pid: u32| {
         let process = reading.processes.iter().find(|process| process.pid == pid);
@@ -137,11 +137,11 @@ fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProces
     if all.len() > 1 { all } else { Vec::new() }
 }
 
-/// The kernel's clock ticks only a hundred to a thousand times a second.
+/// The reason if the clock, which ticks only a hundred to a thousand times per second, did not count.
 const NO_TICK: &str = "the kernel counted no CPU time of the server in this window";
 
-/// Why there is no CPU time of the server.
-const UNSEEN: &str = "the server's processes may not be looked into";
+/// The reason why the server's CPU time is unknown.
+const UNSEEN: &str = "the server's processes may not be inspected";
 
 /// CPU time of the server between two readings.
 fn group_between(begin: &Reading, end: &Reading) -> Result<f64, &'static str> {
@@ -157,7 +157,6 @@ fn user_share(begin: &Reading, end: &Reading) -> Option<f64> {
     Some(share.clamp(0.0, 1.0))
 }
 
-/// Counts of a class, or of all classes.
 fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user: Option<f64>) {
     let n = class.requests;
     let each = |total: f64| total / n as f64;
@@ -200,12 +199,12 @@ fn against_client(
     let name = names::WATCH_WHOLE_DIFFERENCE;
     let answered = client.answered_in_all;
     let difference = answered.filter(|_| readings.is_whole).map(|answered| whole as f64 - answered as f64);
-    let why_not = answered.map_or("the load came from other machines, which count their windows only", |_| why);
+    let why_not = answered.map_or("the load came from other machines, which count only within their windows", |_| why);
     figures.found(name, difference, (answered.unwrap_or(0), Origin::Counted), why_not);
     if let Some((difference, answered)) = difference.zip(answered) {
         let allowed = client.given_up as f64;
         let relative = difference.abs() / answered.max(1) as f64;
-        // Requests that the client gave up may have been answered; other clients' requests count, too.
+        // Requests that the client gave up may have been answered, and requests of other clients count, too.
         if (difference < 0.0 || difference > allowed) && relative > 0.001 {
             seen.doubts.push(DoubtKind::SourcesDisagree.note(
                 format!("the server answered {whole} requests of the whole load, the client counts {answered}"),
@@ -308,8 +307,7 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
     }
     if let Some(trouble) = &readings.trouble {
         doubts.push(
-            DoubtKind::NotWatched
-                .note(format!("the watch could not do all it was asked for: {trouble}"), "see straingauge doctor"),
+            DoubtKind::NotWatched.note(format!("parts of the watch failed: {trouble}"), "see straingauge doctor"),
         );
     }
 }
@@ -361,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_set_against_the_clients() {
+    fn requests_are_compared_with_the_clients_count() {
         let sizes = SizeClasses::parse("").unwrap();
         let seen = seen(&readings(2_000_000_000, 1000), &sizes, &client(1000), None);
         let value = |name| seen.figures.value(name).unwrap();
@@ -376,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_calibration_did_not_see_is_no_zero() {
+    fn a_cost_that_was_not_calibrated_is_not_zero() {
         let mut readings = readings(2_000_000_000, 1000);
         readings.counted.cost.added = None;
         let seen = seen(&readings, &SizeClasses::default(), &client(1000), None);
@@ -385,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_a_tick_of_cpu_time_costs_no_share_of_it() {
+    fn a_server_without_cpu_time_has_no_cost_share() {
         let mut readings = readings(2_000_000_000, 1);
         for reading in [&mut readings.counted, &mut readings.end] {
             reading.cpu = readings.begin.cpu;
@@ -397,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_counted_is_not_compared_and_says_so() {
+    fn partial_counts_are_not_compared_and_give_the_reason() {
         let sizes = SizeClasses::parse("").unwrap();
         let seen = seen(&readings(500_000_000, 250), &sizes, &client(1000), None);
         assert_eq!(seen.figures.value(names::WATCH_RATE), Some(500.0));
@@ -408,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_others_is_doubted() {
+    fn requests_of_other_clients_raise_a_doubt() {
         let sizes = SizeClasses::parse("").unwrap();
         let seen = seen(&readings(2_000_000_000, 2000), &sizes, &client(1000), None);
         assert_eq!(seen.figures.value(names::WATCH_WHOLE_DIFFERENCE), Some(1000.0));
@@ -416,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_by_functions_are_there_or_say_why_where_they_were_asked_for() {
+    fn requested_phases_by_function_have_values_or_a_reason() {
         let sizes = SizeClasses::parse("").unwrap();
         let mut readings = readings(2_000_000_000, 1000);
         let of = |readings: &PointReadings| seen(readings, &sizes, &client(1000), None).figures;
@@ -444,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_watched_says_why_and_is_never_zero() {
+    fn unwatched_figures_have_a_reason_and_are_never_zero() {
         let sizes = SizeClasses::default();
         let seen = seen(&readings(2_000_000_000, 10), &sizes, &client(10), Some("no BPF here"));
         for name in MAIN {

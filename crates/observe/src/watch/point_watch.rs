@@ -1,9 +1,10 @@
-//! Watches the points of a load: a thread counts requests while the load runs, and times phases in short windows within
-//! each point's window.
+//! Watches the points of a load: a thread counts requests while the load runs, and times phases in short windows
+//! within each point's window.
 //!
-//! The cost is decided before the window begins: requests are counted during the warm-up, which gives the server's CPU
-//! time for a request under this load and, with the calibrated cost of an event, how much of the window may be counted
-//! and timed ([`super::shares`]). So a point is watched wholly or in part within the budget, and it records which part.
+//! The watched part is decided before the window begins. Requests are counted during the warm-up, which gives the
+//! server's CPU time per request under this load. With the calibrated cost of an event, that determines how much of
+//! the window may be counted and timed ([`super::shares`]). So a point is watched completely or partly within the
+//! budget, and records the part.
 
 use super::edges::Edges;
 use super::intervals::Intervals;
@@ -21,16 +22,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Interval of samples of requests in progress; stretched so that they cost at most a thousandth of a CPU.
+/// Interval of samples of requests in progress; extended so that they cost at most a thousandth of a CPU.
 const SAMPLE_NS: u64 = 100_000_000;
 const SAMPLE_REST: u64 = 1000;
-/// A scan of very many connections takes seconds at most; after this time the thread is given up.
+/// Timeout for the thread; a scan of very many connections takes a few seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Setting and removing probes costs some ms each.
+/// Maximum windows of a pack; attaching and removing probes costs some milliseconds each.
 const MOST_PACK_WINDOWS: u64 = 2;
-/// Part of the budget for a pack's probes.
 const PACK_SHARE: f64 = 0.5;
-/// Minimum CPU time of the server for learning what a request costs.
+/// Minimum CPU time of the server to determine the cost of a request.
 const TELLING_CPU_NS: u64 = 10_000_000;
 
 enum Order {
@@ -41,22 +41,22 @@ enum Order {
     LoadEnded,
 }
 
-/// The readings around one load.
+/// The readings around a load.
 #[derive(Debug, Clone, Default)]
 pub struct PointReadings {
-    /// Before the load began.
+    /// Reading before the load began.
     pub before: Reading,
-    /// When the window began.
+    /// Reading when the window began.
     pub begin: Reading,
-    /// When counting ended: with the window, or earlier if the budget allowed no more.
+    /// Reading when counting ended: with the window, or earlier if the budget was spent.
     pub counted: Reading,
-    /// When the window ended.
+    /// Reading when the window ended.
     pub end: Reading,
-    /// After the load.
+    /// Reading after the load.
     pub after: Reading,
     /// The planned parts of the window.
     pub shares: Option<Shares>,
-    /// Requests were counted from before the load until after it.
+    /// Whether requests were counted from before the load until after it.
     pub is_whole: bool,
     /// Phases in the window by size class.
     pub phases: Vec<PhaseTotals>,
@@ -64,13 +64,13 @@ pub struct PointReadings {
     pub late: u64,
     /// Phases by functions of the server in the window, with a pack.
     pub pack: Option<PackTotals>,
-    /// Why there are none, if they were requested.
+    /// Why the pack's phases are missing, if they were requested.
     pub why_no_pack: Option<String>,
-    /// Readings of requests in progress: number, sum and maximum.
+    /// Number of samples of requests in progress.
     pub samples: u64,
-    /// See `samples`.
+    /// Sum of requests in progress over the samples.
     pub in_flight_sum: u64,
-    /// See `samples`.
+    /// Maximum of requests in progress.
     pub in_flight_max: u64,
     /// The requested mode.
     pub mode: Option<Mode>,
@@ -133,7 +133,7 @@ impl PointWatch {
         }
     }
 
-    /// Why requests are not counted; `None` when they are.
+    /// Why requests are not counted, if so.
     pub fn why_not(&self) -> Option<&str> {
         self.why_not.as_deref()
     }
@@ -149,7 +149,7 @@ impl PointWatch {
         }
     }
 
-    /// The load is about to open connections. Returns when the state before it has been read.
+    /// Called before the load opens connections. Returns when the state before it has been read.
     pub fn load_begins(&mut self) {
         // Drop results that an earlier load did not collect.
         while self.readings.try_recv().is_ok() || self.ready.try_recv().is_ok() {}
@@ -157,17 +157,17 @@ impl PointWatch {
         let _ = self.ready.recv_timeout(PATIENCE);
     }
 
-    /// The window begins, with its planned length. Returns at once.
+    /// Begins the window, with its planned length. Returns at once.
     pub fn window_begins(&mut self, planned_ns: u64) {
         self.order(Order::WindowBegins(planned_ns));
     }
 
-    /// The window ends. Returns at once.
+    /// Ends the window. Returns at once.
     pub fn window_ends(&mut self) {
         self.order(Order::WindowEnds);
     }
 
-    /// The load is over: returns its readings; `None` when the thread has ended.
+    /// Ends the load and returns its readings; `None` if the thread has ended.
     pub fn load_ended(&mut self) -> Option<PointReadings> {
         self.order(Order::LoadEnded);
         self.readings.recv_timeout(PATIENCE).ok()
@@ -176,7 +176,7 @@ impl PointWatch {
 
 impl Drop for PointWatch {
     fn drop(&mut self) {
-        // The thread ends when no orders can come any more, and detaches everything.
+        // The thread ends when no more orders can come, and detaches everything.
         self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -184,7 +184,6 @@ impl Drop for PointWatch {
     }
 }
 
-/// An action within a window, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Open,
@@ -197,9 +196,8 @@ enum Act {
 struct Holder {
     watcher: Watcher,
     mode: Mode,
-    /// The server's CPU time per read in the last load that was long enough to measure it.
+    /// The server's CPU time per read, from the last load that was long enough.
     cpu_per_receive_ns: Option<f64>,
-    /// CPUs that the server used during that load.
     cpus_used: f64,
     now: PointReadings,
     acts: Vec<(u64, Act)>,
@@ -272,7 +270,7 @@ impl Holder {
         if self.watcher.options().mode != mode {
             self.set_mode(mode);
         }
-        // Requests left over by an earlier load, or from before the watch, would be counted as this load's.
+        // Requests left from an earlier load, or from before the watch, would otherwise count for this load.
         self.edges.wait_until_over(&mut self.watcher);
         self.watcher.reconcile();
         self.now.before = self.watcher.read_still();
@@ -308,7 +306,7 @@ impl Holder {
         }
     }
 
-    /// Measures what a read costs the server, between two readings.
+    /// Measures the server's cost of a read, between two readings.
     fn learn(&mut self, from: Reading, to: Reading) {
         let cpu_ns = to.group_ns().unwrap_or(0).saturating_sub(from.group_ns().unwrap_or(0));
         let receives = to.all().receives.saturating_sub(from.all().receives);
@@ -318,8 +316,8 @@ impl Holder {
         }
     }
 
-    /// Plans windows of phases and, if `pack` is above 0, of the pack: the former in the first half of the counted
-    /// time, the latter in the second, because only one window can be open.
+    /// Plans windows for phases and, if `pack` is above 0, for the pack: the former in the first half of the counted
+    /// time, the latter in the second half, because only one window can be open.
     fn plan(&mut self, shares: Shares, pack: f64, budget: f64, planned_ns: u64) {
         let begin_ns = self.now.begin.at_ns;
         let cpus = record::machine::online_cpus() as u64;
@@ -352,7 +350,7 @@ impl Holder {
         if shares.counted < 1.0 {
             self.acts.push((begin_ns + (shares.counted * planned_ns as f64) as u64, Act::StopCounting));
         }
-        // A window's drain may reach into the next part: actions are done in the order in which they are due.
+        // A window's drain may reach into the next part, so actions are sorted by time.
         self.acts.sort_unstable();
         self.acts.reverse();
     }
@@ -376,7 +374,7 @@ impl Holder {
             let Some(tracer) = &mut self.watcher.tracer else { break };
             match act {
                 Act::Open => {
-                    // If the previous window is still draining, it ends now.
+                    // A previous window that is still draining ends now.
                     tracer.close_held();
                     if let Err(error) = tracer.open_held() {
                         self.now.trouble = Some(error.to_string());
@@ -389,8 +387,8 @@ impl Holder {
                         self.now.why_no_pack = Some(error.to_string());
                         self.acts.retain(|(_, act)| *act != Act::OpenPack);
                     }
-                    // Setting probes may take longer than their window: its planned length counts from when they are
-                    // set.
+                    // Attaching probes may take longer than their window, whose planned length therefore counts from
+                    // the end of attaching.
                     let late_ns = monotonic_ns().saturating_sub(at_ns);
                     for (later_ns, act) in &mut self.acts {
                         *later_ns += if *act == Act::StopCounting { 0 } else { late_ns };
@@ -430,7 +428,7 @@ impl Holder {
         }
     }
 
-    /// The budget is spent: the rest of the window is not watched, which becomes a doubt.
+    /// Stops counting because the budget is spent; the unwatched rest of the window becomes a doubt.
     fn stop_counting(&mut self) {
         self.close_window();
         self.now.counted = self.watcher.read();

@@ -1,8 +1,8 @@
-//! Measures what a probe in a function costs, on functions of this program that begin as the server's do.
+//! Measures the cost of a probe in a function, on functions of this program that begin like the server's.
 //!
-//! The cost of a trap depends on the instruction that it replaces. Instructions that the kernel can emulate (on x86-64
-//! a push of a register, a nop, a jump or a call: arch/x86/kernel/uprobes.c) cost one trap. All others are executed
-//! from a copy in single-step mode, which is a second trap, and in a virtual machine may be an exit to the hypervisor:
+//! The cost of a trap depends on the instruction that it replaces. Instructions that the kernel can emulate (on
+//! x86-64 a push of a register, a nop, a jump or a call: arch/x86/kernel/uprobes.c) cost one trap. All others are
+//! single-stepped from a copy, which is a second trap, and in a virtual machine perhaps an exit to the hypervisor:
 //! four to six times as much. So one function of each kind is measured, and each function of a pack is charged by its
 //! own first instruction.
 
@@ -19,18 +19,18 @@ use std::sync::Mutex;
 const CALLS: u32 = 200;
 const ROUNDS: usize = 5;
 
-/// Nanoseconds of CPU time for each call of a probed function.
+/// Nanoseconds of CPU time per call of a probed function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FunctionCosts {
-    /// At its call.
+    /// With a probe at the call.
     pub call_ns: f64,
-    /// At its return; the call traps, too, so that the return can be caught.
+    /// With a probe at the return; the call traps, too, to catch the return.
     pub return_ns: f64,
-    /// At both: one trap at the call serves both.
+    /// With both probes; one trap at the call serves both.
     pub both_ns: f64,
 }
 
-/// Costs by the first instruction of the probed function; `None` if no function of the pack begins so.
+/// Costs by the first instruction of the probed function; `None` if no function of the pack begins with that kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProbeCosts {
     /// An instruction that the kernel emulates.
@@ -54,22 +54,22 @@ impl ProbeCosts {
 
 type Probed = extern "C" fn(u64) -> u64;
 
-/// Begins with a push.
+/// A function that begins with a push.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn emulated(number: u64) -> u64 {
     std::arch::naked_asm!("push rbp", "lea rax, [rdi + rdi*2]", "pop rbp", "ret")
 }
 
-/// Begins with an instruction on memory, as a function that reads its argument does; it uses its own red zone.
+/// A function that begins with an instruction on memory, like one that reads its argument; it uses its own red zone.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn stepped(number: u64) -> u64 {
     std::arch::naked_asm!("mov qword ptr [rsp - 8], rdi", "lea rax, [rdi + rdi*2]", "ret")
 }
 
-/// The probed function on architectures where instructions are not distinguished. Called through a pointer, so that
-/// there is one body.
+/// The probed function on architectures whose instructions are not distinguished. Called through a pointer, so that
+/// there is only one copy.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(never)]
 extern "C" fn emulated(number: u64) -> u64 {
@@ -79,10 +79,10 @@ extern "C" fn emulated(number: u64) -> u64 {
 #[cfg(not(target_arch = "x86_64"))]
 use emulated as stepped;
 
-/// Only one measurement at a time: calls without a probe must not hit another one's.
+/// Allows one measurement at a time, because calls without a probe must not reach another one's probe.
 static MEASURING: Mutex<()> = Mutex::new(());
 
-/// Measures the kinds that these places need. Takes some ms for each.
+/// Measures the kinds that these places need, some milliseconds each.
 pub fn measure(programs: &Programs, places: &[PackPlace]) -> Result<ProbeCosts, WatchError> {
     let _alone = lock(&MEASURING);
     let of_kind = |kind: bool, function: Probed| {
@@ -121,14 +121,14 @@ fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts
     Ok(FunctionCosts { call_ns, return_ns, both_ns })
 }
 
-/// What probes add to a call: the lower quartile of the rounds with them, less the quickest round without. Differences
-/// of rounds would be too small if other work slowed the rounds without a probe.
+/// The cost that probes add to a call: the lower quartile of the rounds with probes, minus the quickest round
+/// without. Differences of single rounds would be too small if other work slowed those without a probe.
 fn added(without: &[f64], with: Vec<f64>) -> f64 {
     let quickest = without.iter().copied().fold(f64::INFINITY, f64::min);
     (rank(with, 4) - quickest).max(0.0)
 }
 
-/// The offset of an address of this program's text in its file.
+/// Converts an address of this program's text to an offset in its file.
 fn offset_in_own_file(address: u64) -> std::io::Result<u64> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let of_line = |line: &str| -> Option<u64> {
@@ -148,13 +148,13 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn other_work_makes_no_probe_free() {
+    fn other_work_does_not_make_a_probe_look_free() {
         assert_eq!(added(&[2.0; 5], vec![900.0, 950.0, 1000.0, 1100.0, 9000.0]), 948.0);
         assert_eq!(added(&[2.0, 1500.0, 3000.0, 40.0, 8000.0], vec![900.0, 950.0, 1000.0, 1100.0, 9000.0]), 948.0);
     }
 
     #[test]
-    fn the_functions_that_are_probed_begin_as_they_are_said_to() {
+    fn the_probed_functions_begin_with_the_documented_instructions() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         for (function, wanted) in [(emulated as Probed, false), (stepped, cfg!(target_arch = "x86_64"))] {
             assert_eq!(function(7), 21);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_charged_by_its_kind_and_for_what_is_probed_of_it() {
+    fn a_function_is_charged_by_its_kind_and_its_probes() {
         let costs = |scale: f64| FunctionCosts { call_ns: scale, return_ns: 1.5 * scale, both_ns: 1.75 * scale };
         let both = ProbeCosts { emulated: Some(costs(1000.0)), stepped: Some(costs(4000.0)) };
         assert_eq!((both.of(false, true, false), both.of(true, true, false)), (1000.0, 4000.0));

@@ -14,7 +14,7 @@ use crate::processes::Process;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, OpenObject, ProgramInput, UprobeOpts};
 use std::path::Path;
 
-/// Places where a connection's record may lie: `WAYS` of `bpf/watch.h`.
+/// Places in which a connection's record may be: `WAYS` of `bpf/watch.h`.
 pub const WAYS: u32 = 4;
 
 #[derive(Debug, Clone, Copy)]
@@ -26,14 +26,14 @@ pub struct PortOptions {
     /// Slots of the table of connections; rounded up to a power of two.
     pub slots: u32,
     pub has_boundaries: bool,
-    /// Only the programs of an event, to measure its cost: connections and system calls are not seen.
+    /// Only the programs of an event, to measure its cost; connections and system calls are not observed.
     pub events_alone: bool,
-    /// Maximum clients with sockets in TIME_WAIT that are known individually.
+    /// Maximum clients with sockets in TIME_WAIT that are tracked individually.
     pub waiting_clients: u32,
 }
 
 impl PortOptions {
-    /// For trying the programs: the smallest tables, one size class, any namespace.
+    /// Options for trying the programs: the smallest tables, one size class, any namespace.
     pub fn smallest(port: u16) -> PortOptions {
         PortOptions {
             port,
@@ -47,7 +47,7 @@ impl PortOptions {
     }
 }
 
-/// Loaded programs. Links are dropped before the object they belong to.
+/// Loaded programs. Links are dropped before their object.
 pub struct Programs {
     receive: Option<Link>,
     window: Vec<Link>,
@@ -55,16 +55,16 @@ pub struct Programs {
     object: Object,
     hooks: KernelHooks,
     wheel: TimerWheel,
-    /// Looks fetched so far.
+    /// Number of samples fetched so far.
     looked: u32,
     pub counts: Mapped<PortCounts>,
     /// Rows by CPU and class; those of the state hook are last.
     pub classes: Mapped<ClassRow>,
-    /// Rows by CPU and class with phases.
+    /// Rows of phases by CPU and class.
     pub phases: Mapped<PhaseRow>,
     /// Phases by the server's functions, by class.
     pub boundary_phases: Mapped<PhaseRow>,
-    /// Threads by number.
+    /// Threads by thread id.
     pub threads: Mapped<ThreadRecord>,
     /// Connections and their requests in progress.
     pub requests: Mapped<RequestRecord>,
@@ -151,7 +151,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Attaches the programs that see connections: states, resets, retransmissions.
+    /// Attaches the programs for connections: states, resets, retransmissions.
     pub fn attach_states(&mut self) -> Result<(), WatchError> {
         for name in self.hooks.always() {
             let link = self.attach(name)?;
@@ -160,9 +160,9 @@ impl Programs {
         Ok(())
     }
 
-    /// Counts requests that begin from now on. Work that threads did before belongs to none.
+    /// Starts counting requests. Earlier work of threads belongs to no request.
     pub fn attach_receive(&mut self) -> Result<(), WatchError> {
-        // It may still be attached, if a window was shut.
+        // The program may still be attached after a window was shut.
         self.receive = None;
         self.forget_threads();
         self.set_counts(true);
@@ -170,7 +170,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Counts no further request; those that began are still followed.
+    /// Stops counting new requests; those in progress are still followed.
     pub fn shut_receive(&mut self) {
         self.set_counts(false);
     }
@@ -179,7 +179,7 @@ impl Programs {
         self.control.set(0, Control { counts: u32::from(counts), ..self.control.get(0) });
     }
 
-    /// Clears the threads' last work. Only while no requests are counted.
+    /// Clears the threads' last work; only while no requests are counted.
     fn forget_threads(&self) {
         for index in 0..self.threads.len() {
             let thread = self.threads.get(index);
@@ -189,21 +189,21 @@ impl Programs {
         }
     }
 
-    /// Detaches the program that sees reads and leaves everything as it is.
+    /// Detaches the program that observes reads, and leaves all else unchanged.
     pub fn pause_receive(&mut self) {
         self.receive = None;
     }
 
-    /// Detaches the programs that count requests; connections are still seen. Each request that began counts, answered
-    /// or not.
+    /// Detaches the programs that count requests; connections are still observed. Every request in progress counts,
+    /// answered or not.
     pub fn detach_receive(&mut self) -> Result<(), WatchError> {
         self.set_counts(false);
         self.receive = None;
         self.run("end_counting")
     }
 
-    /// Opens window `number` (not 0): attaches the hooks on sends and switches, with `with_syscalls` also on system
-    /// calls, then lets requests begin.
+    /// Opens window `number` (not 0): attaches the hooks of sends and switches, with `with_syscalls` also those of
+    /// system calls, then lets requests begin.
     pub fn open_window(&mut self, number: u32, with_syscalls: bool) -> Result<(), WatchError> {
         self.set_window(number, 0);
         let mut names = self.hooks.send_programs();
@@ -259,7 +259,7 @@ impl Programs {
         })
     }
 
-    /// Whether phases are also summed by thread: not while probes change what is timed.
+    /// Sets whether phases are also summed by thread, which is off while probes change the times.
     pub fn sum_by_thread(&self, is_wanted: bool) {
         self.control.set(0, Control { by_thread: u32::from(is_wanted), ..self.control.get(0) });
     }
@@ -285,7 +285,7 @@ impl Programs {
         self.hooks
     }
 
-    /// The kernel's timer wheel, which ends TIME_WAIT; each call makes it more exact.
+    /// The kernel's timer wheel, which ends TIME_WAIT; each call improves its accuracy.
     pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
         self.run("moment")?;
         let moment = self.swept.get(0);
@@ -299,8 +299,8 @@ impl Programs {
         Ok(self.member_counts.get(0).ended_cpu_ns)
     }
 
-    /// Tells the programs about clients whose sockets entered TIME_WAIT unseen, with the steps at which they leave, and
-    /// removes those that have left. If the table is full, clients that come back early are missed until a scan.
+    /// Adds clients whose sockets entered TIME_WAIT unobserved, with the steps at which they leave, and removes those
+    /// that have left. If the table is full, clients that come back early are missed until a scan.
     pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
         self.run("forget_waiting")?;
         if !clients.is_empty() {
@@ -326,10 +326,10 @@ impl Programs {
         })
     }
 
-    /// The reads that were copied since the last call; permits as many more as there is room for.
+    /// The reads sampled since the last call; permits as many more as there is room for.
     pub fn looks(&mut self) -> Vec<LookRecord> {
         let (taken, room) = (self.look_count.get(0).taken, self.looks.len() as u32);
-        // Concurrent reads beyond the permitted number have overwritten the oldest.
+        // Concurrent reads beyond the permitted number have overwritten the oldest ones.
         let new = taken.wrapping_sub(self.looked).min(room);
         let first = taken.wrapping_sub(new);
         let records = (0..new)
@@ -359,8 +359,8 @@ impl Programs {
     }
 }
 
-/// Briefly loads and attaches everything that counts requests, for no port. Returns the hooks in use; the error is why
-/// it is not possible.
+/// Briefly loads and attaches all programs that count requests, for no port. Returns the hooks in use; the error
+/// tells why they are not possible.
 pub fn try_out() -> Result<String, WatchError> {
     let hooks = KernelHooks::detect()?;
     let mut programs = Programs::load(hooks, &PortOptions::smallest(0))?;
@@ -381,7 +381,7 @@ impl std::fmt::Debug for Programs {
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        // Detach writers first, so that no program writes into a window that is being closed.
+        // Detach writers first, so that no program writes to a window that is being closed.
         self.receive = None;
         self.window.clear();
         self.always.clear();
@@ -399,7 +399,7 @@ impl From<Refusal> for WatchError {
     }
 }
 
-/// The system calls with which servers open or look up a requested file.
+/// System calls by which servers open or look up a requested file.
 fn split_syscalls() -> [i32; 8] {
     let mut numbers = [-1; 8];
     let known = [
@@ -428,7 +428,6 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-    /// Number of runs of a program, by the kernel's statistics.
     fn run_count(programs: &Programs, name: &str) -> u64 {
         let program = bpf::program(&programs.object, name).expect("it is loaded");
         let mut info: libbpf_sys::bpf_prog_info = Default::default();
@@ -451,16 +450,17 @@ mod tests {
         }
     }
 
-    /// The reported cost is the number of runs times prices, so every run must be counted, also on other ports' events.
+    /// The reported cost is the number of runs times prices, so every run must be counted, including those for other
+    /// ports.
     #[test]
-    fn every_run_of_a_program_is_in_the_cost_as_the_kernel_counts_them() {
+    fn the_cost_includes_every_program_run_that_the_kernel_counts() {
         // SAFETY: no memory is passed.
         let stats = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if stats < 0 {
             eprintln!("SKIPPED every_run_of_a_program_is_in_the_cost: the kernel's statistics of BPF need root");
             return;
         }
-        // SAFETY: a new descriptor that nothing else owns; the statistics end with it.
+        // SAFETY: a new descriptor without another owner; the statistics end with it.
         let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
         let (ours, others) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let hooks = KernelHooks::detect().expect("types");
@@ -471,7 +471,7 @@ mod tests {
         programs.open_window(1, true).unwrap();
         exchange(&ours, 100);
         exchange(&others, 1000);
-        // Detach first, so that both counts stand still.
+        // Detach first, so that both counts stop.
         programs.close_window();
         programs.pause_receive();
         programs.always.clear();

@@ -1,17 +1,17 @@
-//! Window times: seldom enough for the budget, at random moments that match no period of the server.
+//! Times of windows: rare enough for the budget, and random, so that they coincide with no period of the server.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
 pub const WINDOW: Duration = Duration::from_secs(1);
-/// One second in five.
+/// With one second per window, at most one second in five.
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(5);
-/// With longer periods a window says nothing about the present.
+/// With a longer period, windows do not represent the present.
 pub const LONGEST_PERIOD: Duration = Duration::from_secs(120);
 /// The first window waits until the cost of counting is known.
 const FIRST: Duration = Duration::from_millis(400);
-/// After the gate is shut, requests that began in the window are timed for this long.
+/// Requests that began in the window are timed for this long after its gate is shut.
 pub const DRAIN: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The first window opens soon after `now_ns`.
+    /// A schedule whose first window opens soon after `now_ns`.
     pub fn new(now_ns: u64, seed: u64) -> Self {
         let mut schedule = Schedule {
             period: SHORTEST_PERIOD,
@@ -42,7 +42,7 @@ impl Schedule {
         (!self.is_suspended).then_some(self.next_ns)
     }
 
-    /// A window was open: chooses a random place in the next period for the next one.
+    /// Chooses a random time in the next period for the next window.
     pub fn held(&mut self, now_ns: u64) {
         let period_ns = self.period.as_nanos() as u64;
         let free_ns = period_ns.saturating_sub((WINDOW + DRAIN).as_nanos() as u64);
@@ -51,10 +51,10 @@ impl Schedule {
         self.period_ends_ns = begins_ns + period_ns;
     }
 
-    /// Adapts the period. `always`: the cost of counting; `window`: the added cost inside a window, each as a share of
-    /// the server's CPU time. `budget`: the limit of both together on average.
+    /// Adapts the period. `always`: the cost of counting; `window`: the additional cost within a window, each as a
+    /// share of the server's CPU time. `budget`: the limit of their average sum.
     pub fn adapt(&mut self, always: f64, window: f64, budget: f64) {
-        // Aim at 80 % of the budget, because the calibration is no more exact than that.
+        // Aims at 80 % of the budget, because the calibration is not more accurate than that.
         let left = 0.8 * budget - always;
         if !(window > 0.0 && window.is_finite()) {
             return;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn dear_windows_become_rare_and_end_at_last() {
+    fn expensive_windows_become_rare_and_finally_stop() {
         let mut schedule = Schedule::new(0, 7);
         schedule.adapt(0.004, 0.01, 0.01);
         assert_eq!(schedule.period(), Some(SHORTEST_PERIOD));

@@ -1,4 +1,4 @@
-//! The unprivileged half of a watch: the server's processes, its listeners, scans of its sockets.
+//! The unprivileged part of a watch: the server's processes, its listeners, scans of its sockets.
 
 use crate::error::ObserveError;
 use crate::facts;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub enum Roots {
     /// By a process or a port ([`Group`]).
     Of(Group),
-    /// By a control group, with its processes now.
+    /// By a control group, with its current processes.
     ControlGroup(PathBuf, Vec<u32>),
 }
 
@@ -43,21 +43,21 @@ pub struct ServerSide {
 
 #[derive(Debug, Clone, Default)]
 pub struct ServerReading {
-    /// CPU time and more since the watch began.
+    /// CPU time and other counters since the watch began.
     pub counters: GroupCounters,
     pub size: GroupSize,
     /// The living processes with their CPU time.
     pub processes: Vec<ProcessCpu>,
-    /// Connections waiting to be accepted, at the listener whose queue is the fullest; `None` if nothing listens.
+    /// Connections waiting to be accepted at the listener with the fullest queue; `None` if there is no listener.
     pub accept_queue: Option<u64>,
     /// Limit of the accept queue.
     pub accept_queue_limit: Option<u64>,
-    /// Connections dropped because the accept queue was full since the watch began, in the whole namespace.
+    /// Connections dropped since the watch began because an accept queue was full, in the whole namespace.
     pub listen_overflows: Option<u64>,
-    /// SYNs dropped at listeners since then.
+    /// SYNs dropped at listeners since the watch began.
     pub listen_drops: Option<u64>,
     pub time_wait_overflows: Option<u64>,
-    /// SYNs dropped at this port's listeners, overflows included; `None` before they could be read.
+    /// SYNs dropped at this port's listeners, including overflows; `None` before they could be read.
     pub port_drops: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ struct Drops {
     is_begun: bool,
     /// The count of each listener, by inode.
     counted: HashMap<u64, u32>,
-    /// Drops at all listeners of the namespace, and those which the last call found at none of the port's.
+    /// Drops at all listeners of the namespace, and those that the last call found at none of the port's listeners.
     of_all: u64,
     elsewhere: u64,
     sum: u64,
@@ -76,8 +76,9 @@ struct Drops {
 impl Drops {
     /// Adds the listeners' drops since the last call. The first call only sets the baseline.
     ///
-    /// A listener also counts segments that it only deferred: with TCP_DEFER_ACCEPT the last acknowledgement of every
-    /// handshake. The namespace's count (`of_all`, read later) has only real drops, including other ports'.
+    /// A listener also counts segments that it only deferred: with TCP_DEFER_ACCEPT, the last acknowledgement of
+    /// every handshake. The namespace's count (`of_all`, read later) has only real drops, including those of other
+    /// ports.
     fn add(&mut self, listeners: &[Listener], of_all: Option<u64>) -> u64 {
         let now: HashMap<u64, u32> = listeners.iter().map(|listener| (listener.inode, listener.drops)).collect();
         let mut grown = 0;
@@ -105,7 +106,7 @@ impl Drops {
 }
 
 impl ServerSide {
-    /// Opens everything; a port without a listener is no error.
+    /// Opens everything; a port without a listener is not an error.
     pub fn open(port: u16, group: Roots, netns_pid: Option<u32>) -> Result<Self, ObserveError> {
         let sockets = PortReader::open(netns_pid, port)?;
         let mut side = ServerSide {
@@ -156,7 +157,7 @@ impl ServerSide {
         }
     }
 
-    /// Counts from now on: events during calibration and attachment do not count.
+    /// Starts counting now: events during calibration and attachment do not count.
     pub fn restart(&mut self, ended_ns: Option<u64>) {
         self.table.scan();
         self.group.admit(&self.table);
@@ -167,7 +168,7 @@ impl ServerSide {
         self.network_at_start = self.network.read();
     }
 
-    /// Reads processes, listeners and counters. Follows the port to a restarted server. `ended_ns`: see
+    /// Reads processes, listeners and counters, and follows the port to a restarted server. `ended_ns`: see
     /// [`ServerGroup::add_ended`].
     pub fn read(&mut self, ended_ns: Option<u64>) -> ServerReading {
         let listeners = self.sockets.read(self.port, Scope::Listeners);
@@ -185,7 +186,7 @@ impl ServerSide {
                 reading.port_drops = Some(self.drops.add(&sockets.listeners, network.listen_drops));
             }
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
-            // A service manager may start a server at a socket that exists already.
+            // A service manager may start a server for a socket that exists already.
             let is_without_server = !inodes.is_empty() && self.group.pids().is_empty();
             if self.follows_port && (inodes != self.inodes || is_without_server) {
                 self.inodes = inodes;
@@ -208,7 +209,7 @@ impl ServerSide {
         reading
     }
 
-    /// Limits of the server, after [`ServerSide::read`].
+    /// Limits of the server; call it after [`ServerSide::read`].
     pub fn limits(&mut self) -> LimitTotals {
         self.limits.read(&mut self.group)
     }
@@ -229,15 +230,15 @@ impl ServerSide {
         self.group.processes()
     }
 
-    /// Takes in a process that reads the port's connections. Ignored if a control group is watched, which then is the
-    /// server.
+    /// Adds a process that reads the port's connections. Ignored if a control group is watched, which then defines
+    /// the server.
     pub fn adopt(&mut self, process: Process, used_ns: u64) {
         if !self.is_control_group {
             self.group.adopt(process, used_ns);
         }
     }
 
-    /// The processes, and from when they were first seen.
+    /// The processes, with facts from when they were first observed.
     pub fn members(&self) -> Vec<(u32, &Origin)> {
         self.pids().into_iter().filter_map(|pid| Some((pid, self.table.get(pid)?))).collect()
     }
@@ -265,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_listener_only_puts_off_is_no_drop() {
+    fn deferred_connections_of_a_listener_are_no_drops() {
         let listener = |drops| Listener {
             address: ([127, 0, 0, 1], 80).into(),
             inode: 1,
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_accept_queue_is_that_of_the_listener_that_overflows_first() {
+    fn the_accept_queue_belongs_to_the_listener_that_overflows_first() {
         let seen = |listeners: &[(u32, u32)]| {
             let listener = |&(queue, queue_limit)| Listener {
                 address: ([127, 0, 0, 1], 80).into(),

@@ -1,29 +1,29 @@
-//! How much of a point's window is watched: all of it is counted and a fifth timed, or less if that would exceed the
+//! The watched part of a point's window: all of it is counted and a fifth is timed, or less if that would exceed the
 //! budget.
 
 use rand::{Rng, RngExt};
 use record::watch::Mode;
 
-/// Maximum part of a window in which phases are timed.
+/// Maximum share of a window in which phases are timed.
 pub const MOST_TIMED: f64 = 0.2;
-/// Smaller parts show too little to justify attaching hooks.
+/// A smaller share is too little to justify attaching hooks.
 const LEAST_TIMED: f64 = 0.02;
 const LEAST_COUNTED: f64 = 0.05;
-/// Part of the budget to aim at, because the calibration is no more exact than that.
+/// Share of the budget to aim at, because the calibration is not more accurate than that.
 const AIM: f64 = 0.8;
-/// Sends per read, before a window has measured it.
+/// Assumed sends per read, until a window has measured them.
 const SENDS: f64 = 2.0;
 
 /// Calibrated cost of events, nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct EventPrices {
-    /// A read that counts, and the client's read of the response, if it is on this machine.
+    /// Cost of a read that counts, plus the client's read of the response if the client is on this machine.
     pub receive_ns: f64,
     /// Cost that a window adds to each read.
     pub window_receive_ns: f64,
     /// A send in a window.
     pub send_ns: f64,
-    /// Sends per read, once windows have measured it.
+    /// Sends per read, if windows have measured them.
     pub sends_per_receive: Option<f64>,
     /// Cost that the probes of a pack add to a request; `None` without a pack.
     pub pack_request_ns: Option<f64>,
@@ -31,19 +31,19 @@ pub struct EventPrices {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shares {
-    /// The part in which requests are counted.
+    /// Share of the window in which requests are counted.
     pub counted: f64,
-    /// The part in which phases are timed, within the counted one.
+    /// Share in which phases are timed, within the counted share.
     pub timed: f64,
 }
 
 impl Shares {
-    /// Nothing is watched.
+    /// Watches nothing.
     pub const NONE: Shares = Shares { counted: 0.0, timed: 0.0 };
 
     /// The shares for a mode. `cpu_ns`: the server's CPU time per read in the warm-up or an earlier point, if known.
-    /// `budget`: the limit of the watch's cost, as a share of the server's CPU time. It applies to mode default only:
-    /// modes that name counts or exact phases get them at any cost.
+    /// `budget`: the limit of the watch's cost, as a share of the server's CPU time. It applies only to the default
+    /// mode; the modes for counts or exact phases ignore the cost.
     pub fn of(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> Shares {
         match mode {
             Mode::Zero => Shares::NONE,
@@ -66,13 +66,13 @@ impl Shares {
         if timed >= LEAST_TIMED {
             return Shares { counted: 1.0, timed };
         }
-        // Counting everything leaves nothing for phases: count a part, and time a fifth of it.
+        // Counting everything would leave nothing for phases, so a part is counted, and a fifth of it is timed.
         let counted = (budget / (counting + MOST_TIMED * timing)).min(1.0);
         if counted < LEAST_COUNTED { Shares::NONE } else { Shares { counted, timed: MOST_TIMED * counted } }
     }
 }
 
-/// The part of a window in which functions of a pack may be probed: `budget` of the server's CPU time, or a fifth in
+/// The share of a window in which functions of a pack may be probed: `budget` of the server's CPU time, or a fifth in
 /// modes without a budget.
 pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> f64 {
     match (mode, prices.pack_request_ns) {
@@ -84,10 +84,10 @@ pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget:
     }
 }
 
-/// Windows of one point, as pairs of opening and length, nanoseconds from the begin of the point's window.
+/// Windows of a point, as pairs of opening time and length, nanoseconds from the begin of the point's window.
 ///
-/// The spread of several short windows gives the interval. The counted time is divided into at most `most` equal parts,
-/// with one window in each at a random place.
+/// The spread of several short windows gives the interval. The counted time is divided into at most `most` equal
+/// parts, each with one window at a random place.
 pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng) -> Vec<(u64, u64)> {
     let timed_ns = (shares.timed * window_ns as f64) as u64;
     let counted_ns = (shares.counted * window_ns as f64) as u64;
@@ -104,16 +104,16 @@ pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng)
 const SHORTEST_NS: u64 = 40_000_000;
 const MOST_WINDOWS: u64 = 8;
 
-/// How many windows a point can afford: each costs every CPU 150 us, whatever happens in it. They may take a fifth of
-/// the budget. `server_cpu_ns`: the server's expected CPU time in the point.
+/// The number of windows that a point can afford: each costs every CPU 150 us, independent of the load. They may use
+/// a fifth of the budget. `server_cpu_ns`: the server's expected CPU time in the point.
 pub fn affordable(server_cpu_ns: f64, cpus: u64, budget: f64) -> u64 {
     (0.2 * budget * server_cpu_ns / (WINDOW_COST_PER_CPU_NS * cpus.max(1) as f64)) as u64
 }
 
-/// The cost to each CPU of attaching and detaching the hooks of one window (the kernel patches its code while it runs).
+/// Cost for each CPU of attaching and detaching the hooks of a window (the kernel patches its code while it runs).
 pub const WINDOW_COST_PER_CPU_NS: f64 = 150_000.0;
 
-/// Longest time after a window for its requests to end: the window's length, at most 50 ms.
+/// Maximum time after a window for its requests to end: the window's length, at most 50 ms.
 pub fn drain_ns(length_ns: u64) -> u64 {
     length_ns.min(50_000_000)
 }
@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_request_is_counted_always_and_timed_a_fifth_of_the_time() {
+    fn an_expensive_request_is_always_counted_and_timed_a_fifth_of_the_time() {
         let shares = Shares::of(Mode::Budgeted, &PRICES, Some(50_000.0), 0.01);
         assert_eq!(shares, Shares { counted: 1.0, timed: 0.2 });
     }
 
     #[test]
-    fn no_request_is_so_cheap_that_the_budget_is_exceeded() {
+    fn the_budget_holds_even_for_the_cheapest_requests() {
         for cpu_ns in [500.0, 2_000.0, 4_000.0, 9_000.0, 11_000.0, 13_000.0, 17_000.0, 100_000.0] {
             let shares = Shares::of(Mode::Budgeted, &PRICES, Some(cpu_ns), 0.01);
             assert!(cost(shares, cpu_ns) <= 0.008 + 1e-9, "{cpu_ns} ns: {shares:?}");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pack_takes_no_more_than_its_part_of_the_budget() {
+    fn a_pack_uses_at_most_its_part_of_the_budget() {
         let prices = EventPrices { pack_request_ns: Some(5_000.0), ..PRICES };
         for cpu_ns in [4_000.0, 20_000.0, 100_000.0, 1_000_000.0, 100_000_000.0] {
             let share = pack_share(Mode::Budgeted, &prices, Some(cpu_ns), 0.005);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_a_mode_gets_it() {
+    fn a_requested_mode_is_used() {
         for (mode, counted, timed) in [(Mode::Zero, 0.0, 0.0), (Mode::Counts, 1.0, 0.0), (Mode::Exact, 1.0, 1.0)] {
             assert_eq!(Shares::of(mode, &PRICES, Some(1.0), 0.01), Shares { counted, timed });
         }

@@ -1,14 +1,14 @@
-//! Connections by TCP state, from counted transitions: a reading needs no walk over the connections.
+//! Connections by TCP state from counted transitions, so a reading need not walk over the connections.
 //!
-//! Transitions are counted when they happen, so the counts are exact except for sockets older than the watch. These add
-//! a constant number to each state, which scans find. A scan takes milliseconds and is no snapshot: a socket that moves
-//! meanwhile may be seen before or after its move. So a scan gives bounds, which are one number where nothing moved.
-//! The bounds of all scans are intersected, so no scan widens them. Only a scan that contradicts them shows that the
-//! counts are wrong; then the model restarts, and the difference is reported.
+//! Transitions are counted when they happen, so the counts are exact except for sockets older than the watch. These
+//! add a constant number to each state, which scans determine. A scan takes milliseconds and is not a snapshot: a
+//! socket that changes its state meanwhile may be seen before or after the change. So a scan gives bounds, which are
+//! equal if nothing changed. The bounds of all scans are intersected, so no scan widens them. Only a scan that
+//! contradicts them shows that the counts are wrong; then the model restarts, and the difference is reported.
 //!
-//! Three things cause no transition. Sockets leave TIME_WAIT without an event; the time is known at their entry
-//! ([`TimerWheel`]). Half-open connections are no sockets yet, and appear in scans only. So do sockets in FIN_WAIT_2
-//! that are reduced to a timer; the programs count these as TIME_WAIT, which they become.
+//! Three things cause no transition. Sockets leave TIME_WAIT without an event; the time is known when they enter
+//! ([`TimerWheel`]). Half-open connections are not sockets yet, and appear only in scans. So do sockets in FIN_WAIT_2
+//! that are reduced to a timer; the programs count them as TIME_WAIT, which they become.
 
 use super::timer_wheel::{TimerWheel, client_key};
 use crate::sock_diag::{PortSockets, STATES};
@@ -18,23 +18,23 @@ use std::collections::BTreeMap;
 const SYN_RECV: usize = 3;
 const FIN_WAIT_2: usize = 5;
 const TIME_WAIT: usize = 6;
-/// States that transitions count, and in which a socket older than the watch may be. Full sockets leave SYN_RECV at
-/// once: the scan's entries there are requests without a socket.
+/// States with counted transitions in which a socket may be older than the watch. Full sockets leave SYN_RECV at
+/// once; a scan's entries there are requests without a socket.
 const WITH_OLDER: [usize; 8] = [1, 2, 4, 5, 8, 9, 10, 11];
 
 pub type ByState = [u64; STATES.len()];
 
-/// Transitions between states, counted since the programs were attached; all zero without programs.
+/// Transitions counted since the programs were attached; all zero without programs.
 #[derive(Debug, Clone, Copy)]
 pub struct Transitions {
     /// Sockets that entered each state, by the kernel's number of it.
     pub entered: [u64; 16],
     pub left: [u64; 16],
-    /// Sockets in TIME_WAIT that entered it since then, by the step of the timer wheel at which they leave: the number
-    /// of the step in the upper half, a signed count in the lower one.
+    /// Sockets that entered TIME_WAIT, by the step of the timer wheel at which they leave. The step's number is in
+    /// the upper half, a signed count in the lower half.
     pub time_waits: [u64; 64],
     pub time_wait_entered: u64,
-    /// Sockets that left it early: their client connected from the same port.
+    /// Sockets that left TIME_WAIT early because their client connected from the same port.
     pub time_wait_reused: u64,
 }
 
@@ -70,9 +70,9 @@ pub struct StateModel {
     timers: u64,
     /// Differences between the programs' counts of TIME_WAIT and a scan, by the time at which the sockets leave.
     corrections: BTreeMap<u64, i64>,
-    /// Sockets since the last scan that found no place in TIME_WAIT: they are gone without a transition.
+    /// Sockets since the last scan for which TIME_WAIT had no place; they vanish without a transition.
     without_place: u64,
-    /// Transitions counted at the last scan during which nothing moved.
+    /// Transitions counted at the last scan during which nothing changed.
     still_at: Option<u64>,
     reconciliation: Reconciliation,
 }
@@ -105,13 +105,14 @@ impl StateModel {
         self.wheel = wheel;
     }
 
-    /// Sockets of the namespace since the last scan for which TIME_WAIT was full (net.ipv4.tcp_max_tw_buckets).
+    /// Sets the number of sockets of the namespace since the last scan for which TIME_WAIT was full
+    /// (net.ipv4.tcp_max_tw_buckets).
     pub fn set_without_place(&mut self, sockets: u64) {
         self.without_place = sockets;
     }
 
-    /// Takes in a scan. Returns the clients whose sockets in TIME_WAIT the programs do not know, with the step at which
-    /// they leave.
+    /// Adds a scan. Returns the clients whose sockets in TIME_WAIT are unknown to the programs, with the step at
+    /// which they leave.
     pub fn reconcile(&mut self, scan: &Scan<'_>) -> Vec<(u64, u64)> {
         let (before, after, seen) = (scan.before, scan.after, scan.sockets);
         let is_first = self.reconciliation.scans == 0;
@@ -141,8 +142,7 @@ impl StateModel {
         clients
     }
 
-    /// Bounds one state. A socket that moved during the scan may or may not have been seen in this state; all others
-    /// were.
+    /// Bounds a state. A socket that changed during the scan may or may not have been seen in it; all others were.
     fn bound_older(&mut self, state: usize, scanned: i64, before: &Transitions, after: &Transitions) -> u64 {
         let counted = before.entered[state].wrapping_sub(before.left[state]) as i64;
         let came = after.entered[state].wrapping_sub(before.entered[state]) as i64;
@@ -173,15 +173,15 @@ impl StateModel {
         if off == 0 && !is_still && self.without_place == 0 {
             return (0, Vec::new());
         }
-        // Sockets in FIN_WAIT_2 reduced to timers get a new minute when their client closes, without an event, usually
-        // some milliseconds after they began. So the kernel's time at which they leave is better even if the number is
+        // Sockets in FIN_WAIT_2 reduced to timers get a new minute when their client closes, without an event,
+        // usually some milliseconds after they began. So the kernel's leaving time is better even if the number is
         // right.
         let steps: Vec<u64> = seen.timers.iter().map(|timer| self.wheel.step_after(timer.due_ns)).collect();
         self.corrections.clear();
         for step in &steps {
             *self.corrections.entry(self.wheel.ns_of(*step)).or_default() += 1;
         }
-        // Sockets beyond the listed ones: as old as the youngest, so that none leaves too early.
+        // Unlisted sockets count as old as the youngest listed one, so that none leaves too early.
         let unlisted = scanned - steps.len() as i64;
         let last_ns = steps.iter().max().map_or(scan.ended_ns, |step| self.wheel.ns_of(*step));
         *self.corrections.entry(last_ns).or_default() += unlisted;
@@ -201,7 +201,7 @@ impl StateModel {
                 .sum::<i64>()
     }
 
-    /// The numbers by state now.
+    /// The current number of connections by state.
     pub fn read(&self, now_ns: u64, counts: &Transitions) -> ByState {
         let mut states = ByState::default();
         for (state, count) in states.iter_mut().enumerate() {
@@ -215,7 +215,7 @@ impl StateModel {
         states
     }
 
-    /// Whether a scan while nothing moves would improve the model.
+    /// Whether a scan without concurrent changes would improve the model.
     pub fn is_unsettled(&self, counts: &Transitions) -> bool {
         self.still_at != Some(moves(counts)) || self.half_open > 0 || self.timers > 0
     }
@@ -230,7 +230,7 @@ impl StateModel {
     }
 }
 
-/// Whether connections moved lately: a scan while they move shows little.
+/// Tracks whether connections changed lately, because a scan during changes shows little.
 #[derive(Debug, Default)]
 pub struct Stillness {
     moves: u64,
@@ -238,7 +238,7 @@ pub struct Stillness {
 }
 
 impl Stillness {
-    /// Compares the counts; returns how long nothing moved.
+    /// Compares the counts; returns how long nothing has changed.
     pub fn look(&mut self, now_ns: u64, counts: &Transitions) -> u64 {
         let moves = moves(counts);
         if self.since_ns == 0 || moves != self.moves {
@@ -277,7 +277,6 @@ mod tests {
         vec![timer; count]
     }
 
-    /// Changes the counts as the programs do for a socket that enters TIME_WAIT now.
     fn enter_time_wait(counts: &mut Transitions, wheel: &TimerWheel, now_ns: u64, sockets: u64) {
         let step = wheel.step_after(now_ns + 60 * S);
         let place = &mut counts.time_waits[step as usize % 64];
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_of_a_server_that_never_rests_narrow_what_is_not_known() {
+    fn scans_of_a_busy_server_narrow_the_uncertainty() {
         let (mut model, mut counts) = (model(), Transitions::default());
         for (saw, came, went) in [(140, 20, 30), (95, 10, 0), (104, 2, 1), (100, 0, 0)] {
             let before = counts;
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_says_how_far_the_counts_were_off() {
+    fn a_scan_reports_the_error_of_the_counts() {
         let (mut model, mut counts) = (model(), Transitions::default());
         scan(&mut model, 0, &counts, &counts, &scanned(&[(1, 5)]));
         counts.entered[1] = 1;
@@ -355,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn remnants_in_fin_wait_2_are_shown_as_such_and_keep_scans_coming() {
+    fn remnants_in_fin_wait_2_are_shown_and_cause_further_scans() {
         let (mut model, mut counts) = (model(), Transitions::default());
         scan(&mut model, 0, &counts, &counts, &scanned(&[]));
         enter_time_wait(&mut counts, &model.wheel, S, 1);
@@ -367,7 +366,7 @@ mod tests {
         let states = model.read(2 * S, &counts);
         assert_eq!((states[FIN_WAIT_2], states[TIME_WAIT]), (1, 0));
         assert!(model.is_unsettled(&counts));
-        // Half a minute later its client closes: a minute begins then.
+        // The client closes half a minute later, and a new minute begins.
         let mut sockets = scanned(&[(6, 1)]);
         sockets.timers = timers(1, 91 * S);
         scan(&mut model, 31 * S, &counts, &counts, &sockets);
@@ -385,10 +384,10 @@ mod tests {
     }
 
     proptest! {
-        /// Sockets come and go while scans walk over them; each socket is seen at a different moment. In any order, the
-        /// number of older sockets stays within the bounds, and one scan at rest makes all states right.
+        /// Sockets come and go while scans walk over them, and each socket is seen at another moment. In any order,
+        /// the number of older sockets stays within the bounds, and one scan at rest corrects all states.
         #[test]
-        fn no_order_of_events_and_scans_makes_a_count_wrong_at_rest(
+        fn counts_at_rest_are_right_after_any_order_of_events_and_scans(
             older in 0usize..20,
             steps in prop::collection::vec((any::<u8>(), any::<u16>()), 0..300),
         ) {
@@ -402,7 +401,7 @@ mod tests {
                     0 => {
                         counts.entered[1] += 1;
                         alive.push(true);
-                        // A new socket lies before or after the walk's position.
+                        // A new socket is before or after the walk's position.
                         if let Some((_, left, _)) = &mut walk && which % 2 == 0 {
                             left.push(alive.len() - 1);
                         }

@@ -1,6 +1,6 @@
-//! The machine's counters, those of the kernel module of Almeida, Almeida and Yates (1996, Table 2): CPU by mode, disk,
+//! The machine's counters, as in the kernel module of Almeida, Almeida and Yates (1996, Table 2): CPU by mode, disk,
 //! paging, interrupts by kind, context switches, processes started and running, memory. All are cumulative since boot
-//! and have the time of their reading, so any two give rates.
+//! and have the time of their reading, so any two readings give rates.
 
 use super::system_text::{parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
 use crate::group::clock_ticks_per_sec;
@@ -9,10 +9,10 @@ use crate::proc_text::{CpuTimes, parse_machine_stat};
 use record::time::monotonic_ns;
 use record::watch::system::{CpuModes, Memory, Paging, SystemKind, SystemTotals};
 
-/// Kinds of interrupts that are kept; the rest is summed as `other`.
+/// Maximum kinds of interrupts; the rest is summed as `other`.
 const MOST_KINDS: usize = 24;
 
-/// Keeps the files open: reading an open file costs half as much as opening it each time.
+/// Keeps the files open, because reading an open file costs half as much as opening it each time.
 #[derive(Debug)]
 pub struct SystemReader {
     stat: Option<KeptFile>,
@@ -41,14 +41,14 @@ impl SystemReader {
         }
     }
 
-    /// Reads everything.
+    /// Reads all kinds.
     pub fn read(&mut self) -> SystemTotals {
         let mut totals = SystemTotals::default();
         self.read_into(&mut totals, &SystemKind::ALL);
         totals
     }
 
-    /// Reads these kinds; the others in `totals` stay.
+    /// Reads these kinds; the others in `totals` stay unchanged.
     pub fn read_into(&mut self, totals: &mut SystemTotals, kinds: &[SystemKind]) {
         for kind in kinds {
             totals.at_ns = monotonic_ns();
@@ -67,7 +67,7 @@ impl SystemReader {
                 SystemKind::Disk => totals.disk = read(&self.disks, &mut self.buffer).and_then(parse_disks),
                 SystemKind::Paging => totals.paging = read(&self.vmstat, &mut self.buffer).and_then(paging),
                 SystemKind::Memory => totals.memory = read(&self.memory, &mut self.buffer).and_then(memory),
-                // Belongs to processes, read elsewhere.
+                // These counts belong to processes and are read elsewhere.
                 SystemKind::Server => {}
             }
         }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_read_keeps_its_counts_and_their_moment() {
+    fn an_unread_kind_keeps_its_counts_and_their_time() {
         let mut reader = SystemReader::open();
         let first = reader.read();
         let mut second = first.clone();

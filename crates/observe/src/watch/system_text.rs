@@ -1,4 +1,4 @@
-//! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are untrusted text; no input
+//! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are untrusted text. No input
 //! panics, missing or malformed fields are left out, and sizes are bounded.
 
 use crate::proc_text::{lines, number, words};
@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 
 /// A sector of /proc/diskstats, independent of the device's (Documentation/admin-guide/iostats.rst).
 const SECTOR_BYTES: u64 = 512;
-/// More devices than this are ignored.
 const MOST_DEVICES: usize = 4096;
 
-/// Sums the whole devices of `/proc/diskstats`: a partition's work is its disk's, and devices on top of other devices
-/// (device mapper, RAID, loop) or in memory would count twice.
+/// Sums the whole devices in `/proc/diskstats`. Partitions, devices on top of other devices (device mapper, RAID,
+/// loop) and devices in memory would count twice.
 pub fn parse_disks(text: &[u8]) -> Option<DiskCounts> {
     let mut devices: Vec<(&[u8], [u64; 5])> = Vec::new();
     for line in lines(text).take(MOST_DEVICES) {
@@ -40,7 +39,7 @@ pub fn parse_disks(text: &[u8]) -> Option<DiskCounts> {
     (sum.devices > 0).then_some(sum)
 }
 
-/// `sda1` is a partition of `sda`, `nvme0n1p2` of `nvme0n1`.
+/// Whether a device is a partition, as `sda1` of `sda` or `nvme0n1p2` of `nvme0n1`.
 fn is_partition(name: &[u8], disk: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(disk) else { return false };
     let digits = rest.strip_prefix(b"p").unwrap_or(rest);
@@ -53,7 +52,7 @@ pub struct Scheduled {
     /// Processes and threads started since boot.
     pub started: Option<u64>,
     pub running: Option<u64>,
-    /// Waiting for a disk.
+    /// Processes waiting for a disk.
     pub blocked: Option<u64>,
 }
 
@@ -75,9 +74,9 @@ pub fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Op
     found
 }
 
-/// Parses `/proc/interrupts` or `/proc/softirqs`: counts by kind, summed over the CPUs of the heading. The kind is the
-/// device's name or, for the machine's own interrupts, the label (`LOC`, `TLB`, `TIMER`). Beyond `most` kinds the
-/// rarest are summed as `other`.
+/// Parses `/proc/interrupts` or `/proc/softirqs`: counts by kind, summed over the CPUs of the heading. The kind is
+/// the device's name or, for the machine's own interrupts, the label (`LOC`, `TLB`, `TIMER`). With more than `most`
+/// kinds, the rarest are summed as `other`.
 pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
     let mut all = lines(text);
     let cpus = all.next().map_or(0, |heading| words(heading).filter(|word| word.starts_with(b"CPU")).count());
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn partitions_and_layered_devices_do_not_count_twice() {
+    fn partitions_and_layered_devices_are_not_counted_twice() {
         let text = b"   8 0 sda 10 0 100 5 20 0 200 9 0 33 14 0 0\n   8 1 sda1 10 0 100 5 20 0 200 9 0 33 14\n\
             259 0 nvme0n1 1 0 8 0 2 0 16 0 0 7 0 0\n 259 1 nvme0n1p1 1 0 8 0 2 0 16 0 0 7 0\n\
             259 2 nvme0n10 1 0 8 0 1 0 8 0 0 1 0\n 253 0 dm-0 10 0 100 5 20 0 200 9 0 33 14\n 7 0 loop0 5 0 5 0 5 0 5 \
@@ -142,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn softirqs_have_no_words_after_the_numbers() {
+    fn softirqs_are_parsed_without_text_after_the_numbers() {
         let kinds = parse_counts_by_kind(b"   CPU0 CPU1\n  TIMER: 5 6\n NET_RX: 7 8\n", 24);
         assert_eq!(kinds, [("NET_RX".to_string(), 15), ("TIMER".to_string(), 11)].into());
     }
 
     #[test]
-    fn named_numbers_are_found_and_nonsense_is_not() {
+    fn named_numbers_are_found_and_invalid_text_is_refused() {
         let found =
             parse_named_numbers(b"pgfault 12\nMemTotal: 7 kB\npgpgin x\n", ["MemTotal:", "pgfault", "pgpgin", "no"]);
         assert_eq!(found, [Some(7), Some(12), None, None]);

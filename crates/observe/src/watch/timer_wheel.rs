@@ -1,6 +1,6 @@
-//! When sockets leave TIME_WAIT: not after 60 s, but at the first step of the kernel's timer wheel after that. For such
-//! a long time the wheel turns in steps of seconds (2.048 s at 250 ticks a second), so sockets leave in groups. Source:
-//! kernel/time/timer.c (`calc_wheel_index`), include/net/tcp.h (`TCP_TIMEWAIT_LEN`).
+//! When sockets leave TIME_WAIT: not exactly after 60 s, but at the next step of the kernel's timer wheel. For such a
+//! long time, the wheel turns in steps of seconds (2.048 s at 250 ticks per second), so sockets leave in groups.
+//! Source: kernel/time/timer.c (`calc_wheel_index`), include/net/tcp.h (`TCP_TIMEWAIT_LEN`).
 
 use crate::sock_diag::TimerSocket;
 
@@ -11,11 +11,11 @@ pub const TIME_WAIT_S: u64 = 60;
 pub struct TimerWheel {
     /// Length of a tick (jiffy), nanoseconds of CLOCK_MONOTONIC.
     pub tick_ns: u64,
-    /// Ticks of a minute.
+    /// Ticks per minute.
     pub minute: u64,
-    /// Ticks of a step, log2.
+    /// Ticks per step, log2.
     pub shift: u32,
-    /// A moment in ticks and in nanoseconds.
+    /// The same moment in ticks and in nanoseconds.
     at: (u64, u64),
 }
 
@@ -25,12 +25,12 @@ impl TimerWheel {
         let tick_ns = tick_ns.max(1);
         let hertz = (1_000_000_000 + tick_ns / 2) / tick_ns;
         let minute = hertz * TIME_WAIT_S;
-        // Each level has 64 places, with steps eight times as long as those of the level below.
+        // Each level has 64 places; its steps are eight times as long as those of the level below.
         let level = (0..8).find(|level| minute < 63 << (3 * level)).unwrap_or(8);
         TimerWheel { tick_ns, minute, shift: 3 * level, at: (0, 0) }
     }
 
-    /// The wheel of the running kernel: its coarse clock advances by ticks.
+    /// The wheel of the running kernel, whose coarse clock advances by ticks.
     pub fn of_this_kernel() -> Self {
         let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `tick` is a live timespec.
@@ -38,13 +38,14 @@ impl TimerWheel {
         TimerWheel::with_ticks_of(if known { tick.tv_nsec as u64 } else { 4_000_000 })
     }
 
-    /// With a known moment in both clocks.
+    /// Sets a moment that is known in both clocks.
     #[cfg(test)]
     pub fn at(self, ticks: u64, ns: u64) -> Self {
         TimerWheel { at: (ticks, ns), ..self }
     }
 
-    /// Adds a known moment. A tick begins some time before it is read, so the earliest reading is the most exact.
+    /// Adds a moment that is known in both clocks. A tick begins some time before it is read, so the earliest reading
+    /// is the most accurate.
     pub fn learn(&mut self, ticks: u64, ns: u64) {
         if self.at == (0, 0) || self.ticks(ns) < ticks || i128::from(ns) < self.begin_of(ticks) {
             self.at = (ticks, ns);
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_those_of_the_kernels_wheel() {
+    fn steps_equal_those_of_the_kernels_timer_wheel() {
         let step_ms = |hertz: u64| {
             let wheel = TimerWheel::with_ticks_of((1_000_000_000 + hertz / 2) / hertz);
             assert_eq!(wheel.minute, hertz * 60);

@@ -1,4 +1,4 @@
-//! From the programs' rows to a reading's totals.
+//! Converts the programs' rows to a reading's totals.
 
 use super::classes::SIZE_CLASSES;
 use super::kernel::KernelHooks;
@@ -7,10 +7,9 @@ use super::watcher::Counted;
 use crate::bpf::types::watch::{ClassRow, PortCounts, Sweep};
 use record::watch::{ClassTotals, ConnectTotals, Counter, Counts, Log2Histogram, OpenRequest, OpenTotals};
 
-/// Longest requests that a reading lists.
 const LISTED: usize = 10;
 
-/// Finished requests of all CPUs by class, and those that are answered but not ended by an event yet.
+/// Finished requests of all CPUs by class, including those that are answered but not ended by an event yet.
 pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize) -> Vec<ClassTotals> {
     let mut totals = vec![ClassTotals::default(); SIZE_CLASSES];
     for (index, row) in rows.enumerate() {
@@ -61,7 +60,7 @@ pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
     }
 }
 
-/// Requests in progress, the oldest first.
+/// Requests in progress, oldest first.
 pub fn open(swept: &Sweep) -> OpenTotals {
     let mut longest: Vec<OpenRequest> = swept
         .open

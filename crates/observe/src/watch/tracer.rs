@@ -1,4 +1,4 @@
-//! The privileged half of a watch: the programs, and the windows in which phases are timed.
+//! The privileged part of a watch: the programs, and the windows in which phases are timed.
 
 use super::active_pack::{ActivePack, PACK_SHARE, PACK_WINDOW};
 use super::by_process;
@@ -22,17 +22,17 @@ use record::time::monotonic_ns;
 use record::watch::{AddedCost, ClassTotals, Counter, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
 
-/// Events on the state hook of one connection's life.
+/// Events at the state hook during the life of a connection.
 const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
-/// One window in this many also ends the parse phase at system calls.
+/// In one of this many windows, system calls also end the parse phase.
 const SPLIT_EVERY: u32 = 12;
 const FEWEST_SLOTS: u32 = 16 << 10;
 const MOST_SLOTS: u32 = 128 << 10;
 /// Number and interval of the initial readings of the kernel's tick.
 const WHEEL_READINGS: usize = 40;
 const WHEEL_REST: Duration = Duration::from_micros(100);
-/// A client address has about 28,000 ports. Further clients are counted in TIME_WAIT, but an early return is not
-/// noticed.
+/// Maximum tracked clients. A client address has about 28,000 ports; further clients are counted in TIME_WAIT, but
+/// their early return is not noticed.
 const MOST_WAITING_CLIENTS: u32 = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ enum Stage {
         opened_ns: u64,
         is_pack: bool,
     },
-    /// No further request begins in it; those that did are still timed.
+    /// No request begins in the window any more; those in progress are still timed.
     Draining {
         opened_ns: u64,
         until_ns: u64,
@@ -65,23 +65,23 @@ pub struct Tracer {
     window_receives: u64,
     started_ns: u64,
     splits: bool,
-    /// The protocol as seen so far; `None` if no reads are examined.
+    /// The detected protocol; `None` if no reads are sampled.
     traffic: Option<Traffic>,
     pack: Option<ActivePack>,
     /// Why the pack's functions are not probed.
     pack_trouble: Option<String>,
-    /// Why no windows are held.
+    /// Why no windows are opened.
     trouble: Option<String>,
-    /// Counted time up to the end of the last counting period; and since when requests are counted.
+    /// Counted time up to the end of the last counting period, and since when requests are counted.
     counted_ns: u64,
     counting_since_ns: Option<u64>,
-    /// Requests were not counted all the time.
+    /// Whether there were times without counting.
     has_gaps: bool,
-    /// Decides when requests are counted, in mode default.
+    /// Decides when requests are counted in the default mode.
     duty: Option<Duty>,
 }
 
-/// Slots of the table: four for each expected connection, so that few sets of [`WAYS`] are full.
+/// Slots of the table: four per expected connection, so that few sets of [`WAYS`] are full.
 fn slots(room: Option<u32>, connections: u64) -> u32 {
     let (expected, fewest) = match room {
         Some(room) => (u64::from(room), WAYS),
@@ -91,7 +91,7 @@ fn slots(room: Option<u32>, connections: u64) -> u32 {
 }
 
 impl Tracer {
-    /// Calibrates, loads and attaches. `connections`: the present number, for the size of the table.
+    /// Calibrates, loads and attaches. `connections`: their current number, for the size of the table.
     pub fn start(options: &WatchOptions, netns_inum: u32, connections: u64) -> Result<Self, WatchError> {
         let mut hooks = KernelHooks::detect()?;
         if options.reads_by_position {
@@ -112,7 +112,7 @@ impl Tracer {
             },
         )?;
         programs.attach_states()?;
-        // Several readings within a tick show where one begins.
+        // Several readings within a tick show where it begins.
         for _ in 0..WHEEL_READINGS {
             programs.wheel()?;
             std::thread::sleep(WHEEL_REST);
@@ -210,7 +210,7 @@ impl Tracer {
         }
     }
 
-    /// Why some requests are not counted.
+    /// Why some requests are not counted, if so.
     pub fn counting_note(&self) -> Option<String> {
         let duty = self.duty.as_ref().filter(|duty| duty.is_in_windows())?;
         let now_ns = monotonic_ns();
@@ -245,13 +245,13 @@ impl Tracer {
         self.pack_trouble.as_deref()
     }
 
-    /// Opens the next window; returns when it was open.
     fn open(&mut self, is_pack: bool, with_syscalls: bool) -> Result<u64, WatchError> {
         self.window = self.next_window();
         self.programs.sum_by_thread(!is_pack);
         let mut opened = self.programs.open_window(self.window, with_syscalls);
         if let (Ok(()), Some(pack)) = (&opened, self.pack.as_ref().filter(|_| is_pack)) {
-            // Requests that began before the probes were set have no mark of their first boundary: they are left out.
+            // Requests that began before the probes were attached lack the mark of their first boundary, so they are
+            // left out.
             opened = self.programs.attach_boundaries(&pack.places);
         }
         if let Err(error) = opened {
@@ -267,7 +267,7 @@ impl Tracer {
         self.window.wrapping_add(1).max(1)
     }
 
-    /// Lets no further request begin in the window; returns until when those that did are timed.
+    /// Lets no further request begin in the window; returns the time until which those in progress are timed.
     fn shut(&mut self, now_ns: u64) -> u64 {
         let until_ns = now_ns + DRAIN.as_nanos() as u64;
         if let Stage::Open { opened_ns, is_pack } = self.stage {
@@ -280,7 +280,7 @@ impl Tracer {
         until_ns
     }
 
-    /// Ends the window, if there is one, and adds its measurements.
+    /// Ends the window, if any, and adds its measurements.
     fn end(&mut self, now_ns: u64) {
         let (opened_ns, is_pack) = match self.stage {
             Stage::Idle => return,
@@ -393,7 +393,7 @@ impl Tracer {
         }
     }
 
-    /// Phases since the restart, given the exact counts of the same time; and the number of requests that were not
+    /// Phases since the restart, given the exact counts of the same time, and the number of requests that were not
     /// answered in their window.
     pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
         self.take_exact();
@@ -411,7 +411,6 @@ impl Tracer {
         }
     }
 
-    /// Sends per read, as measured in windows.
     fn sends_per_receive(&self) -> Option<f64> {
         (self.window_receives > 0).then(|| self.sends_in_windows() as f64 / self.window_receives as f64)
     }
@@ -445,17 +444,17 @@ impl Tracer {
         self.schedule.adapt(always, window, budget);
     }
 
-    /// Whether reads of connections by MPTCP are seen.
+    /// Whether reads of MPTCP connections are observed.
     pub fn sees_multipath(&self) -> bool {
         self.programs.hooks().receive == ReceiveHook::Length
     }
 
-    /// See [`Programs::follow`].
+    /// Sets the server's processes, like [`Programs::follow`].
     pub fn follow(&mut self, processes: &[Process]) -> Result<u64, WatchError> {
         self.programs.follow(processes)
     }
 
-    /// Counts everything, or in windows where that would exceed the budget.
+    /// Counts everything, or in windows if that would exceed the budget.
     fn keep_duty(&mut self, server_ns: u64, receives: u64, budget: f64) {
         let at_ns = monotonic_ns();
         let runs = self.programs.runs();
@@ -474,17 +473,17 @@ impl Tracer {
         }
     }
 
-    /// Connections and losses. Only reads memory.
+    /// Connections and losses; only reads memory.
     pub fn counted(&self) -> Counted {
         totals::counted(&self.programs.counts.get(0), self.programs.hooks())
     }
 
-    /// See [`Programs::wheel`].
+    /// The kernel's timer wheel, like [`Programs::wheel`].
     pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
         self.programs.wheel()
     }
 
-    /// See [`Programs::update_waiting_clients`].
+    /// Updates the clients in TIME_WAIT, like [`Programs::update_waiting_clients`].
     pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
         self.programs.update_waiting_clients(clients)
     }
@@ -511,7 +510,7 @@ impl Tracer {
         self.programs.sweep().ok().map(|swept| swept.waiting + swept.sending)
     }
 
-    /// Requests by progress. `closing`: connections that the client has closed and the server has not.
+    /// Requests by progress. `closing`: connections that the client but not the server has closed.
     pub fn progress(&mut self, closing: u64) -> Option<RequestProgress> {
         let swept = self.programs.sweep().ok()?;
         Some(RequestProgress {
@@ -521,7 +520,7 @@ impl Tracer {
         })
     }
 
-    /// The protocol, by the reads examined so far; permits a few more.
+    /// The protocol according to the reads sampled so far; permits a few more samples.
     fn traffic(&mut self) -> Option<Traffic> {
         let traffic = self.traffic.as_mut()?;
         for look in self.programs.looks() {
@@ -531,14 +530,13 @@ impl Tracer {
         self.traffic
     }
 
-    /// In mode exact the window stays open: adds what was timed in it so far.
+    /// Adds the measurements so far of the window, which stays open in the exact mode.
     fn take_exact(&mut self) {
         if self.mode == Mode::Exact {
             self.phases.add_window(self.programs.phases.iter(), std::iter::empty(), self.window, &self.sizes);
         }
     }
 
-    /// Phases by class.
     fn phases(&mut self, now_ns: u64, exact: &[ClassTotals]) -> Vec<PhaseTotals> {
         self.take_exact();
         if self.mode == Mode::Exact {
@@ -551,7 +549,7 @@ impl Tracer {
         self.phases.totals(share, exact)
     }
 
-    /// Runs of programs on events that are not the server's: of other ports, of other threads, or reads without data.
+    /// Runs of programs on events that do not belong to the server: of other ports or threads, or reads without data.
     fn away(&self, receives: u64) -> u64 {
         let runs = self.programs.runs();
         runs.receives.saturating_sub(receives)
@@ -562,7 +560,7 @@ impl Tracer {
             + runs.others
     }
 
-    /// The cost of the programs, on events of any kind: their number times the calibrated cost of one.
+    /// The cost of the programs for all kinds of events: their number times the calibrated cost of one.
     pub fn cost(&self, receives: u64, server_cpu_ns: Option<u64>) -> AddedCost {
         let counts = self.programs.counts.get(0);
         let cpus = record::machine::online_cpus() as f64;
@@ -589,7 +587,7 @@ impl Tracer {
         }
     }
 
-    /// Current rate of windows, or the reason why there are none.
+    /// Describes the current rate of windows, or why there are none.
     pub fn windows_note(&self) -> Option<String> {
         match (&self.trouble, self.mode) {
             (Some(why), _) => Some(format!("phases are not timed: {why}")),

@@ -1,14 +1,14 @@
 //! Identifies the protocol on the port by the first bytes of a few reads.
 //!
-//! The watch counts a request where the direction of a connection changes, which is right for HTTP/1 and nothing else.
-//! The protocol decides whether the counts are those of requests, so a few reads between two readings are examined
-//! once, in this process's memory. Only these counts are kept, never the bytes. The bytes come from the server's
-//! clients: any bytes give an answer, in time linear in their number.
+//! The watch counts a request when the direction of a connection changes, which is right only for HTTP/1. The
+//! protocol decides whether the counts are those of requests, so a few reads between two readings are examined once,
+//! in this process's memory. Only the resulting counts are kept, never the bytes. The bytes come from the server's
+//! clients: any bytes give a result, in linear time.
 
 use record::doubt::{Doubt, DoubtKind};
 use record::watch::Traffic;
 
-/// The most bytes kept of a read, as in `bpf/watch.h`.
+/// Maximum bytes kept of a read, as in `bpf/watch.h`.
 const LOOK_BYTES: usize = 1024;
 
 /// The content of one read.
@@ -16,28 +16,28 @@ const LOOK_BYTES: usize = 1024;
 pub enum Content {
     /// HTTP/1.
     Http1 {
-        /// Requests whose first line is in it.
+        /// Number of requests whose first line is in the read.
         requests: u32,
-        /// One of them has a body.
+        /// Whether one of them has a body.
         has_body: bool,
-        /// One of them waits for an interim response.
+        /// Whether one of them waits for an interim response.
         expects: bool,
-        /// One of them asks for a WebSocket.
+        /// Whether one of them requests a WebSocket.
         is_websocket: bool,
     },
     /// Redis.
     Redis {
-        /// Commands that begin in it.
+        /// Number of commands that begin in the read.
         commands: u32,
     },
     /// memcached.
     Memcached {
-        /// Commands that begin in it.
+        /// Number of commands that begin in the read.
         commands: u32,
     },
     /// HTTP/2.
     Http2 {
-        /// Streams that begin in it.
+        /// Number of streams that begin in the read.
         streams: u32,
     },
     /// TLS.
@@ -46,7 +46,7 @@ pub enum Content {
     Other,
 }
 
-/// Adds a read of so many bytes with these first ones; `None` where they could not be read.
+/// Adds a read of `bytes` bytes that begins with `head`; `None` if it could not be read.
 pub fn add(traffic: &mut Traffic, head: Option<&[u8]>, bytes: u32) {
     traffic.looked_into += 1;
     let Some(head) = head else {
@@ -73,7 +73,7 @@ pub fn add(traffic: &mut Traffic, head: Option<&[u8]>, bytes: u32) {
 }
 
 impl Content {
-    /// Requests, commands or streams that begin in it.
+    /// Requests, commands or streams that begin in the read.
     fn requests(self) -> u32 {
         match self {
             Content::Http1 { requests, .. } => requests,
@@ -84,7 +84,8 @@ impl Content {
     }
 }
 
-/// How many a whole read holds, if there are so many in its first bytes, of which the last is cut halfway on average.
+/// Estimates the number in a whole read from the number in its first bytes, where the last one is cut in the middle
+/// on average.
 fn whole(found: u32, kept: usize, bytes: usize) -> u64 {
     if kept == 0 || bytes <= kept || found < 2 {
         return u64::from(found);
@@ -92,16 +93,17 @@ fn whole(found: u32, kept: usize, bytes: usize) -> u64 {
     ((f64::from(found) - 0.5) * bytes as f64 / kept as f64).round() as u64
 }
 
-/// The meaning of the counts of requests on this port, where they are not those of requests.
+/// Doubts that explain the counts of requests on this port if they are not those of requests.
 pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
     let of = |count: u64| format!("{count} of {} reads looked into", traffic.looked_into);
     let about = traffic.requests_per_read().map(|each| format!(", about {each:.1} each")).unwrap_or_default();
     let streams = format!(
-        "each change of direction counts as a request, whose streams are not told apart{about}; bytes and CPU time are \
+        "each change of direction counts as a request, because streams are not distinguished{about}; bytes and CPU \
+         time are \
          exact: take requests from the server's log"
     );
     let pipelined = format!(
-        "those that one read takes in count as one{about}; bytes and CPU time are exact: take requests from the \
+        "requests that arrive in one read count as one{about}; bytes and CPU time are exact: take requests from the \
          server's log"
     );
     let cases = [
@@ -136,15 +138,13 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
         .collect()
 }
 
-/// Methods of RFC 9110 and PATCH (RFC 5789), with the following space.
+/// Methods of RFC 9110, and PATCH (RFC 5789), with the following space.
 const METHODS: [&[u8]; 9] =
     [b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE "];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// Its length with what follows.
 const PREFACE_BYTES: usize = 24;
-/// HEADERS of HTTP/2.
 const HEADERS: u8 = 1;
-/// The begin of version 2 of the PROXY protocol; its length is at 14.
+/// The first bytes of version 2 of the PROXY protocol; the length is at offset 14.
 const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Classifies the first bytes of a read that began a request.
@@ -158,7 +158,7 @@ pub fn content(head: &[u8]) -> Content {
         return requests(head);
     }
     match head {
-        // Content type 20 to 23 and version 3.x (RFC 8446, section 5.1); a server may read no more than that at first.
+        // Content type 20 to 23 and version 3.x (RFC 8446, section 5.1); a server may read only these bytes at first.
         [20..=23, 3, 0..=4, ..] => Content::Tls,
         [b'*', b'1'..=b'9', ..] => commands(head).map_or(Content::Other, |commands| Content::Redis { commands }),
         _ => {
@@ -174,7 +174,7 @@ fn is_beginning_of(head: &[u8], token: &[u8]) -> bool {
     common >= 3 && head[..common] == token[..common]
 }
 
-/// The bytes after the line that a proxy puts before the first request (HAProxy's send-proxy).
+/// The bytes after the line that a proxy sends before the first request (HAProxy's send-proxy).
 fn behind_proxy_line(head: &[u8]) -> &[u8] {
     if head.starts_with(b"PROXY ") {
         let end = head.iter().take(108).position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -211,19 +211,20 @@ fn requests(head: &[u8]) -> Content {
             }
         }
         has_body |= body_bytes != Some(0);
-        // The end of the body is known only where its length is given.
+        // The end of the body is known only if its length is given.
         let (Some(end), Some(body_bytes)) = (end, body_bytes) else { break };
         rest = rest.get((end + 4).saturating_add(body_bytes)..).unwrap_or_default();
     }
-    // Less than a method was read: one request begins.
+    // The read has less than a method, so one request begins.
     Content::Http1 { requests: requests.max(1), has_body, expects, is_websocket }
 }
 
-/// Counts commands of Redis: arrays of strings with their lengths
-/// (<https://redis.io/docs/latest/develop/reference/protocol-spec/>), the last perhaps cut; `None` where they are
+/// Counts Redis commands: arrays of strings with their lengths
+/// (<https://redis.io/docs/latest/develop/reference/protocol-spec/>), of which the last may be cut. `None` if it is
 /// something else.
 fn commands(head: &[u8]) -> Option<u32> {
-    /// A number after its sign, and what follows its line; `Err` where it is no number, `Ok(None)` where it is cut.
+    /// Parses a number after its sign; also returns the bytes after its line. `Err` if it is not a number, `Ok(None)`
+    /// if it is cut.
     fn number(rest: &[u8], sign: u8) -> Result<Option<(usize, &[u8])>, ()> {
         let Some((first, rest)) = rest.split_first() else { return Ok(None) };
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -255,7 +256,7 @@ fn commands(head: &[u8]) -> Option<u32> {
     Some(commands)
 }
 
-/// Counts commands of memcached's text protocol, the last perhaps cut; `None` where they are something else.
+/// Counts commands of memcached's text protocol, of which the last may be cut; `None` if it is something else.
 fn memcached(head: &[u8]) -> Option<u32> {
     const STORES: [&[u8]; 7] = [b"set", b"add", b"replace", b"append", b"prepend", b"cas", b"ms"];
     const OTHERS: [&[u8]; 12] =
@@ -267,7 +268,7 @@ fn memcached(head: &[u8]) -> Option<u32> {
         let name = words.next()?;
         let stores = STORES.contains(&name);
         if !stores && !OTHERS.contains(&name) {
-            // A word that is cut.
+            // The word is cut.
             return (end.is_none() && commands > 0).then_some(commands + 1);
         }
         commands += 1;
@@ -276,15 +277,15 @@ fn memcached(head: &[u8]) -> Option<u32> {
         if stores {
             let length = words.nth(if name == b"ms" { 1 } else { 3 })?;
             let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
-            // The value, and the end of its line.
+            // Skips the value and its line end.
             rest = rest.get(length.checked_add(2)?..).unwrap_or_default();
         }
     }
     (commands > 0).then_some(commands)
 }
 
-/// Counts the streams that begin, if these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte to the
-/// last one read.
+/// Counts the streams that begin, if these may be frames of HTTP/2 (RFC 9113, section 6) from the first byte to the
+/// last.
 fn streams(head: &[u8]) -> Option<u32> {
     let mut rest = head;
     let (mut whole, mut streams) = (0, 0);
@@ -293,7 +294,7 @@ fn streams(head: &[u8]) -> Option<u32> {
         let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
         let stream = u32::from_be_bytes(*stream);
         let is_sound = match kind {
-            // DATA, HEADERS, PRIORITY, RST_STREAM, CONTINUATION belong to a stream of the client's.
+            // DATA, HEADERS, PRIORITY, RST_STREAM and CONTINUATION belong to a stream of the client.
             0 | 1 | 9 => stream % 2 == 1 && length <= 1 << 14,
             2 => stream % 2 == 1 && length == 5,
             3 => stream % 2 == 1 && length == 4,
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_http_1_are_told_apart() {
+    fn http_1_requests_are_recognised() {
         assert_eq!(http1("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), (1, false, false, false));
         assert_eq!(http1("GET / HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3"), (3, false, false, false));
         assert_eq!(
@@ -337,13 +338,13 @@ mod tests {
         let expecting = "POST / HTTP/1.1\r\nContent-Length: 9\r\nExpect: 100-Continue\r\n\r\n";
         assert_eq!(http1(expecting), (1, true, true, false));
         assert_eq!(http1("GET /chat HTTP/1.1\r\nUPGRADE: WebSocket\r\n\r\n"), (1, false, false, true));
-        // Read in pieces, as a slow client sends.
+        // Pieces as a slow client sends them.
         assert_eq!(http1("GET"), (1, false, false, false));
         assert_eq!(http1("GET / HTTP/1.1\r\nHos"), (1, false, false, false));
     }
 
     #[test]
-    fn other_protocols_are_known_by_their_beginnings() {
+    fn other_protocols_are_recognised_by_their_first_bytes() {
         let http2 = |streams| Content::Http2 { streams };
         assert_eq!(content(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2(0));
         let opening = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82]].concat();
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_puts_in_front_is_passed_over() {
+    fn a_proxy_header_in_front_is_skipped() {
         assert_eq!(http1("PROXY TCP4 1.2.3.4 5.6.7.8 9 80\r\nGET / HTTP/1.1\r\n\r\n"), (1, false, false, false));
         let mut second = PROXY_2.to_vec();
         second.extend([0x21, 0x11, 0, 12]);
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_split_is_said_with_its_size() {
+    fn unparsed_bytes_are_reported_with_their_size() {
         let mut traffic = Traffic::default();
         add(&mut traffic, Some(b"GET / HTTP/1.1\r\n\r\n"), 18);
         assert!(doubts(&traffic).is_empty());
@@ -397,7 +398,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_something(head in prop::collection::vec(any::<u8>(), 0..2000)) {
+        fn any_bytes_get_a_protocol(head in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut traffic = Traffic::default();
             add(&mut traffic, Some(&head), head.len() as u32);
             let one_at_a_time = traffic.http1 + traffic.redis + traffic.memcached;
@@ -406,12 +407,12 @@ mod tests {
         }
 
         #[test]
-        fn any_words_after_a_store_are_read(tail in "[0-9a-z \r\n]{0,60}") {
+        fn any_arguments_of_a_memcached_store_are_accepted(tail in "[0-9a-z \r\n]{0,60}") {
             let _ = content(format!("set a 0 0 {tail}").as_bytes());
         }
 
         #[test]
-        fn commands_beyond_the_first_kibibyte_are_reckoned_in(commands in 1usize..2000, length in 0usize..90) {
+        fn commands_beyond_the_first_kibibyte_are_estimated(commands in 1usize..2000, length in 0usize..90) {
             let one = format!("*2\r\n$3\r\nGET\r\n${length}\r\n{}\r\n", "k".repeat(length));
             let read = one.repeat(commands);
             let mut traffic = Traffic::default();
@@ -421,12 +422,12 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_after_a_number_of_strings_are_read(tail in "[0-9$*\r\n]{0,60}") {
+        fn any_bytes_after_a_redis_array_header_are_accepted(tail in "[0-9$*\r\n]{0,60}") {
             let _ = content(format!("*1{tail}").as_bytes());
         }
 
         #[test]
-        fn any_words_after_a_method_are_a_request(tail in "[ -~\r\n]{0,300}") {
+        fn any_text_after_a_method_counts_as_a_request(tail in "[ -~\r\n]{0,300}") {
             let head = format!("GET {tail}");
             let is_http1 = matches!(content(head.as_bytes()), Content::Http1 { .. });
             prop_assert!(is_http1);

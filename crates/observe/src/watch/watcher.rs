@@ -1,4 +1,4 @@
-//! The watch of one port: by programs where the kernel permits them, else by scans. Both give the same form of reading.
+//! The watch of a port: by programs if the kernel permits them, else by scans. Both give the same form of reading.
 
 use super::by_process;
 use super::classes::SizeClasses;
@@ -33,16 +33,16 @@ use std::time::Duration;
 
 /// Scans check the states at this interval, even while connections change.
 const RECONCILE: Duration = Duration::from_secs(10);
-/// Scans may take this fraction of one CPU: one part in so many.
+/// Scans may use one part in this many of a CPU.
 const SCAN_SHARE: u64 = 1000;
-/// The most CPU time for scans that can be saved up.
+/// Maximum CPU time that can be saved up for scans.
 const MOST_SCAN_CREDIT_NS: i64 = 50_000_000;
-/// After this long without a change, a scan is likely to be undisturbed.
+/// After this long without a change, a scan is probably undisturbed.
 const STILL_NS: u64 = 100_000_000;
-/// Sleeps are divided into pieces of this length, so that a signal that came just before one is noticed.
+/// Sleeps are divided into pieces of this length, so that a signal just before a sleep is noticed.
 const NAP_NS: u64 = 200_000_000;
 
-/// The share of the allowed overhead that the account of the threads may take, and what it may cost at least.
+/// The share of the allowed overhead for the account of the threads, and its minimum.
 const ACCOUNT_OF_OVERHEAD: f64 = 0.5;
 const LEAST_ACCOUNT_NS: u64 = 200_000;
 
@@ -61,28 +61,30 @@ pub struct WatchOptions {
     pub overhead_ratio: f64,
     /// Size classes.
     pub classes: SizeClasses,
-    /// In some windows, the parse phase ends where the server opens or looks up a file, not at its first send.
+    /// Whether the parse phase ends, in some windows, when the server opens or looks up a file instead of at its
+    /// first send.
     pub splits: bool,
-    /// The server is whatever runs in this control group (version 2); `group` is then not used.
+    /// The server is everything in this control group (version 2); `group` is then unused.
     pub control_group: Option<PathBuf>,
     /// Times between readings of the machine's counters.
     pub system_intervals: Intervals,
     /// Room for this many connections; `None`: for those that exist at the start, and some more.
     pub room: Option<u32>,
-    /// Examine the first bytes of a few reads a second to identify the protocol.
+    /// Whether to sample the first bytes of a few reads per second to identify the protocol.
     pub detects_protocol: bool,
     /// Also time phases by these functions of the server, in short windows.
     pub pack: Option<Pack>,
-    /// Read what bounds the server, too.
+    /// Whether to read the limits of the server, too.
     pub limits: bool,
-    /// Account for the time of the server's threads, in a part of the time between readings.
+    /// Whether to account for the time of the server's threads, in part of the time between readings.
     pub accounts: bool,
-    /// Count reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`) on newer ones, too: for comparison.
+    /// Whether to count reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`) even on newer ones, for
+    /// comparison.
     pub reads_by_position: bool,
 }
 
 impl WatchOptions {
-    /// The defaults, for a port of this namespace.
+    /// Default options for a port of this namespace.
     pub fn of_port(port: u16) -> Self {
         WatchOptions {
             port,
@@ -110,30 +112,30 @@ pub struct Watcher {
     pub(super) options: WatchOptions,
     pub(super) tracer: Option<Tracer>,
     why_no_programs: Option<WatchError>,
-    /// Why the programs' ids are not those of /proc.
+    /// Why the programs' process ids differ from those of /proc, if so.
     why_no_ids: Option<ObserveError>,
     /// The account of the threads, or the reason why there is none.
     accountant: Option<Result<Accountant, WatchError>>,
-    /// Whether requests were counted at any time of this watch.
+    /// Whether requests were counted at any time during this watch.
     has_counted: bool,
     server: ServerSide,
     pub(super) states: StateModel,
     started_ns: u64,
     own_cpu_at_start_ns: u64,
     stillness: Stillness,
-    /// CPU time that scans may take now, nanoseconds, and when it was last increased.
+    /// CPU time currently available for scans, nanoseconds, and when it was last increased.
     scan_credit_ns: i64,
     scan_credit_at_ns: u64,
     last_scan_ns: u64,
     scan_error: Option<String>,
-    /// Connections of the namespace that found no place in TIME_WAIT, and how many there were at the last scan.
+    /// Connections of the namespace for which TIME_WAIT had no place, and their number at the last scan.
     overflows: u64,
     overflows_at_scan: u64,
     last: Reading,
     slow: Slow,
 }
 
-/// The programs' counts of the port's connections at one moment; empty without programs.
+/// The programs' counts of the port's connections; empty without programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counted {
     pub transitions: Transitions,
@@ -142,14 +144,13 @@ pub(super) struct Counted {
     pub connects: ConnectTotals,
 }
 
-/// CPU time as charged by the programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Charged {
-    /// To requests, those in progress included.
+    /// Time charged to requests, including those in progress.
     pub requests_ns: i64,
-    /// To threads between connections.
+    /// Time charged to threads between connections.
     pub between_ns: i64,
-    /// By process, where requests are counted and the processes' ids are those of /proc.
+    /// Work by process, if requests are counted and the process ids are those of /proc.
     pub work: Option<BTreeMap<Process, by_process::Work>>,
 }
 
@@ -187,7 +188,7 @@ impl Slow {
 }
 
 impl Watcher {
-    /// Starts watching. Where programs cannot be loaded, connections are scanned and requests are not counted;
+    /// Starts watching. If programs cannot be loaded, connections are scanned and requests are not counted;
     /// [`Watcher::why_no_programs`] has the reason.
     pub fn start(mut options: WatchOptions) -> Result<Self, ObserveError> {
         let group = match &options.control_group {
@@ -197,7 +198,7 @@ impl Watcher {
                     path: folder.join("cgroup.procs").display().to_string(),
                     source,
                 })?;
-                // 0: a process that cannot be seen from here.
+                // 0 is a process that is not visible from here.
                 let first = pids.iter().copied().find(|pid| *pid != 0);
                 options.netns_pid = options.netns_pid.or(first);
                 Roots::ControlGroup(folder.clone(), pids)
@@ -252,17 +253,17 @@ impl Watcher {
         }
     }
 
-    /// Why requests are not counted from inside the kernel; `None` when they are.
+    /// Why requests are not counted from inside the kernel, if so.
     pub fn why_no_programs(&self) -> Option<&WatchError> {
         self.why_no_programs.as_ref()
     }
 
-    /// The options.
+    /// The options in force.
     pub fn options(&self) -> &WatchOptions {
         &self.options
     }
 
-    /// Calibrated cost of a request of one read, in the current mode; `None` without programs.
+    /// Calibrated cost of a request with one read, in the current mode; `None` without programs.
     pub fn request_ns(&self) -> Option<f64> {
         let prices = self.tracer.as_ref()?.prices();
         let phases = prices.window_receive_ns + prices.sends_per_receive.unwrap_or(1.0) * prices.send_ns;
@@ -284,7 +285,7 @@ impl Watcher {
         self.server.pids()
     }
 
-    /// Sleeps until `deadline_ns` (monotonic) or until `stop` is set, and holds the windows that are due in that time.
+    /// Sleeps until `deadline_ns` (monotonic) or until `stop` is set, and opens the windows that are due meanwhile.
     pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
         loop {
             let now_ns = monotonic_ns();
@@ -298,7 +299,8 @@ impl Watcher {
                 tv_sec: (nap_ns / 1_000_000_000) as libc::time_t,
                 tv_nsec: (nap_ns % 1_000_000_000) as libc::c_long,
             };
-            // SAFETY: `nap` is a live timespec; the remaining time is not asked for. A signal ends the sleep early.
+            // SAFETY: `nap` is a live timespec, and the remaining time is not requested. A signal ends the sleep
+            // early.
             unsafe { libc::nanosleep(&nap, std::ptr::null_mut()) };
         }
     }
@@ -315,14 +317,14 @@ impl Watcher {
         self.why_no_programs.is_none()
     }
 
-    /// Connections by state now, from transitions alone: reads memory, makes no system call. Indices as in
+    /// Current connections by state, only from transitions: reads memory without a system call. Indices as in
     /// [`crate::sock_diag::STATES`].
     pub fn states(&mut self) -> ByState {
         let counted = self.counted();
         self.states.read(monotonic_ns(), &counted.transitions)
     }
 
-    /// Scans now and corrects the states by the result.
+    /// Scans now, and corrects the states by the result.
     pub fn reconcile(&mut self) {
         if let Some(Ok(wheel)) = self.tracer.as_mut().map(Tracer::wheel) {
             self.states.set_wheel(wheel);
@@ -343,7 +345,8 @@ impl Watcher {
         self.overflows_at_scan = self.overflows;
     }
 
-    /// Whether a scan is worth its cost: while connections rest and it would improve the model; and at the interval.
+    /// Whether a scan is worth its cost: if connections do not change and it would improve the model, and at the
+    /// interval.
     fn is_scan_due(&mut self, now_ns: u64) -> bool {
         let saved_ns = now_ns.saturating_sub(self.scan_credit_at_ns) / SCAN_SHARE;
         self.scan_credit_ns = (self.scan_credit_ns + saved_ns as i64).min(MOST_SCAN_CREDIT_NS);
@@ -354,7 +357,7 @@ impl Watcher {
         self.scan_credit_ns > 0 && (is_late || (is_still && self.states.is_unsettled(&moved)))
     }
 
-    /// With TIME_WAIT full, sockets are gone at once, which only a scan shows for this port.
+    /// Records overflows of TIME_WAIT, after which sockets vanish at once; only a scan shows that for this port.
     fn note_full_time_wait(&mut self, overflows: u64) {
         self.overflows = overflows;
         self.states.set_without_place(overflows.saturating_sub(self.overflows_at_scan));
@@ -365,7 +368,7 @@ impl Watcher {
         }
     }
 
-    /// Reads everything.
+    /// Reads all data.
     pub fn read(&mut self) -> Reading {
         let before_ns = monotonic_ns();
         if !self.has_programs() || self.is_scan_due(before_ns) {
@@ -373,7 +376,7 @@ impl Watcher {
             self.reconcile();
             self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
         }
-        // The counts and their clock are of one moment; the server's processes are read right after.
+        // The counts and their clock are from one moment; the server's processes are read right after.
         let now_ns = monotonic_ns();
         let mut reading =
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
@@ -403,7 +406,7 @@ impl Watcher {
         reading
     }
 
-    /// The account of the threads since the last reading, as long as its budget lasted; opens the next window.
+    /// The account of the threads since the last reading, as long as its budget lasted. Opens the next window.
     fn account(&mut self, group_ns: u64) -> Option<Account> {
         let accountant = self.accountant.as_mut()?.as_mut().ok()?;
         let processes = self.server.processes();
@@ -416,7 +419,7 @@ impl Watcher {
         })
     }
 
-    /// The server's side; the programs follow its processes.
+    /// Reads the server's side and passes its processes to the programs.
     fn read_server(&mut self) -> ServerReading {
         let ended_ns = match &mut self.tracer {
             Some(tracer) if self.why_no_ids.is_none() => tracer.follow(&self.server.processes()).ok(),
@@ -440,7 +443,7 @@ impl Watcher {
         let group_ns = reading.group_ns().unwrap_or(0);
         reading.cost.added = Some(tracer.cost(receives, (group_ns > 0).then_some(group_ns)));
         tracer.keep_budget(group_ns, receives, self.options.overhead_ratio);
-        // With gaps, what was charged is that of the time in which requests were counted.
+        // With gaps, the charges cover only the time in which requests were counted.
         if let (Some(cpu), Some(connects), None) = (&mut reading.cpu, &reading.connections.connects, reading.counted_ns)
         {
             let (Charged { requests_ns, between_ns, .. }, connect_ns) = (charged, connects.connect_cpu_ns);
@@ -472,7 +475,7 @@ impl Watcher {
         }
     }
 
-    /// Reasons not to trust the last reading, each with its remedy.
+    /// Reasons to doubt the last reading, each with its remedy.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
         let mut not_watched = |severity, what: Option<String>, remedy: &str| {
@@ -492,7 +495,7 @@ impl Watcher {
             Severity::Note,
             (self.why_no_ids.as_ref().filter(|_| self.has_counted))
                 .map(|why| format!("requests by process and threads that read requests are not measured: {why}")),
-            "all other figures are whole",
+            "all other figures are complete",
         );
         not_watched(
             Severity::Warning,
@@ -517,7 +520,8 @@ impl Watcher {
                     percent(added.away_ns / added.added_ns.max(1.0))
                 )
             }),
-            "watch for longer, as the limit is one of the mean; or use --detail zero on a server that does little",
+            "watch for longer, because the limit applies to the mean; or use --detail zero on a server that does \
+             little",
         );
         if let Some(tracer) = &self.tracer {
             not_watched(
@@ -567,7 +571,7 @@ impl Watcher {
         if unread > self.last.all().bytes_in {
             doubts.push(DoubtKind::NotSplit.warning(
                 format!(
-                    "requests are not all seen: the server moves what clients send without reading it (splice; \
+                    "not all requests are seen: the server forwards data of clients without reading it (splice; \
                          {unread} bytes)"
                 ),
                 "take requests from the server's log, or watch the server behind it",
@@ -595,12 +599,12 @@ impl Watcher {
     }
 }
 
-/// `None` where the server's processes are unknown.
+/// CPU totals; `None` if the server's processes are unknown.
 fn cpu(server: &ServerReading) -> Option<CpuTotals> {
     let counters = &server.counters;
     let ticks = counters.user_ticks + counters.system_ticks;
     let page_bytes = rustix::param::page_size() as u64;
-    // The use of a server stays known after its end.
+    // The CPU use of a server stays known after its end.
     (server.size.processes > 0 || counters.cpu_ns > 0).then_some(CpuTotals {
         group_ns: counters.cpu_ns,
         user_ratio: (ticks >= 10).then(|| counters.user_ticks as f64 / ticks as f64),

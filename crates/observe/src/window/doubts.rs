@@ -1,4 +1,4 @@
-//! Reasons not to trust a window, each with its size and what to do.
+//! Reasons to doubt a window, each with its size and what to do.
 
 use super::Window;
 use super::neighbours::Neighbours;
@@ -7,24 +7,23 @@ use record::PlainText;
 use record::doubt::{Doubt, DoubtKind, Severity};
 use record::units::percent;
 
-/// More than this share of CPU time taken by the hypervisor is a doubt.
+/// A larger share of CPU time taken by the hypervisor raises a doubt.
 const STEAL_LIMIT_RATIO: f64 = 0.02;
-/// Other work of more than this, in CPUs, is a doubt; beyond the second limit a serious one.
+/// More other work than this, in CPUs, raises a doubt; above the second limit a serious one.
 const OTHERS_LIMIT_CPUS: f64 = 0.05;
 const OTHERS_SERIOUS_CPUS: f64 = 0.20;
-/// Watching is meant to cost less than this, in CPUs.
+/// Intended maximum cost of watching, in CPUs.
 const OBSERVER_LIMIT_CPUS: f64 = 0.01;
-/// The windows of the observer and of the client may differ by this share.
+/// The windows of observer and client may differ by this share.
 const WINDOW_TOLERANCE_RATIO: f64 = 0.1;
 /// Two accounts of the same CPU time may differ by this share, and by two ticks at each end.
 const ACCOUNT_TOLERANCE_RATIO: f64 = 0.05;
 
-/// By how much two accounts of `cpu_ns` may differ.
+/// Tolerance between two accounts of `cpu_ns`.
 pub(crate) fn tolerance_ns(cpu_ns: u64) -> u64 {
     (cpu_ns as f64 * ACCOUNT_TOLERANCE_RATIO) as u64 + 4_000_000_000 / clock_ticks_per_sec()
 }
 
-/// All doubts of a window.
 pub(crate) fn window_doubts(window: &Window) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     doubts.extend(steal(window));
@@ -35,7 +34,7 @@ pub(crate) fn window_doubts(window: &Window) -> Vec<Doubt> {
     doubts
 }
 
-/// `share`: the length of the window in parts of the client's.
+/// `share`: length of the window as a multiple of the client's.
 pub(crate) fn other_window(window: &Window, share: f64) -> Option<Doubt> {
     ((share - 1.0).abs() > WINDOW_TOLERANCE_RATIO).then(|| {
         let elapsed_ms = window.elapsed_ns() as f64 / 1e6;
@@ -73,7 +72,7 @@ fn neighbours(window: &Window) -> Option<Doubt> {
         return None;
     }
     let most = match &others.largest {
-        // A tenth of it explains nothing.
+        // A tenth of the other work explains nothing.
         Some((.., cpus)) if *cpus < 0.1 * others.cpus => String::new(),
         Some((pid, command, cpus)) => format!("; most of it by {} (process {pid}, {cpus:.2} CPUs)", printable(command)),
         None => String::new(),
@@ -85,7 +84,7 @@ fn neighbours(window: &Window) -> Option<Doubt> {
             DoubtKind::NoisyNeighbour,
             severity,
             format!("the server (its processes are not visible) and other work used {cpus:.2} CPUs in the window"),
-            "run straingauge as root to tell them apart",
+            "run straingauge as root to distinguish them",
         ));
     }
     Some(Doubt::new(
@@ -99,7 +98,7 @@ fn neighbours(window: &Window) -> Option<Doubt> {
 fn own_cost(window: &Window) -> Option<Doubt> {
     let elapsed_ns = window.elapsed_ns();
     let cpus = window.observer_cpu_ns() as f64 / elapsed_ns as f64;
-    // In a short window the two edges alone are more; that says nothing about the watching.
+    // In a short window, the readings at the ends alone cost more, which is not the cost of watching.
     (elapsed_ns >= 1_000_000_000 && cpus > OBSERVER_LIMIT_CPUS).then(|| {
         DoubtKind::NoisyNeighbour.note(
             format!("watching itself used {} of a CPU", percent(cpus)),
@@ -138,7 +137,6 @@ fn not_watched(window: &Window, doubts: &mut Vec<Doubt>) {
     }
 }
 
-/// Two sources that should agree.
 fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
     let milliseconds = |ns: u64| ns as f64 / 1e6;
     let by_clocks = window.by_clocks_ns();
@@ -206,13 +204,13 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
     }
 }
 
-/// Each process's ticks are rounded on their own.
+/// The ticks of each process are rounded separately.
 fn tolerance_of_ticks(window: &Window, cpu_ns: u64) -> u64 {
     let rounding = 2_000_000_000 / clock_ticks_per_sec() * window.members.len() as u64;
     tolerance_ns(cpu_ns) + rounding
 }
 
-/// Names of programs are anybody's text.
+/// Names of programs are untrusted text.
 fn printable(text: &str) -> PlainText {
     PlainText::new(text, 40)
 }
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_a_doubt_with_its_size() {
+    fn stolen_time_raises_a_doubt_with_its_size() {
         let stolen = CpuTimes { user: 500, idle: 400, steal: 100, ..CpuTimes::default() };
         let doubts = window_doubts(&window(5 * SECOND_NS, stolen));
         assert_eq!(doubts[0].kind, DoubtKind::Steal);
@@ -283,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_time_that_nobody_owns_is_other_work() {
+    fn busy_time_without_an_owner_is_other_work() {
         let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
         let doubts = window_doubts(&window(5 * SECOND_NS, busy));
         assert_eq!(doubts[0].kind, DoubtKind::NoisyNeighbour);
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_did_next_to_nothing_is_not_named() {
+    fn a_nearly_idle_process_is_not_named() {
         let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
         let mut window = window(5 * SECOND_NS, busy);
         for (used_ns, is_named) in [(SECOND_NS / 100, false), (2 * SECOND_NS, true)] {
@@ -314,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_runs_beside_the_server_on_purpose_is_not_other_work() {
+    fn the_command_next_to_the_server_is_not_other_work() {
         let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
         let mut window = window(5 * SECOND_NS, busy);
         window.end.clocks.insert(Process { pid: 7, start_ticks: 1 }, 3 * SECOND_NS);
@@ -328,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_quotients_of_rates_where_the_client_had_another_window() {
+    fn costs_are_quotients_of_rates_if_the_client_had_another_window() {
         let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
         let window = window(5 * SECOND_NS, busy);
         let seen = |requests, client_ns| {
@@ -348,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_runs_elsewhere_than_said_is_a_disagreement() {
+    fn a_server_on_undeclared_cpus_is_a_disagreement() {
         let idle = CpuTimes { idle: 1000, ..CpuTimes::default() };
         let doubts = window_doubts(&window(5 * SECOND_NS, idle));
         assert_eq!(doubts.iter().map(|doubt| doubt.kind).collect::<Vec<_>>(), [DoubtKind::SourcesDisagree]);
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_and_clocks_that_differ_are_a_disagreement() {
+    fn a_difference_between_ticks_and_clocks_is_a_disagreement() {
         let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
         let mut differing = window(5 * SECOND_NS, busy);
         differing.end.group.user_ticks = 400;
@@ -364,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_group_that_saw_more_is_believed_and_said() {
+    fn a_higher_count_of_the_control_group_is_used_and_reported() {
         let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
         let mut short_lived = window(4 * SECOND_NS, busy);
         short_lived.begin.group.cgroup_us = Some(0);
@@ -383,15 +381,15 @@ mod tests {
     }
 
     #[test]
-    fn softirq_that_a_thread_was_charged_with_is_counted_once() {
+    fn softirq_time_charged_to_a_thread_is_counted_once() {
         let softirq = |cpu_ns: u64, of_cpu: CpuTimes| {
             let figures = window(cpu_ns, of_cpu).observation(1_000_000).figures;
             [names::SERVER_SOFTIRQ, names::SERVER_SOFTIRQ_BESIDE].map(|name| figures.get(name).unwrap().value.unwrap())
         };
         let full = CpuTimes { user: 500, system: 300, softirq: 200, ..CpuTimes::default() };
-        // The group's clocks have all ten seconds: the two of softirq are in them.
+        // The group's clocks have all ten seconds, including two of softirq.
         assert_eq!(softirq(10 * SECOND_NS, full), [2.0, 0.0]);
-        // A kernel that accounts for interrupts apart leaves them out.
+        // A kernel that accounts for interrupts separately excludes them.
         assert_eq!(softirq(8 * SECOND_NS, full), [2.0, 2.0]);
         // Softirq of an idle CPU belongs to no thread.
         let idle = CpuTimes { user: 500, softirq: 100, idle: 400, ..CpuTimes::default() };

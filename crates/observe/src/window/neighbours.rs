@@ -1,27 +1,27 @@
-//! Other work on the machine: what used CPUs beside the server, its backends, the client and the watcher.
+//! Other work on the machine: CPU time of neither the server, its backends, the client nor the watcher.
 
 use super::Window;
 use record::PlainText;
 
-/// Other work in a window: a lower bound, and who did most of it.
+/// Other work in a window: a lower bound, and its largest process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Neighbours {
-    /// CPU time over the window's length, in CPUs.
+    /// CPU time divided by the window's length, in CPUs.
     pub cpus: f64,
-    /// Other processes that used CPU time.
+    /// Number of other processes that used CPU time.
     pub processes: usize,
-    /// The largest of them: pid, program, CPUs.
+    /// The largest process: pid, program, CPUs.
     pub largest: Option<(u32, PlainText, f64)>,
 }
 
 impl Neighbours {
     /// The larger of two lower bounds:
     ///
-    /// - the CPU clocks of all other living processes, exact, without those that came and went;
-    /// - what the CPUs were busy, less what server, backends, client and watcher used, less interrupts (a part of which
-    ///   is already in their time, so it is subtracted too often), less the error of the ticks.
+    /// - the exact CPU clocks of all other living processes, without short-lived ones;
+    /// - the busy time of the CPUs minus that of server, backends, client and watcher, minus interrupts (part of
+    ///   which is subtracted twice, because their time includes it), minus the error of the ticks.
     ///
-    /// The kernel's ksoftirqd threads are left out: they work for the load.
+    /// The kernel's ksoftirqd threads are left out, because they work for the load.
     pub fn of(window: &Window) -> Option<Self> {
         let elapsed_ns = window.elapsed_ns() as f64;
         if elapsed_ns <= 0.0 {
@@ -50,7 +50,7 @@ impl Neighbours {
     }
 }
 
-/// Busy time of no process of the run, in CPUs; may be negative.
+/// Busy time outside of the run's processes, in CPUs; may be negative.
 fn remainder(window: &Window) -> Option<f64> {
     let machine = window.machine_use();
     let elapsed_ns = window.elapsed_ns() as f64;
@@ -58,7 +58,7 @@ fn remainder(window: &Window) -> Option<f64> {
         (Some(begin), Some(end)) => end.saturating_sub(begin),
         _ => 0,
     };
-    // Inside straingauge the watcher's time is part of the client's.
+    // Within straingauge, the watcher's time is part of the client's.
     let observer_ns = if window.client_pid == std::process::id() { 0 } else { window.observer_cpu_ns() };
     let ours = (window.server_cpu_ns() + client_ns + observer_ns) as f64 / elapsed_ns
         + window.beside_cpus()

@@ -1,4 +1,4 @@
-//! Processes to be watched: this test binary again, in a role. A role obeys lines on its standard input and answers
+//! Processes to be watched: this test binary in another role. A role obeys lines on its standard input and answers
 //! with lines that begin with `> `.
 
 use std::io::{BufRead, BufReader, Write};
@@ -35,7 +35,7 @@ impl Actor {
         self.child.id()
     }
 
-    /// Gives a line and waits for the answer.
+    /// Sends a line and waits for the answer.
     pub fn ask(&mut self, line: &str) -> String {
         writeln!(self.input, "{line}").expect("the role listens");
         self.answer()
@@ -46,7 +46,7 @@ impl Actor {
         loop {
             line.clear();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "the role ended early");
-            // The test harness's own text may stand before it on the line.
+            // The test harness may have printed text before it on the line.
             if let Some((_, answer)) = line.split_once("> ") {
                 return answer.trim().to_string();
             }
@@ -60,7 +60,7 @@ impl Actor {
 }
 
 fn command(role: &str) -> Command {
-    // By the link of the kernel, which leads there also for a user who may not enter the folders on the way.
+    // The kernel's link works even for a user who may not enter the folders of the path.
     let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", "actors::role_process", "--nocapture", "--test-threads=1"]).env(ROLE, role);
     command
@@ -74,12 +74,12 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Not a test: what runs in the processes that the tests start.
+/// Not a test by itself: it runs in the processes that the tests start.
 #[test]
 fn role_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match role.as_str() {
-        // Well over what two accounts of CPU time may differ by, which is four ticks.
+        // Much more than the tolerance between two accounts of CPU time, which is four ticks.
         "once" => burn_ms(120),
         "burner" => obey(|line| match line {
             "burn" => {
@@ -100,7 +100,7 @@ fn role_process() {
                 format!("{}", own_cpu_ns() + children_cpu_ns() - before)
             }
             "orphans" => {
-                // No process waits for the grandchild: its parent, a shell, ends first.
+                // No process waits for the grandchild, because its parent, a shell, ends first.
                 let program = std::env::current_exe().unwrap();
                 let line = format!("{} --exact actors::role_process >/dev/null 2>&1 & exit 0", program.display());
                 Command::new("sh").args(["-c", &line]).env(ROLE, "once").status().unwrap();
@@ -112,8 +112,7 @@ fn role_process() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             obey(|_| listener.local_addr().unwrap().port().to_string());
         }
-        // A service manager with a listening socket, which a service gets as its standard input; another child does
-        // not.
+        // A service manager with a listening socket: a service gets it as standard input, another child does not.
         "manager" => {
             std::fs::write("/proc/self/comm", "systemd").unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -133,12 +132,12 @@ fn role_process() {
         }
         "poller" => {
             std::thread::spawn(|| {
-                // Nothing writes to these: the thread sleeps until the process ends.
+                // Nothing is written to these, so the thread sleeps until the process ends.
                 let (_writer, reader) = std::os::unix::net::UnixStream::pair().unwrap();
                 let entry =
                     libc::pollfd { fd: std::os::fd::AsRawFd::as_raw_fd(&reader), events: libc::POLLIN, revents: 0 };
                 let mut set = [entry; 100];
-                // SAFETY: the array outlives the call and has as many entries as the argument says.
+                // SAFETY: the array outlives the call and has as many entries as the argument states.
                 unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
             });
             obey(|_| String::new());
@@ -148,7 +147,7 @@ fn role_process() {
             let (first, second) = (program(), program());
             std::thread::spawn(move || {
                 first.lock().unwrap();
-                // Nothing reads: the thread sleeps in write, with the lock, until the process ends.
+                // Nothing reads, so the thread sleeps in write, with the lock held, until the process ends.
                 let (_reader, mut writer) = std::io::pipe().unwrap();
                 let _ = writer.write_all(&[0; 1 << 20]);
             });
@@ -177,7 +176,7 @@ fn obey(mut act: impl FnMut(&str) -> String) {
     }
 }
 
-/// Uses this much CPU time, whatever else runs.
+/// Uses this much CPU time, however busy the machine is.
 fn burn_ms(milliseconds: u64) {
     let end = own_cpu_ns() + milliseconds * 1_000_000;
     let mut state = 1u64;
@@ -225,7 +224,7 @@ pub fn as_nobody(command: &mut Command) {
     command.uid(65534).gid(65534);
 }
 
-/// The main thread of a test process is the harness: a namespace entered by a role is that of the role's thread.
+/// The main thread of a test process is the harness, so a namespace entered by a role is that of the role's thread.
 pub fn pid_of_role_thread(actor: &Actor) -> u32 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", actor.pid())).unwrap();
     threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max().unwrap()

@@ -1,4 +1,4 @@
-//! The group's CPU time against what the processes say themselves.
+//! Compares the group's CPU time with the processes' own accounts.
 
 use crate::actors::{Actor, is_root};
 use observe::{Group, Observer, Target, Window};
@@ -6,7 +6,7 @@ use record::names;
 use std::path::Path;
 use std::time::Duration;
 
-/// The account of a process is exact; around the burning there is only the asking. Not a limit on speed.
+/// Tolerance for the exchange of messages around the CPU use; the account itself is exact. Not a limit on speed.
 const SLACK_NS: u64 = 15_000_000;
 /// Times of ended children are sampled in ticks of 10 ms: each of the four children may miss one, and the parent too.
 const TICKS_NS: u64 = 50_000_000;
@@ -27,7 +27,7 @@ fn during(actor: &mut Actor, order: &str) -> (Window, u64) {
 }
 
 #[test]
-fn a_busy_process_is_seen_as_it_sees_itself() {
+fn a_busy_process_has_the_cpu_time_that_it_reports_itself() {
     let mut actor = Actor::start("burner");
     let (window, told_ns) = during(&mut actor, "burn");
     assert_close(window.server_cpu_ns(), told_ns, SLACK_NS);
@@ -45,7 +45,7 @@ fn a_busy_process_is_seen_as_it_sees_itself() {
 }
 
 #[test]
-fn a_thread_that_ends_inside_the_window_is_not_lost() {
+fn a_thread_that_ends_within_the_window_is_counted() {
     let mut actor = Actor::start("burner");
     let (window, told_ns) = during(&mut actor, "thread");
     assert_close(window.server_cpu_ns(), told_ns, SLACK_NS);
@@ -57,7 +57,7 @@ fn a_thread_that_ends_inside_the_window_is_not_lost() {
 }
 
 #[test]
-fn switches_of_threads_that_nobody_saw_are_not_measured() {
+fn switches_of_unseen_threads_are_not_measured() {
     let mut actor = Actor::start("burner");
     let hour = Duration::from_secs(3600);
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), hour).unwrap();
@@ -68,7 +68,7 @@ fn switches_of_threads_that_nobody_saw_are_not_measured() {
         [names::SERVER_SWITCHES, names::SERVER_RUN_QUEUE].map(|name| figures.get(name).unwrap().not_measured.clone())
     };
     let why = Some("threads lived shorter than the time between readings".to_string());
-    // The observer's first reading may fall into the first window and see the thread.
+    // The observer's first reading may be in the first window and see the thread.
     let windows: Vec<_> = (0..2).map(|_| during("thread")).collect();
     assert!(windows.contains(&[why.clone(), why]), "{windows:?}");
     assert_eq!(during("burn"), [None, None], "this thread is there at both edges");
@@ -76,7 +76,7 @@ fn switches_of_threads_that_nobody_saw_are_not_measured() {
 }
 
 #[test]
-fn children_that_come_and_go_inside_the_window_are_not_lost() {
+fn children_that_start_and_end_within_the_window_are_counted() {
     let mut actor = Actor::start("burner");
     let (window, told_ns) = during(&mut actor, "children");
     assert!(told_ns > 160_000_000, "four children burnt 40 ms each: {told_ns}");
@@ -99,7 +99,7 @@ fn children_seen_alive_are_not_counted_again_when_their_parent_waits_for_them() 
 }
 
 #[test]
-fn windows_one_after_another_add_up() {
+fn successive_windows_add_up() {
     let mut actor = Actor::start("burner");
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(20)).unwrap();
     for _ in 0..2 {
@@ -110,7 +110,7 @@ fn windows_one_after_another_add_up() {
     actor.end();
 }
 
-/// A control group of this test's; removed at the end.
+/// A control group of this test, removed at the end.
 struct Cgroup(std::path::PathBuf);
 
 impl Cgroup {
@@ -130,7 +130,7 @@ impl Drop for Cgroup {
 }
 
 #[test]
-fn orphans_that_nobody_waits_for_are_found_by_the_control_group() {
+fn unreaped_orphans_are_found_through_the_control_group() {
     if !is_root() {
         return;
     }
@@ -147,7 +147,7 @@ fn orphans_that_nobody_waits_for_are_found_by_the_control_group() {
     let own = actor.pid().to_string();
     let mut seen: std::collections::HashSet<String> = members().lines().map(String::from).collect();
     seen.remove(&own);
-    // A process leaves the group before its last CPU time is charged; it is charged when the process is gone.
+    // A process leaves the group before its last CPU time is charged, which is done when the process is gone.
     while members().lines().count() > 1 || seen.iter().any(|pid| Path::new("/proc").join(pid).exists()) {
         seen.extend(members().lines().filter(|pid| *pid != own).map(String::from));
         std::thread::sleep(Duration::from_millis(5));
@@ -158,7 +158,7 @@ fn orphans_that_nobody_waits_for_are_found_by_the_control_group() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_not_measured_instead_of_zero() {
+fn a_missing_server_is_unmeasured_instead_of_zero() {
     let mut actor = Actor::start("burner");
     let pid = actor.pid();
     actor.ask("burn");

@@ -1,4 +1,4 @@
-//! Answers of inet_diag, well-formed and not.
+//! Well-formed and malformed answers of inet_diag.
 
 use observe::sock_diag::{PortSockets, Progress, read_datagram};
 use proptest::prelude::*;
@@ -47,14 +47,14 @@ fn sockets_are_counted_until_the_dump_is_done() {
 #[test]
 fn a_listeners_drops_are_read_from_its_attributes() {
     let mut body = socket(libc::AF_INET, 10);
-    // Another attribute before it; then struct sk_meminfo, nine words, the last of them drops.
+    // Another attribute comes first, then struct sk_meminfo: nine words, of which the last is drops.
     body.extend([5, 0, 8, 0, 1, 0, 0, 0]);
     body.extend([40, 0, 7, 0]);
     (0..9u32).for_each(|word| body.extend((word * 11).to_ne_bytes()));
     let mut sockets = PortSockets::default();
     read_datagram(&message(GETSOCK, 1, &body), 1, &mut sockets).unwrap();
     assert_eq!(sockets.listeners[0].drops, 88);
-    // Cut short, it is not read.
+    // A truncated attribute is not read.
     body.truncate(72 + 8 + 36);
     let mut sockets = PortSockets::default();
     read_datagram(&message(GETSOCK, 1, &body), 1, &mut sockets).unwrap();
@@ -62,7 +62,7 @@ fn a_listeners_drops_are_read_from_its_attributes() {
 }
 
 #[test]
-fn an_answer_to_an_earlier_question_is_passed_over() {
+fn an_answer_to_an_earlier_request_is_skipped() {
     let mut sockets = PortSockets::default();
     let mut datagram = message(GETSOCK, 6, &socket(libc::AF_INET, 1));
     datagram.extend(message(libc::NLMSG_DONE as u16, 6, &0u32.to_ne_bytes()));
@@ -71,7 +71,7 @@ fn an_answer_to_an_earlier_question_is_passed_over() {
 }
 
 #[test]
-fn the_kernels_error_is_handed_on() {
+fn the_kernels_error_is_returned() {
     let refused = message(libc::NLMSG_ERROR as u16, 1, &(-libc::ENOENT).to_ne_bytes());
     let error = read_datagram(&refused, 1, &mut PortSockets::default()).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ENOENT));

@@ -1,5 +1,5 @@
-//! Sockets of a port against what the test opened. Each test has a separate loopback address: others on this machine
-//! may use the same port number.
+//! Compares the sockets of a port with those that the test opened. Each test has its own loopback address, because
+//! other processes on this machine may use the same port number.
 
 use crate::actors::Actor;
 use crate::group::target;
@@ -16,7 +16,7 @@ fn state(port: u16, name: &str) -> u64 {
     sockets.by_state[STATES.iter().position(|state| *state == name).unwrap()]
 }
 
-/// Waits for something that happens soon; the limit only keeps a broken build from hanging.
+/// Waits for an event that comes soon; the limit only keeps a broken build from hanging.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -33,7 +33,7 @@ fn open(listener: &TcpListener, count: usize) -> (Vec<TcpStream>, Vec<TcpStream>
 #[test]
 fn every_open_connection_is_counted_in_its_state() {
     for address in ["127.83.1.1:0", "[::1]:0"] {
-        // Another test's server may have the same port at another address.
+        // The server of another test may have the same port at another address.
         let alone = || {
             let listener = TcpListener::bind(address).ok()?;
             let port = listener.local_addr().unwrap().port();
@@ -49,14 +49,14 @@ fn every_open_connection_is_counted_in_its_state() {
         let (clients, servers) = open(&listener, 23);
         assert_eq!(state(port, "established"), 23, "only the server's ends, not the clients'");
 
-        // 5 clients close first: the server's end waits for its application.
+        // 5 clients close first, so the server's end waits for its application.
         for client in &clients[..5] {
             client.shutdown(Shutdown::Write).unwrap();
         }
         eventually("five in close-wait", || state(port, "close-wait") == 5);
         assert_eq!(state(port, "established"), 18);
 
-        // 4 servers close first: then it is the server's end that stays in TIME_WAIT.
+        // 4 servers close first, so the server's end stays in TIME_WAIT.
         for server in &servers[10..14] {
             server.shutdown(Shutdown::Write).unwrap();
         }
@@ -116,7 +116,7 @@ fn the_window_shows_the_states_and_the_servers_fd_holder() {
 }
 
 #[test]
-fn connections_that_nobody_accepts_stand_in_the_accept_queue() {
+fn unaccepted_connections_are_in_the_accept_queue() {
     let listener = TcpListener::bind("127.83.1.3:0").unwrap();
     let address = listener.local_addr().unwrap();
     let _waiting: Vec<_> = (0..9).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -139,7 +139,7 @@ fn connections_that_nobody_accepts_stand_in_the_accept_queue() {
 
 #[test]
 fn a_port_without_a_server_has_none() {
-    // Bound but not listening: no other program can take the port meanwhile.
+    // Bound but not listening, so that no other program can take the port meanwhile.
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -168,7 +168,7 @@ fn the_listening_process_is_found_from_the_port() {
 }
 
 #[test]
-fn a_server_that_starts_after_the_observer_is_taken_up() {
+fn a_server_that_starts_after_the_observer_is_found() {
     let mut actor = Actor::start("listener");
     let port: u16 = actor.ask("port").parse().unwrap();
     actor.end();
@@ -200,7 +200,7 @@ fn a_service_manager_that_keeps_the_servers_socket_is_not_the_server() {
     let why = figures.get(names::SERVER_CPU).unwrap().not_measured.clone();
     assert_eq!(why, Some(error.to_string()));
     assert!(watcher.doubts().iter().any(|doubt| doubt.what.contains(&error.to_string())), "{:?}", watcher.doubts());
-    // The socket stays the same when the server is started, and when it is started again.
+    // The socket stays the same when the server is started and restarted.
     for _ in 0..2 {
         let pid = manager.ask("serve");
         let server = server_on_port(port, None).unwrap().unwrap();
@@ -219,7 +219,7 @@ fn a_service_manager_that_keeps_the_servers_socket_is_not_the_server() {
 }
 
 #[test]
-fn a_namespace_that_is_not_there_is_an_error() {
+fn a_missing_namespace_is_an_error() {
     let error = server_on_port(80, Some(u32::MAX >> 8)).unwrap_err();
     assert!(matches!(error, ObserveError::Namespace { .. }), "{error}");
     assert!(error.to_string().contains("run it as root"), "{error}");
@@ -227,7 +227,7 @@ fn a_namespace_that_is_not_there_is_an_error() {
 
 #[test]
 fn a_server_whose_first_thread_has_ended_is_found_with_its_memory() {
-    // Another thread serves; the system call ends the one that makes it.
+    // Another thread serves, because the system call ends the calling thread.
     let script = "import ctypes, socket, sys, threading\nlistener = socket.create_server(('127.0.0.1', 0))\n\
                   print(listener.getsockname()[1], flush=True)\n\
                   threading.Thread(target=listener.accept).start()\nctypes.CDLL(None).syscall(int(sys.argv[1]), 0)";

@@ -1,4 +1,4 @@
-//! Parsers on text as kernels print it, and on garbage.
+//! Parsers on text from kernels, and on garbage.
 
 use observe::proc_text::*;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn pages_of_files_and_shared_memory_are_not_anonymous() {
 }
 
 #[test]
-fn a_process_name_may_hold_anything() {
+fn a_process_name_may_contain_any_characters() {
     let stat = parse_process_stat(STAT).unwrap();
     assert_eq!(stat.command, "a (b) c");
     assert_eq!((stat.state, stat.parent, stat.session), ('S', 1, 4700));
@@ -44,7 +44,7 @@ fn a_process_name_may_hold_anything() {
 }
 
 #[test]
-fn cpus_are_told_apart_and_nice_is_user_time() {
+fn cpus_are_read_separately_and_nice_counts_as_user_time() {
     let stat = parse_machine_stat(MACHINE).unwrap();
     assert_eq!(stat.cpus.iter().map(|(cpu, _)| *cpu).collect::<Vec<_>>(), [0, 3], "offline CPUs are absent");
     let first = stat.cpus[0].1;
@@ -55,14 +55,14 @@ fn cpus_are_told_apart_and_nice_is_user_time() {
 }
 
 #[test]
-fn a_counter_that_steps_back_adds_nothing() {
+fn a_decreasing_counter_adds_zero() {
     let earlier = CpuTimes { idle: 10, user: 5, ..CpuTimes::default() };
     let later = CpuTimes { idle: 9, user: 7, ..CpuTimes::default() };
     assert_eq!(later.since(&earlier), CpuTimes { user: 2, ..CpuTimes::default() });
 }
 
 #[test]
-fn counters_are_found_by_name_not_by_place() {
+fn counters_are_found_by_name_instead_of_position() {
     assert_eq!(parse_protocol_counter(SNMP, "Tcp", "InSegs"), Some(345));
     assert_eq!(parse_protocol_counter(SNMP, "Tcp", "OutRsts"), Some(8));
     assert_eq!(parse_protocol_counter(SNMP, "Tcp", "MaxConn"), None, "-1 is no count");
@@ -148,14 +148,14 @@ fn tcp_lines_of_both_families_are_read() {
 }
 
 #[test]
-fn socket_links_are_told_from_other_descriptors() {
+fn socket_links_are_distinguished_from_other_descriptors() {
     assert_eq!(parse_socket_link(b"socket:[991]"), Some(991));
     assert_eq!(parse_socket_link(b"pipe:[991]"), None);
     assert_eq!(parse_socket_link(b"socket:[-1]"), None);
 }
 
 #[test]
-fn this_kernels_own_text_is_understood() {
+fn this_kernels_text_is_parsed() {
     let own = |path: &str| std::fs::read(path).unwrap();
     assert!(parse_process_stat(&own("/proc/self/stat")).unwrap().threads >= 1);
     assert!(parse_machine_stat(&own("/proc/stat")).unwrap().context_switches > 0);
@@ -165,7 +165,7 @@ fn this_kernels_own_text_is_understood() {
     assert!(parse_softnet_drops(&own("/proc/net/softnet_stat")).is_some());
 }
 
-/// Kernel text with a byte changed or the end cut off, or anything at all.
+/// Kernel text with a changed byte or without its end, or arbitrary bytes.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let damaged = (
         prop::sample::select(vec![STAT, MACHINE, SNMP, DEV]),

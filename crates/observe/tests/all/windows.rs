@@ -1,4 +1,4 @@
-//! Whole windows: every figure is there or says why not, also without privilege and in another namespace.
+//! Whole windows: every figure has a value or a reason, also without privilege and in another namespace.
 
 use crate::actors::{Actor, as_nobody as started_as_nobody, is_root, pid_of_role_thread};
 use crate::group::target;
@@ -7,7 +7,7 @@ use record::{DoubtKind, names};
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// The names that the observer fills; a few counters of disks and paging come with the watch of requests.
+/// Whether the observer sets this figure; the watch of requests sets a few counters of disks and paging.
 fn is_ours(name: &str) -> bool {
     let of_watch = [
         "machine.disk_",
@@ -57,11 +57,11 @@ fn every_figure_has_a_value_or_a_reason_and_the_unit_of_its_name() {
 }
 
 #[test]
-fn a_server_that_sleeps_in_poll_is_seen_with_the_size_of_its_set() {
+fn a_server_that_sleeps_in_poll_is_shown_with_the_size_of_its_set() {
     let actor = Actor::start("poller");
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(5)).unwrap();
     let mut figures = record::Figures::default();
-    // The watcher looks when it has the time to.
+    // The watcher samples when it gets the time.
     for _ in 0..500 {
         observer.window_begins().unwrap();
         std::thread::sleep(Duration::from_millis(10));
@@ -76,7 +76,7 @@ fn a_server_that_sleeps_in_poll_is_seen_with_the_size_of_its_set() {
 }
 
 #[test]
-fn threads_that_sleep_for_a_lock_and_for_a_pipe_are_told_apart() {
+fn threads_that_wait_for_a_lock_and_for_a_pipe_are_distinguished() {
     let actor = Actor::start("stuck");
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(5)).unwrap();
     let mut seen = [None; 2];
@@ -86,11 +86,11 @@ fn threads_that_sleep_for_a_lock_and_for_a_pipe_are_told_apart() {
         let figures = observer.window_ends().unwrap().observation(1).figures;
         assert!(figures.value(names::SERVER_DESCRIPTORS).is_some_and(|share| share > 0.0 && share < 1.0));
         if let Some(why) = &figures.get(names::SERVER_LOCK_WAITS).unwrap().not_measured {
-            println!("SKIPPED threads_that_sleep_for_a_lock_and_for_a_pipe_are_told_apart: {why}");
+            println!("SKIPPED threads_that_wait_for_a_lock_and_for_a_pipe_are_distinguished: {why}");
             return actor.end();
         }
         seen = [names::SERVER_LOCK_WAITS, names::SERVER_FILE_WAITS].map(|name| figures.value(name));
-        // Its threads may not have come there yet.
+        // The threads may not have reached the call yet.
         if seen.iter().all(|share| *share > Some(0.0)) {
             break;
         }
@@ -134,8 +134,8 @@ fn a_window_must_begin_before_it_ends() {
 }
 
 #[test]
-fn a_busy_neighbour_is_a_doubt_that_names_it() {
-    // The process that burns is neither server nor client nor watcher.
+fn a_busy_neighbour_raises_a_doubt_that_names_it() {
+    // The busy process is neither server nor client nor watcher.
     let (mut neighbour, idle) = (Actor::start("burner"), Actor::start("poller"));
     let mut observer = Observer::start(target(Group::Tree(idle.pid())), Duration::from_millis(50)).unwrap();
     observer.window_begins().unwrap();
@@ -145,7 +145,7 @@ fn a_busy_neighbour_is_a_doubt_that_names_it() {
     let observation = observer.window_ends().unwrap().observation(1);
     let others = observation.figures.value(names::MACHINE_OTHERS).unwrap();
     assert!(others > 0.05, "{others}");
-    // What kept the server's CPUs busy was not the server.
+    // The server did not keep its CPUs busy; other work did.
     let value = |name| observation.figures.value(name).unwrap();
     let (taken, busy) = (value(names::SERVER_CPUS_TAKEN), value(names::SERVER_CPU_BUSY));
     assert!(taken > 0.0 && taken <= busy, "{taken} of {busy}");
@@ -158,13 +158,13 @@ fn a_busy_neighbour_is_a_doubt_that_names_it() {
 }
 
 #[test]
-fn what_runs_beside_the_server_on_purpose_has_its_own_figures_and_is_no_neighbour() {
+fn the_command_next_to_the_server_has_its_own_figures_and_is_no_neighbour() {
     let (mut agent, idle) = (Actor::start("burner"), Actor::start("poller"));
     let mut observer = Observer::start(target(Group::Tree(idle.pid())), Duration::from_millis(50)).unwrap();
     for (roots, is_beside) in [(&[][..], false), (&[agent.pid()][..], true), (&[][..], false)] {
         observer.beside(roots);
         observer.window_begins().unwrap();
-        // A child is its work, too.
+        // The command's children count, too.
         let told_ns: u64 = agent.ask("children").parse().unwrap();
         let window = observer.window_ends().unwrap();
         let figures = window.observation(1).figures;
@@ -254,7 +254,7 @@ fn sockets_and_counters_of_another_namespace_are_read_there() {
     actor.end();
 }
 
-/// What the `unprivileged` role does: the port is one that root listens on.
+/// The `unprivileged` role, for a port on which root listens.
 pub fn as_nobody(line: &str) -> String {
     assert!(!rustix::process::geteuid().is_root());
     let (port, pid) = line.split_once(' ').unwrap();
@@ -263,7 +263,7 @@ pub fn as_nobody(line: &str) -> String {
     assert!(hidden.contains("belongs to another user (uid 0)"), "{hidden}");
     assert_eq!(listening_addresses(port, None).unwrap().len(), 1, "who may not be seen, but where");
 
-    // By its number, another user's process can still be watched.
+    // Another user's process can still be watched by its process id.
     let mut by_pid = Observer::start(Target { port, ..target(Group::Tree(pid)) }, Duration::from_millis(2)).unwrap();
     by_pid.window_begins().unwrap();
     std::thread::sleep(Duration::from_millis(20));
@@ -286,7 +286,7 @@ pub fn as_nobody(line: &str) -> String {
 }
 
 #[test]
-fn without_privilege_what_cannot_be_seen_says_why() {
+fn without_privilege_unmeasured_figures_have_a_reason() {
     if !is_root() {
         return;
     }

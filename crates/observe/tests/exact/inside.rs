@@ -1,4 +1,4 @@
-//! What the guest runs of the exact profile.
+//! The guest's part of the tests of the exact profile.
 
 use super::load::Actor;
 use crate::boot::LONG;
@@ -9,11 +9,11 @@ use record::layers::Layer;
 use record::profile::{Estimate, ExactProfile, LayerRow, MEASUREMENT};
 use std::time::Duration;
 
-/// Points by which the two ways may differ in a layer, beyond the interval of the difference.
+/// Percentage points by which the two methods may differ in a layer, beyond the interval of the difference.
 const POINTS: f64 = 2.0;
 
-/// Fails unless layers are charged as they should be. That a known share of user time is recovered is shown for the
-/// sampled profile in `profile.rs`, and for this one in the long form: hooking takes most of the time.
+/// Fails unless layers are charged correctly. `profile.rs` shows for the sampled profile that a known share of user
+/// time is recovered; the long form does so for this one, because hooking takes most of the time.
 pub fn charges_every_layer() {
     let mut failed = 0;
     let mut say = |what: &str, result: Result<String, String>| match result {
@@ -45,7 +45,7 @@ fn known_share() -> Result<String, String> {
     }
     server.read("share");
     let exact = profiler.finish().map_err(|error| error.to_string())?;
-    // Without hooks, which would be in its own reading of its clock.
+    // The server reads its clock without hooks, whose cost would be included.
     server.say("1");
     let truth = server.read("share").parse::<f64>().unwrap() * 100.0;
     let user = exact.layer(Some(Layer::User)).unwrap().share_ratio.unwrap().value * 100.0;
@@ -69,11 +69,11 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     let mut server = Actor::start("server");
     let port = server.port();
     let client = Actor::start(&format!("client {port}"));
-    // Programs are attached and removed while no thread waits for the CPU: the kernel waits for every thread to pass
-    // by, and the guest's clock skips what it waits.
+    // Programs are attached and removed while no thread waits for the CPU: the kernel waits for every thread to pass,
+    // and the guest's clock skips waiting time.
     let mut options = ProfileOptions::new(port);
     options.events.clear();
-    // As many samples as of six seconds at the usual frequency, or two.
+    // As many samples as in six seconds at the usual frequency, or in two.
     let seconds = if std::env::var_os(LONG).is_some() { 3 } else { 1 };
     (options.frequency_hz, options.duration) = (1_999, Duration::from_secs(seconds));
     let mut sampler = Profiler::attach(options).map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     for row in &exact.layers {
         show("exact", &words(row.layer, row.share_ratio));
     }
-    // The sampler's own work is no part of either.
+    // The sampler's own work belongs to neither.
     let is_own = |row: &&LayerRow| row.layer == Some(Layer::Other) && row.part == MEASUREMENT;
     let own = sampled.layers.iter().find(is_own).and_then(|row| row.share_ratio).map_or(0.0, |share| share.value);
     let by_samples = |layer: Option<Layer>| {

@@ -9,7 +9,7 @@ const ROLE: &str = "STRAINGAUGE_TEST_ROLE";
 const REQUEST_BYTES: usize = 100;
 const RESPONSE_BYTES: usize = 4000;
 
-/// A copy of this program in a role, until it is dropped.
+/// A copy of this program in a role; ends on drop.
 pub struct Actor {
     process: Child,
     answers: BufReader<ChildStdout>,
@@ -30,7 +30,7 @@ impl Actor {
         Actor { process, answers }
     }
 
-    /// The rest of the next line that begins with `@key `, wherever the harness left off.
+    /// The rest of the next line that contains `@key `, even after text of the harness.
     pub fn read(&mut self, key: &str) -> String {
         let start = format!("@{key} ");
         loop {
@@ -47,12 +47,12 @@ impl Actor {
         self.read("port").parse().unwrap()
     }
 
-    /// Stops it where it is.
+    /// Stops the process.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     pub fn go_on(&self) {
         self.signal(Signal::CONT);
     }
@@ -75,7 +75,7 @@ impl Drop for Actor {
     }
 }
 
-/// Not a test, but the actors' side. Does nothing unless it was started in a role.
+/// Not a test by itself: the actors' side. Does nothing unless started in a role.
 #[test]
 fn role_of_an_actor() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -90,8 +90,8 @@ fn role_of_an_actor() {
     }
 }
 
-/// A process that preempts what woke it is charged by the scheduler from the wake-up on (rq_clock_skip_update), which
-/// would make the scheduler's account too low for whoever woke it. Batch processes wait for their turn.
+/// The scheduler charges a process that preempts its waker from the wake-up on (rq_clock_skip_update), so the waker's
+/// account would be too low. Batch processes wait for their turn.
 fn wake_without_preempting() {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live sched_param, which the kernel only reads; 0 means the calling thread.
@@ -105,7 +105,7 @@ fn listen() -> TcpListener {
     listener
 }
 
-/// Answers connection after connection, each until it ends, with some computing and a look at a file for every request.
+/// Serves connections one after another until each ends: computes and reads a file's metadata for every request.
 fn serve() {
     let mut random = Random(1);
     for stream in listen().incoming() {
@@ -113,7 +113,7 @@ fn serve() {
         stream.set_nodelay(true).unwrap();
         let (mut request, response) = ([0; REQUEST_BYTES], [7; RESPONSE_BYTES]);
         while stream.read_exact(&mut request).is_ok() {
-            // Of random length, so that no timer keeps step with the requests.
+            // The duration is random, so that no timer coincides with the requests.
             compute(random.next() % 4_000);
             std::hint::black_box(std::fs::metadata("/proc/self/exe").is_ok());
             if stream.write_all(&response).is_err() {
@@ -123,14 +123,14 @@ fn serve() {
     }
 }
 
-/// A place of its own in the server.
+/// A function of the server that serves as a place.
 #[unsafe(no_mangle)]
 #[inline(never)]
 pub extern "C" fn straingauge_test_place() {
     compute(10);
 }
 
-/// Answers a request after one call of that function, and one read of a file at a place in it.
+/// Answers each request after one call of that function and one read of a file.
 fn serve_places() {
     let file = std::fs::File::open("/proc/self/exe").unwrap();
     for stream in listen().incoming() {
@@ -147,7 +147,7 @@ fn serve_places() {
     }
 }
 
-/// One request after another; a new connection every hundred. Stopped until somebody lets it go on.
+/// Sends requests one after another, with a new connection every hundred. Stopped until the test continues it.
 fn ask(port: u16) {
     let mut random = Random(2);
     rustix::process::kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
@@ -169,7 +169,7 @@ fn idle() {
     let _ = std::io::stdin().read_line(&mut line);
 }
 
-/// Computes and reads in turn, a piece for each line that it is sent; says the share of the first in its CPU time.
+/// Computes and reads in turn, one piece per received line; prints the share of computing in its CPU time.
 fn share() {
     let _listener = listen();
     for line in std::io::stdin().lines() {

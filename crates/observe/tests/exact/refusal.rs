@@ -1,4 +1,4 @@
-//! Where the exact profile is not possible, the message says what is.
+//! If the exact profile is not possible, the message names the alternative.
 
 use super::load::Actor;
 use observe::profile::ProfileError;
@@ -11,7 +11,7 @@ fn options(port: u16) -> BurstOptions {
 }
 
 #[test]
-fn a_kernel_that_refuses_hooks_is_said_to() {
+fn the_error_names_a_kernel_that_refuses_hooks() {
     let mut server = Actor::start("idle");
     let port = server.port();
     let result = exact::run(options(port), &|| false);
@@ -30,7 +30,7 @@ fn a_kernel_that_refuses_hooks_is_said_to() {
                 other => panic!("{other}"),
             }
         }
-        // The server does nothing, so there is nothing to charge.
+        // The server is idle, so there is nothing to charge.
         (None, Err(error @ ProfileError::NoTime { .. })) => {
             assert!(error.to_string().contains("load"), "{error}")
         }
@@ -39,7 +39,7 @@ fn a_kernel_that_refuses_hooks_is_said_to() {
 }
 
 #[test]
-fn nobody_on_the_port_is_said_before_anything_is_hooked() {
+fn a_port_without_a_server_is_reported_before_hooks_are_attached() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     match exact::run(options(free), &|| false) {
         Err(ProfileError::NoServer { port }) => assert_eq!(port, free),

@@ -1,4 +1,5 @@
-//! The account of a server's threads, here and in a guest with an older kernel, against the scheduler's own clocks.
+//! Compares the account of a server's threads with the scheduler's own clocks, here and in a guest with an older
+//! kernel.
 
 use observe::{Group, Observer, Target};
 use record::account::{ThreadGroup, WaitKind};
@@ -6,7 +7,7 @@ use record::names;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Threads of this process do known things; every nanosecond of theirs is in one row, and what ran agrees with the
+/// Threads of this process do known work: every nanosecond is in one row, and the running time agrees with the
 /// scheduler.
 pub fn closes() {
     let target = Target {
@@ -46,7 +47,7 @@ pub fn closes() {
         let group = group.unwrap_or_else(|| panic!("no threads '{name}': {account:?}"));
         group.blocked_ns(|one| one == kind) as f64 / account.window_ns as f64
     };
-    // A thread that nothing wakes in the window may wait for a lock as well as for work.
+    // A thread that is not woken in the window may wait for a lock or for work.
     let at_futex = blocked("waits", WaitKind::Lock) + blocked("waits", WaitKind::Work);
     assert!(at_futex > 0.99, "{account:?}");
     assert!(blocked("naps", WaitKind::Sleep) > 0.99, "{account:?}");

@@ -1,4 +1,4 @@
-//! Connections that come and go by the thousand: their states, event by event, against a scan as `ss` makes it.
+//! Thousands of short connections: compares their states, event by event, with a scan like that of `ss`.
 
 use crate::client::Connection;
 use crate::rig::{Server, watch};
@@ -22,8 +22,7 @@ fn shown(watcher: &mut Watcher) -> BTreeMap<Cow<'static, str>, u64> {
     watcher.read().connections.states
 }
 
-/// Clients with a connection for each request, until so many were made or so long has passed; the watch reads
-/// meanwhile.
+/// Clients open a connection per request, until the given number or time is reached; the watch reads meanwhile.
 fn churn(watcher: &mut Watcher, port: u16, clients: usize, connections: u64, lasting: Duration) {
     let (made, until) = (Arc::new(AtomicU64::new(0)), Instant::now() + lasting);
     let threads: Vec<_> = (0..clients)
@@ -40,16 +39,15 @@ fn churn(watcher: &mut Watcher, port: u16, clients: usize, connections: u64, las
     while threads.iter().any(|thread| !thread.is_finished()) {
         watcher.wait_until(monotonic_ns() + 100_000_000, &never);
         watcher.read();
-        // As often as nothing else would: a scan while connections move must do no harm.
+        // Far more often than usual: a scan during changes must do no harm.
         watcher.reconcile();
     }
     threads.into_iter().for_each(|thread| thread.join().expect("the client lives"));
 }
 
-/// At rest the readings of a watch equal scans, each second. Groups of sockets leave TIME_WAIT at once, so a scan just
-/// before or just after the reading may be the one that it equals. When a socket's timer is due is known to a tick of
-/// the kernel's clock or two, so of each thousand sockets one may be shown for a step of the timer wheel (2 s) too long
-/// or too short.
+/// At rest, the watch's readings equal scans each second. Groups of sockets leave TIME_WAIT at once, so a scan just
+/// before or just after the reading may be the equal one. A socket's timer is known to a tick or two of the kernel's
+/// clock, so one in a thousand sockets may be shown for a step of the timer wheel (2 s) too long or too short.
 fn equals_scans(watcher: &mut Watcher, port: u16, seconds: u64) {
     let never = AtomicBool::new(false);
     let uncertain = scanned(port).get("time-wait").map_or(0, |sockets| sockets / 1000);
@@ -84,18 +82,18 @@ fn states_equal_a_scan_within_a_second_after_thousands_of_connections() {
     churn(&mut watcher, server.port, if is_long { 200 } else { 20 }, connections, lasting);
     println!("{:?}", watcher.read().connections);
     equals_scans(&mut watcher, server.port, rest);
-    // A watch that begins now knows of none of them, and that some come back.
+    // A watch that begins now knows none of these sockets, and does not know that some clients come back.
     let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(server.port) };
     let mut late = watch(test, options).expect("as before");
     churn(&mut late, server.port, 20, 2000, lasting);
     equals_scans(&mut late, server.port, rest);
 }
 
-/// Connections from the same few client ports: each takes the place of one in TIME_WAIT.
+/// Connections from the same few client ports: each one replaces another in TIME_WAIT.
 #[test]
-fn a_client_that_comes_back_from_its_port_leaves_time_wait() {
+fn a_client_that_reuses_its_port_ends_the_time_wait() {
     use std::io::{Read, Write};
-    let test = "a_client_that_comes_back_from_its_port_leaves_time_wait";
+    let test = "a_client_that_reuses_its_port_ends_the_time_wait";
     let Some(server) = Server::start(test, "nginx") else { return };
     let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(server.port) };
     let Some(mut watcher) = watch(test, options) else { return };
@@ -118,9 +116,9 @@ fn a_client_that_comes_back_from_its_port_leaves_time_wait() {
 }
 
 #[test]
-fn connections_that_find_no_place_in_time_wait_are_not_counted_there() {
+fn connections_beyond_the_time_wait_limit_are_not_counted_as_time_wait() {
     use std::io::Read;
-    let test = "connections_that_find_no_place_in_time_wait_are_not_counted_there";
+    let test = "connections_beyond_the_time_wait_limit_are_not_counted_as_time_wait";
     if !rustix::process::geteuid().is_root() {
         return eprintln!("SKIPPED {test}: only root may make network namespaces");
     }

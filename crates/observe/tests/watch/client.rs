@@ -1,9 +1,9 @@
-//! A client that knows exactly what it sent and received.
+//! A client that knows exactly what it has sent and received.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-/// What went over the client's connections.
+/// Traffic of the client's connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub requests: u64,
@@ -39,7 +39,7 @@ impl Connection {
         self.count.bytes_sent += bytes.len() as u64;
     }
 
-    /// A request for a document and its whole response.
+    /// Requests a document and reads the whole response.
     pub fn get(&mut self, path: &str, last: bool) {
         let close = if last { "Connection: close\r\n" } else { "" };
         self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{close}\r\n").as_bytes());
@@ -51,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// Reads an interim response: a head and nothing more. It is no answer.
+    /// Reads an interim response, which is only a head and does not count as an answer.
     pub fn receive_interim(&mut self) {
         loop {
             if let Some(head) = find(&self.buffer, b"\r\n\r\n") {
@@ -64,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// Reads exactly so many bytes, of whatever protocol.
+    /// Reads exactly this many bytes of any protocol.
     pub fn receive_bytes(&mut self, count: usize) -> Vec<u8> {
         while self.buffer.len() < count {
             self.read_more();
@@ -114,7 +114,7 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Several connections at once, each asking for the paths in turn; they are still open afterwards.
+/// Opens several connections at once, each of which requests the paths in turn; they stay open.
 pub fn keep_alive(
     port: u16,
     connections: usize,
@@ -140,7 +140,7 @@ pub fn keep_alive(
     (open, count)
 }
 
-/// A connection for each request.
+/// Opens a connection per request.
 pub fn close_each(port: u16, requests: usize, path: &str) -> Count {
     let mut count = Count::default();
     for _ in 0..requests {

@@ -1,4 +1,4 @@
-//! Requests and bytes against the client's own count; CPU time against the scheduler's.
+//! Compares requests and bytes with the client's own count, and CPU time with the scheduler's.
 
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
@@ -39,8 +39,8 @@ fn nginx_requests_and_bytes_equal_the_clients() {
 }
 
 #[test]
-fn closing_after_each_request_counts_each() {
-    let test = "closing_after_each_request_counts_each";
+fn requests_on_closing_connections_are_all_counted() {
+    let test = "requests_on_closing_connections_are_all_counted";
     let Some(server) = Server::start(test, "nginx") else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let count = close_each(server.port, 500, "/1k.bin");
@@ -68,8 +68,8 @@ fn connections_that_nginx_closes_before_its_client_are_counted() {
 }
 
 #[test]
-fn the_hook_of_older_kernels_counts_the_same() {
-    let test = "the_hook_of_older_kernels_counts_the_same";
+fn the_hook_for_older_kernels_gives_the_same_counts() {
+    let test = "the_hook_for_older_kernels_gives_the_same_counts";
     for name in ["nginx", "apache"] {
         let Some(server) = Server::start(test, name) else { return };
         let options = observe::watch::WatchOptions { reads_by_position: true, ..counting(server.port) };
@@ -85,11 +85,11 @@ fn the_hook_of_older_kernels_counts_the_same() {
     }
 }
 
-/// Calibration and loading take this process's CPU time. A watch of this very process must not count it: it is from
+/// Calibration and loading use this process's CPU time. A watch of this process must not count it, because it is from
 /// before the hooks were attached.
 #[test]
-fn cpu_time_from_before_the_watch_is_nobodys() {
-    let test = "cpu_time_from_before_the_watch_is_nobodys";
+fn cpu_time_before_the_watch_is_charged_to_no_request() {
+    let test = "cpu_time_before_the_watch_is_charged_to_no_request";
     let own_cpu_ns = || {
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         clock.tv_sec as u64 * 1_000_000_000 + clock.tv_nsec as u64
@@ -108,9 +108,9 @@ fn cpu_time_from_before_the_watch_is_nobodys() {
 }
 
 #[test]
-fn an_upload_that_is_refused_and_read_to_its_end_is_answered() {
+fn a_refused_upload_that_is_read_to_its_end_counts_as_answered() {
     use std::io::{Read, Write};
-    let test = "an_upload_that_is_refused_and_read_to_its_end_is_answered";
+    let test = "a_refused_upload_that_is_read_to_its_end_counts_as_answered";
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its number");
     let Some(mut watcher) = watch(test, counting(address.port())) else { return };
@@ -122,14 +122,14 @@ fn an_upload_that_is_refused_and_read_to_its_end_is_answered() {
         server.read_exact(&mut [0; 100]).expect("it comes");
         server.write_all(answer).expect("the answer leaves");
         client.write_all(&[b'u'; 5000]).expect("the body leaves");
-        // As nginx does: what comes is read, without the end of the response stream.
+        // As in nginx, the data is read without ending the response stream.
         server.read_exact(&mut [0; 5000]).expect("it comes");
         drop(server);
         let mut got = Vec::new();
         client.read_to_end(&mut got).expect("the end");
         assert_eq!(got, answer);
     }
-    // A request that gets no answer at all is another thing.
+    // A request without any answer is a different case.
     let mut client = std::net::TcpStream::connect(address).expect("it accepts");
     let (mut server, _) = listener.accept().expect("a connection");
     client.write_all(&[b'h'; 100]).expect("the head leaves");
@@ -143,8 +143,8 @@ fn an_upload_that_is_refused_and_read_to_its_end_is_answered() {
 }
 
 #[test]
-fn beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole() {
-    let test = "beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole";
+fn beyond_the_limit_requests_are_counted_completely_in_windows() {
+    let test = "beyond_the_limit_requests_are_counted_completely_in_windows";
     let Some(server) = Server::start(test, "nginx") else { return };
     let options =
         observe::watch::WatchOptions { overhead_ratio: 0.004, ..observe::watch::WatchOptions::of_port(server.port) };
@@ -162,7 +162,7 @@ fn beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole() {
             })
         })
         .collect();
-    // Until a window was counted after the time in which everything was.
+    // Until a window was counted after the time in which everything was counted.
     let mut windows = 0;
     let mut before = watcher.read();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(15);
@@ -186,7 +186,7 @@ fn beyond_the_limit_requests_are_counted_in_windows_and_each_is_whole() {
     assert!(seen.requests > 0 && seen.requests < count.requests, "{seen:?} of {count:?}");
     assert_eq!(seen.bytes_sent, seen.requests * (count.bytes_sent / count.requests), "whole requests");
     let answer = count.bytes_received / count.requests;
-    // Perhaps some were not answered in the time that is given them.
+    // Some requests may not be answered within their drain time.
     assert!(seen.bytes_received.is_multiple_of(answer) && seen.bytes_received <= seen.requests * answer, "{seen:?}");
     assert!(reading.charged().is_none(), "the whole server's CPU time is of more time");
     assert_eq!(reading.count(Counter::UnreadBytes), Some(0));

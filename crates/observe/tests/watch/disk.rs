@@ -1,4 +1,4 @@
-//! Reads of disks are charged to the request that asked for them.
+//! Disk reads are charged to the request that caused them.
 
 use crate::client::Connection;
 use crate::rig::{Server, settle, watch};
@@ -12,7 +12,7 @@ use std::path::Path;
 
 const BYTES: usize = 1 << 20;
 
-/// Writes a file and has the kernel forget its pages; whether it did.
+/// Writes a file and makes the kernel drop its pages; returns whether that worked.
 fn write_and_forget(path: &Path) -> bool {
     let mut file = File::create(path).expect("a file in our own folder");
     file.write_all(&vec![b'x'; BYTES]).expect("it is written");
@@ -21,7 +21,7 @@ fn write_and_forget(path: &Path) -> bool {
     let file = File::open(path).expect("it is there");
     let mut byte = [0_u8; 1];
     let piece = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    // SAFETY: the descriptor is open; the one piece is live and one byte long. RWF_NOWAIT answers from memory, or
+    // SAFETY: the descriptor is open; the single piece is live and one byte long. RWF_NOWAIT answers from memory, or
     // begins to read ahead.
     let read = unsafe {
         libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
@@ -31,8 +31,8 @@ fn write_and_forget(path: &Path) -> bool {
 }
 
 #[test]
-fn disk_reads_belong_to_the_request_that_made_them() {
-    let test = "disk_reads_belong_to_the_request_that_made_them";
+fn disk_reads_are_charged_to_the_request_that_made_them() {
+    let test = "disk_reads_are_charged_to_the_request_that_made_them";
     let Some(server) = Server::start(test, "nginx") else { return };
     if !write_and_forget(&server.documents().join("cold.bin")) {
         eprintln!("SKIPPED {test}: the temporary folder's file system keeps files in memory");
@@ -45,7 +45,7 @@ fn disk_reads_belong_to_the_request_that_made_them() {
     };
     let Some(mut watcher) = watch(test, options) else { return };
     let mut connection = Connection::open(server.port);
-    // From the disk, then twice from memory; small ones between.
+    // Once from the disk, then twice from memory, with small requests between.
     for path in ["/cold.bin", "/1k.bin", "/cold.bin", "/1k.bin", "/cold.bin", "/1k.bin"] {
         connection.get(path, false);
     }

@@ -1,5 +1,5 @@
-//! Every step that observes a server and asks something of the kernel fails in turn: what observes goes on without it
-//! or says why it cannot, and keeps no program, map or event of the kernel.
+//! Every step that asks the kernel for something fails in turn while observing a server. Observing continues without
+//! it or reports why it cannot, and leaves no program, map or event in the kernel.
 
 use crate::exact::load::Actor;
 use observe::profile::{ProfileOptions, Profiler};
@@ -10,12 +10,12 @@ use record::fault::VARIABLE;
 use record::watch::Mode;
 use std::process::{Command, Output, Stdio};
 
-/// The port of the server that a child observes.
+/// Names the port of the server for a child that observes it.
 const OBSERVES: &str = "STRAINGAUGE_TEST_OBSERVES";
-/// The exit code of a child that could not observe, and said why.
+/// The exit code of a child that could not observe and reported why.
 const REFUSED: i32 = 7;
 
-/// Not a test of its own: the process whose steps fail.
+/// Not a test by itself: the process whose steps fail.
 #[test]
 fn observer_of_a_server() {
     let Ok(port) = std::env::var(OBSERVES) else { return };
@@ -46,7 +46,7 @@ fn observer_of_a_server() {
     }
 }
 
-/// Programs, maps, links and events of the kernel that this process holds.
+/// Programs, maps, links and events of the kernel that this process has open.
 fn of_the_kernel() -> Vec<String> {
     let entries = std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();
     let targets = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -62,12 +62,10 @@ fn observed(port: u16, step: usize) -> Output {
 }
 
 #[test]
-fn whatever_step_of_observing_fails_the_rest_goes_on_or_says_why_and_nothing_is_kept() {
+fn a_failed_step_of_observing_leaves_a_reason_and_no_resources() {
     // SAFETY: no memory is passed.
     if unsafe { libc::geteuid() } != 0 {
-        return eprintln!(
-            "SKIPPED whatever_step_of_observing_fails_the_rest_goes_on_or_says_why_and_nothing_is_kept: needs root"
-        );
+        return eprintln!("SKIPPED a_failed_step_of_observing_leaves_a_reason_and_no_resources: needs root");
     }
     let mut server = Actor::start("places");
     let port = server.port();
@@ -81,8 +79,8 @@ fn whatever_step_of_observing_fails_the_rest_goes_on_or_says_why_and_nothing_is_
     assert!(steps > 40, "only {steps} steps");
     let is_long = std::env::var_os(crate::boot::LONG).is_some();
     let mut refused = 0;
-    // The last nine are of what cannot be had in another way. One process may take a step more than another: a short
-    // run begins in the middle of them.
+    // The last nine steps have no alternative. A process may take one step more than another, so a short run begins
+    // in the middle of them.
     let (last, apart) = if is_long { (steps, 1) } else { (steps - 4, steps / 2) };
     for step in (1..=last).rev().step_by(apart) {
         let output = observed(port, step);

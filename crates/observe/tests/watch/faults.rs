@@ -1,4 +1,4 @@
-//! What goes wrong beside a watch: servers that die, come back, never were; more connections than room.
+//! Faults during a watch: servers that end, restart or never start, and more connections than room.
 
 use crate::client::{Connection, keep_alive};
 use crate::rig::{Server, counting, free_port, settle, watch};
@@ -25,8 +25,8 @@ fn a_port_with_no_server_is_watched_until_one_comes() {
 }
 
 #[test]
-fn a_server_killed_and_started_again_is_followed() {
-    let test = "a_server_killed_and_started_again_is_followed";
+fn a_restarted_server_is_followed() {
+    let test = "a_restarted_server_is_followed";
     let Some(mut server) = Server::start(test, "nginx") else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let (open, first) = keep_alive(server.port, 4, 20, &["/1k.bin"]);
@@ -50,15 +50,15 @@ fn a_server_killed_and_started_again_is_followed() {
 }
 
 #[test]
-fn thousands_of_connections_at_once_are_counted_and_nothing_is_lost_silently() {
-    let test = "thousands_of_connections_at_once_are_counted_and_nothing_is_lost_silently";
+fn thousands_of_simultaneous_connections_are_counted_and_losses_are_reported() {
+    let test = "thousands_of_simultaneous_connections_are_counted_and_losses_are_reported";
     const CONNECTIONS: usize = 8000;
     record::machine::raise_descriptor_limit();
     if record::machine::descriptor_limit() < 2 * CONNECTIONS as u64 + 500 {
         eprintln!("SKIPPED {test}: too few descriptors may be open (ulimit -n)");
         return;
     }
-    // Both ends in this process: the server's end answers by hand.
+    // Both ends are in this process; the server's end answers by hand.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its number").port();
     let Some(mut watcher) = watch(test, counting(port)) else { return };
@@ -92,8 +92,8 @@ fn thousands_of_connections_at_once_are_counted_and_nothing_is_lost_silently() {
 }
 
 #[test]
-fn two_listeners_on_one_port_are_one_server() {
-    let test = "two_listeners_on_one_port_are_one_server";
+fn two_listeners_on_one_port_count_as_one_server() {
+    let test = "two_listeners_on_one_port_count_as_one_server";
     let Some(server) = Server::reuseport_pair(test) else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let (open, count) = keep_alive(server.port, 16, 30, &["/1k.bin"]);
@@ -126,8 +126,8 @@ fn connections_older_than_the_watch_are_counted_from_their_next_request() {
 }
 
 #[test]
-fn a_request_without_an_answer_is_in_progress_and_then_unanswered() {
-    let test = "a_request_without_an_answer_is_in_progress_and_then_unanswered";
+fn an_unanswered_request_is_first_in_progress_and_then_unanswered() {
+    let test = "an_unanswered_request_is_first_in_progress_and_then_unanswered";
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its number").port();
     let Some(mut watcher) = watch(test, counting(port)) else { return };
@@ -147,8 +147,8 @@ fn a_request_without_an_answer_is_in_progress_and_then_unanswered() {
 }
 
 #[test]
-fn zero_mode_sees_connections_and_their_bytes_only() {
-    let test = "zero_mode_sees_connections_and_their_bytes_only";
+fn zero_mode_counts_only_connections_and_their_bytes() {
+    let test = "zero_mode_counts_only_connections_and_their_bytes";
     let Some(server) = Server::start(test, "nginx") else { return };
     let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(server.port) };
     let Some(mut watcher) = watch(test, options) else { return };
@@ -175,15 +175,15 @@ fn zero_mode_sees_connections_and_their_bytes_only() {
 }
 
 #[test]
-fn a_full_accept_queue_is_seen_at_its_port() {
-    let test = "a_full_accept_queue_is_seen_at_its_port";
+fn a_full_accept_queue_is_shown_for_its_port() {
+    let test = "a_full_accept_queue_is_shown_for_its_port";
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("its number");
     // SAFETY: no memory is passed; the descriptor is open. A second call shortens the queue.
     assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 1) }, 0);
     let Some(mut watcher) = watch(test, counting(address.port())) else { return };
     assert_eq!(watcher.read().connections.port_drops, Some(0));
-    // Nothing accepts: two have room, the others are dropped until their client gives up.
+    // No thread accepts: two connections have room, and the others are dropped until their client gives up.
     let patience = std::time::Duration::from_millis(300);
     let tried: Vec<_> = (0..5).map(|_| TcpStream::connect_timeout(&address, patience)).collect();
     assert!(tried.iter().any(Result::is_err), "the queue is not full");
@@ -193,7 +193,7 @@ fn a_full_accept_queue_is_seen_at_its_port() {
     assert_eq!((connections.accept_queue, connections.accept_queue_limit), (Some(2), Some(1)));
     assert!(connections.port_drops > Some(0), "{connections:?}");
     assert!(connections.listen_overflows.is_none_or(|overflows| overflows > 0), "{connections:?}");
-    // What is dropped on another port is none of this one's.
+    // Drops at another port do not count for this one.
     let Some(mut beside) = watch(test, counting(free_port())) else { return };
     assert_eq!(beside.read().connections.port_drops, Some(0));
 }

@@ -1,5 +1,5 @@
-//! A guest with a stock Debian kernel: Linux 6.1, which lacks the tracepoints that newer kernels count by, and which
-//! permits hooks in its functions, as the exact profile needs them. One boot for both.
+//! A guest with a stock Debian kernel, Linux 6.1. It lacks the tracepoints that newer kernels count by, and permits
+//! hooks in its functions, which the exact profile needs. One boot serves both.
 
 use crate::boot::{DONE, Guest, INSIDE, LONG, run};
 use crate::{account, exact, older_kernel, slow_places};
@@ -10,10 +10,10 @@ use std::panic::{UnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-/// Instructions that the verifier processed, by kernel and program: a program near the verifier's limit of a million is
-/// one that the next kernel may refuse. UPDATE_EXPECT=1 writes it anew.
+/// Instructions that the verifier processed, by kernel and program. The next kernel may refuse a program close to the
+/// verifier's limit of a million. UPDATE_EXPECT=1 writes the file.
 const VERIFIED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/watch/verified_instructions.txt");
-/// Growth that fails.
+/// A larger growth fails.
 const GROWTH: f64 = 1.25;
 
 #[test]
@@ -23,9 +23,9 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
         inside: "guest::inside",
         // For listing the listening sockets.
         modules: &["net/ipv4/inet_diag.ko", "net/ipv4/tcp_diag.ko"],
-        // Eight nanoseconds an instruction: shares of time are shares of instructions, however busy this machine is.
+        // Eight nanoseconds per instruction: shares of time are shares of instructions, however busy this machine is.
         instruction_shift: 3,
-        // One of the CPUs is off, as in machines that can be given more.
+        // One of the CPUs is offline, as in machines that can be extended.
         parameters: "tsc=reliable clocksource=tsc no_timer_check possible_cpus=2",
         prepare: "busybox ip link set lo up\necho 0 > /proc/sys/kernel/kptr_restrict",
         memory_mib: 768,
@@ -37,7 +37,7 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
         Some((name.to_string(), count.parse().ok()?))
     };
     let mut counts: BTreeMap<String, u64> = kept.lines().filter_map(of).collect();
-    // Programs of several objects have one name: the longest counts.
+    // Programs of several objects have the same name; the longest one counts.
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     for (name, count) in said.iter().filter_map(|line| of(line.strip_prefix("guest: verified: ")?)) {
         let most = found.entry(name).or_default();
@@ -59,7 +59,7 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
     }
 }
 
-/// Prints what the verifier had to do for the programs that are loaded now.
+/// Prints the verifier's work for the currently loaded programs.
 pub fn print_verified() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
     let series = release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".");
@@ -72,28 +72,27 @@ pub fn print_verified() {
         let most = counts.entry(name.to_string()).or_default();
         *most = program.verified_insns.max(*most);
     }
-    // Kernels before 5.16 do not say.
+    // Kernels before 5.16 do not report the number.
     for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
         println!("guest: verified: {series} {name} {count}");
     }
 }
 
-/// One claim about the guest's kernel; whether it holds.
+/// Checks a claim about the guest's kernel; returns whether it holds.
 fn holds(claim: &str, check: impl FnOnce() + UnwindSafe) -> bool {
     let result = catch_unwind(check);
     println!("guest: claim: {claim}: {}", if result.is_ok() { "holds" } else { "does not hold" });
     result.is_ok()
 }
 
-/// Not a test, but the guest's side.
+/// Not a test by itself: the guest's side.
 #[test]
 fn inside() {
     if std::env::var_os(INSIDE).is_none() {
         return;
     }
     println!();
-    // The second way of the hooks includes the first, and time is added at the places of this machine's kernel by a
-    // test of its own.
+    // The second kind of hooks includes the first. Another test adds delays at the places of this machine's kernel.
     let is_long = std::env::var_os(LONG).is_some();
     let claims = [
         !is_long

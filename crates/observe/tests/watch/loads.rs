@@ -1,4 +1,4 @@
-//! The watch of a load's points: what a load is charged with, to the request, at its two edges.
+//! The watch of a load's points: what is charged to a load, to the exact request at its two ends.
 
 use crate::client::keep_alive;
 use crate::rig::{Server, counting};
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// A watch that counts; `None` where that is not permitted, after saying so.
+/// A watch that counts; `None`, with a message, if that is not permitted.
 fn point_watch(test: &str, port: u16) -> Option<PointWatch> {
     let watch = PointWatch::start(counting(port), Vec::new()).expect("the unprivileged part works");
     if let Some(why) = watch.why_not() {
@@ -41,8 +41,8 @@ fn a_load_is_counted_to_the_request_while_its_connections_close() {
 }
 
 #[test]
-fn a_late_answer_belongs_to_the_load_that_asked() {
-    let test = "a_late_answer_belongs_to_the_load_that_asked";
+fn a_late_answer_belongs_to_the_load_of_its_request() {
+    let test = "a_late_answer_belongs_to_the_load_of_its_request";
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let Some(mut watch) = point_watch(test, port) else { return };

@@ -1,5 +1,5 @@
-//! The watch on Linux 6.1, which lacks the tracepoints that newer kernels count by: in the guest, where server, client
-//! and watch are this test itself.
+//! The watch on Linux 6.1, which lacks the tracepoints that newer kernels count by. In the guest, this test is
+//! server, client and watch.
 
 use crate::client::{Count, keep_alive};
 use crate::guest::print_verified;
@@ -9,7 +9,7 @@ use record::watch::{Counter, Mode};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
-/// A thread a connection; the size of a body is in the path.
+/// Serves with a thread per connection; the path contains the size of the body.
 fn serve(listener: TcpListener) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { return };
@@ -33,7 +33,7 @@ fn serve(listener: TcpListener) {
     }
 }
 
-/// Fails unless every request of a client is counted, and has phases where that was asked for.
+/// Fails unless every request of a client is counted, and has phases if they were requested.
 pub fn counts_every_request(mode: Mode) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("bound").port();

@@ -1,4 +1,4 @@
-//! More than there is room for: what is lost is counted, what is not lost is exact.
+//! More than there is room for: losses are counted, and all other counts are exact.
 
 use crate::client::{Connection, Count, close_each};
 use crate::rig::{Server, check_states, counted, counting, settle, watch};
@@ -34,7 +34,7 @@ fn ten_thousand_connections_of_nginx_at_once_are_counted() {
     assert_eq!(reading.connections.states.get("established"), Some(&(CONNECTIONS as u64)));
     check_states(&mut watcher);
     drop(open);
-    // Ten thousand ends take nginx a while where it has no CPU to itself.
+    // Ten thousand ends take nginx a while if it has no CPU for itself.
     let mut reading = watcher.read();
     for _ in 0..100 {
         if reading.count(Counter::Closed).unwrap() == CONNECTIONS as u64 {
@@ -49,8 +49,8 @@ fn ten_thousand_connections_of_nginx_at_once_are_counted() {
 }
 
 #[test]
-fn a_full_table_loses_requests_and_says_how_many() {
-    let test = "a_full_table_loses_requests_and_says_how_many";
+fn a_full_table_reports_the_number_of_lost_requests() {
+    let test = "a_full_table_reports_the_number_of_lost_requests";
     const CONNECTIONS: usize = 200;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its number").port();
@@ -60,7 +60,7 @@ fn a_full_table_loses_requests_and_says_how_many() {
         let client = Connection::open(port);
         pairs.push((client, listener.accept().expect("a connection").0));
     }
-    // All at once wait for an answer: sixteen places for two hundred.
+    // All wait for an answer at the same time: sixteen places for two hundred requests.
     for (client, server) in &mut pairs {
         client.send(b"question");
         server.read_exact(&mut [0; 8]).expect("a request");
@@ -75,7 +75,7 @@ fn a_full_table_loses_requests_and_says_how_many() {
     let said = doubts.iter().find(|doubt| doubt.kind == DoubtKind::LostEvents).expect("it is said");
     assert!(said.what.contains(&lost.to_string()) && said.what.contains("16 connections"), "{said:?}");
     assert!(said.remedy.contains("--table-size"), "{said:?}");
-    // States are counted beside the table and stay exact.
+    // States are counted separately from the table and stay exact.
     assert_eq!(reading.connections.states.get("established"), Some(&(CONNECTIONS as u64)));
     for (_, server) in &mut pairs {
         server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("an answer");
@@ -87,8 +87,8 @@ fn a_full_table_loses_requests_and_says_how_many() {
 }
 
 #[test]
-fn with_enough_room_the_same_loses_nothing() {
-    let test = "with_enough_room_the_same_loses_nothing";
+fn a_large_enough_table_loses_no_requests() {
+    let test = "a_large_enough_table_loses_no_requests";
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its number").port();
     let Some(mut watcher) = watch(test, WatchOptions { room: Some(2000), ..counting(port) }) else { return };
@@ -96,7 +96,7 @@ fn with_enough_room_the_same_loses_nothing() {
     for number in 0..400 {
         let mut client = Connection::open(port);
         let (mut server, _) = listener.accept().expect("a connection");
-        // The first is known by its length.
+        // The length identifies the first request.
         let question = if number == 0 { &b"the very first question"[..] } else { b"question" };
         client.send(question);
         server.read_exact(&mut vec![0; question.len()]).expect("a request");
@@ -105,7 +105,7 @@ fn with_enough_room_the_same_loses_nothing() {
     settle(&mut watcher);
     let reading = watcher.read();
     assert_eq!((reading.count(Counter::DisplacedOpen).unwrap(), reading.open.as_ref().unwrap().waiting), (0, 400));
-    // More are in progress than are listed one by one: the oldest is among the listed.
+    // More requests are in progress than are listed, but the oldest one is listed.
     let longest = &reading.open.as_ref().unwrap().longest;
     assert!(longest.is_sorted_by(|one, next| one.age_ns >= next.age_ns), "{longest:?}");
     assert_eq!(longest[0].bytes_in, 23, "{longest:?}");
@@ -118,9 +118,9 @@ fn with_enough_room_the_same_loses_nothing() {
 }
 
 #[test]
-fn more_threads_than_are_told_apart_are_counted_together() {
-    let test = "more_threads_than_are_told_apart_are_counted_together";
-    // The table has 4,096 places, by the low bits of the thread's number.
+fn threads_beyond_the_table_size_are_counted_together() {
+    let test = "threads_beyond_the_table_size_are_counted_together";
+    // The table has 4,096 places, chosen by the low bits of the thread's id.
     const THREADS: u64 = 4500;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its number").port();
@@ -146,7 +146,7 @@ fn more_threads_than_are_told_apart_are_counted_together() {
     assert_eq!(reading.count(Counter::DisplacedOpen).unwrap(), 0);
 }
 
-/// Answers each request after so much CPU time.
+/// Answers each request after this much CPU time.
 fn serve(mut connection: TcpStream, burn_ns: u64) {
     let clock = || {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -160,8 +160,8 @@ fn serve(mut connection: TcpStream, burn_ns: u64) {
 }
 
 #[test]
-fn threads_whose_numbers_share_a_place_are_told_apart() {
-    let test = "threads_whose_numbers_share_a_place_are_told_apart";
+fn threads_that_share_a_table_place_are_distinguished() {
+    let test = "threads_that_share_a_table_place_are_distinguished";
     const BURN_NS: u64 = 2_000_000;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its number").port();
@@ -181,7 +181,7 @@ fn threads_whose_numbers_share_a_place_are_told_apart() {
             given.into_iter().for_each(|connection| serve(connection, BURN_NS));
         });
         let number = number.recv().expect("a number");
-        // Other work may take the number first.
+        // Other work may take the id first.
         if *first.get_or_insert(number) % 4096 == number % 4096 {
             clients.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens"));
             give.send(listener.accept().expect("a connection").0).expect("the thread waits");
@@ -203,7 +203,7 @@ fn threads_whose_numbers_share_a_place_are_told_apart() {
     drop(clients);
     threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
     let (charged_ns, burnt_ns) = (reading.charged().expect("charged").requests_ns, 4 * 25 * BURN_NS as i64);
-    // Time that the hypervisor takes is noticed late, by the one clock or by the other.
+    // The two clocks may notice time taken by the hypervisor at different moments.
     assert!(charged_ns >= burnt_ns * 9 / 10, "{charged_ns} ns charged of {burnt_ns}");
     assert_eq!(reading.count(Counter::DisplacedThreads), Some(0));
 }
@@ -218,9 +218,9 @@ fn a_server_that_forks_for_each_connection_is_counted() {
     let reading = watcher.read();
     assert_eq!(counted(&reading), count);
     assert_eq!((reading.count(Counter::Accepted).unwrap(), reading.count(Counter::Closed).unwrap()), (150, 150));
-    // Each process that a connection had is listed separately, though all of them have ended; the first process, which
-    // serves none, and 63 others are listed, and the rest is one row: their CPU time is all there, though the scheduler
-    // knows them no more.
+    // Each process that served a connection is a row of its own, though all have ended. The first process, which
+    // serves none, and 63 others are listed, and one row has the rest. All their CPU time is included, though the
+    // scheduler no longer knows them.
     let (listed, others) = reading.processes.split_at(64);
     let served = listed.iter().filter_map(requests_of);
     assert!(served.clone().all(|requests| requests <= 1) && served.sum::<u64>() == 63, "{:?}", reading.processes);

@@ -1,4 +1,4 @@
-//! Phases by the server's own functions, on real servers; and the message where the functions are missing.
+//! Phases by the server's own functions on real servers, and the message if the functions are missing.
 
 use crate::client::keep_alive;
 use crate::rig::{Server, counting, root, settle, watch};
@@ -15,12 +15,12 @@ fn timed(pack: &PackTotals) -> (u64, u64) {
     (sum(&pack.by_functions), sum(&pack.by_events))
 }
 
-/// Loads the server until a window of the pack has shown requests; the counts stay exact all the while.
+/// Loads the server until a window of the pack has observed requests; the counts stay exact throughout.
 fn load_until_timed(watcher: &mut Watcher, port: u16) -> (Reading, u64) {
     let mut requests = 0;
     for _ in 0..200 {
         let client = std::thread::spawn(move || keep_alive(port, CONNECTIONS, 150, &["/1k.bin"]).1.requests);
-        // The windows are opened by whoever waits.
+        // Windows are opened by the thread that waits.
         while !client.is_finished() {
             watcher.wait_until(monotonic_ns() + 20_000_000, &AtomicBool::new(false));
         }
@@ -37,7 +37,7 @@ fn load_until_timed(watcher: &mut Watcher, port: u16) -> (Reading, u64) {
 fn check(test: &str, name: &str) {
     let Some(server) = Server::start(test, name) else { return };
     let pack = Pack::open(name).expect("it ships with the program");
-    // With a large budget windows come often.
+    // With a large budget, windows are frequent.
     let options = WatchOptions { pack: Some(pack), overhead_ratio: 1.0, ..counting(server.port) };
     let Some(mut watcher) = watch(test, options) else { return };
     let refused = watcher.doubts().into_iter().find(|doubt| doubt.what.contains("functions of the server"));
@@ -47,7 +47,7 @@ fn check(test: &str, name: &str) {
     let pack = reading.pack.expect("a pack was given");
     println!("{name}: {pack:#?}");
     let (by_functions, by_events) = timed(&pack);
-    // A request whose bytes arrived before the window opened is seen by the functions alone.
+    // Only the functions see a request whose bytes arrived before the window opened.
     let at_the_edge = CONNECTIONS as u64 * pack.windows;
     assert!(by_functions <= by_events + at_the_edge, "{by_functions} by functions, {by_events} by reads and sends");
     assert!(pack.hits >= 3 * by_functions && pack.windows >= 1, "{pack:?}");
@@ -56,7 +56,7 @@ fn check(test: &str, name: &str) {
         let elapsed = |phase: usize| functions.elapsed_ns[phase].expect("timed").mean;
         assert!((0..3).all(|phase| elapsed(phase) >= 0.0), "{functions:?}");
         assert!(elapsed(0) > 0.0 && elapsed(1) > 0.0, "parse and process take time: {functions:?}");
-        // The server has parsed a request before it sends: so it is for each, and for their sums.
+        // The server has parsed a request before it sends, which is true for each request and for their sums.
         let by_event = events.elapsed_ns[0].expect("timed").mean * events.requests as f64;
         let by_function = elapsed(0) * functions.requests.min(events.requests) as f64;
         assert!(by_function <= by_event, "{by_function} ns against {by_event} ns: {functions:?} {events:?}");
@@ -91,7 +91,7 @@ fn a_pack_for_another_server_and_missing_functions_are_named() {
 }
 
 #[test]
-fn the_packs_lie_where_they_are_looked_for() {
+fn the_packs_are_found_in_their_directory() {
     for (name, text) in observe::watch::pack::BUILT_IN {
         let path = root().join(format!("crates/observe/packs/{name}.pack"));
         assert_eq!(std::fs::read_to_string(&path).expect("the pack's file"), text);

@@ -1,4 +1,4 @@
-//! In a process id namespace, as a container has, the programs see other ids than /proc shows.
+//! In a process id namespace, e.g. of a container, the programs see other ids than /proc shows.
 
 use crate::client::Connection;
 use observe::profile::exact::{BurstOptions, ExactProfiler};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const INSIDE: &str = "STRAINGAUGE_TEST_INSIDE_NAMESPACE";
 const REASON: &str = "this process id namespace is not the host's";
 
-/// Not a test of its own: what runs in the namespace.
+/// Not a test by itself: it runs in the namespace.
 #[test]
 fn observers_in_the_namespace() {
     if std::env::var_os(INSIDE).is_none() {
@@ -51,8 +51,8 @@ fn observers_in_the_namespace() {
 }
 
 #[test]
-fn in_a_process_id_namespace_what_needs_ids_is_not_measured() {
-    let test = "in_a_process_id_namespace_what_needs_ids_is_not_measured";
+fn figures_that_need_process_ids_are_unmeasured_in_a_pid_namespace() {
+    let test = "figures_that_need_process_ids_are_unmeasured_in_a_pid_namespace";
     // SAFETY: no memory is passed.
     if unsafe { libc::geteuid() } != 0 {
         return eprintln!("SKIPPED {test}: needs root");

@@ -22,7 +22,7 @@ fn haproxy_and_the_nginx_behind_it_are_watched_at_once() {
     assert_eq!(counted(&front_reading), count, "at the front port");
     let back_count = counted(&back_reading);
     assert_eq!(back_count.requests, count.requests, "each is passed on once");
-    // HAProxy sheds `Connection: close` and writes names in lower case: what passes is the documents' bytes and heads.
+    // HAProxy removes `Connection: close` and writes names in lower case: the documents' bytes and heads pass.
     let bodies = 6 * 100 * (1024 + 102_400) + 50 * 10_240;
     assert!(
         back_count.bytes_received > bodies && back_count.bytes_received < count.bytes_received + count.requests * 64
@@ -48,8 +48,8 @@ fn haproxy_and_the_nginx_behind_it_are_watched_at_once() {
 }
 
 #[test]
-fn a_proxy_that_splices_is_said_not_to_read_and_others_read_all() {
-    let test = "a_proxy_that_splices_is_said_not_to_read_and_others_read_all";
+fn a_splicing_proxy_is_reported_as_not_reading() {
+    let test = "a_splicing_proxy_is_reported_as_not_reading";
     let Some(back) = Server::start(test, "nginx") else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("haproxy.cfg");
@@ -69,7 +69,7 @@ fn a_proxy_that_splices_is_said_not_to_read_and_others_read_all() {
         let mut open = Some(open);
         for when in ["open", "closed"] {
             settle(&mut watcher);
-            // What a reading finds on open connections is in the counts of the next.
+            // Requests that a reading finds on open connections are in the counts of the next one.
             watcher.read();
             let reading = watcher.read();
             let (read, unread) = (reading.all().bytes_in, reading.count(Counter::UnreadBytes).expect("a count"));

@@ -27,7 +27,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Starts one; `None` where its program is missing, after saying so.
+    /// Starts a server; `None`, with a message, if its program is missing.
     pub fn start(test: &str, name: &str) -> Option<Self> {
         Server::start_on(test, name, free_port())
     }
@@ -36,7 +36,7 @@ impl Server {
         Server::start_with(test, name, port, &[])
     }
 
-    /// The same with more options of testbed/serve.
+    /// Starts a server with more options of testbed/serve.
     pub fn start_with(test: &str, name: &str, port: u16, more: &[&str]) -> Option<Self> {
         let state = folder();
         let mut command = Command::new("setsid");
@@ -48,14 +48,14 @@ impl Server {
         Server::wait_for(test, name, port, &mut command, state)
     }
 
-    /// A server by its own command line.
+    /// Starts a server by its own command line.
     pub fn run(test: &str, name: &str, port: u16, command: &mut Command) -> Option<Self> {
         let mut in_session = Command::new("setsid");
         in_session.arg(command.get_program()).args(command.get_args());
         Server::wait_for(test, name, port, &mut in_session, folder())
     }
 
-    /// Two nginx with a listening socket each on one port.
+    /// Two nginx servers, each with a listening socket on the same port.
     pub fn reuseport_pair(test: &str) -> Option<Self> {
         let (port, state) = (free_port(), folder());
         let script = root().join("testbed/serve");
@@ -97,7 +97,7 @@ impl Server {
             assert!(Instant::now() < deadline, "{name} does not listen");
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Its first connection, made by this loop, shall be over before anything is counted.
+        // Wait until the server's first connection, made by this loop, has ended before counting.
         std::thread::sleep(Duration::from_millis(100));
         Some(server)
     }
@@ -110,7 +110,7 @@ impl Server {
     pub fn kill(&mut self) {
         let session = self.child.id() as i32;
         for pid in session_of(session) {
-            // SAFETY: no memory is passed; the processes are those of the session that this test started.
+            // SAFETY: no memory is passed; the processes belong to the session that this test started.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         let _ = self.child.kill();
@@ -129,7 +129,7 @@ fn session_of(session: i32) -> Vec<i32> {
         .collect()
 }
 
-/// A folder that a server which has become `nobody` may enter.
+/// A folder that a server running as `nobody` may enter.
 fn folder() -> tempfile::TempDir {
     let state = tempfile::Builder::new().prefix("straingauge-watch-").tempdir().expect("a folder");
     std::fs::set_permissions(state.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
@@ -140,12 +140,11 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A watch with programs; `None` where they may not be loaded, after saying so.
+/// A watch with programs; `None`, with a message, if they may not be loaded.
 pub fn watch(test: &str, options: WatchOptions) -> Option<Watcher> {
     let watcher = Watcher::start(options).expect("the unprivileged part works");
     if let Some(error) = watcher.why_no_programs() {
-        // On a machine where tests run as root a refused program is a failure, not a reason to skip.
-        // SAFETY: no memory is passed.
+        // If tests run as root, a refused program is a failure, not a reason to skip. SAFETY: no memory is passed.
         assert!(unsafe { libc::geteuid() } != 0, "the programs were refused: {error}");
         eprintln!("SKIPPED {test}: {error}");
         return None;
@@ -157,13 +156,13 @@ pub fn counting(port: u16) -> WatchOptions {
     WatchOptions { mode: Mode::Counts, ..WatchOptions::of_port(port) }
 }
 
-/// What a reading counts, as a client counts it.
+/// The counts of a reading, as the client would count them.
 pub fn counted(reading: &Reading) -> Count {
     let all = reading.all();
     Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out }
 }
 
-/// At rest a scan must show the states that transitions gave. On a busy machine rest takes a while.
+/// Asserts that a scan at rest shows the states from transitions. On a busy machine, rest takes a while to come.
 pub fn check_states(watcher: &mut Watcher) {
     let mut before = watcher.states();
     for _ in 0..30 {
@@ -180,13 +179,13 @@ pub fn check_states(watcher: &mut Watcher) {
     assert_eq!(connections.reconciliation.unwrap().last_difference, 0, "a scan shows other states: {connections:?}");
 }
 
-/// Lets acknowledgements arrive and servers close.
+/// Waits until acknowledgements have arrived and servers have closed.
 pub fn settle(watcher: &mut Watcher) {
     let until = record::time::monotonic_ns() + 300_000_000;
     watcher.wait_until(until, &AtomicBool::new(false));
 }
 
-/// A connection to a port of this machine from this port of the client's, which may be in use by an older one.
+/// Connects to a port of this machine from this client port, which an older connection may still use.
 pub fn connect_from(port: u16, server: u16) -> TcpStream {
     use rustix::net::{AddressFamily, SocketAddrV4, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
     let began = Instant::now();
@@ -196,7 +195,7 @@ pub fn connect_from(port: u16, server: u16) -> TcpStream {
         sockopt::set_socket_reuseaddr(&socket, true).expect("an option");
         bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("the port is free");
         match connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, server)) {
-            // The last acknowledgement of the connection before it is still on its way.
+            // The last acknowledgement of the previous connection is still on its way.
             Err(rustix::io::Errno::ADDRNOTAVAIL) if began.elapsed() < Duration::from_secs(20) => {
                 std::thread::sleep(Duration::from_millis(1));
             }

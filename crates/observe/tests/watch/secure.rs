@@ -1,5 +1,5 @@
-//! TLS: bytes on the wire are exact; the handshake's flights count as requests, as a change of direction is all that
-//! can be seen.
+//! TLS: bytes on the wire are exact. The flights of the handshake count as requests, because only changes of
+//! direction are visible.
 
 use crate::client::Count;
 use crate::rig::{Server, check_states, counted, counting, settle, watch};
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
 
-/// The certificate is the testbed's own.
+/// Accepts the testbed's own certificate.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 
@@ -50,7 +50,7 @@ impl ServerCertVerifier for Unchecked {
     }
 }
 
-/// A connection that counts what goes over the wire.
+/// A connection that counts the bytes on the wire.
 struct Wire {
     stream: TcpStream,
     count: Count,
@@ -102,8 +102,8 @@ fn get(connection: &mut Secure, path: &str, body: usize) {
 }
 
 #[test]
-fn over_tls_bytes_on_the_wire_are_exact_and_handshakes_are_requests() {
-    let test = "over_tls_bytes_on_the_wire_are_exact_and_handshakes_are_requests";
+fn over_tls_wire_bytes_are_exact_and_handshakes_count_as_requests() {
+    let test = "over_tls_wire_bytes_are_exact_and_handshakes_count_as_requests";
     const CONNECTIONS: u64 = 8;
     let Some(server) = Server::start(test, "nginx-tls") else { return };
     let provider = Arc::new(rustls::crypto::ring::default_provider());

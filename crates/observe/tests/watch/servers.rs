@@ -6,14 +6,14 @@ use observe::watch::WatchOptions;
 use record::watch::{Counter, CpuTotals, Mode, ProcessCounts};
 use std::process::Command;
 
-/// Counts and bytes are the client's; the CPU time charged is within the scheduler's account.
+/// Asserts that counts and bytes equal the client's, and that the charged CPU time is within the scheduler's account.
 fn check(test: &str, name: &str, paths: &'static [&'static str], least_cpu_share: f64) {
     let Some(server) = Server::start(test, name) else { return };
     check_server(test, &server, paths, least_cpu_share);
 }
 
-/// A server of one thread: all of its CPU time is explained, but for 1 % and 3 ms, as it has timers and signals of its
-/// own: more of them on a slow machine.
+/// Asserts that all CPU time of a single-threaded server is explained, except 1 % and 3 ms for timers and signals,
+/// which are more frequent on a slow machine.
 fn check_one_thread(test: &str, name: &str, paths: &'static [&'static str]) {
     let Some(server) = Server::start(test, name) else { return };
     let Some(cpu) = check_server(test, &server, paths, 0.5) else { return };
@@ -54,7 +54,7 @@ fn check_server(
     reading.cpu
 }
 
-/// Charges add up to no more than the scheduler's account, but for 1 %.
+/// Asserts that the charges exceed the scheduler's account by at most 1 %.
 fn check_account(test: &str, cpu: &CpuTotals) {
     let charged_ns =
         cpu.charged.unwrap().requests_ns + cpu.charged.unwrap().connect_ns + cpu.charged.unwrap().between_ns;
@@ -82,12 +82,12 @@ fn apache_prefork_requests_and_bytes_equal_the_clients() {
 }
 
 #[test]
-fn each_process_of_a_prefork_server_has_its_share_of_work_cpu_time_and_phases() {
-    let test = "each_process_of_a_prefork_server_has_its_share_of_work_cpu_time_and_phases";
+fn each_process_of_a_prefork_server_has_its_own_work_cpu_time_and_phases() {
+    let test = "each_process_of_a_prefork_server_has_its_own_work_cpu_time_and_phases";
     let Some(server) = Server::start(test, "apache-prefork") else { return };
     let options = WatchOptions { mode: Mode::Exact, splits: false, ..counting(server.port) };
     let Some(mut watcher) = watch(test, options) else { return };
-    // A connection is served by one process to its end: four at once are four processes at least.
+    // A process serves a connection to its end, so four connections at once need at least four processes.
     let (open, count) = keep_alive(server.port, 4, 100, &["/1k.bin", "/100k.bin"]);
     settle(&mut watcher);
     let reading = watcher.read();
@@ -98,7 +98,7 @@ fn each_process_of_a_prefork_server_has_its_share_of_work_cpu_time_and_phases() 
     assert!(served.len() >= 4, "{} processes served four connections at once", served.len());
     assert!(listed.iter().all(|process| process.name.starts_with("apache2") && process.cpu_ns.is_some()));
     for counts in &served {
-        // The last request of each connection is finished by no event of its process yet.
+        // The last request of each connection has not been ended by an event of its process yet.
         assert!(counts.timed + 1 >= counts.requests && counts.timed <= counts.requests, "{counts:?}");
         let sum: f64 = counts.phase_cpu_ns.iter().map(|mean| mean.expect("timed")).sum();
         assert!(sum > 0.0 && counts.elapsed_ns.iter().all(|mean| *mean >= Some(0.0)), "{counts:?}");
@@ -125,7 +125,7 @@ fn io_uring_requests_and_bytes_equal_the_clients() {
 #[test]
 fn io_uring_with_a_kernel_thread_requests_and_bytes_equal_the_clients() {
     let test = "io_uring_with_a_kernel_thread_requests_and_bytes_equal_the_clients";
-    // The kernel's thread spins while it waits, so little of its time is of requests.
+    // The kernel's thread polls while it waits, so little of its time belongs to requests.
     check(test, "uring-sqpoll", &["/1k.bin", "/100k.bin"], 0.0);
 }
 
@@ -197,7 +197,7 @@ fn phases_of_every_request_add_up_to_its_cpu_time() {
 #[test]
 fn the_parse_phase_ends_where_the_file_is_looked_up() {
     let test = "the_parse_phase_ends_where_the_file_is_looked_up";
-    // Apache looks every file up anew.
+    // Apache looks up every file anew.
     let Some(server) = Server::start(test, "apache") else { return };
     for splits in [true, false] {
         let options = WatchOptions { mode: Mode::Exact, splits, ..WatchOptions::of_port(server.port) };

@@ -1,4 +1,4 @@
-//! Time is added at the place that was asked for, as much as was asked for, and nowhere else: here, and in the guest.
+//! Delays are added at the requested place, with the requested length, and nowhere else: here, and in the guest.
 
 use crate::exact::load::Actor;
 use crate::guest::print_verified;
@@ -13,7 +13,7 @@ const REQUESTS_EACH: u64 = 8;
 const REQUESTS: u64 = CONNECTIONS * REQUESTS_EACH;
 const ADDED_NS: u64 = 50_000;
 
-/// Requests to the server of the places.
+/// Sends requests to the server with the places.
 fn ask(port: u16) {
     for _ in 0..CONNECTIONS {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the server accepts");
@@ -26,19 +26,19 @@ fn ask(port: u16) {
     }
 }
 
-/// How often these requests reach a place: at least, and at most.
+/// How often these requests reach a place: minimum and maximum.
 fn reached(place: SlowPlace) -> (u64, u64) {
     match place {
         SlowPlace::Accept => (CONNECTIONS, CONNECTIONS),
         SlowPlace::Request | SlowPlace::FileRead | SlowPlace::Function => (REQUESTS, REQUESTS),
-        // With what opens, ends and acknowledges.
+        // Including packets that open, end and acknowledge.
         SlowPlace::Receive | SlowPlace::Send => (REQUESTS + CONNECTIONS, 6 * REQUESTS),
-        // A server that is always busy is not woken.
+        // A server that is always busy is not woken up.
         SlowPlace::WakeUp => (1, 20 * REQUESTS),
     }
 }
 
-/// Fails unless each place is reached, and slowed down alone. Says why where programs are not permitted.
+/// Fails unless each place is reached and only it is slowed down. Returns the reason if programs are not permitted.
 pub fn adds_time_at_every_place() -> Option<SlowDownError> {
     let mut server = Actor::start("places");
     let port = server.port();
@@ -51,14 +51,14 @@ pub fn adds_time_at_every_place() -> Option<SlowDownError> {
         let all = |slow: &SlowDown| SlowPlace::ALL.map(|at| slow.spun(at).expect("the kernel says"));
         let before = all(&slow);
         ask(port);
-        // Until the last connection has ended.
+        // Wait until the last connection has ended.
         std::thread::sleep(Duration::from_millis(50));
         for (at, (before, after)) in SlowPlace::ALL.into_iter().zip(before.into_iter().zip(all(&slow))) {
             let spun = Spun { count: after.count - before.count, ns: after.ns - before.ns };
             let (least, most) = reached(at);
             assert!((least..=most).contains(&spun.count), "{at:?} slows {place:?} down: {spun:?}");
             if at == place {
-                // A spin that is interrupted lasts longer.
+                // An interrupted delay lasts longer.
                 assert!(spun.ns >= spun.count * ADDED_NS, "{place:?}: {spun:?}");
             } else {
                 assert_eq!(spun.ns, 0, "{at:?} while {place:?} is slowed down");
@@ -70,8 +70,8 @@ pub fn adds_time_at_every_place() -> Option<SlowDownError> {
 }
 
 #[test]
-fn time_is_added_at_the_place_that_was_asked_for() {
+fn time_is_added_at_the_requested_place() {
     if let Some(why) = adds_time_at_every_place() {
-        eprintln!("SKIPPED time_is_added_at_the_place_that_was_asked_for: {why}");
+        eprintln!("SKIPPED time_is_added_at_the_requested_place: {why}");
     }
 }

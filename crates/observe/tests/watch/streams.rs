@@ -1,4 +1,4 @@
-//! Traffic that is more than a request and its response at a time: what can be counted, and the doubts about the rest.
+//! Traffic that is not one request and one response at a time: which counts are possible, and doubts about the rest.
 
 use crate::client::Connection;
 use crate::rig::{Server, counted, counting, free_port, settle, watch};
@@ -6,7 +6,7 @@ use observe::watch::{WatchOptions, Watcher};
 use record::DoubtKind;
 use std::process::Command;
 
-/// The watch must report that it cannot separate requests, and why.
+/// Asserts that the watch reports why it cannot separate requests.
 fn says(watcher: &Watcher, words: &str) {
     let doubts = watcher.doubts();
     let is_said = doubts.iter().any(|doubt| doubt.kind == DoubtKind::NotSplit && doubt.what.contains(words));
@@ -14,8 +14,8 @@ fn says(watcher: &Watcher, words: &str) {
 }
 
 #[test]
-fn nothing_is_looked_into_when_that_is_asked() {
-    let test = "nothing_is_looked_into_when_that_is_asked";
+fn contents_are_not_inspected_if_the_option_says_so() {
+    let test = "contents_are_not_inspected_if_the_option_says_so";
     let Some(server) = Server::start(test, "nginx") else { return };
     let Some(mut watcher) = watch(test, WatchOptions { detects_protocol: false, ..counting(server.port) }) else {
         return;
@@ -28,9 +28,9 @@ fn nothing_is_looked_into_when_that_is_asked() {
 }
 
 #[test]
-fn reads_are_looked_into_a_few_at_each_reading() {
-    let test = "reads_are_looked_into_a_few_at_each_reading";
-    // Each reads by another system call: recv, read, and io_uring's that names no buffer.
+fn a_few_reads_are_inspected_at_each_reading() {
+    let test = "a_few_reads_are_inspected_at_each_reading";
+    // Each reads with another system call: recv, read, and io_uring, which names no buffer.
     for (name, is_hidden) in
         [("nginx", false), ("lighttpd", false), ("apache", false), ("haproxy", false), ("uring", true)]
     {
@@ -51,8 +51,8 @@ fn reads_are_looked_into_a_few_at_each_reading() {
 }
 
 #[test]
-fn a_chunk_of_pipelined_requests_is_one_and_its_bytes_are_exact() {
-    let test = "a_chunk_of_pipelined_requests_is_one_and_its_bytes_are_exact";
+fn a_chunk_of_pipelined_requests_counts_as_one_with_exact_bytes() {
+    let test = "a_chunk_of_pipelined_requests_counts_as_one_with_exact_bytes";
     let Some(server) = Server::start(test, "nginx") else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let mut connection = Connection::open(server.port);
@@ -65,7 +65,7 @@ fn a_chunk_of_pipelined_requests_is_one_and_its_bytes_are_exact() {
     let reading = watcher.read();
     let traffic = reading.traffic.expect("reads are looked into");
     assert!(traffic.pipelined > 0 && traffic.pipelined + traffic.http1 == traffic.looked_into, "{traffic:?}");
-    // Four a read, unless one read takes in less or more of them.
+    // Four per read, unless a read contains fewer or more of them.
     assert!(traffic.requests_per_read().is_some_and(|each| (3.0..5.0).contains(&each)), "{traffic:?}");
     says(&watcher, "pipelined");
     let all = reading.all();
@@ -73,7 +73,7 @@ fn a_chunk_of_pipelined_requests_is_one_and_its_bytes_are_exact() {
     assert_eq!((all.bytes_in, all.bytes_out), (connection.count.bytes_sent, connection.count.bytes_received));
 }
 
-/// A server of node's: reads an upload to its end before it answers; echoes a WebSocket's bytes.
+/// A server on Node: it reads an upload to its end before it answers, and echoes the bytes of a WebSocket.
 fn node(test: &str) -> Option<Server> {
     if Command::new("node").arg("--version").output().is_err() {
         eprintln!("SKIPPED {test}: node is not installed");
@@ -92,8 +92,8 @@ fn node(test: &str) -> Option<Server> {
 }
 
 #[test]
-fn an_upload_that_is_read_before_it_is_answered_is_one_request() {
-    let test = "an_upload_that_is_read_before_it_is_answered_is_one_request";
+fn an_upload_read_before_its_answer_counts_as_one_request() {
+    let test = "an_upload_read_before_its_answer_counts_as_one_request";
     let Some(server) = node(test) else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let mut connection = Connection::open(server.port);
@@ -112,8 +112,8 @@ fn an_upload_that_is_read_before_it_is_answered_is_one_request() {
 }
 
 #[test]
-fn an_upload_that_waits_for_leave_is_two_requests() {
-    let test = "an_upload_that_waits_for_leave_is_two_requests";
+fn an_upload_that_waits_for_100_continue_counts_as_two_requests() {
+    let test = "an_upload_that_waits_for_100_continue_counts_as_two_requests";
     let Some(server) = node(test) else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let mut connection = Connection::open(server.port);
@@ -132,8 +132,8 @@ fn an_upload_that_waits_for_leave_is_two_requests() {
 }
 
 #[test]
-fn each_turn_of_a_websocket_is_a_request_and_its_bytes_are_exact() {
-    let test = "each_turn_of_a_websocket_is_a_request_and_its_bytes_are_exact";
+fn each_turn_of_a_websocket_counts_as_a_request_with_exact_bytes() {
+    let test = "each_turn_of_a_websocket_counts_as_a_request_with_exact_bytes";
     let Some(server) = node(test) else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let mut connection = Connection::open(server.port);
@@ -163,7 +163,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// `GET path` on a separate stream, in indexed and literal fields (RFC 7541, appendix A).
+/// `GET path` on a separate stream, with indexed and literal fields (RFC 7541, appendix A).
 fn get_frame(stream: u32, path: &str) -> Vec<u8> {
     let mut fields = vec![0x82, 0x86, 0x04, path.len() as u8];
     fields.extend(path.as_bytes());
@@ -172,26 +172,26 @@ fn get_frame(stream: u32, path: &str) -> Vec<u8> {
     frame(1, 0x05, stream, &fields)
 }
 
-/// Reads frames until `streams` streams have ended; settings and pings of the server are not answered.
+/// Reads frames until `streams` streams have ended; does not answer settings and pings of the server.
 fn receive_streams(connection: &mut Connection, mut streams: usize) {
     while streams > 0 {
         let head = connection.receive_bytes(9);
         let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
         connection.receive_bytes(length);
-        // HEADERS and DATA may end a stream.
+        // Only HEADERS and DATA end a stream.
         streams -= usize::from(head[3] <= 1 && head[4] & 1 == 1);
     }
 }
 
 #[test]
-fn streams_of_http2_are_turns_and_their_bytes_are_exact() {
-    let test = "streams_of_http2_are_turns_and_their_bytes_are_exact";
+fn http2_streams_count_as_turns_with_exact_bytes() {
+    let test = "http2_streams_count_as_turns_with_exact_bytes";
     let Some(server) = Server::start(test, "nginx-h2") else { return };
     let Some(mut watcher) = watch(test, counting(server.port)) else { return };
     let mut connection = Connection::open(server.port);
     connection.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     connection.send(&frame(4, 0, 0, &[]));
-    // Leave to send more than the 65,535 bytes of the beginning.
+    // Permits more than the initial 65,535 bytes.
     connection.send(&frame(8, 0, 0, &(1u32 << 24).to_be_bytes()));
     for turn in 0..20 {
         let streams: Vec<u8> = (0..4).flat_map(|n| get_frame(turn * 8 + n * 2 + 1, "/1k.bin")).collect();

@@ -1,11 +1,11 @@
-//! Without privileges: visible figures are shown, the others are reported as not measured.
+//! Without privileges, visible figures are shown, and the others are reported as not measured.
 
 use crate::client::Connection;
 use crate::rig::Server;
 use observe::watch::{WatchOptions, Watcher};
 use std::sync::mpsc;
 
-/// Runs `work` in a thread without any capability. Capabilities belong to threads, so the others keep theirs.
+/// Runs `work` in a thread without any capability; other threads keep theirs.
 fn without_capabilities<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || {
@@ -21,8 +21,8 @@ fn without_capabilities<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'st
 }
 
 #[test]
-fn without_rights_connections_are_scanned_and_the_reason_is_said() {
-    let test = "without_rights_connections_are_scanned_and_the_reason_is_said";
+fn without_privileges_connections_are_scanned_and_the_reason_is_given() {
+    let test = "without_privileges_connections_are_scanned_and_the_reason_is_given";
     let Some(server) = Server::start(test, "nginx") else { return };
     let mut connections: Vec<Connection> = (0..3).map(|_| Connection::open(server.port)).collect();
     connections.iter_mut().for_each(|connection| connection.get("/1k.bin", false));

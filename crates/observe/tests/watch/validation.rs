@@ -1,6 +1,6 @@
-//! The paper's validations, as tests: the watch against the client (Table 6 of Almeida, Almeida and Yates, 1996) and
-//! its counters of the machine against /proc (their Table 9), on a server under load. `bench/watch-validation` prints
-//! the same with rates.
+//! The paper's validations as tests: the watch compared with the client (Table 6 of Almeida, Almeida and Yates,
+//! 1996), and its counters of the machine compared with /proc (their Table 9), for a server under load.
+//! `bench/watch-validation` prints the same with rates.
 
 use crate::client::{Count, keep_alive};
 use crate::rig::{Server, counting, settle, watch};
@@ -9,7 +9,7 @@ use record::watch::system::SystemTotals;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The machine's counters as in /proc now, read here without the watch's code.
+/// The machine's counters in /proc, read without the watch's code.
 fn by_proc() -> BTreeMap<&'static str, u64> {
     let mut now = BTreeMap::new();
     let stat = std::fs::read_to_string("/proc/stat").expect("/proc/stat");
@@ -67,13 +67,14 @@ fn by_watch(system: &SystemTotals) -> BTreeMap<&'static str, u64> {
     ])
 }
 
-/// A reading of the watch, and /proc right before and after it: a counter that only grows lies between.
+/// A reading of the watch between two of /proc; a counter that only grows is between them.
 fn bracketed(watcher: &mut Watcher) -> BTreeMap<&'static str, u64> {
     let before = by_proc();
     let ours = by_watch(&watcher.read().system);
     let after = by_proc();
     for (name, value) in &ours {
-        // A mode's time is summed over CPUs before it is cut to ticks, or after: a tick of each CPU lies between.
+        // The time of a mode is summed over CPUs before or after rounding to ticks, so it may differ by a tick per
+        // CPU.
         let slack = if name.ends_with(" ms") { 10 * record::machine::online_cpus() as u64 } else { 0 };
         let (low, high) = (before[name].saturating_sub(slack), after[name] + slack);
         assert!((low..=high).contains(value), "{name}: {value} is not within {low}..{high}");
@@ -82,8 +83,8 @@ fn bracketed(watcher: &mut Watcher) -> BTreeMap<&'static str, u64> {
 }
 
 #[test]
-fn counters_of_the_machine_are_those_of_proc() {
-    let test = "counters_of_the_machine_are_those_of_proc";
+fn counters_of_the_machine_equal_those_in_proc() {
+    let test = "counters_of_the_machine_equal_those_in_proc";
     let Some(server) = Server::start(test, "nginx") else { return };
     let options = WatchOptions { system_intervals: Intervals::all(Duration::ZERO), ..counting(server.port) };
     let Some(mut watcher) = watch(test, options) else { return };
@@ -105,8 +106,8 @@ fn counters_of_the_machine_are_those_of_proc() {
 }
 
 #[test]
-fn requests_and_bytes_are_those_of_the_client() {
-    let test = "requests_and_bytes_are_those_of_the_client";
+fn requests_and_bytes_equal_those_of_the_client() {
+    let test = "requests_and_bytes_equal_those_of_the_client";
     println!("{:<10} {:<16} {:>14} {:>14} {:>8}", "server", "", "client", "watch", "% apart");
     for name in ["nginx", "apache"] {
         let Some(server) = Server::start(test, name) else { continue };

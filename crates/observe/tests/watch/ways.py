@@ -3,8 +3,9 @@
 
 usage: ways.py server | handler PATH | client
 
-Each line of standard input is a case, an object in JSON; each is answered with a line. A request is two numbers of four bytes, the
-lengths of the answer and of an upload, and the upload. The server ends a connection after `requests` of them in the way `close`.
+Each line of standard input is a case, as a JSON object, and is answered with a line. A request is two numbers
+of four bytes (the lengths of the answer and of an upload) and the upload. The server ends a connection after
+`requests` of them in the way `close`.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ ZEROS = bytes(1 << 20)
 
 
 def exactly(read, count):
-    """Calls `read(n)` until `count` bytes have come; False at the end of the stream."""
+    """Calls `read(n)` until `count` bytes have come; returns False at the end of the stream."""
     while count:
         got = read(count)
         if not got:
@@ -39,7 +40,8 @@ def reader(connection, way):
     def recvmmsg(count):
         buffer = ctypes.create_string_buffer(count)
         piece = (ctypes.c_void_p * 2)(ctypes.addressof(buffer), count)
-        # struct mmsghdr: a message's address and its length, its pieces, control data, flags; then the length received.
+        # struct mmsghdr: a message's address and length, its pieces, control data and flags, then the received
+        # length.
         message = (ctypes.c_uint64 * 8)(0, 0, ctypes.addressof(piece), 1)
         taken = LIBC.recvmmsg(file, message, 1, 0, None)
         return buffer.raw[: message[7] & 0xFFFFFFFF] if taken == 1 else b""
@@ -98,7 +100,7 @@ def writer(connection, way):
         return errors(connection)
 
     def stamped(count):
-        # Software time stamps of the transmission and the acknowledgement, with the data.
+        # Software time stamps of transmission and acknowledgement, with the data.
         connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, 1 << 1 | 1 << 4 | 1 << 9 | 1 << 7)
         connection.sendall(ZEROS[:count])
         time.sleep(0.005)
@@ -117,7 +119,7 @@ def writer(connection, way):
 
 
 def errors(connection):
-    """Takes everything from the queue of errors."""
+    """Empties the error queue."""
     try:
         while True:
             connection.recvmsg(4096, 512, MSG_ERRQUEUE | socket.MSG_DONTWAIT)
@@ -158,7 +160,7 @@ def serve(connection, case):
         served += 1
     close = case["close"]
     if close == "shutdown":
-        # What comes now is read and thrown away.
+        # Data that comes now is read and discarded.
         connection.shutdown(socket.SHUT_WR)
         drain(connection)
     elif close == "linger0":
@@ -263,12 +265,12 @@ def connect(case, first):
     address = ("::1" if family == socket.AF_INET6 else "127.0.0.1", case["port"])
     connection = socket.socket(family, socket.SOCK_STREAM, MPTCP if case["family"] == "mptcp" else 0)
     if case["family"] == "tfo":
-        # The first one only gets the cookie.
+        # The first request only gets the cookie.
         assert connection.sendto(request(case), MSG_FASTOPEN, address) or first
         return connection, True
     connection.connect(address)
     if case["defer"]:
-        # The last acknowledgement of the handshake, which carries no data, is held back.
+        # The last acknowledgement of the handshake, which has no data, is delayed.
         time.sleep(0.005)
     return connection, False
 
@@ -276,7 +278,7 @@ def connect(case, first):
 def client():
     for line in sys.stdin:
         case = json.loads(line)
-        # Where the device is slow, what follows waits: the server reads before the handshake is complete.
+        # With a slow device, the following packets wait, so the server reads before the handshake is complete.
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(ZEROS[:1400], ("127.0.0.1", 9))
         count = {"requests": 0, "sent": 0, "received": 0}
         asked = request(case)

@@ -1,5 +1,5 @@
-//! The watch against its client, the kernel's counters and a scan, over ways to accept, read, write and close
-//! (`crates/observe/tests/watch/ways.py`).
+//! Compares the watch with its client, the kernel's counters and a scan, for many ways to accept, read, write and
+//! close (`crates/observe/tests/watch/ways.py`).
 
 use crate::rig::{root, settle, watch};
 use observe::Group;
@@ -75,7 +75,7 @@ fn kernel() -> BTreeMap<String, u64> {
     counters
 }
 
-/// What the watch counted, by name.
+/// The watch's counts by name.
 fn counts(reading: &Reading) -> BTreeMap<&'static str, u64> {
     let all = reading.all();
     let count = |counter| reading.count(counter).unwrap_or(0);
@@ -106,12 +106,12 @@ struct Rig {
     client: Role,
     port: u16,
     watcher: Watcher,
-    /// CPU time that was burnt for requests so far.
+    /// CPU time used for requests so far.
     burnt_ns: u64,
 }
 
 impl Rig {
-    /// One case: all laws hold.
+    /// Runs a case and checks all invariants.
     fn check(&mut self, case: &Value) {
         let (before, kernel_before) = (counts(&self.watcher.read()), kernel());
         assert_eq!(self.server.ask(&case.to_string()), "ready");
@@ -149,7 +149,7 @@ impl Rig {
         let resets = by_kernel["OutRsts"];
         expected.insert("resets sent", resets - expected["resets received"].min(resets));
         if is_mptcp {
-            // How a connection of MPTCP ends its paths is up to the kernel.
+            // The kernel decides how an MPTCP connection ends its paths.
             for name in ["aborted", "resets received", "resets sent"] {
                 expected.insert(name, seen[name]);
             }
@@ -167,10 +167,10 @@ impl Rig {
         assert!(missing < 0.01, "{case}: {missing:.3} more is charged than there is: {:?}", reading.cpu);
     }
 
-    /// At rest the states are those of a scan.
+    /// Asserts that the states at rest are those of a scan.
     fn equals_scan(&mut self, case: &Value) {
         let scan = DiagSocket::connect().expect("inet_diag").read_port(self.port, Scope::AllStates).expect("a scan");
-        // A socket in FIN_WAIT_2 that its server has closed counts as one in TIME_WAIT until a scan is made.
+        // A socket in FIN_WAIT_2 that its server has closed counts as TIME_WAIT until a scan.
         let named = |by_state: [u64; STATES.len()]| {
             let mut states = BTreeMap::new();
             for (name, count) in STATES.iter().zip(by_state).filter(|(_, count)| *count > 0) {
@@ -190,7 +190,7 @@ fn case(family: &str, read: &str, write: &str, close: &str, hand: &str, defer: b
     })
 }
 
-/// This thread's network namespace becomes a new one, in which its children are, too.
+/// Moves this thread, and its future children, to a new network namespace.
 pub fn enter_new_namespace() {
     // SAFETY: only this thread's network namespace changes.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.expect("root may");
@@ -204,7 +204,8 @@ fn run(line: &str) {
     assert!(status.success(), "{line}");
 }
 
-/// All values of each dimension, or with STRAINGAUGE_LONG all pairs of family and close with three ways to hand over.
+/// All values of each dimension; with STRAINGAUGE_LONG all pairs of family and close, with three ways of handing
+/// over.
 fn cases() -> Vec<Value> {
     let at = |index: usize, family: usize, close: usize, hand: usize, defer: bool| {
         let (family, close, hand) = (FAMILIES[family % 5], CLOSES[close % 6], HANDS[hand % 5]);
@@ -228,7 +229,7 @@ fn counts_equal_the_clients_and_the_kernels_in_every_way() {
     let socket = folder.path().join("handler").display().to_string();
     let mut handler = Role::start(&["handler", &socket]);
     assert_eq!(handler.answer(), "ready");
-    // A scan leaves out sockets whose address the listener does not have: so each kind of address has its port.
+    // A scan skips sockets whose address the listener does not have, so each kind of address has its own port.
     let mut rigs = [PORT, PORT + 1].map(|port| {
         let (server, client) = (Role::start(&["server"]), Role::start(&["client"]));
         let group = Group::Tree(server.child.id());

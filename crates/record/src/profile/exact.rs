@@ -20,7 +20,7 @@ pub struct ExactProfile {
     pub measured_ns: u64,
     /// Layers, then unattributed.
     pub layers: Vec<ExactRow>,
-    /// The server's CPU time without the cost of the hooks.
+    /// CPU time of the server without the cost of the hooks, nanoseconds.
     pub cpu_ns: f64,
     /// The port's packets.
     pub packets: PacketCounts,
@@ -28,17 +28,17 @@ pub struct ExactProfile {
     pub requests: u64,
     /// System calls of the server.
     pub system_calls: u64,
-    /// Work of the other end in the server's processes, nanoseconds: charged to the server by the scheduler only.
+    /// Work of the other end in the server's processes, nanoseconds; only the scheduler charges it to the server.
     pub peer_in_server_ns: u64,
-    /// The sum over all places of the server's processes against the scheduler's account of them.
+    /// Comparison of the sum over all places of the server's processes with the scheduler's account of them.
     pub scheduler_check: SumCheck,
-    /// The sum over all places and CPUs against the clock.
+    /// Comparison of the sum over all places and CPUs with the clock.
     pub clock_check: SumCheck,
     /// The cost of the measurement.
     pub perturbation: Perturbation,
-    /// Events without a partner.
+    /// Events without a counterpart.
     pub unpaired: Unpaired,
-    /// Reasons not to trust it.
+    /// Reasons to doubt the profile.
     pub doubts: Vec<Doubt>,
 }
 
@@ -54,11 +54,11 @@ impl ExactProfile {
 pub struct ExactRow {
     /// The layer; `None` = unattributed.
     pub layer: Option<Layer>,
-    /// The server's CPU time in it, nanoseconds, without the cost of the hooks.
+    /// CPU time of the server in the layer, nanoseconds, without the cost of the hooks.
     pub cpu_ns: f64,
-    /// Time in the layer, nanoseconds, with the part of the hooks' cost that lies in it.
+    /// Time in the layer, nanoseconds, including its part of the hooks' cost.
     pub measured_ns: u64,
-    /// Number of entries of the layer at a boundary function.
+    /// Number of times the layer was entered at a boundary function.
     pub entries: u64,
     /// Share of the server's CPU time, over bursts.
     pub share_ratio: Option<Estimate>,
@@ -73,7 +73,7 @@ pub struct ExactRow {
 pub struct Machine {
     /// The server's port.
     pub port: u16,
-    /// Process number of the server's first process.
+    /// Id of the server's first process.
     pub pid: u32,
     /// Name of its program; untrusted text.
     pub command: PlainText,
@@ -87,7 +87,7 @@ pub struct Machine {
     pub attach_ns: u64,
     /// Time that removing all hooks took, nanoseconds.
     pub detach_ns: u64,
-    /// From before the programs were loaded until they were gone.
+    /// Time from loading the programs until they were removed, nanoseconds.
     pub duration_ns: u64,
 }
 
@@ -98,18 +98,18 @@ pub struct Unhooked {
     pub function: String,
     /// Reason why the function could not be hooked.
     pub why: String,
-    /// Whether time of one layer is charged to another without this hook.
+    /// Whether time of a layer is charged to another one without this hook.
     pub is_needed: bool,
 }
 
 /// Time of the server's processes from two sources.
 #[derive(Debug, Clone, Copy, Default, Serialize, schemars::JsonSchema)]
 pub struct SumCheck {
-    /// All places together, hooks included, nanoseconds.
+    /// Sum of all places, including hooks, nanoseconds.
     pub summed_ns: u64,
-    /// The other source, nanoseconds.
+    /// Time by the other source, nanoseconds.
     pub expected_ns: u64,
-    /// (summed - expected) / expected.
+    /// Relative difference, (summed - expected) / expected.
     pub difference_ratio: Option<f64>,
 }
 
@@ -121,24 +121,24 @@ impl SumCheck {
     }
 }
 
-/// The effect of the measurement on the server.
+/// Effect of the measurement on the server.
 #[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Perturbation {
     /// Costs of the hooks, as calibrated in this run.
     pub costs: HookCosts,
-    /// Programs run on all CPUs in the bursts.
+    /// Runs of programs on all CPUs in the bursts.
     pub hooks: u64,
-    /// Time inside of the programs in the server's processes, nanoseconds.
+    /// Time inside the programs in the server's processes, nanoseconds.
     pub programs_ns: u64,
-    /// Time before and after them in the server's processes, by events times calibrated cost, nanoseconds.
+    /// Time before and after the programs in the server's processes, by events times calibrated cost, nanoseconds.
     pub around_ns: f64,
-    /// Share of the server's CPU time in the bursts that was the measurement.
+    /// Share of the measurement in the server's CPU time in the bursts.
     pub share_ratio: f64,
-    /// Nanoseconds per packet of the port.
+    /// Cost per packet of the port, nanoseconds.
     pub ns_per_packet: Option<f64>,
 }
 
-/// Events without a partner.
+/// Events without a counterpart.
 #[derive(Debug, Clone, Copy, Default, Serialize, schemars::JsonSchema)]
 pub struct Unpaired {
     /// Ends of functions whose begin was not seen.
@@ -147,12 +147,12 @@ pub struct Unpaired {
     pub not_left: u64,
     /// Functions called from too deep a stack.
     pub too_deep: u64,
-    /// Threads whose stack was replaced by another's.
+    /// Threads whose stack was overwritten by that of another thread.
     pub lost_threads: u64,
 }
 
-/// Costs outside the time stamps of the programs: before the first or after the last of them. The time between a
-/// program's own two time stamps is counted as measurement, and not here.
+/// Costs outside the time stamps of the programs: before the first or after the last. The time between the two stamps
+/// counts as measurement, not here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct HookCosts {
     /// Cost of an empty pair of hooks that is charged to the enclosed function, nanoseconds.
@@ -172,7 +172,7 @@ pub struct HookCosts {
 }
 
 impl HookCosts {
-    /// Half of a single hook's cost, assumed to be that of half a pair.
+    /// Half of a single hook's cost, assumed equal to that of half a pair.
     pub fn half_mark_ns(&self) -> f64 {
         (self.pair_inner_ns + self.pair_outer_ns) / 4.0
     }

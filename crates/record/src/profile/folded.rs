@@ -1,13 +1,13 @@
-//! Folded stacks: `outermost;...;innermost COUNT`, a line a stack, as flame graph viewers read them. The root is the
-//! server's program, or the place where its packets were handled outside it; kernel functions end in `_[k]`.
+//! Folded stacks: `outermost;...;innermost COUNT`, one stack per line, the input of flame graph viewers. The root is
+//! the server's program, or the place outside it where its packets were handled; kernel functions end in `_[k]`.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
-/// A folded file with more lines, or a longer line, was not written by straingauge.
+/// A folded file with more lines, or with a longer line, was not written by straingauge.
 const MAX_LINES: usize = 1_000_000;
 const MAX_LINE_BYTES: u64 = 64 << 10;
-/// C++ and Rust have names of some thousand characters.
+/// C++ and Rust have names of several thousand characters.
 const MOST_FRAME_CHARS: usize = 4096;
 
 /// Marks a kernel function.
@@ -18,8 +18,8 @@ pub const KERNEL_MARK: &str = "_[k]";
 pub struct Folded(pub BTreeMap<Vec<String>, u64>);
 
 impl Folded {
-    /// Counts a stack, outermost function first. A name cannot end its frame or its line: `;` separates frames, and
-    /// space at the ends of a frame is not kept.
+    /// Counts a stack, outermost function first. A name cannot end its frame or its line: `;` is replaced, and spaces
+    /// at the ends of a frame are dropped.
     pub fn add(&mut self, frames: impl IntoIterator<Item = String>, count: u64) {
         let safe = |frame: String| {
             let frame = crate::text::plain(&frame, MOST_FRAME_CHARS).replace(';', ":");
@@ -68,16 +68,16 @@ impl Folded {
     }
 }
 
-/// Why a file has no folded stacks.
+/// The reason why a file has no folded stacks.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldedError {
-    /// A line that is not `frame;frame COUNT`.
+    /// A line is not `frame;frame COUNT`.
     #[error("line {number} is not 'function;function COUNT'")]
     Line {
-        /// Line, from 1.
+        /// Line number, from 1.
         number: usize,
     },
-    /// No stack at all.
+    /// There is no stack.
     #[error("it holds no stacks")]
     Empty,
     /// The file could not be read.
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_stacks_survive_a_round_trip() {
+    fn folded_stacks_are_read_back_unchanged() {
         let text = "nginx;main;do_syscall_64_[k] 3\nnginx;main;a b c 4\n";
         assert_eq!(folded(&folded(text).to_text()), folded(text));
     }

@@ -5,11 +5,11 @@ use crate::layers::Layer;
 use crate::point::FunctionCost;
 use crate::{Figure, Figures, Origin, names};
 
-/// With fewer samples of the server than this a division by layer means nothing.
+/// With fewer samples of the server, a division by layer is meaningless.
 const LEAST_SAMPLES: u64 = 20;
 
-/// Of each layer (`None` = unattributed) the names of the figures per request and per packet sent, and its word in
-/// others.
+/// For each layer (`None` = unattributed): the names of its figures per request and per packet sent, and its word in
+/// other names.
 const FIGURES: [(Option<Layer>, &str, &str, &str); 8] = [
     (Some(Layer::User), names::LAYER_USER, names::PACKET_USER, "user"),
     (Some(Layer::SystemCall), names::LAYER_SYSTEM_CALL, names::PACKET_SYSTEM_CALL, "system_call"),
@@ -22,8 +22,8 @@ const FIGURES: [(Option<Layer>, &str, &str, &str); 8] = [
 ];
 
 impl Profile {
-    /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below what the
-    /// window can resolve; it is 0 so that the sum is right.
+    /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below the
+    /// resolution; it is 0, so that the sum is right.
     pub fn point_figures(&self, requests: u64) -> Figures {
         let mut figures = Figures::default();
         for (layer, name, ..) in FIGURES {
@@ -32,7 +32,7 @@ impl Profile {
         figures
     }
 
-    /// The functions that cost most without their callees.
+    /// The most expensive functions, without their callees.
     pub fn point_functions(&self, requests: u64) -> Vec<FunctionCost> {
         if requests == 0 || self.samples.server() < LEAST_SAMPLES {
             return Vec::new();
@@ -49,7 +49,7 @@ impl Profile {
             .collect()
     }
 
-    /// CPU time, and hardware events where the machine counts them, per packet that the port's connections sent; and
+    /// CPU time, and hardware events if the machine counts them, per packet that the port's connections sent; also
     /// the number of these packets.
     pub fn packet_figures(&self) -> Figures {
         let sent = self.packets.packets[1];
@@ -69,9 +69,9 @@ impl Profile {
         figures
     }
 
-    /// Events by layer, and of the network stack as a whole; the latter also has the reason if there are none.
+    /// Events by layer, and of the network stack as a whole; the latter has the reason if there are none.
     fn event_figures(&self, figures: &mut Figures) {
-        // Rows are per packet of both directions.
+        // Rows are per packet in both directions.
         let to_sent = self.packets.total() as f64 / self.packets.packets[1] as f64;
         for event in &self.events {
             let of_stack = names::event_per_packet("stack", &event.event);
@@ -93,7 +93,7 @@ impl Profile {
         }
     }
 
-    /// CPU time of a layer for each of `n` requests or packets; `none`: why there is no figure without any.
+    /// CPU time of a layer per request or packet, of which there are `n`; `none`: the reason if there are none.
     fn cost_of(&self, layer: Option<Layer>, n: u64, none: &str) -> Figure {
         match (self.samples.server(), n) {
             (_, 0) => Figure::not_measured("us", none),
@@ -112,8 +112,8 @@ impl Profile {
         samples as f64 * self.point_sample_ns() / 1e3 / requests as f64
     }
 
-    /// CPU time of a sample of a point, nanoseconds. A point's few samples only divide what the scheduler accounts
-    /// exactly, so their random number does not change the sum.
+    /// CPU time per sample of a point, nanoseconds. The few samples of a point only divide the scheduler's exact
+    /// time, so their random number does not change the sum.
     pub(super) fn point_sample_ns(&self) -> f64 {
         match self.samples.in_server() {
             in_server if in_server >= LEAST_SAMPLES && self.cpu_check.scheduler_ns > 0.0 => {
@@ -130,7 +130,7 @@ impl Profile {
         figures
     }
 
-    /// Why there are none per packet.
+    /// All figures per packet, missing for this reason.
     pub fn no_packet_figures(why: &str) -> Figures {
         let counts = [names::PACKETS_SENT, names::PACKETS_RECEIVED, names::SEGMENTS_SENT, names::PAYLOAD_SENT];
         let mut figures = Figures::default();

@@ -1,5 +1,5 @@
-//! The stacks of the server's work in one window, each with what it was charged to: the content of
-//! `points/NNN/stacks.json`, and what a profile is exported from. Names are [`PlainText`] from where they enter.
+//! The stacks of the server's work in a window, with the layers to which they were charged: the content of
+//! `points/NNN/stacks.json`, and the source of exported profiles. Names are [`PlainText`] from their origin.
 
 use super::folded::{Folded, KERNEL_MARK};
 use super::{Mode, Profile};
@@ -8,7 +8,7 @@ use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Deeper stacks were not written by straingauge: the kernel keeps 127 functions of each of its two parts.
+/// Deeper stacks were not written by straingauge, because the kernel keeps 127 functions in each of the two parts.
 const MAX_DEPTH: usize = 1024;
 
 /// A window's stacks.
@@ -20,9 +20,9 @@ pub struct Stacks {
     pub duration_ns: u64,
     /// The event that triggers a sample.
     pub clock: PlainText,
-    /// Nanoseconds from sample to sample on each CPU.
+    /// Nanoseconds between samples on each CPU.
     pub period_ns: u64,
-    /// The hardware events that were counted beside it.
+    /// Hardware events that were counted in addition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<PlainText>,
     /// The server's processes that were sampled.
@@ -54,11 +54,11 @@ pub struct Frame {
     pub is_kernel: bool,
 }
 
-/// The place where work of the server ran.
+/// Where work of the server ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ran {
-    /// In a process of the server: in the scheduler's account of it.
+    /// In a process of the server, which the scheduler accounts for.
     Server,
     /// In another process.
     Others,
@@ -69,24 +69,24 @@ pub enum Ran {
 /// Samples of one stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stack {
-    /// The functions by their places in [`Stacks::functions`], innermost first; empty if none could be kept.
+    /// Functions by their index in [`Stacks::functions`], innermost first; empty if the stack was lost.
     pub functions: Vec<u32>,
-    /// The process by its place in [`Stacks::processes`], if it ran in one of the server's.
+    /// Process by its index in [`Stacks::processes`], if it is one of the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
     /// The place where the samples ran.
     pub ran: Ran,
     /// The CPU's mode.
     pub mode: Mode,
-    /// The layer that it was charged to; absent = unattributed.
+    /// Layer to which the stack was charged; absent = unattributed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer: Option<Layer>,
-    /// Part of the layer, empty for a layer without parts.
+    /// Part of the layer; empty for a layer without parts.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub part: PlainText,
     /// Samples of the clock.
     pub samples: u64,
-    /// CPU time. The sum over the stacks of a layer is the layer's time, rounded.
+    /// CPU time, nanoseconds. The sum over the stacks of a layer is the layer's time, rounded.
     pub cpu_ns: u64,
     /// Hardware events, in the order of [`Stacks::events`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -111,7 +111,7 @@ impl Stacks {
         stack.functions.iter().rev().filter_map(|place| self.functions.get(*place as usize))
     }
 
-    /// The program that ran, or where the server's packets were handled outside of it.
+    /// The program that ran, or the place outside it where the server's packets were handled.
     pub fn root<'s>(&'s self, stack: &Stack) -> &'s str {
         match (stack.ran, stack.process.and_then(|place| self.processes.get(place as usize))) {
             (Ran::Server, Some(process)) if !process.name.is_empty() => &process.name,
@@ -161,7 +161,7 @@ impl Stacks {
         }
     }
 
-    /// Why a file's content cannot be a window's stacks.
+    /// The reason why a file's content cannot be stacks of a window.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let is_in = |place: u32, length: usize| (place as usize) < length;
         let mut sums = vec![0u64; self.events.len() + 2];
@@ -178,7 +178,7 @@ impl Stacks {
                 return Some("a stack has more events than the window");
             }
             for (sum, value) in sums.iter_mut().zip([stack.samples, stack.cpu_ns].iter().chain(&stack.events)) {
-                // Formats that others read have signed numbers.
+                // Other formats have signed numbers.
                 match sum.checked_add(*value).filter(|sum| *sum <= i64::MAX as u64) {
                     Some(more) => *sum = more,
                     None => return Some("its sums are too large"),
@@ -189,11 +189,11 @@ impl Stacks {
     }
 }
 
-/// The function of a sample whose stack could not be kept.
+/// The function of a sample whose stack was lost.
 pub const NO_STACK: &str = "[no stack]";
 
-/// Divides each layer's amount over its parts by weight, in whole numbers that add up to the amount, rounded. A layer
-/// without weight gets nothing.
+/// Divides each layer's amount over its parts by weight, into whole numbers that add up to the rounded amount. A
+/// layer without weight gets nothing.
 pub fn apportion(parts: &[(Option<Layer>, u64)], of_layer: impl Fn(Option<Layer>) -> f64) -> Vec<u64> {
     let mut whole: BTreeMap<Option<Layer>, u64> = BTreeMap::new();
     for (layer, weight) in parts {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_end_its_frame_or_its_line() {
+    fn a_name_cannot_break_its_frame_or_its_line() {
         let stacks = Stacks {
             processes: vec![SampledProcess { pid: 1, name: "my;server ".into() }],
             functions: named(&["Ljava/lang/String;::hashCode", " ", "a b"]),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn weighed_stacks_have_the_time_of_their_layers_in_the_table() {
+    fn weighted_stacks_have_the_time_of_their_layers_in_the_table() {
         let row = |layer, cpu_ns| LayerRow {
             layer,
             part: String::new(),
@@ -311,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_of_a_layer_are_the_layer(
+        fn the_parts_of_a_layer_add_up_to_the_layer(
             weights in prop::collection::vec((0usize..3, 0u64..1000), 0..60),
             each in 0.0f64..1e7,
         ) {

@@ -1,10 +1,10 @@
-//! The counters of the watch, each declared in one place. A program counts one with `COUNT(NAME)` (`observe/bpf`).
-//! Readings, JSON, Prometheus, the tables and the figures of a point take everything else from here.
+//! The counters of the watch, each declared once. A BPF program increments one with `COUNT(NAME)` (`observe/bpf`).
+//! Readings, JSON, Prometheus, the tables and the figures of a point use these declarations.
 //!
-//! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses the standard library
-//! only.
+//! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses only the standard
+//! library.
 
-/// The kernel hook that a counter needs. Where it is missing, the counter is not measured.
+/// The kernel hook that a counter needs. Without the hook, the counter is not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Transitions between the states of connections.
@@ -22,13 +22,13 @@ pub enum Source {
 pub struct Declaration {
     /// Name in JSON; in the programs in capitals, with the prefix `COUNT_`.
     pub name: &'static str,
-    /// Name in metrics, after `straingauge.`; it ends in `_bytes` where bytes are counted. Prometheus adds `_total`.
+    /// Name in metrics, after `straingauge.`; it ends in `_bytes` if it counts bytes. Prometheus adds `_total`.
     pub metric: &'static str,
     /// A sentence: the help text in Prometheus and the label in the report's tables.
     pub help: &'static str,
-    /// See [`Source`].
+    /// Hook that the counter needs.
     pub source: Source,
-    /// The figure of a load point that holds its rate.
+    /// The figure of a load point with the counter's rate.
     pub figure: Option<&'static str>,
 }
 
@@ -44,10 +44,10 @@ macro_rules! counters {
         }
 
         impl Counter {
-            /// All counters, in the order in which they are shown.
+            /// All counters in display order.
             pub const ALL: [Counter; COUNTERS] = [$(Counter::$counter),+];
 
-            /// Its declaration.
+            /// The declaration of the counter.
             pub const fn declaration(self) -> &'static Declaration {
                 &DECLARED[self as usize]
             }

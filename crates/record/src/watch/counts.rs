@@ -5,12 +5,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Counters; `null` or absent: not measured.
+/// Counters; `null` or absent = not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts([Option<u64>; COUNTERS]);
 
 impl Counter {
-    /// Whether it belongs to the object `losses`.
+    /// Whether the counter belongs to the object `losses`.
     pub fn is_loss(self) -> bool {
         self.declaration().source == Source::Requests
     }
@@ -27,14 +27,14 @@ impl Counts {
         self.0[counter as usize]
     }
 
-    /// Whether none is measured.
+    /// Whether no counter is measured.
     pub fn is_empty(&self) -> bool {
         *self == Counts::default()
     }
 }
 
 impl Serialize for Counts {
-    // If one counter is measured, the others of its object are present, too: `null` means not measured.
+    // If one counter is measured, the others of its object are present, too; `null` means not measured.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_measured = |object| Counter::ALL.iter().any(|one| one.is_loss() == object && self.get(*one).is_some());
         let members = Counter::ALL.into_iter().filter(|counter| is_measured(counter.is_loss()));

@@ -1,5 +1,4 @@
-//! Headroom, estimated from a watched server's traffic: the form that is printed and kept.
-//! `analyze::watch::headroom` makes it.
+//! Headroom estimated from a watched server's traffic, as printed and kept. `analyze::watch::headroom` computes it.
 
 use crate::PlainText;
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ crate::worded! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum LimitKind {
-        /// The CPUs that the server may run on, whoever uses them.
+        /// CPUs that the server may use, shared with other work.
         Cpus = "CPUs",
         /// The CPU time that the server's control group may use.
         CpuQuota = "CPU quota",
@@ -19,19 +18,19 @@ crate::worded! {
         ThreadPool = "thread pool",
         /// Open descriptors of a process.
         Descriptors = "descriptors",
-        /// The queue of connections to be accepted.
+        /// Queue of connections to be accepted.
         Backlog = "backlog",
     }
 }
 
 impl LimitKind {
-    /// The word of JSON and Prometheus.
+    /// The word in JSON and Prometheus.
     pub fn label(self) -> String {
         self.word().to_lowercase().replace(' ', "-")
     }
 }
 
-/// An interval. Its upper end is absent where the traffic does not tell it.
+/// Range of values. The upper end is absent if the traffic does not determine it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Range {
@@ -89,7 +88,7 @@ pub struct Headroom {
     pub limits: Vec<Limit>,
     /// Limits whose distance is not known.
     pub unknown: Vec<UnknownLimit>,
-    /// Reason why the server may be full earlier, such as waits that are not visible; absent without one.
+    /// Reason why the server may be full earlier, e.g. waits that are not visible; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<PlainText>,
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The number of buckets of a histogram.
 pub const BUCKETS: usize = 40;
 
-/// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
+/// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b is `[2^(b+5), 2^(b+6))`, bucket 0 has all
+/// below.
 pub fn bucket_end_ns(bucket: usize) -> u64 {
     1 << (bucket.min(BUCKETS - 1) + 6)
 }
@@ -21,7 +22,7 @@ impl Default for Log2Histogram {
 }
 
 impl Serialize for Log2Histogram {
-    /// As pairs of (upper end in nanoseconds, count), without the empty buckets.
+    /// Pairs of (upper end in nanoseconds, count), without empty buckets.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let filled = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
         serializer.collect_seq(filled.map(|(bucket, count)| (bucket_end_ns(bucket), *count)))
@@ -72,7 +73,7 @@ impl Log2Histogram {
         }
     }
 
-    /// The upper end of a quantile's bucket: the value is at most this and more than half of it. `None` when empty.
+    /// Upper end of a quantile's bucket: the value is at most this and more than half of it. `None` if empty.
     pub fn quantile_at_most_ns(&self, quantile: f64) -> Option<u64> {
         let total: u64 = self.0.iter().sum();
         let rank = ((total as f64 * quantile).ceil() as u64).max(1);

@@ -1,32 +1,32 @@
-//! Limits of the server and their use: the input of the estimate of its headroom.
+//! Limits of the server and their use, from which the headroom is estimated.
 
 use crate::PlainText;
 use serde::{Deserialize, Serialize};
 
-/// The limits that could be read. Times are totals, so that any two readings give a rate. What could not be read is
-/// absent.
+/// Limits that could be read; others are absent. Times are totals, so that any two readings give a rate.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct LimitTotals {
-    /// CPUs that the server's busy threads may run on.
+    /// Number of CPUs that the server's busy threads may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u64>,
     /// Idle time of the CPUs of `cpus` since boot, summed, nanoseconds. It jumps when `cpus` changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<u64>,
-    /// The narrowest limit of CPU time among the control groups that the server is in; absent without one.
+    /// Smallest limit of CPU time among the server's control groups; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<CpuQuota>,
     /// CPU time of the busiest thread of each interval between two readings, summed over the intervals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_thread_ns: Option<u64>,
-    /// The busiest thread since the reading before.
+    /// Busiest thread since the preceding reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busiest_thread: Option<BusyThread>,
     /// The process with the largest share of its descriptor limit in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<Descriptors>,
-    /// Threads that have read a request since the watch began and live, at most; absent where requests are not counted.
+    /// Maximum number of living threads that have read a request since the watch began; absent if requests are not
+    /// counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reading_threads: Option<u64>,
 }
@@ -50,13 +50,13 @@ pub struct CpuQuota {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct BusyThread {
-    /// Number of the thread's process.
+    /// Id of the thread's process.
     pub pid: u32,
-    /// Number of the thread.
+    /// Id of the thread.
     pub tid: u32,
     /// Name of the program.
     pub name: PlainText,
-    /// Processes of this name with the same parent, its own included.
+    /// Processes of this name with the same parent, including its own.
     pub siblings: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct BusyThread {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Descriptors {
-    /// Number of the process.
+    /// Id of the process.
     pub pid: u32,
     /// Number of open descriptors.
     pub open: u64,

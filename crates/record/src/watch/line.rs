@@ -1,24 +1,24 @@
-//! One line of a watch's JSON output and of its recording.
+//! A line of a watch's JSON output and of its recording.
 
 use super::{Headroom, Mode, Rates, Reading, SizeClass};
 use crate::Doubt;
 use serde::{Deserialize, Serialize};
 
-/// One JSON object a line; `kind` says which.
+/// One JSON object per line, identified by `kind`.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
-    /// The first of a recording.
+    /// First line of a recording.
     Watch(Beginning),
     /// One reading of the watch's counters.
     Reading(Box<Taken>),
 }
 
 impl Line {
-    /// Reads a line. Here and not where it is called, as reading it is half a megabyte of code.
+    /// Reads a line. The code is here and not at the callers, because it takes half a megabyte.
     ///
     /// # Errors
-    /// The text is no line of a watch, or a part of it has another type.
+    /// The text is not a line of a watch, or a part of it has another type.
     pub fn parse(text: &[u8]) -> Result<Line, serde_json::Error> {
         serde_json::from_slice(text)
     }
@@ -28,14 +28,14 @@ impl Line {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Beginning {
-    /// Version of the form of `run.json` that the writer uses.
+    /// Version of the format of `run.json` that the writer uses.
     pub schema: u32,
     /// The recorded watch.
     #[serde(flatten)]
     pub watching: Watching,
 }
 
-/// The options of a watch: also the form of the run (`run.json`).
+/// Options of a watch, also part of `run.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Watching {
@@ -60,12 +60,12 @@ pub struct Taken {
     /// Headroom, estimated from the readings so far: how much more load the server can take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headroom: Option<Headroom>,
-    /// Reasons not to trust the reading.
+    /// Reasons to doubt the reading.
     pub doubts: Vec<Doubt>,
 }
 
 impl Line {
-    /// Its text with the end of line; members are in alphabetical order.
+    /// The text of the line with its line end; members are in alphabetical order.
     pub fn text(&self) -> String {
         let value = serde_json::to_value(self).expect("a line has only string keys");
         format!("{value}\n")
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_stays_absent() {
+    fn uncounted_values_stay_absent() {
         let taken = read(r#"{"kind":"reading","totals":{"elapsed_ns":5,"connections":{},"cpu":{},"cost":{}}}"#);
         assert_eq!(taken.totals, Reading { elapsed_ns: 5, cpu: Some(CpuTotals::default()), ..Reading::default() });
         let taken = read(r#"{"kind":"reading","totals":{"connections":{"accepted":3},"processes":[{"pid":7}]}}"#);

@@ -16,7 +16,7 @@ pub struct ClassRates {
     pub bytes_out_per_sec: f64,
     /// CPU microseconds per request.
     pub cpu_us_per_request: Option<f64>,
-    /// Elapsed microseconds per request, from the first read to the departure of the last segment.
+    /// Elapsed microseconds per request, from the first read until the last segment was sent.
     pub elapsed_us_per_request: Option<f64>,
     /// Upper bound of the histogram bucket that holds the median elapsed time, microseconds.
     pub elapsed_p50_at_most_us: Option<f64>,
@@ -35,7 +35,7 @@ pub struct Rates {
     pub all: Option<ClassRates>,
     /// Rates of each size class.
     pub classes: Vec<ClassRates>,
-    /// Connections established per second. Absent where not measured, as are the following figures.
+    /// Connections established per second; absent if not measured, like the following figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_per_sec: Option<f64>,
     /// Connections closed per second.
@@ -55,7 +55,7 @@ impl Rates {
     /// The rates from `earlier` to `now`.
     pub fn between(earlier: &Reading, now: &Reading) -> Self {
         let duration_ns = now.at_ns.saturating_sub(earlier.at_ns);
-        // Older recordings do not say how long the watch had run.
+        // Older recordings do not have the age of the watch.
         let counted_ns = match (earlier.counted_ns, now.counted_ns) {
             (None, None) => duration_ns,
             _ => now.counted_time_ns().saturating_sub(earlier.counted_time_ns()),
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_differences_by_time() {
+    fn rates_are_differences_divided_by_time() {
         let mut earlier = Reading { at_ns: 0, classes: vec![ClassTotals::default()], ..Reading::default() };
         earlier.connections.counted = Counts::of(|_| Some(0));
         let mut now = Reading { at_ns: 2_000_000_000, ..earlier.clone() };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn switches_are_known_where_the_threads_that_were_seen_did_the_work() {
+    fn switches_are_known_if_the_seen_threads_did_the_work() {
         let second = 1_000_000_000;
         let since = |group_ns, accounted_ns, switches| {
             let cpu = super::super::CpuTotals { group_ns, accounted_ns, switches, ..Default::default() };
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_of_requests_are_those_of_the_time_in_which_they_were_counted() {
+    fn rates_of_requests_use_the_time_in_which_they_were_counted() {
         let second = 1_000_000_000;
         let at = |seconds: u64, counted_ns, requests| Reading {
             at_ns: (5 + seconds) * second,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn two_readings_of_one_moment_have_no_rate() {
+    fn two_readings_at_the_same_time_have_no_rate() {
         let reading = Reading { classes: vec![ClassTotals::default()], ..Reading::default() };
         assert_eq!(Rates::between(&reading, &reading).all.unwrap().requests_per_sec, 0.0);
         assert_eq!(Rates::between(&Reading::default(), &Reading::default()).all, None, "not counted");

@@ -1,5 +1,5 @@
-//! The contents of a reading: totals since the watch began, so any two readings give rates. Plain data, written as JSON
-//! without conversion. When a reading is read back, absent members mean that nothing was counted, and unknown members
+//! The contents of a reading: totals since the watch began, so any two readings give rates. Plain data, written as
+//! JSON without conversion. When a reading is read, absent members mean that nothing was counted, and unknown members
 //! are ignored.
 
 use super::counters::Counter;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// The number of phases of a request: parse, process, log.
 pub const PHASES: usize = 3;
-/// Fewer windows than this give a mean without an interval.
+/// With fewer windows, a mean has no interval.
 pub const FEWEST_WINDOWS: u64 = 5;
 
 /// Requests of one size class.
@@ -30,17 +30,17 @@ pub struct ClassTotals {
     pub bytes_out: u64,
     /// Reads from the socket (counted).
     pub receives: u64,
-    /// CPU time of the server's threads from the request's first read until they turned to another request (timed).
+    /// CPU time of the server's threads from a request's first read until they turned to another one (timed).
     pub cpu_ns: i64,
-    /// Time from the first read to the departure of the response's last segment, summed (timed).
+    /// Time from the first read until the response's last segment was sent, summed (timed).
     pub elapsed_ns: u64,
-    /// The number of requests in `elapsed_ns`.
+    /// Number of requests in `elapsed_ns`.
     pub timed: u64,
     /// Distribution of the elapsed times in `elapsed_ns`.
     pub elapsed: Log2Histogram,
 }
 
-// A request in progress may move to a larger class while its response grows, so a class may seem to shrink.
+// A growing response may move a request to a larger class, so a class may seem to shrink.
 crate::grows!(ClassTotals { requests, bytes_in, bytes_out, receives, cpu_ns, elapsed_ns, timed, elapsed });
 
 impl ClassTotals {
@@ -60,15 +60,15 @@ pub struct PhaseTotals {
     pub requests: u64,
     /// Number of windows in which requests were timed.
     pub windows: u64,
-    /// Requests whose parse phase ended at a system call; that of the others ended at the first send.
+    /// Requests whose parse phase ended at a system call instead of the first send.
     pub split: u64,
     /// Sends per request.
     pub sends: Option<Mean>,
     /// Reads per request.
     pub receives: Option<Mean>,
-    /// Bytes read from disks per request (blocks of the paper's Table 2 are 512 of them).
+    /// Bytes read from disks per request; blocks of the paper's Table 2 have 512 bytes.
     pub disk_bytes: Option<Mean>,
-    /// Disk reads issued per request, read-ahead included; always 0 where the kernel has no `block_bio_queue`.
+    /// Disk reads issued per request, including read-ahead; always 0 if the kernel has no `block_bio_queue`.
     pub disk_reads: Option<Mean>,
     /// Elapsed nanoseconds per request: parse, process, log.
     pub elapsed_ns: [Option<Mean>; PHASES],
@@ -86,20 +86,20 @@ pub struct PhaseTotals {
 pub struct ConnectionTotals {
     /// Current sockets by TCP state.
     pub states: BTreeMap<Cow<'static, str>, u64>,
-    /// How the states compare with scans; absent where scans are the only source.
+    /// Comparison of the states with scans; absent if scans are the only source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconciliation: Option<Reconciliation>,
     /// Transitions and TCP's own counters; empty without programs.
     #[serde(flatten)]
     pub counted: Counts,
-    /// Times from establishment to the first read; absent where reads are not seen.
+    /// Times from establishment to the first read; absent if reads are not observed.
     #[serde(flatten)]
     pub connects: Option<ConnectTotals>,
-    /// Connections waiting to be accepted, at the listener whose queue is the fullest.
+    /// Connections waiting to be accepted at the listener with the fullest queue.
     pub accept_queue: Option<u64>,
     /// Limit of the fullest listener's accept queue.
     pub accept_queue_limit: Option<u64>,
-    /// Half-open connections at the last scan (the SYN backlog's length).
+    /// Half-open connections at the last scan (length of the SYN backlog).
     pub syn_backlog: u64,
     /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began;
     /// absent if it could not be read.
@@ -121,10 +121,10 @@ pub struct ConnectTotals {
     /// Distribution of the times from establishment to the first read.
     #[serde(default)]
     pub connect_elapsed: Log2Histogram,
-    /// CPU time of accepting, counted where the thread did nothing else since its last connection ended.
+    /// CPU time of accepting, counted if the thread did nothing else since its last connection ended.
     #[serde(default)]
     pub connect_cpu_ns: i64,
-    /// The number of connections in `connect_cpu_ns`.
+    /// Number of connections in `connect_cpu_ns`.
     #[serde(default)]
     pub connects_with_cpu: u64,
 }
@@ -151,21 +151,21 @@ pub struct ProcessCounts {
     pub phase_cpu_ns: [Option<f64>; PHASES],
 }
 
-/// One process of the server, or the sum of all that are not listed.
+/// One process of the server, or the sum of all others.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ProcessTotals {
-    /// Process number; 0 = all others: processes beyond the list, ended processes, and requests that no event of a
-    /// process has ended.
+    /// Process id; 0 = all others: unlisted processes, ended processes, and requests that no event of a process has
+    /// ended.
     pub pid: u32,
-    /// Name of the process's program; empty for the row of all others and for a process that has ended.
+    /// Name of the process's program; empty for the row of all others and for an ended process.
     pub name: PlainText,
-    /// Number of processes in the row; in the row of all others, of those with a known number.
+    /// Number of processes in the row; for all others, of those with a known id.
     pub processes: u64,
-    /// CPU time of the process by the scheduler since the watch began, nanoseconds; absent for a process that has
-    /// ended, whose time is in the row of all others.
+    /// CPU time of the process by the scheduler since the watch began, nanoseconds; absent for an ended process,
+    /// whose time is in the row of all others.
     pub cpu_ns: Option<u64>,
-    /// Requests; absent when requests are not counted.
+    /// Requests; absent if requests are not counted.
     #[serde(flatten)]
     pub counted: Option<ProcessCounts>,
 }
@@ -182,9 +182,9 @@ pub struct OpenRequest {
     pub bytes_out: u64,
     /// CPU time of the request so far, nanoseconds.
     pub cpu_ns: i64,
-    /// Number of the thread that reads it.
+    /// Id of the thread that reads it.
     pub thread: u32,
-    /// Partly written: waits for the client or the network.
+    /// Whether the response is partly written and waits for the client or the network.
     pub is_sending: bool,
 }
 
@@ -192,9 +192,9 @@ pub struct OpenRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct OpenTotals {
-    /// Requests that were read and have no answer yet.
+    /// Requests that were read and have no response yet.
     pub waiting: u64,
-    /// Answered, but not fully acknowledged by the client.
+    /// Requests that are answered, but not fully acknowledged by the client.
     pub sending: u64,
     /// The oldest requests in progress, oldest first.
     pub longest: Vec<OpenRequest>,
@@ -204,14 +204,14 @@ pub struct OpenTotals {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuTotals {
-    /// All processes of the group (timed by the scheduler).
+    /// CPU time of all processes of the group (timed by the scheduler).
     pub group_ns: u64,
-    /// The part in user mode, as the kernel divides it.
+    /// Share in user mode, as the kernel divides it.
     pub user_ratio: Option<f64>,
     /// CPU time by purpose; absent if reads are not visible.
     #[serde(flatten)]
     pub charged: Option<ChargedCpu>,
-    /// Context switches of the group's threads that were seen.
+    /// Context switches of the group's observed threads.
     pub switches: u64,
     /// Part of `group_ns` used by the threads in `switches`; absent in older recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,7 +227,7 @@ pub struct CpuTotals {
 }
 
 impl CpuTotals {
-    /// Context switches since an earlier reading; absent where threads were missed ([`sees_all_threads`]).
+    /// Context switches since an earlier reading; `None` if threads were missed ([`sees_all_threads`]).
     pub fn switches_since(&self, earlier: &CpuTotals) -> Option<u64> {
         let used_ns = self.group_ns.saturating_sub(earlier.group_ns);
         let accounted_ns = self.accounted_ns.map(|now| now.saturating_sub(earlier.accounted_ns.unwrap_or(0)));
@@ -236,25 +236,26 @@ impl CpuTotals {
     }
 }
 
-/// Whether the threads that were seen used the CPU time of their processes. A thread that begins and ends between two
-/// readings is not seen; the account of one that runs is up to a tick old.
+/// Whether the observed threads used the CPU time of their processes. A thread that begins and ends between two
+/// readings is missed, and the account of a running one is up to a tick old.
 pub fn sees_all_threads(used_ns: u64, accounted_ns: u64) -> bool {
     const TICKS_NS: u64 = 50_000_000;
     used_ns.saturating_sub(accounted_ns) <= TICKS_NS.max(used_ns / 10)
 }
 
-/// CPU time by what it was spent on.
+/// CPU time by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ChargedCpu {
-    /// Charged to requests, finished or in progress.
+    /// CPU time charged to requests, finished or in progress.
     pub requests_ns: i64,
     /// CPU time of accepting connections, nanoseconds.
     #[serde(default)]
     pub connect_ns: i64,
-    /// Closing connections, and other work of threads between the end of a connection and the next request.
+    /// CPU time of closing connections, and of other work of threads between the end of a connection and the next
+    /// request.
     #[serde(default)]
     pub between_ns: i64,
-    /// The rest: threads that never read from the port, and what threads did before their first read.
+    /// Remaining CPU time: of threads that never read from the port, and of threads before their first read.
     #[serde(default)]
     pub elsewhere_ns: i64,
 }
@@ -275,15 +276,15 @@ pub struct PackTotals {
     pub call_ns: f64,
     /// Cost of a probe at a function's return, nanoseconds.
     pub return_ns: f64,
-    /// Cost of the probes for a request while a window is open.
+    /// Cost of the probes per request while a window is open.
     pub request_ns: f64,
     /// Time between windows, chosen so that this cost stays within the budget.
     pub period_ns: u64,
-    /// Functions hit in windows.
+    /// Function calls observed in windows.
     pub hits: u64,
     /// Phases by functions, by class.
     pub by_functions: Vec<PhaseTotals>,
-    /// Phases by reads and sends, of the requests of the same windows.
+    /// Phases by reads and sends, for the requests of the same windows.
     pub by_events: Vec<PhaseTotals>,
 }
 
@@ -309,8 +310,8 @@ pub struct AddedCost {
     /// Cost of one event that a program rejects.
     #[serde(default)]
     pub away_event_ns: f64,
-    /// Number of events that the programs reject: on sockets of other ports; in windows also switches and system calls
-    /// of all threads.
+    /// Number of events that the programs rejected: on sockets of other ports, and in windows also switches and
+    /// system calls of all threads.
     #[serde(default)]
     pub away_events: u64,
     /// Part of `added_ns` for rejected events, paid by the thread that caused the event.
@@ -326,7 +327,7 @@ pub struct AddedCost {
     pub window_ns: u64,
 }
 
-/// A reading. Counts are totals since the watch began.
+/// Reading of a watch. Counts are totals since the watch began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Reading {
@@ -337,7 +338,7 @@ pub struct Reading {
     /// Time since the watch began, nanoseconds.
     pub elapsed_ns: u64,
     /// Part of the time in which requests were counted, nanoseconds; absent if all of it. `classes`, `processes`,
-    /// `losses` and times to the first read cover this part only.
+    /// `losses` and times to the first read cover only this part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted_ns: Option<u64>,
     /// Requests by size class; empty when requests are not counted.
@@ -349,7 +350,7 @@ pub struct Reading {
     pub pack: Option<PackTotals>,
     /// Connections of the server's port.
     pub connections: ConnectionTotals,
-    /// The server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the
+    /// Server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the
     /// group's.
     pub processes: Vec<ProcessTotals>,
     /// Requests in progress; absent when requests are not counted.
@@ -357,7 +358,7 @@ pub struct Reading {
     pub open: Option<OpenTotals>,
     /// Protocols of the reads that were inspected; absent if none was.
     pub traffic: Option<Traffic>,
-    /// CPU time of the server; absent if its processes may not be read, or it has none.
+    /// CPU time of the server; absent if its processes may not be read, or if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTotals>,
     /// Cost of watching.
@@ -365,16 +366,16 @@ pub struct Reading {
     /// Losses, all 0 in a sound run; empty when requests were never counted.
     #[serde(skip_serializing_if = "Counts::is_empty")]
     pub losses: Counts,
-    /// Last reading of the machine's counters, which have an interval of their own, with its time.
+    /// Last reading of the machine's counters, which have their own interval, with its time.
     pub system: SystemTotals,
     /// Bytes that the server's processes read and wrote, at the interval of `system`; absent if they may not be read.
     pub io: Option<GroupIo>,
-    /// Counters of the control group that is watched; absent without one.
+    /// Counters of the watched control group; absent without one.
     pub control_group: Option<ControlGroupTotals>,
     /// Inputs of the headroom: limits of the server and their use; absent if not read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitTotals>,
-    /// Account of the server's threads in a part of the time since the last reading; absent if not kept.
+    /// Account of the server's threads for part of the time since the last reading; absent if not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<Account>,
 }
@@ -392,7 +393,7 @@ impl Reading {
 pub struct Mean {
     /// Mean per request.
     pub mean: f64,
-    /// Half of the 95 % interval's width; absent with fewer than five windows, and in exact mode, which does not
+    /// Half width of the 95 % interval; absent with fewer than five windows, and in exact mode, which does not
     /// sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_width: Option<f64>,
@@ -408,27 +409,27 @@ pub struct Mean {
 pub struct Reconciliation {
     /// Scans so far, including the first one at the start.
     pub scans: u64,
-    /// The difference of the last scan, summed over states, that transitions during the scan do not explain.
+    /// Difference of the last scan, summed over states, that transitions during the scan do not explain.
     pub last_difference: u64,
-    /// The largest such difference so far.
+    /// Largest such difference so far.
     pub largest_difference: u64,
     /// Number of sockets in the last scan.
     pub last_scan: u64,
 }
 
-/// The contents of reads that began a request. Only examined reads are counted, not all reads.
+/// Contents of reads that began a request. Only inspected reads are counted, not all reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Traffic {
-    /// Number of examined reads; the following are parts of it.
+    /// Number of inspected reads; the following numbers are parts of it.
     pub looked_into: u64,
-    /// Reads that hold one request of HTTP/1, or its beginning.
+    /// Reads with one HTTP/1 request, or its beginning.
     pub http1: u64,
-    /// Reads that hold one command of Redis (RESP), or its beginning.
+    /// Reads with one Redis command (RESP), or its beginning.
     pub redis: u64,
-    /// Reads that hold one command of memcached, or its beginning.
+    /// Reads with one memcached command, or its beginning.
     pub memcached: u64,
-    /// Reads that hold several requests of HTTP/1 or commands; each such read counts as one request.
+    /// Reads with several HTTP/1 requests or commands; each read counts as one request.
     pub pipelined: u64,
     /// Requests, commands and streams that began in the inspected reads, by their first KiB.
     pub requests: u64,
@@ -438,9 +439,9 @@ pub struct Traffic {
     pub expecting: u64,
     /// Reads in `http1` whose request asks for a WebSocket.
     pub websockets: u64,
-    /// Reads that hold HTTP/2: the preface, or frames.
+    /// Reads with HTTP/2: the preface, or frames.
     pub http2: u64,
-    /// Reads that hold records of TLS.
+    /// Reads with TLS records.
     pub tls: u64,
     /// Reads in an unknown protocol.
     pub other: u64,
@@ -449,8 +450,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// How many requests, commands or streams a read holds that is counted as one request: the mean of the reads looked
-    /// into. `None` where most of them could not be read.
+    /// Mean number of requests, commands or streams in an inspected read that counts as one request. `None` if most
+    /// reads could not be inspected.
     pub fn requests_per_read(&self) -> Option<f64> {
         let known = self.http1 + self.redis + self.memcached + self.pipelined + self.http2;
         (known > 0 && 2 * known >= self.looked_into).then(|| self.requests as f64 / known as f64)
@@ -458,7 +459,7 @@ impl Traffic {
 }
 
 impl Reading {
-    /// The number of a counter; absent where it is not measured.
+    /// The number of a counter; `None` if it is not measured.
     pub fn count(&self, counter: Counter) -> Option<u64> {
         if counter.is_loss() { self.losses.get(counter) } else { self.connections.counted.get(counter) }
     }

@@ -1,5 +1,5 @@
-//! The machine's counters in a reading: cumulative since boot, each kind with the time at which it was read, so any two
-//! readings give rates. They are those of the kernel module of Almeida, Almeida and Yates (1996, Table 2).
+//! The machine's counters in a reading: cumulative since boot, each kind with the time at which it was read, so any
+//! two readings give rates. They are the counters of the kernel module of Almeida, Almeida and Yates (1996, Table 2).
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ crate::worded! {
 /// Number of kinds.
 pub const KINDS: usize = SystemKind::ALL.len();
 
-/// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10).
+/// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10 ms).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuModes {
@@ -71,7 +71,7 @@ pub struct Paging {
 pub struct Memory {
     /// Size of the machine's memory, bytes.
     pub total_bytes: u64,
-    /// Memory that programs can get without swapping, by the kernel's estimate, bytes.
+    /// Memory that programs can get without swapping (the kernel's estimate), bytes.
     pub available_bytes: u64,
     /// Unused memory, bytes.
     pub free_bytes: u64,
@@ -106,11 +106,11 @@ pub struct DiskCounts {
 pub struct GroupIo {
     /// Bytes that the server's processes read from disks.
     pub read_bytes: u64,
-    /// Bytes that will be written to disks, including those that were overwritten in memory before.
+    /// Bytes that will be written to disks, including those overwritten in memory before.
     pub written_bytes: u64,
-    /// Read calls of every kind, sockets included.
+    /// Read calls of every kind, including sockets.
     pub reads: u64,
-    /// Write calls of every kind, sockets included.
+    /// Write calls of every kind, including sockets.
     pub writes: u64,
 }
 
@@ -139,7 +139,7 @@ pub struct ControlGroupTotals {
     pub tasks: Option<u64>,
 }
 
-/// One reading of the machine. What the kernel does not report is absent, never 0.
+/// Reading of the machine's counters. Counters that the kernel does not report are absent, never 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct SystemTotals {
@@ -179,8 +179,7 @@ impl SystemTotals {
         self.read_at_ns.get(kind.word()).copied()
     }
 
-    /// Seconds between the times at which this kind was read in an earlier reading and in this one; `None` unless both
-    /// have it.
+    /// Seconds between the readings of this kind in an earlier reading and in this one; `None` unless both have it.
     pub fn seconds_since(&self, earlier: &SystemTotals, kind: SystemKind) -> Option<f64> {
         let span_ns = self.read_ns(kind)?.saturating_sub(earlier.read_ns(kind)?);
         (span_ns > 0).then_some(span_ns as f64 / 1e9)

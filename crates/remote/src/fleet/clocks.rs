@@ -1,7 +1,8 @@
 //! Compares the workers' clocks with the driver's before each start.
 //!
-//! The error of a comparison is at most half the round trip. If all exchanges began at once, most would queue here, so
-//! only a few are under way at a time. A slow exchange leaves that number, so that it delays no other worker.
+//! The error of a comparison is at most half the round trip. If all exchanges began at once, most would queue here,
+//! so only a few are under way at a time. A slow exchange no longer counts among them, so that it delays no other
+//! worker.
 
 use super::Fleet;
 use crate::protocol::LEASE_NS;
@@ -12,28 +13,27 @@ use std::collections::VecDeque;
 const LEAST: u64 = 8;
 /// Maximum exchanges with a worker whose clock is not yet known to [`GOAL_NS`].
 const MOST: u64 = 64;
-/// A clock that is known this well needs no more exchanges.
+/// A clock with at most this uncertainty needs no more exchanges.
 const GOAL_NS: u64 = 250_000;
-/// Time limit for more than the minimum, and its extension for each worker.
+/// Time limit for exchanges beyond the minimum: this, and a little more for each worker.
 const MORE_NS: u64 = 400_000_000;
 const MORE_OF_EACH_NS: u64 = 100_000;
-/// Exchanges under way at once: as many as can be handled within a fraction of [`GOAL_NS`].
+/// Maximum number of exchanges under way: as many as this process can handle within a fraction of [`GOAL_NS`].
 const UNDER_WAY: usize = 16;
 /// A longer exchange no longer counts as under way.
 const QUICK_NS: u64 = 1_000_000;
-/// Interval of the check for lost and silent workers.
+/// Interval between checks for lost and silent workers.
 const LOOK_NS: u64 = 20_000_000;
 
 struct Exchange {
     index: usize,
     began_ns: u64,
-    /// The worker's pongs before this exchange.
     pongs: u64,
 }
 
 impl Fleet {
-    /// Exchanges pings with these workers, one at a time with each, until their clocks are known or time is up. Returns
-    /// false as soon as `must_end` does.
+    /// Exchanges pings with these workers, one at a time with each, until their clocks are known or the time is up.
+    /// Returns false as soon as `must_end` does.
     pub(super) fn compare_clocks(&mut self, live: &[usize], must_end: impl Fn(&Fleet) -> bool) -> bool {
         for index in live {
             self.links[*index].clock = None;
@@ -94,11 +94,11 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn workers_that_do_not_answer_hold_up_no_other() {
+    fn silent_workers_do_not_delay_the_others() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("workers");
         let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
-        // More silent ones than exchanges may be under way.
+        // There are more silent workers than exchanges may be under way.
         let count = 3 * UNDER_WAY;
         let answers = |index: usize| index % 2 == 1;
         std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Cold connections of workers that do not answer, or do not reach their number.
+//! Tests of cold connections with workers that do not answer or do not reach their number.
 
 use super::faked::{FakeWorker, Script, fleet, plan};
 use super::{Fleet, OnLoss};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
-/// A worker with room for all, which calls `script` with the number to hold.
+/// A worker that has room for all connections and calls `script` with the number to hold.
 fn holds(mut script: impl FnMut(u64, &mut FakeWorker) + Send + 'static) -> Script {
     Box::new(move |message, worker| match message {
         ToWorker::ColdAsk(_) => {
@@ -27,14 +27,13 @@ fn report(worker: &mut FakeWorker, established: u64) {
     worker.send(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None }));
 }
 
-/// Ten connections over these workers.
 fn ten(fleet: &mut Fleet) -> Result<ColdHeld> {
     fleet.plan_cold(&plan(2, 1), 10, &GO_ON)?;
     fleet.hold_cold(&plan(2, 1), 10, &GO_ON, &mut |_| {})
 }
 
 #[test]
-fn a_worker_that_does_not_say_what_it_has_is_named() {
+fn a_worker_that_does_not_report_its_room_is_named() {
     let mut fleet = fleet(vec![holds(|_, _| ()), Box::new(|_, _| ())], OnLoss::End);
     fleet.timeout_ns = 50_000_000;
     let why = ten(&mut fleet).expect_err("one is silent");
@@ -43,15 +42,15 @@ fn a_worker_that_does_not_say_what_it_has_is_named() {
 }
 
 #[test]
-fn the_others_hold_what_one_that_does_not_say_what_it_has_would_have_held() {
+fn the_other_workers_hold_the_connections_of_one_that_does_not_report_its_room() {
     let mut fleet = fleet(vec![holds(|count, worker| report(worker, count)), Box::new(|_, _| ())], OnLoss::GoOn);
     fleet.timeout_ns = 50_000_000;
     assert_eq!(ten(&mut fleet).expect("cold connections").counts.established, 10);
 }
 
-/// A server may close some connections, which are then opened again.
+/// A server may close connections, which are then opened again.
 #[test]
-fn workers_need_not_all_be_at_their_number_at_the_same_time() {
+fn workers_need_not_all_be_complete_at_the_same_time() {
     let first = holds(|count, worker| {
         report(worker, count);
         report(worker, count - 1);
@@ -65,7 +64,7 @@ fn workers_need_not_all_be_at_their_number_at_the_same_time() {
 }
 
 #[test]
-fn a_worker_that_comes_no_nearer_to_its_number_is_named_with_it() {
+fn a_worker_without_progress_is_named_with_its_number_of_connections() {
     let stays = holds(|_, worker| report(worker, 3));
     let mut fleet = fleet(vec![holds(|count, worker| report(worker, count)), stays], OnLoss::GoOn);
     fleet.timeout_ns = 300_000_000;

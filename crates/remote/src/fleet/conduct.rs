@@ -1,5 +1,5 @@
-//! A load of a fleet in progress: workers get ready, clocks are compared, all start at one instant, results are added
-//! up.
+//! Conducts a load of a fleet: workers get ready, clocks are compared, all start at one instant, and results are
+//! added up.
 
 use super::{Fleet, OnLoss};
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures};
@@ -14,11 +14,11 @@ use record::time::{monotonic_ns, unix_ms};
 use record::{DoubtKind, LoadPlan};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time from the order to start until the start, and its extension for each worker that gets the order.
+/// Time between sending the order to start and the start: this, and a little more for each worker.
 const LEAD_NS: u64 = 50_000_000;
 const LEAD_OF_EACH_NS: u64 = 50_000;
 const PROGRESS_NS: u64 = 200_000_000;
-/// Timeout for results after the window: requests may time out.
+/// Timeout for results after the window, which allows for requests that time out.
 const RESULT_NS: u64 = 30_000_000_000;
 
 #[derive(Default)]
@@ -31,17 +31,17 @@ struct Results {
 
 pub(super) struct Conduct<'a> {
     pub fleet: &'a mut Fleet,
-    /// The whole of it.
+    /// The plan of the whole load.
     pub plan: &'a LoadPlan,
     pub live: &'a [usize],
-    /// Whether the user ends it.
+    /// Set when the user ends the load.
     pub stop: &'a AtomicBool,
     /// Called at the edges of the window.
     pub events: &'a mut dyn LoadEvents,
     pub began_ns: u64,
-    /// Timeout for the workers' connections to open.
+    /// Timeout for opening the workers' connections.
     pub opening_ns: u64,
-    /// When progress was last reported.
+    /// Time of the last progress report.
     pub reported_ns: u64,
 }
 
@@ -90,7 +90,7 @@ impl Conduct<'_> {
         let mut results = Results::default();
         while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
-            // Merged as they come, so that only one is held in memory.
+            // Results are merged as they come, so that only one is held in memory.
             self.take_results(&mut results);
             self.report_progress(window.0);
         }
@@ -98,7 +98,7 @@ impl Conduct<'_> {
         self.gather(results, started_unix_ms, is_cut, cold_before)
     }
 
-    /// Waits until all workers of this load are in the wanted state; false if the load must end before.
+    /// Waits until all workers of this load are in the wanted state. Returns false if the load must end before.
     fn wait(&mut self, until_ns: u64, wanted: impl Fn(&WorkerState) -> bool) -> bool {
         while monotonic_ns() < until_ns {
             if self.must_end() {
@@ -119,7 +119,7 @@ impl Conduct<'_> {
             if self.must_end() {
                 return false;
             }
-            // All may be done early: a log ends.
+            // All workers may be done early, because a log ends.
             let are_done =
                 |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done | WorkerState::Lost(_));
             if now >= until_ns || self.live.iter().all(are_done) {
@@ -209,7 +209,7 @@ impl Conduct<'_> {
         let mut doubts = Vec::new();
         if let Some(names) = fleet.relieved.take() {
             doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on {names} gets a smaller part of the load: it could not keep up with its own"),
+                format!("from here on {names} gets a smaller share of the load: it could not keep up"),
                 "compare only the server's own figures with earlier points",
             ));
         }
@@ -219,7 +219,7 @@ impl Conduct<'_> {
         if !joined.is_empty() {
             let names = joined.join(", ");
             doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on {names} sends a part of the load, too: it joined the cluster meanwhile"),
+                format!("from here on {names} also sends a share of the load: it joined the cluster"),
                 "compare only the server's own figures with earlier points",
             ));
         }
@@ -231,14 +231,14 @@ impl Conduct<'_> {
         if !lost.is_empty() {
             let names = lost.join(", ");
             doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on the others have the part of {names}: it was lost"),
+                format!("from here on the others have the share of {names}: it was lost"),
                 "compare only the server's own figures with earlier points",
             ));
         }
         let Results { sum, mut parts, mut late } = results;
         parts.sort_by_key(|part| part.number);
         late.sort_by_key(|(index, _)| *index);
-        // A worker that was lost after its result did not affect this load.
+        // The loss of a worker after its result did not affect this load.
         let is_counted = |link: &Link| parts.binary_search_by_key(&link.number, |part| part.number).is_ok();
         let silent = live.iter().filter(|index| {
             let link = &fleet.links[**index];
@@ -247,7 +247,7 @@ impl Conduct<'_> {
         for index in silent.copied().collect::<Vec<_>>() {
             fleet.links[index].lose("it gave no result in time".into());
         }
-        // Includes workers lost since the last load or during the preparation.
+        // The loop includes workers that were lost since the last load or while getting ready.
         for (index, link) in fleet.links.iter().enumerate() {
             if let WorkerState::Lost(why) = &link.state
                 && !link.is_excused
@@ -267,7 +267,7 @@ impl Conduct<'_> {
             return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
         };
         all.started_unix_ms = started_unix_ms;
-        // Workers stop after a loss, too; only a stop by the user is an interruption.
+        // Workers stop after a loss, too. Only a stop by the user is an interruption.
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;
@@ -280,8 +280,8 @@ impl Conduct<'_> {
     }
 }
 
-/// Whether a load of these workers ends: the user stopped it, all are lost, or one is lost without a result and the run
-/// does not go on.
+/// Whether the load of these workers must end because the user stopped it, all workers are lost, or one is lost
+/// without a result and the run does not continue.
 fn must_end(fleet: &Fleet, live: &[usize], stop: &AtomicBool) -> bool {
     let lost =
         live.iter().map(|index| &fleet.links[*index]).filter(|link| link.is_lost() && link.result.is_none()).count();

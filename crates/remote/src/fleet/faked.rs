@@ -1,4 +1,5 @@
-//! Scripted workers for tests: each says hello, answers pings, and passes every other message to its test's function.
+//! Scripted workers for tests. Each sends its hello, answers pings, and passes every other message to its test's
+//! function.
 
 use super::{Fleet, OnLoss};
 use crate::inputs::{Handing, InputFiles};
@@ -17,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 /// The worker's end of its socket.
 pub struct FakeWorker {
     socket: UnixStream,
-    /// How far its clock is ahead; `None`: it answers no ping.
+    /// How far its clock is ahead; `None` if it answers no pings.
     pub ahead_ns: Option<u64>,
 }
 
@@ -26,7 +27,7 @@ impl FakeWorker {
         self.send_text(&line(message));
     }
 
-    /// Writes a line that need not be a message; false if the driver is gone.
+    /// Sends a line that need not be a message. Returns false if the driver is gone.
     pub fn send_text(&mut self, text: &str) -> bool {
         self.socket.write_all(text.as_bytes()).is_ok()
     }
@@ -46,7 +47,7 @@ impl FakeWorker {
         self.send(&FromWorker::Result(Box::new(WireResult::new(result, 0).expect("a result is JSON"))));
     }
 
-    /// Closes the socket, as a worker that dies.
+    /// Closes the socket, as if the worker died.
     pub fn end(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
@@ -54,7 +55,7 @@ impl FakeWorker {
 
 pub type Script = Box<dyn FnMut(ToWorker, &mut FakeWorker) + Send>;
 
-/// A worker that gets ready for a plan, and calls `script` at its start.
+/// A worker that gets ready for a plan and calls `script` at its start.
 pub fn at_start(mut script: impl FnMut(&LoadPlan, &mut FakeWorker) + Send + 'static) -> Script {
     let mut plan = None;
     Box::new(move |message, worker| match message {
@@ -75,7 +76,6 @@ pub fn fleet(workers: Vec<Script>, on_loss: OnLoss) -> Fleet {
     Fleet::connect(&sources, None, on_loss, None, &AtomicBool::new(false)).expect("a fleet")
 }
 
-/// Serves these workers on a socket.
 pub fn listen(socket: &Path, workers: Vec<Script>) {
     let listener = UnixListener::bind(socket).expect("a socket in a temporary folder");
     std::thread::spawn(move || {
@@ -85,12 +85,12 @@ pub fn listen(socket: &Path, workers: Vec<Script>) {
     });
 }
 
-/// A worker whose clock is ahead by `ahead_ns`; `None`: it answers no ping.
+/// Runs a worker whose clock is ahead by `ahead_ns`, or that answers no pings if that is `None`.
 pub fn work(socket: UnixStream, ahead_ns: Option<u64>, script: Script) {
     work_after(&[], socket, ahead_ns, script);
 }
 
-/// As [`work`], with messages sent after the hello.
+/// Like [`work`], and sends messages after the hello.
 pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64>, mut script: Script) {
     let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
     let mut worker = FakeWorker { socket, ahead_ns };
@@ -118,7 +118,7 @@ pub fn plan(connections: u64, duration_ns: u64) -> LoadPlan {
     LoadPlan { connections, duration_ns, ..LoadPlan::simple("127.0.0.1:9".parse().expect("an address")) }
 }
 
-/// Input files of plans without any.
+/// Input files for plans that name no file.
 pub struct NoFile;
 
 impl InputFiles for NoFile {
@@ -144,7 +144,7 @@ impl LoadEvents for Unheard {
 }
 
 impl Fleet {
-    /// A load that nobody stops.
+    /// Drives a load that is not stopped.
     pub fn run_fake(&mut self, plan: &LoadPlan) -> crate::error::Result<LoadResult> {
         self.run(plan, &mut NoFile, &AtomicBool::new(false), &mut Unheard)
     }

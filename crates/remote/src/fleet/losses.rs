@@ -1,4 +1,4 @@
-//! The doubts about workers that were lost before, in and after the window.
+//! Tests of the doubts about workers that were lost before, in and after the window.
 
 use super::Fleet;
 use super::OnLoss;
@@ -17,9 +17,9 @@ fn doubts(result: &LoadResult, kind: DoubtKind) -> Vec<&str> {
     result.doubts.iter().filter(|doubt| doubt.kind == kind).map(|doubt| doubt.what.as_str()).collect()
 }
 
-/// With a window that is over, and with one in progress: a log's part may end early.
+/// Once with a window that is over, and once with one in progress, because a log's part may end early.
 #[test]
-fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
+fn the_result_of_a_worker_that_dies_afterwards_is_kept() {
     for duration_ns in [1_000_000, MINUTE_NS] {
         let first = at_start(|plan, worker| {
             worker.send_result(plan, 30);
@@ -34,14 +34,14 @@ fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
         assert_eq!(result.counts.outcomes.ok, 34);
         assert!(doubts(&result, DoubtKind::WorkerLost).is_empty(), "{:?}", result.doubts);
         assert_eq!(fleet.uncounted, None);
-        // It is missed in the next load.
+        // The next load notices its absence.
         let next = fleet.run_fake(&plan(4, duration_ns)).expect_err("the run ends").to_string();
         assert!(next.contains("client 1") && next.contains("the run ends there"), "{next}");
     }
 }
 
 #[test]
-fn connections_that_open_at_a_rate_have_the_time_that_this_takes() {
+fn the_timeout_allows_for_connections_that_open_at_a_rate() {
     let slow: Vec<Script> = (0..2)
         .map(|_| {
             let mut at_start = at_start(|plan, worker| worker.send_result(plan, 30));
@@ -61,9 +61,9 @@ fn connections_that_open_at_a_rate_have_the_time_that_this_takes() {
     assert_eq!(fleet.run_fake(&plan).expect("a result").counts.outcomes.ok, 60);
 }
 
-/// Like workers of a driver that was stopped for longer than their lease and then continues.
+/// The workers of a driver that was stopped for longer than their lease and then continues behave like this.
 #[test]
-fn a_load_that_every_worker_ended_by_itself_is_no_load() {
+fn a_load_that_every_worker_ended_is_an_error() {
     let early = || at_start(|_, worker| worker.send_early_result(30));
     let mut fleet = fleet(vec![early(), early()], OnLoss::GoOn);
     let why = fleet.run_fake(&plan(4, MINUTE_NS)).expect_err("nothing is whole").to_string();
@@ -71,7 +71,7 @@ fn a_load_that_every_worker_ended_by_itself_is_no_load() {
 }
 
 #[test]
-fn a_worker_that_is_asked_to_stop_has_done_its_part() {
+fn a_worker_that_was_asked_to_stop_is_not_lost() {
     let dies = at_start(|_, worker| worker.end());
     let mut started = false;
     let stops: Script = Box::new(move |message, worker| match message {
@@ -96,7 +96,7 @@ echo '{"type":"joined","nodes":[]}'
 "#;
 
 #[test]
-fn what_a_helper_failed_of_is_said_where_its_workers_are_lost() {
+fn a_helpers_failure_is_reported_with_its_lost_workers() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (socket, program) = (folder.path().join("workers"), folder.path().join("helper"));
     std::fs::write(&program, HELPER.replace("SOCKET", &socket.display().to_string())).expect("a file");
@@ -145,7 +145,7 @@ fn loads_without(lost: usize, mut fleet: Fleet) -> [LoadResult; 3] {
 }
 
 #[test]
-fn a_worker_that_is_lost_between_two_loads_is_said_in_the_next_and_so_are_the_parts_that_moved() {
+fn a_worker_lost_between_loads_and_the_changed_shares_are_reported_with_the_next_load() {
     let stays = || at_start(|plan, worker| worker.send_result(plan, 4));
     let ends = at_start(|plan, worker| {
         worker.send_result(plan, 4);
@@ -154,7 +154,8 @@ fn a_worker_that_is_lost_between_two_loads_is_said_in_the_next_and_so_are_the_pa
     let loads = loads_without(1, fleet(vec![stays(), ends, stays()], OnLoss::GoOn));
     assert_eq!(loads.each_ref().map(|load| load.counts.outcomes.ok), [12, 8, 8]);
     for (load, is_said) in loads.iter().zip([false, true, false]) {
-        for (kind, words) in [(DoubtKind::WorkerLost, "no part of this load"), (DoubtKind::SharesMoved, "the part of")]
+        for (kind, words) in
+            [(DoubtKind::WorkerLost, "no share of this load"), (DoubtKind::SharesMoved, "the share of")]
         {
             let said = doubts(load, kind);
             assert_eq!(said.len(), usize::from(is_said), "{said:?}");
@@ -164,7 +165,7 @@ fn a_worker_that_is_lost_between_two_loads_is_said_in_the_next_and_so_are_the_pa
 }
 
 #[test]
-fn the_load_after_a_loss_has_other_parts() {
+fn the_load_after_a_loss_has_other_shares() {
     let stays = at_start(|plan, worker| worker.send_result(plan, 4));
     let loads = loads_without(1, fleet(vec![stays, at_start(|_, worker| worker.end())], OnLoss::GoOn));
     let said = |kind| loads.each_ref().map(|load| doubts(load, kind).len());

@@ -1,7 +1,7 @@
-//! Labels in a column that must not overlap.
+//! Places labels in a column without overlap.
 
-/// Moves positions at least `gap` apart within `low..high`, each as near to its wish as the others allow, in the same
-/// order. If they do not all fit, the gap shrinks.
+/// Moves positions at least `gap` apart within `low..high`, in the same order, each as close to its wanted position
+/// as possible. If they do not fit, the gap shrinks.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     if wanted.is_empty() {
         return Vec::new();
@@ -9,7 +9,7 @@ pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
     let gap = gap.min((high - low).max(0.0) / (wanted.len().max(2) - 1) as f64);
-    // Labels that touch form a group, centred on the mean of its members' wishes.
+    // Labels that touch form a group, centred on the mean of their wanted positions.
     let mut groups: Vec<(f64, Vec<usize>)> = Vec::new();
     for at in order {
         groups.push((wanted[at], vec![at]));
@@ -45,14 +45,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn labels_that_touch_are_centred_on_their_wishes() {
+    fn touching_labels_are_centred_on_their_wanted_positions() {
         assert_eq!(spread(&[50.0, 50.0, 90.0], 10.0, 0.0, 100.0), vec![45.0, 55.0, 90.0]);
         assert_eq!(spread(&[99.0, 98.0], 10.0, 0.0, 100.0), vec![100.0, 90.0]);
     }
 
     proptest! {
         #[test]
-        fn labels_never_overlap_nor_leave(wanted in prop::collection::vec(-50.0f64..250.0, 1..10)) {
+        fn labels_never_overlap_or_leave_the_chart(wanted in prop::collection::vec(-50.0f64..250.0, 1..10)) {
             let mut placed = spread(&wanted, 14.0, 0.0, 200.0);
             placed.sort_by(f64::total_cmp);
             prop_assert!(placed[0] >= -1e-6 && placed[placed.len() - 1] <= 200.0 + 1e-6, "{:?}", placed);

@@ -3,7 +3,7 @@
 use super::svg::{Svg, text_width};
 use super::{Chart, Frame, TEXT_PX};
 
-/// Most rows of labels; each takes height from the plot.
+/// Maximum rows of labels, each of which takes height from the plot.
 const MARKER_ROWS: usize = 3;
 
 /// A vertical line at an estimate or event, with its interval.
@@ -11,9 +11,9 @@ const MARKER_ROWS: usize = 3;
 pub struct Marker {
     /// Written above the plot.
     pub label: String,
-    /// The estimate, in x.
+    /// Position of the estimate on the x axis.
     pub at: f64,
-    /// Its interval; `None` on a side = not bounded by what was measured.
+    /// Interval of the estimate; `None` = not bounded on that side.
     pub interval: (Option<f64>, Option<f64>),
 }
 
@@ -21,7 +21,7 @@ pub struct Marker {
 pub(super) struct PlacedMarker {
     x: f64,
     anchor: &'static str,
-    /// Row from above; `None` = the label is not drawn.
+    /// Row from the top; `None` = the label is not drawn.
     pub(super) row: Option<usize>,
 }
 
@@ -48,8 +48,7 @@ impl Chart {
         }
     }
 
-    /// Places labels beside their lines, in another row where they would touch. A label that fits in no row is not
-    /// drawn.
+    /// Places labels next to their lines, in another row if they would touch. A label without room is not drawn.
     pub(super) fn place_markers(&self, left: f64, right: f64) -> Vec<PlacedMarker> {
         let frame = Frame { left, right, top: 0.0, bottom: 1.0 };
         let mut taken: Vec<(usize, f64, f64)> = Vec::new();
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_markers_leave_the_plot_its_height() {
+    fn many_markers_do_not_shrink_the_plot() {
         let words: fn(f64) -> String = |value| format!("{value}");
         let mut chart = Chart::empty(
             "t",

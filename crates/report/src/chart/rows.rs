@@ -7,7 +7,6 @@ use record::units::{count, format_nanos, grouped};
 use serde::Serialize;
 use std::ops::Range;
 
-/// The longest name of a series.
 const NAME_CHARS: usize = 60;
 
 /// A row of a chart's table.
@@ -15,17 +14,17 @@ const NAME_CHARS: usize = 60;
 pub struct Row {
     /// The series or layer.
     pub series: String,
-    /// In x.
+    /// Value on the x axis.
     pub x: Cell,
-    /// In y.
+    /// Value on the y axis.
     pub y: Cell,
     /// Lower end of the interval, if there is one.
     pub low: Option<Cell>,
     /// Upper end of the interval, if there is one.
     pub high: Option<Cell>,
-    /// Number of points, readings or requests that it rests on; empty = not known.
+    /// Number of points, readings or requests used; empty = unknown.
     pub n: String,
-    /// How it was obtained.
+    /// Origin of the value.
     pub origin: String,
     /// Id of the page's element with details; empty = none.
     pub link: String,
@@ -34,22 +33,20 @@ pub struct Row {
 /// A number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
-    /// For readers.
+    /// Rounded, for readers.
     pub words: String,
     /// All digits, for programs.
     pub exact: String,
 }
 
-/// The rows of a series in the table.
 pub(super) struct SeriesRows {
-    /// Index of the series in the table.
     at: usize,
-    /// Its first row.
+    /// Index of its first row.
     pub first: usize,
 }
 
 impl SeriesRows {
-    /// Attributes of an element that draws these rows. An empty range means an element of the series without numbers of
+    /// Attributes of an element that draws these rows. An empty range is an element of the series without numbers of
     /// its own.
     pub fn data(&self, rows: Range<usize>) -> String {
         let series = format!(" data-series=\"{}\"", self.at);
@@ -86,7 +83,6 @@ impl Chart {
         rows
     }
 
-    /// The name of a chart's only series.
     fn series_name(&self) -> String {
         let title = self.title.split(" against ").next().unwrap_or_default();
         title.strip_suffix(" of both").unwrap_or(title).to_string()

@@ -1,4 +1,4 @@
-//! Scales of axes: the position of a value between 0 and 1, and ticks.
+//! Scales of axes: positions of values between 0 and 1, and ticks.
 
 use crate::text::number;
 use record::units::{format_nanos, format_si};
@@ -10,7 +10,7 @@ pub enum Scale {
     Linear {
         /// Upper end.
         high: f64,
-        /// How ticks are written.
+        /// Format of the ticks.
         words: fn(f64) -> String,
     },
     /// Logarithmic.
@@ -19,27 +19,27 @@ pub enum Scale {
         low: f64,
         /// Upper end.
         high: f64,
-        /// Ticks are at powers of it: 2 or 10.
+        /// Ticks are at powers of this base: 2 or 10.
         base: u32,
-        /// How ticks are written.
+        /// Format of the ticks.
         words: fn(f64) -> String,
     },
     /// Quantiles, with 90 %, 99 %, 99.9 % equally spaced.
     Nines {
-        /// Number of nines of the last tick.
+        /// Number of nines at the last tick.
         nines: u32,
     },
 }
 
 impl Scale {
-    /// From zero to a little above the largest value.
+    /// A scale from zero to slightly above the largest value.
     pub fn linear(values: impl Iterator<Item = f64>, words: fn(f64) -> String) -> Self {
         let largest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
         let high = if largest > 0.0 && largest < 1e300 { largest * 1.08 } else { 1.0 };
         Scale::Linear { high, words }
     }
 
-    /// Powers of two, with at least two of them in the range.
+    /// A scale in powers of two, with at least two of them in the range.
     pub fn doublings(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = positive_range(values, 1.6);
         let has_two = high.log2().floor() > low.log2().ceil();
@@ -47,19 +47,19 @@ impl Scale {
         Scale::Log { low, high, base: 2, words: number }
     }
 
-    /// Times in microseconds: powers of ten, with a margin.
+    /// A scale for times in microseconds: powers of ten, with a margin.
     pub fn times_us(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = positive_range(values, 3.0);
         Scale::Log { low: low / 1.25, high: high * 1.4, base: 10, words: |us| format_nanos(us * 1e3) }
     }
 
-    /// Counts over several orders of magnitude.
+    /// A scale for counts over several orders of magnitude.
     pub fn counts(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = positive_range(values, 3.0);
         Scale::Log { low: low / 1.2, high: high * 1.3, base: 10, words: format_si }
     }
 
-    /// Ratios: from zero, or logarithmic where they are far from 1.
+    /// A scale for ratios: from zero, or logarithmic if they are far from 1.
     pub fn ratios(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = positive_range(values.chain([1.0]), 1.1);
         if low >= 0.25 && high <= 4.0 {
@@ -98,7 +98,7 @@ impl Scale {
         }
     }
 
-    /// Ticks with their labels, ascending; about `room` at most, two at least.
+    /// Ticks with their labels, ascending; about `room` at most, at least two.
     pub fn ticks(&self, room: usize) -> Vec<(f64, String)> {
         let room = room.max(4);
         match self {
@@ -146,7 +146,7 @@ impl Scale {
     }
 }
 
-/// The range of the positive values, widened so that high / low is at least `least`.
+/// The range of the positive values, widened to a ratio of at least `least`.
 fn positive_range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     let usable = values.filter(|value| (1e-9..1e18).contains(value));
     let (low, high) = usable.fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), v| (low.min(v), high.max(v)));
@@ -156,7 +156,7 @@ fn positive_range(values: impl Iterator<Item = f64>, least: f64) -> (f64, f64) {
     if high / low >= least { (low, high) } else { (low / least.sqrt(), high * least.sqrt()) }
 }
 
-/// The next 1, 2 or 5 times a power of ten from `rough` up.
+/// The next number from `rough` up that is 1, 2 or 5 times a power of ten.
 fn nice_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -166,7 +166,7 @@ fn nice_step(rough: f64) -> f64 {
         .unwrap_or(power * 10.0)
 }
 
-/// Without trailing zeros: `1.00 ms` as `1 ms`, `20.0k` as `20k`.
+/// Removes trailing zeros: `1.00 ms` becomes `1 ms`, `20.0k` becomes `20k`.
 fn round_words(text: &str) -> String {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_values_make_a_scale(values in prop::collection::vec(any::<f64>(), 0..10), room in 0usize..40) {
+        fn any_values_give_a_scale(values in prop::collection::vec(any::<f64>(), 0..10), room in 0usize..40) {
             for scale in [
                 Scale::linear(values.iter().copied(), format_si),
                 Scale::doublings(values.iter().copied()),

@@ -1,4 +1,4 @@
-//! SVG elements as text. Text is escaped here.
+//! Writes SVG elements as text, which is escaped here.
 
 use crate::text::in_markup;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ pub(super) struct Svg {
 }
 
 impl Svg {
-    /// `plot` is the rectangle of what is measured: left, top, right, bottom.
+    /// `plot`: the rectangle of the data, as left, top, right, bottom.
     pub fn new(id: &str, (width, height): (f64, f64), title: &str, description: &str, plot: [f64; 4]) -> Self {
         let mut out = String::new();
         let [left, top, right, bottom] = plot;
@@ -23,7 +23,7 @@ impl Svg {
         Svg { out }
     }
 
-    /// Draws in a group.
+    /// Draws within a group.
     pub fn group(&mut self, class: &str, draw: impl FnOnce(&mut Svg)) {
         let _ = write!(self.out, "<g class=\"{class}\">");
         draw(self);
@@ -70,7 +70,7 @@ impl Svg {
     }
 }
 
-/// An upper estimate of a text's width; sans-serif faces average below 0.58 em a character.
+/// An upper estimate of a text's width; sans-serif fonts average below 0.58 em per character.
 pub(super) fn text_width(text: &str, size_px: f64) -> f64 {
     let ems: f64 = text
         .chars()

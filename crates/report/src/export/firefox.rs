@@ -1,8 +1,8 @@
 //! The processed profile of the Firefox Profiler, by `fxprof-processed-profile`: categories are layers, subcategories
 //! their parts, and each process of the server is one with a thread. A marker spans each window and names its load.
 //!
-//! When a sample was taken within its window is not known, only how often its stack was: a window's stacks follow each
-//! other, each as long as its share of the samples.
+//! The time of a sample within its window is not known, only the number of samples per stack. So the stacks of a
+//! window follow each other, each with a length proportional to its samples.
 
 use super::{Recording, Window};
 use fxprof_processed_profile::{
@@ -25,7 +25,7 @@ pub fn json(recording: &Recording) -> Vec<u8> {
         SamplingInterval::from_nanos(period_ns.max(1)),
     );
     profile.set_os_name("Linux");
-    // Functions have their names already.
+    // Functions are named already.
     profile.set_symbolicated(true);
     let categories = Categories::add(&mut profile, recording);
     let mut writer = Writer { profile, categories, threads: HashMap::new() };
@@ -54,7 +54,7 @@ impl Writer {
         let ends_ns = starts_ns.saturating_add(stacks.duration_ns);
         for ((pid, name), mut of_thread) in by_thread {
             let thread = self.thread(pid, name);
-            // Equal layers beside each other make the graph of categories readable.
+            // Equal layers next to each other make the graph of categories readable.
             of_thread.sort_by_key(|stack| stack.layer);
             let all: u64 = of_thread.iter().map(|stack| stack.samples).sum();
             let mut passed = 0;
@@ -89,8 +89,8 @@ impl Writer {
         })
     }
 
-    /// The frames, outermost first. The innermost has the layer of its sample. A function above it has the layer that
-    /// its name gives, or its caller's.
+    /// The frames, outermost first. The innermost frame has the layer of its sample. Other functions have the layer
+    /// of their name, or that of their caller.
     fn frames(&mut self, stacks: &Stacks, stack: &Stack) -> Vec<FrameInfo> {
         let charged = self.categories.of(stack.layer, &stack.part);
         let mut inherited = self.categories.of(Some(Layer::User), "");
@@ -131,7 +131,7 @@ impl Categories {
         let layers = Layer::ALL.into_iter().map(Some).chain([None]);
         for layer in layers {
             let category = match colour(layer) {
-                // Every profile has this one.
+                // Every profile has this category.
                 None => CategoryHandle::OTHER,
                 Some(colour) => profile.add_category(layer.map_or("unattributed", Layer::word), colour),
             };
@@ -142,7 +142,7 @@ impl Categories {
         let stored = stored.filter_map(|stack| Some((stack.layer?, stack.part.as_str())));
         for (layer, part) in rows.chain(stored).filter(|(_, part)| !part.is_empty()) {
             let key = (layer, part.to_string());
-            // The number of parts that a file may bring is bounded by the format.
+            // The format limits the number of parts, and a file may have any number.
             if !categories.parts.contains_key(&key) && categories.parts.len() < 1000 {
                 let pair = profile.add_subcategory(categories.whole[&Some(layer)], part);
                 categories.parts.insert(key, pair);
@@ -167,7 +167,7 @@ impl Categories {
     }
 }
 
-/// The colour of a layer; nothing for the category that every profile has.
+/// The colour of a layer; `None` for the category that every profile has.
 fn colour(layer: Option<Layer>) -> Option<CategoryColor> {
     let Some(layer) = layer else { return Some(CategoryColor::DarkGray) };
     Some(match layer {

@@ -1,7 +1,7 @@
-//! profile.proto of pprof (github.com/google/pprof), compressed. The messages are declared here with the numbers of
-//! their fields, and prost encodes them; only what is written is declared.
+//! profile.proto of pprof (github.com/google/pprof), compressed. The messages are declared here with their field
+//! numbers, as far as they are written, and encoded by prost.
 //!
-//! Layer, load and zone are labels of the samples. Functions have no addresses: each is its own location.
+//! Layer, load and zone are labels of the samples. Functions have no addresses, so each is its own location.
 
 use super::{PRODUCT, Recording, process_words};
 use flate2::Compression;
@@ -119,7 +119,7 @@ struct Tables {
 impl Tables {
     fn new() -> Tables {
         let mut tables = Tables::default();
-        // The format wants the empty string first.
+        // The format requires the empty string first.
         tables.string("");
         tables
     }
@@ -149,7 +149,7 @@ impl Tables {
         id
     }
 
-    /// The location of a function, which has its number.
+    /// The location of a function, which has the function's number.
     fn location(&mut self, frame: &Frame) -> u64 {
         if let Some(id) = self.functions.get(frame) {
             return *id;
@@ -231,7 +231,7 @@ pub fn bytes(recording: &Recording) -> Vec<u8> {
     profile.period = first.map_or(0, |stacks| signed(stacks.period_ns));
     profile.default_sample_type = clock.r#type;
     let mut zipped = GzEncoder::new(Vec::new(), Compression::default());
-    // A vector takes every byte.
+    // Writing to a vector cannot fail.
     let _ = zipped.write_all(&profile.encode_to_vec());
     zipped.finish().unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! speedscope's file format (github.com/jlfwong/speedscope): for each load one sampled profile whose weights are CPU
-//! time, and a second one in which the layer is the frame after the program, as the format has no labels.
+//! speedscope's file format (github.com/jlfwong/speedscope). Each load is a sampled profile whose weights are CPU
+//! time, and another one with the layer as the frame after the program, because the format has no labels.
 
 use super::{PRODUCT, Recording};
 use record::profile::stacks::NO_STACK;
@@ -46,7 +46,6 @@ struct Sampled {
     weights: Vec<u64>,
 }
 
-/// Every frame once.
 #[derive(Default)]
 struct Frames {
     all: Vec<NamedFrame>,

@@ -1,4 +1,4 @@
-//! Exports whatever the names; the other forms' sums are tested with the programs that read them.
+//! Exports with any names. The sums of the other formats are tested with the programs that read them.
 
 use super::*;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ const LAYERS: [Option<Layer>; 9] = [
     None,
 ];
 
-/// Names as programs have them, and as nobody should.
+/// Names of real programs, and unreasonable ones.
 const NAMES: [&str; 10] = [
     "tcp_sendmsg",
     "kmem_cache_alloc",
@@ -78,7 +78,7 @@ fn a_recording() -> impl Strategy<Value = Recording> {
                     .collect(),
                 stacks,
             },
-            // Two windows of the first load.
+            // The first load has two windows.
             load: is_run.then(|| Load {
                 sweep: Sweep::Connections,
                 value: (index / 2) as f64,
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn sums_by_layer_are_those_of_the_stacks(recording in a_recording()) {
+    fn sums_by_layer_equal_those_of_the_stacks(recording in a_recording()) {
         let samples = sums(&recording, |stack| stack.samples);
         let cpu = sums(&recording, |stack| stack.cpu_ns);
         prop_assert_eq!(&in_pprof(&recording, 0, "layer"), &samples);
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn no_name_reaches_a_file_as_more_than_a_name(recording in a_recording()) {
+    fn no_name_breaks_the_syntax_of_a_file(recording in a_recording()) {
         for format in [Format::Firefox, Format::Speedscope, Format::Folded, Format::FoldedLayers] {
             prop_assert!(recording.export(format).is_ok_and(|bytes| !bytes.contains(&0x1b)));
         }
@@ -151,7 +151,6 @@ proptest! {
     }
 }
 
-/// A run of two loads, each with a point.
 fn a_run(with_stacks: bool) -> (tempfile::TempDir, RunDir) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/examples/find-nginx");
@@ -202,7 +201,7 @@ fn the_points_of_a_run_have_their_loads_and_zones() {
 }
 
 #[test]
-fn what_was_not_sampled_says_why() {
+fn unsampled_points_give_the_reason() {
     let (_folder, mut run) = a_run(false);
     let why = |run: &RunDir| Recording::of_run(run).expect_err("no stacks").to_string();
     assert!(why(&run).starts_with("not measured: "), "{}", why(&run));
@@ -234,7 +233,7 @@ fn damaged_stacks_are_left_out_and_named() {
 }
 
 #[test]
-fn the_threads_whole_time_is_in_their_folded_stacks() {
+fn folded_stacks_contain_the_whole_time_of_the_threads() {
     let wait = |kind, call: &str, ns, stacks| record::account::Wait {
         kind,
         call: call.into(),
@@ -277,7 +276,7 @@ fn the_threads_whole_time_is_in_their_folded_stacks() {
     assert!(why.contains("no stack was sampled"), "{why}");
     let why = recording.export(Format::FoldedWaitsChange).expect_err("one load").to_string();
     assert!(why.contains("two loads"), "{why}");
-    // Twice as many requests in the same time, and twice the waiting for the lock.
+    // Twice as many requests in the same time, and twice the wait for the lock.
     let load = |value: f64| {
         let words = format!("{value} connections");
         Some(Load { sweep: Sweep::Connections, value, words, zone: None, point: 0 })

@@ -16,9 +16,9 @@ pub struct Live {
     pub connected: u64,
     /// Complete responses in the window.
     pub completed: u64,
-    /// Failed requests in the window, errors by status included.
+    /// Failed requests in the window, including error statuses.
     pub failed: u64,
-    /// Recent complete responses a second.
+    /// Recent complete responses per second.
     pub throughput_per_sec: f64,
 }
 
@@ -29,7 +29,7 @@ pub struct Client {
     server: (String, String),
     asked: Option<(u64, Pace)>,
     live: Live,
-    /// Of finished loads.
+    /// Completed requests of finished loads.
     completed: u64,
     failed: u64,
     points: u64,
@@ -38,7 +38,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// No load yet on this server.
+    /// A client without a load on this server yet.
     pub fn new(name: &str, port: u16, unix_ns: u64) -> Client {
         Client {
             since_unix_ns: unix_ns,
@@ -89,7 +89,7 @@ impl Client {
         self.times.sum += response.mean_ns().unwrap_or(0.0) * response.len() as f64 / 1e9;
     }
 
-    /// The metrics now.
+    /// The current metrics.
     pub fn metrics(&self, at_unix_ns: u64) -> Metrics {
         let mut metrics = Metrics {
             since_unix_ns: self.since_unix_ns,
@@ -97,7 +97,7 @@ impl Client {
             labels: vec![("server.address", self.server.0.clone()), ("server.port", self.server.1.clone())],
             families: Vec::new(),
         };
-        let help = "Response times from the intended send, of the points that are over.";
+        let help = "Response times from the intended send, of the completed points.";
         let mut times = Family::histogram("http.client.request.duration", "s", help);
         times.add(&[], Value::Buckets(self.times.clone()));
         metrics.add(times);
@@ -109,18 +109,18 @@ impl Client {
         let help = "Failed requests within windows, responses with an error's status included.";
         let failures = Family::counter("straingauge.load.failures", "{request}", help);
         metrics.add_number(failures, self.failed.saturating_add(self.live.failed) as f64);
-        let help = "Complete responses a second, of late.";
+        let help = "Recent complete responses per second.";
         let throughput = Family::gauge("straingauge.load.throughput", "{response}/s", help);
         metrics.add_number(throughput, self.live.throughput_per_sec);
         if let Some((connections, pace)) = self.asked {
-            let help = "Connections of the load that runs.";
+            let help = "Connections of the running load.";
             metrics.add_number(Family::gauge("straingauge.load.connections", "{connection}", help), connections as f64);
             if let Pace::Open { rate_per_sec, .. } = pace {
-                let help = "Requests a second of the load that runs, if it is an open loop.";
+                let help = "Requests per second of the running load, if it is an open loop.";
                 metrics.add_number(Family::gauge("straingauge.load.offered", "{request}/s", help), rate_per_sec);
             }
         }
-        let points = Family::counter("straingauge.load.points", "{point}", "Points that are over.");
+        let points = Family::counter("straingauge.load.points", "{point}", "Completed points.");
         metrics.add_number(points, self.points as f64);
         if let Some(point) = &self.last {
             let help = "The figures of the last point; docs/run-directory.md has their names.";
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_go_on_from_point_to_point_and_never_back() {
+    fn counters_continue_from_point_to_point_and_never_decrease() {
         let plan = LoadPlan { connections: 7, ..LoadPlan::simple(([127, 0, 0, 1], 8080).into()) };
         let mut client = Client::new("127.0.0.1", 8080, 5);
         let responses = |client: &Client| number(&client.metrics(9), "straingauge.load.responses");
@@ -169,9 +169,9 @@ mod tests {
         assert_eq!(number(&client.metrics(9), "straingauge.load.connections"), None);
     }
 
-    /// A load is looked at five times a second, and its end lies between two looks.
+    /// A load is sampled five times per second, and it ends between two samples.
     #[test]
-    fn what_came_after_the_last_look_at_a_load_is_counted_at_its_end() {
+    fn requests_after_the_last_progress_report_are_counted_at_the_end() {
         let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
         point.figures.set(names::THROUGHPUT, Figure::new(10.0, "1/s", 10, Origin::Counted));
         point.outcomes.refused = 3;

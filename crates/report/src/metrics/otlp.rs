@@ -1,5 +1,5 @@
-//! Metrics for OpenTelemetry: the body for `/v1/metrics` of a collector, in OTLP's JSON form (OTLP specification, "JSON
-//! Protobuf Encoding": lowerCamelCase names, 64-bit integers as strings).
+//! Metrics for OpenTelemetry: the body for `/v1/metrics` of a collector, in OTLP's JSON encoding (OTLP specification,
+//! "JSON Protobuf Encoding": lowerCamelCase names, 64-bit integers as strings).
 
 use super::{Family, Label, MetricKind, Metrics, Sample, Value};
 use serde_json::{Map, Value as Json, json};
@@ -7,7 +7,6 @@ use serde_json::{Map, Value as Json, json};
 /// Type of the body.
 pub const CONTENT_TYPE: &str = "application/json";
 
-/// `AGGREGATION_TEMPORALITY_CUMULATIVE` of OTLP.
 const CUMULATIVE: u8 = 2;
 
 /// The body of a request.
@@ -58,7 +57,7 @@ fn point(metrics: &Metrics, sample: &Sample) -> Json {
     Json::Object(point)
 }
 
-/// A number in protobuf's JSON form, which has names for those that JSON lacks.
+/// A number in protobuf's JSON encoding, which has names for numbers that JSON lacks.
 fn double(number: f64) -> Json {
     match number {
         _ if number.is_finite() => number.into(),

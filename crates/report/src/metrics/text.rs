@@ -3,7 +3,7 @@
 use super::{Buckets, Family, Label, MetricKind, Metrics, Value};
 use std::fmt::Write as _;
 
-/// A format that Prometheus reads.
+/// A format that Prometheus can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' own, version 0.0.4.
@@ -13,8 +13,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format for the value of `Accept`: OpenMetrics 1.0.0 if the client accepts it, else text, which every reader
-    /// of metrics understands.
+    /// The format for the value of `Accept`: OpenMetrics 1.0.0 if the client accepts it, else text, which every
+    /// client can read.
     pub fn accepted(accept: &str) -> Format {
         let is_it = |range: &str| {
             let range = range.trim().to_ascii_lowercase().replace(['"', ' '], "");
@@ -33,7 +33,7 @@ impl Format {
     }
 }
 
-/// The page.
+/// All metrics as text.
 pub fn page(metrics: &Metrics, format: Format) -> String {
     let mut page = Page { text: String::new(), labels: &metrics.labels, format };
     metrics.families.iter().for_each(|family| page.family(family));
@@ -58,7 +58,7 @@ impl Page<'_> {
             MetricKind::UpDown | MetricKind::Gauge => "gauge",
             MetricKind::Histogram => "histogram",
         };
-        // In OpenMetrics a counter's family lacks the suffix of its samples.
+        // In OpenMetrics, the name of a counter's family lacks the suffix of its samples.
         let (shown, help) = match self.format {
             Format::Prometheus => (format!("{name}{total}"), escaped(&family.help, false)),
             Format::OpenMetrics => (name.clone(), escaped(&family.help, true)),
@@ -99,7 +99,6 @@ impl Page<'_> {
     }
 }
 
-/// Escapes text of a line or within quotes.
 fn escaped(text: &str, is_quoted: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
     if is_quoted { text.replace('"', "\\\"") } else { text }
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_gets_openmetrics_where_it_asks_for_it() {
+    fn a_client_gets_openmetrics_on_request() {
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
             application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
             text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_from_those_of_opentelemetry() {
+    fn names_are_derived_from_those_of_opentelemetry() {
         let name = |family: Family| family.prometheus_name();
         assert_eq!(
             name(Family::histogram("http.server.request.duration", "s", "")),
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn both_formats_say_the_same() {
+    fn both_formats_have_the_same_metrics() {
         let mut metrics = Metrics { labels: vec![("server.port", "80".into())], ..Metrics::default() };
         metrics.add(Family::counter("straingauge.cpu", "s", "CPU \\ \"time\".").with(&[("part", "a\"b\n")], 0.5));
         let mut times = Family::histogram("http.server.request.duration", "s", "Times.");

@@ -11,7 +11,7 @@ use analyze::zones::percent;
 use record::units::{format_nanos, format_si};
 use record::{Axis, Estimate, Point, RunDir, Sweep, names};
 
-/// A line: name, class, the median at a level, and the figure of the dots.
+/// A line: name, class, the median at a level, and the figure for the dots.
 type Line = (&'static str, &'static str, fn(&AxisLevel) -> Option<Estimate>, &'static str);
 
 pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) -> Section {
@@ -50,7 +50,6 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
     }
 }
 
-/// The cost of a packet at both ends of the axis.
 pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
     let changes = axis.layers.iter().flat_map(|layers| &layers.changes);
     let named = changes.filter_map(|change| {
@@ -82,7 +81,7 @@ pub(crate) fn table(axis: &AxisFindings) -> Table {
     )
 }
 
-/// Logarithmic if the values span a factor of eight or more, else linear.
+/// Logarithmic if the values span a factor of at least eight, else linear.
 pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     let values = || axis.levels.iter().map(|level| level.value);
     let (low, high) = values().fold((f64::MAX, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
@@ -152,7 +151,6 @@ pub(super) fn with_intervals(found: &[(f64, Estimate)], name: &str, class: &'sta
     (layer, Series { name: name.into(), class, line, ..Series::default() })
 }
 
-/// An empty chart against the axis.
 pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {
     let (title, x_name) = (format!("{what} against {}", axis.axis.name()), axis.axis.name());
     let description = analyze::axis::headline(axis).unwrap_or_default();
@@ -179,7 +177,7 @@ fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
     if axis.axis == Axis::Rate {
         let all = charts::all_offered(chart.series.iter().flat_map(|series| &series.line));
         chart.series.push(all);
-        more = " Dashed: all that is offered is answered.";
+        more = " Dashed: all offered requests are answered.";
     }
     Some(figure("Goodput", more, chart))
 }

@@ -1,4 +1,4 @@
-//! The section of a run that was interleaved with another: both curves, and the ratio at each load.
+//! The section of a run that was measured in turn with another: both curves, and the ratio at each load.
 
 use super::charts::{self, Figure};
 use super::tables::Table;
@@ -11,8 +11,8 @@ use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
 use record::{Point, RunDir, names};
 
-const PAIRS: &str = "Geometric means over loads and rounds. Of each round the points at one load are a pair; the \
-                     interval is Student's t over the rounds, and it decides.";
+const PAIRS: &str = "Geometric means over loads and rounds. The points of a round at one load form a pair; the \
+interval is Student's t over the rounds, and it decides.";
 
 pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Section> {
     let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
@@ -25,7 +25,7 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
             _ => Vec::new(),
         };
         found.extend(ratios(names, &comparison));
-        // The page has details of A's loads only.
+        // The page has details only for A's loads.
         found.iter_mut().for_each(|figure| figure.chart.loads.clear());
         found
     };
@@ -71,7 +71,7 @@ fn price_table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -
     Table::new("Over all loads", columns, crate::price::rows(a, b, price, comparison), note)
 }
 
-/// Each figure over all loads; `note` says how the ratio was obtained.
+/// Each figure over all loads; `note` explains the ratio.
 pub(super) fn table(names: [&str; 2], comparison: &Comparison, note: &str) -> Table {
     let units = ["", "geometric mean", "geometric mean", "ratio", "", "repeats", ""];
     let columns = crate::compare::headings(names).into_iter().zip(units);
@@ -153,7 +153,7 @@ fn figure(
     let [of_a, of_b] = &frames;
     let mut loads = of_a.loads.clone();
     loads.extend(of_b.loads.iter().filter(|load| !of_a.loads.iter().any(|known| known.x == load.x)).cloned());
-    // The number of points differs by run; the medians have it.
+    // The number of points differs between the runs; the medians have it.
     loads.iter_mut().for_each(|load| load.points = 0);
     let chart = Chart {
         description: format!("{}: {} {}: {}", of[0], of_a.description, of[1], of_b.description),
@@ -174,7 +174,7 @@ fn figure(
     Some(Figure { title, caption, chart })
 }
 
-/// B / A of every figure against load, with intervals.
+/// The ratio B / A of every figure over the load, with intervals.
 pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figure> {
     let ratio = format!("{b} / {a}");
     let known: Vec<_> = comparison.figures.iter().filter(|figure| !figure.loads.is_empty()).collect();
@@ -208,7 +208,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
         description: compare::headline(comparison),
         limits: vec![
             limit(1.0, "no change".into()),
-            // Their labels would overlap.
+            // The labels would overlap.
             limit(1.0 + comparison.threshold_ratio, String::new()),
             limit(1.0 - comparison.threshold_ratio, String::new()),
         ],

@@ -1,4 +1,4 @@
-//! The charts of a sweep, each with zones and points: throughput, response times, CPU per request, connection states.
+//! The charts of a sweep with zones and points: throughput, response times, CPU per request, connection states.
 
 use super::{axis, loads};
 use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
@@ -20,7 +20,6 @@ pub struct Figure {
     pub chart: Chart,
 }
 
-/// All charts of a sweep for which there are data.
 pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings) -> Vec<Figure> {
     let (criteria, unloaded) = (&findings.criteria, findings.unloading.as_ref());
     let points = points_of(run, sweep.sweep);
@@ -36,14 +35,13 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings)
     all.into_iter().flatten().collect()
 }
 
-/// The line where all that was offered is answered.
+/// The line on which the whole offered load is answered.
 pub(super) fn all_offered<'m>(marks: impl Iterator<Item = &'m Mark>) -> Series {
     let top = marks.map(|mark| mark.x.min(mark.y * 1.05)).fold(0.0, f64::max);
     let line = vec![(0.0, 0.0).into(), (top, top).into()];
     Series { class: "offered", line, is_reference: true, ..Series::default() }
 }
 
-/// The class of the area of a line's intervals.
 pub(crate) fn area(class: &str) -> &'static str {
     match class {
         "s1" => "spread1",
@@ -64,13 +62,12 @@ fn load(point: &Point) -> Option<f64> {
     }
 }
 
-/// Each point's load and value; `name` is the value's figure.
 pub(super) fn dots(points: &[&Point], name: &str, value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
     let dot = |point: &&Point| Some(dot(point, load(point)?, value(point)?, name));
     points.iter().filter_map(dot).filter(|mark| mark.x.is_finite() && mark.y.is_finite()).collect()
 }
 
-/// A point's value, with count and origin of the figure `name`.
+/// A point's value, with the count and origin of figure `name`.
 pub(super) fn dot(point: &Point, x: f64, y: f64, name: &str) -> Mark {
     let figure = point.figures.get(name);
     let origin = figure.and_then(|figure| figure.origin).map_or("", Origin::word);
@@ -87,7 +84,7 @@ pub(super) fn medians(sweep: &SweepFindings, spread: impl Fn(&Level) -> Option<S
     sweep.levels.iter().filter_map(|level| Some(median(level.load, spread(level)?))).collect()
 }
 
-/// Medians over the levels of a figure that levels do not contain.
+/// Medians over the levels, for a figure that the levels lack.
 pub(super) fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
     let at_level = |level: &Level| {
         let same: Vec<&Point> = points.iter().filter(|point| load(point) == Some(level.load)).copied().collect();
@@ -96,7 +93,7 @@ pub(super) fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl F
     sweep.levels.iter().filter_map(at_level).collect()
 }
 
-/// An empty chart against load with the sweep's zones and points.
+/// An empty chart over the load, with the sweep's zones and points.
 pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) -> Chart {
     let x = load_scale(sweep.sweep, sweep.levels.iter().map(|level| level.load));
     let title = format!("{title} against {}", load_name(sweep.sweep));
@@ -117,17 +114,15 @@ pub(super) fn load_scale(sweep: Sweep, loads: impl Iterator<Item = f64>) -> Scal
     if sweep == Sweep::Rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) }
 }
 
-/// The name of a chart's horizontal axis.
 pub(super) fn load_axis(sweep: Sweep) -> &'static str {
     if sweep == Sweep::Rate { "offered load, requests per second" } else { "connections" }
 }
 
-/// The name of the horizontal axis in a chart's title.
 pub(super) fn load_name(sweep: Sweep) -> &'static str {
     if sweep == Sweep::Rate { "offered rate" } else { "connections" }
 }
 
-/// A figure of `parts` upon each other, as [`stacked`] takes them; `None` where nothing is known of them.
+/// A figure with `parts` stacked by [`stacked`]; `None` if they are unknown.
 pub(super) fn stacked_figure<N: Into<String>>(
     sweep: &SweepFindings,
     title: &'static str,
@@ -170,7 +165,7 @@ fn bands(sweep: &SweepFindings) -> Vec<Band> {
     starts.extend(plastic.map(|at| ("plastic", "plastic", at)));
     starts.extend(unknown.map(|at| ("client's limit", "unknown", at)));
     starts.extend(failure.map(|at| ("failure", "failure", at)));
-    // A zone ends where the next begins. One that begins after the next has no width.
+    // A zone ends where the next one begins. One that begins after the next has no width.
     let mut bands = Vec::new();
     for (at, (name, class, from)) in starts.iter().enumerate() {
         let to = starts[at + 1..].iter().map(|(.., next)| *next).fold(end, f64::min);
@@ -210,20 +205,19 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         ..Series::default()
     });
     let caption = if sweep.sweep == Sweep::Rate {
-        "Each dot is one point; the line is the median of those that count, as in the table. Dashed: all that is \
-         offered is answered."
+        "Each dot is one point; the line is the median of those that count, as in the table. Dashed: all offered \
+         requests are answered."
     } else {
         "Each dot is one point; the line is the median of those that count, as in the table."
     };
     Some(Figure { title: "Throughput", caption: caption.into(), chart })
 }
 
-/// Throughput on the way up and down the loads, a hysteresis loop.
+/// Throughput on the way up and down (a hysteresis loop).
 fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
     let good = good_per_sec;
-    // Points of the first pass are too short to compare, unless they alone show the throughput before the server came
-    // down.
+    // Points of the first pass are too short to compare, unless only they show the throughput before the fall.
     let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
     let whole = |sweep: Sweep| points_of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
     let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<Mark> {
@@ -233,7 +227,7 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     let down_points = dots(&whole(Sweep::Unloading), names::GOODPUT, good);
     let mut up = way(|level| level.loading_per_sec);
     let mut down = way(|level| level.unloading_per_sec);
-    // The highest load was measured once, at the turn; both lines meet there.
+    // The highest load was measured once, at the turn, where both lines meet.
     let highest = down.last()?.x;
     let top: Vec<f64> = up_points.iter().filter(|mark| mark.x > highest).map(|mark| mark.y).collect();
     let turn = up_points.iter().map(|mark| mark.x).fold(highest, f64::max);
@@ -261,7 +255,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
         ("p99", "p99", names::RESPONSE_P99),
         ("p99.9", "p999", names::RESPONSE_P999),
     ];
-    // The same for a client without reap delay.
+    // The same figure for a client without reap delay.
     let without_reap =
         [("p50", "p50 without reap delay", names::ARRIVED_P50), ("p99", "p99 without reap delay", names::ARRIVED_P99)];
     let line = |figure| medians_of(sweep, points, |point| point.value(figure));
@@ -295,9 +289,9 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     let label = format!("limit for p99: {}", format_nanos(criteria.p99_limit_ns as f64));
     chart.limits.extend(near.map(|at| Limit { label, at }));
     let lag =
-        if sweep.sweep == Sweep::Rate { " They count from the intended send, so lateness is in them." } else { "" };
+        if sweep.sweep == Sweep::Rate { " They count from the intended send, so they include lateness." } else { "" };
     let reap = if has_reap {
-        " Dashed: without the reap delay, so as a client sees it that takes up every answer at once (from a sample)."
+        " Dashed: without the reap delay, as seen by a client that reads every answer at once (from a sample)."
     } else {
         ""
     };
@@ -350,7 +344,7 @@ fn loads(sweep: &SweepFindings) -> Vec<f64> {
     sweep.levels.iter().map(|level| level.load).collect()
 }
 
-/// A request's time by place, from the client inwards.
+/// The time of a request by place, from the client inwards.
 fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
     const CLASSES: [&str; 8] = ["n8", "n7", "n1", "n2", "n3", "n4", "n5", "n6"];
     let levels = analyze::account::levels(run, sweep);
@@ -363,7 +357,7 @@ fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
         let us = sweep.levels.iter().filter_map(|level| us_at(level.load, &|of| of == name));
         us.fold(0.0, f64::max)
     };
-    // The largest keep their names; the others are summed up.
+    // The largest places keep their names, and the others are combined.
     let mut by_size: Vec<(f64, String)> = names.iter().map(|name| (most(name), name.clone())).collect();
     by_size.sort_by(|a, b| b.0.total_cmp(&a.0));
     let kept: Vec<String> = by_size.into_iter().take(CLASSES.len() - 1).map(|(_, name)| name).collect();

@@ -27,7 +27,7 @@ struct Page {
     sections: Vec<Section>,
     changes: Vec<Table>,
     costs: Vec<Table>,
-    /// Empty if there is none; `no_flame` says why.
+    /// Flame graph; empty if there is none, for the reason in `no_flame`.
     flame: String,
     no_flame: String,
 }
@@ -74,7 +74,6 @@ fn first_sentence(text: &str) -> String {
     text.split_inclusive(". ").next().unwrap_or_default().trim().to_string()
 }
 
-/// The key numbers of both runs, in the order of A.
 fn points(a: (&Findings, &Verdict), b: (&Findings, &Verdict)) -> Table {
     let [of_a, of_b] = [a, b].map(|(findings, verdict)| key_numbers(findings, verdict.answer.as_ref()));
     let mut names: Vec<&'static str> = of_a.iter().map(|number| number.name).collect();
@@ -129,7 +128,6 @@ fn sections(
 const APART: &str = "Geometric means over loads and repeats. The interval is of Student's t over the repeats of both \
                      runs, and it decides. What each result means: docs/compare.md.";
 
-/// A sweep that both runs have.
 fn of_both<'a>(sweep: Sweep, a: &'a Findings, b: &'a Findings) -> Option<(&'a SweepFindings, &'a SweepFindings)> {
     match sweep {
         Sweep::Connections => a.connections.as_ref().zip(b.connections.as_ref()),
@@ -138,7 +136,7 @@ fn of_both<'a>(sweep: Sweep, a: &'a Findings, b: &'a Findings) -> Option<(&'a Sw
     }
 }
 
-/// Facts that differ, by group; a dash for a missing one.
+/// Facts that differ, by group, with a dash for a missing one.
 fn changes((a, of_a): (&RunDir, &Findings), (b, of_b): (&RunDir, &Findings)) -> Vec<Table> {
     let groups = |run: &RunDir, findings: &Findings| -> Vec<FactGroup> {
         let scenario = &run.record.scenario;
@@ -218,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_a_change_and_a_missing_fact_is_no_value() {
+    fn only_different_facts_are_changes_and_a_missing_fact_is_no_value() {
         let fact = |name: &str, value: &str| (name.to_string(), value.to_string());
         let rows = differing(
             &[fact("version", "1.22"), fact("same", "x"), fact("gone", "y")],

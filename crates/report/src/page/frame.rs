@@ -1,4 +1,4 @@
-//! Common to all pages: head, facts of the run, and the rendering of templates.
+//! Parts of all pages: head, facts of the run, and the rendering of templates.
 
 use super::tables::{FactGroup, facts};
 use crate::text::unbroken;
@@ -35,7 +35,6 @@ pub(crate) struct Frame {
     script: &'static str,
     script_hash: String,
     name: String,
-    /// Empty without a URL.
     url: String,
     command: String,
     started: String,
@@ -70,7 +69,7 @@ impl Frame {
         }
     }
 
-    /// For a comparison. It has no facts: the page lists those that differ.
+    /// The frame of a comparison, without facts, because the page lists those that differ.
     pub(crate) fn of_two(a: &RunDir, b: &RunDir, headline: &str, sentences: Vec<String>) -> Self {
         let (of_a, of_b) =
             (Frame::of(a, String::new(), headline, sentences), Frame::of(b, String::new(), "", Vec::new()));
@@ -95,7 +94,7 @@ pub(crate) fn source_hash(text: &str) -> String {
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
-/// Renders a template; `text` gives the content as plain text in case the template fails.
+/// Renders a template. `text` supplies the content as plain text in case the template fails.
 pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() -> String) -> String {
     let mut environment = Environment::new();
     for (name, source) in TEMPLATES {

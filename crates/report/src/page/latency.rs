@@ -7,7 +7,7 @@ use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Latency, Point, RunDir, Sweep};
 
 const CLASSES: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
-/// Least number of values beyond a quantile that is drawn.
+/// A quantile is drawn only if at least this many values lie beyond it.
 const SAMPLES_BEYOND: f64 = 5.0;
 
 /// Distributions at the lowest load and at the loads next to yield, peak and failure points.
@@ -31,7 +31,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec
     }
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    // Of loads within 2 %, keep the highest.
+    // Of loads within 2 %, keeps the highest.
     let mut apart: Vec<f64> = Vec::new();
     for load in loads {
         match apart.last_mut() {
@@ -58,7 +58,7 @@ fn load_label(load: f64, sweep: Sweep) -> String {
     }
 }
 
-/// The longest point of a load; of about equally long ones the one with the median throughput.
+/// The longest point of a load; of about equally long ones, the one with the median throughput.
 fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
     let at = |point: &&Point| {
         point.sweep == sweep
@@ -125,7 +125,7 @@ fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>
     chart(lines, "Distribution of response times", caption)
 }
 
-/// (quantile, microseconds) in equal steps on the scale of nines.
+/// Pairs (quantile, microseconds) in equal steps on the scale of nines.
 fn quantiles(latency: &Latency) -> Vec<(f64, f64)> {
     const STEPS_PER_NINE: u32 = 12;
     (0..=6 * STEPS_PER_NINE)

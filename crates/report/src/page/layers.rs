@@ -14,7 +14,6 @@ use record::units::format_si;
 /// The stack's layers from the call down to the device, with their colours.
 const STACK: [(&str, &str); 5] =
     [("System Call", "n2"), ("TCP", "n3"), ("IP", "n4"), ("Ethernet", "n5"), ("Driver", "n6")];
-/// Layers shown as lines with intervals.
 const LINES: [(&str, &str); 4] = [(OVERALL, "s1"), ("TCP", "s2"), ("System Call", "s3"), ("Driver", "s4")];
 
 pub(crate) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
@@ -44,7 +43,7 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The paper's figures, as far as the machine has the counters.
+/// The paper's figures, as far as this machine has the counters.
 pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
     let per_packet = |event: &str| {
         let index = found.events.iter().position(|known| known == event)?;
@@ -96,7 +95,7 @@ fn stacked(
     let layers = crate::chart::stacked(&values, parts);
     let y = Scale::linear(tops(&layers), words);
     let chart = Chart { layers, ..frame(axis, title, unit, y) };
-    let caption = "The network stack's layers one upon the other, medians over repeats. After Kim and Rixner (2005), \
+    let caption = "The network stack's layers, stacked; medians over repeats. After Kim and Rixner (2005), \
                    Figures 4 to 6.";
     Some(Figure { title, caption: caption.into(), chart })
 }

@@ -1,4 +1,4 @@
-//! Details of each load, which its marks in the charts open: layers, functions, phases, doubts, points.
+//! Details of each load, which open from its marks in the charts: layers, functions, phases, doubts, points.
 
 use super::tables::Table;
 use crate::doubt;
@@ -15,12 +15,10 @@ use std::collections::BTreeMap;
 
 const FUNCTIONS: usize = 12;
 
-/// A load, for the template `loads.html`.
 #[derive(Serialize)]
 pub(super) struct Load {
     id: String,
     words: String,
-    /// Empty without zones.
     zone: &'static str,
     points: Vec<String>,
     tables: Vec<Table>,
@@ -59,7 +57,6 @@ pub(super) fn of_sweep_in(run: &RunDir, found: &SweepFindings, letter: &'static 
     of_sweep(run, found.sweep, &levels).into_iter().map(named).collect()
 }
 
-/// Prefix of ids where a page has several runs.
 pub(super) fn link_prefix(letter: &str) -> &'static str {
     if letter == "A" { "a-" } else { "b-" }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Plain {
     tables: Vec<Titled>,
 }
 
-/// Words for a run that did not complete, and for what was done with its data: `simulated`, `read`.
+/// Words for a run that did not complete, and for how its data were made: `simulated`, `read`.
 pub(crate) struct Ended(pub &'static str, pub &'static str);
 
 impl Plain {
@@ -34,8 +34,8 @@ impl Plain {
             Status::Interrupted => early.into(),
             Status::Running => match run.writer_life() {
                 Life::Alive => "still running".into(),
-                Life::Ended => format!("its process was killed; what was {what} is here"),
-                Life::Elsewhere => format!("not finished; {ELSEWHERE}; what was {what} is here"),
+                Life::Ended => format!("its process was killed; the part {what} by then is shown"),
+                Life::Elsewhere => format!("not finished; {ELSEWHERE}; the part {what} by then is shown"),
             },
         };
         let frame = Frame::of(run, status, &headline, sentences);

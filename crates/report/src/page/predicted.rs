@@ -1,4 +1,4 @@
-//! The section of the models: predicted curves with intervals beside the measured points, and each model's error.
+//! The section on models: predicted curves with intervals and the measured points, and each model's error.
 
 use super::charts::{self, Figure};
 use super::tables::Table;
@@ -11,7 +11,7 @@ use analyze::predict::server::Form;
 use record::units::{format_si, grouped};
 use record::{Point, RunDir, Sweep, names};
 
-/// Fewer than in `straingauge predict`, for a fast page.
+/// Fewer than in `straingauge predict`, so that the page is fast.
 const RESAMPLES: usize = 100;
 
 /// The section; `None` if the run cannot be modelled.
@@ -50,7 +50,7 @@ fn note(found: &Curves) -> String {
     note
 }
 
-/// The errors of every model; `chosen` is the one that is used.
+/// The errors of every model; `chosen` is the model used.
 pub(crate) fn table(checks: &[Check], chosen: Form) -> Table {
     let percent = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
     let row = |check: &Check| {

@@ -1,4 +1,4 @@
-//! The section of slow-downs: what would help most, and the measurements.
+//! The section on slow-downs: the place that limits most, and the measurements.
 
 use super::charts::{self, Figure};
 use super::tables::Table;
@@ -23,7 +23,8 @@ pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) 
         title: TITLE,
         note: unbroken(&format!(
             "The server was slowed down at one place at a time, in {} repeats, each in a random order. The first \
-             column is the answer read backwards: the throughput if a request cost {} of its CPU time less at the \
+             column is the result extrapolated backwards: the throughput if a request cost {} of its CPU time less \
+             at the \
              place.",
             first.repeats,
             percent(CHEAPER_RATIO)
@@ -46,7 +47,7 @@ fn forecast(slowed: &[&AxisFindings]) -> Table {
     Table::new("", columns, slowed.iter().map(row).collect(), note)
 }
 
-/// Throughput against added CPU time, a line for each place.
+/// Throughput over added CPU time, with a line for each place.
 fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<Figure> {
     let name = names::THROUGHPUT;
     let added = |point: &Point| match point.axis {

@@ -11,16 +11,15 @@ use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, Sweep, names};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Most points with a list of figures, which bounds the page's size.
+/// Maximum points with a list of figures, to limit the page's size.
 const LISTED_POINTS: usize = 400;
 
-/// A table of a section, for `table.html` and for a terminal.
 #[derive(Serialize)]
 pub(crate) struct Table {
     /// May be empty.
     pub title: &'static str,
     pub headings: Vec<String>,
-    /// Units of the columns; empty if the cells have theirs.
+    /// Units of the columns; empty if the cells have them.
     pub units: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
     /// A note below the table.
@@ -28,7 +27,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// `columns`: the heading and the unit of each.
+    /// A table; `columns` have a heading and a unit each.
     pub fn new<'a>(
         title: &'static str,
         columns: impl IntoIterator<Item = (&'a str, &'static str)>,
@@ -43,7 +42,7 @@ impl Table {
         Table { title, headings, units, rows, note: note.into() }
     }
 
-    /// The table for a terminal, with `left` columns aligned left; without title, units and note.
+    /// The table for a terminal with `left` left-aligned columns, without title, units and note.
     pub fn lines(self, left: usize) -> String {
         let mut lines = text::table::Table::new(&self.headings.iter().map(String::as_str).collect::<Vec<_>>(), left);
         self.rows.into_iter().for_each(|row| lines.row(row));
@@ -91,7 +90,6 @@ fn quantile(figure: Option<&Figure>, quantile: f64) -> String {
     words.filter(|words| words != TOO_FEW).unwrap_or("\u{2013}".into())
 }
 
-/// The listed points, and the number of those left out.
 pub(super) fn points(run: &RunDir) -> (Vec<Value>, usize) {
     let rows = run.points.iter().take(LISTED_POINTS).map(point_row).collect();
     (rows, run.points.len().saturating_sub(LISTED_POINTS))
@@ -154,7 +152,6 @@ fn figures(point: &Point) -> Vec<Value> {
         .collect()
 }
 
-/// The criteria in words, as (name, value, meaning).
 pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'static str)> {
     vec![
         (
@@ -192,7 +189,6 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
 /// A heading and its (name, value) pairs.
 pub(crate) type FactGroup = (&'static str, Vec<(String, String)>);
 
-/// Facts on machine, server and client.
 pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
     let machine = &run.record.machine;
     let text = |value: &str| plain(value, 300);
@@ -213,7 +209,7 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         run.record.server_facts.iter().take(100).map(|(name, value)| (text(name), text(value))).collect();
     if let Some(command) = run.record.scenario.server() {
         server.push(("command".into(), plain(&command.argv.join(" "), 600)));
-        server.push(("network stack of its own".into(), if command.isolated { "yes".into() } else { "no".into() }));
+        server.push(("separate network stack".into(), if command.isolated { "yes".into() } else { "no".into() }));
         if !command.cpus.is_empty() {
             server.push(("pinned to CPUs".into(), cpu_list(&command.cpus)));
         }

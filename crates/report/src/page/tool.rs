@@ -1,4 +1,4 @@
-//! The page of a run made by a tool of the toolkit.
+//! The page of a run by a tool of the toolkit.
 
 use super::Figure;
 use super::frame::render;
@@ -19,7 +19,7 @@ pub struct Shown {
     pub figures: Vec<Figure>,
     /// The tables.
     pub tables: Vec<Titled>,
-    /// How the points were made, in a word: `simulated`.
+    /// How the points were made, in one word, e.g. `simulated`.
     pub done: &'static str,
     /// How to read the page, in a few sentences.
     pub how_to_read: &'static str,
@@ -38,7 +38,7 @@ struct Page {
 /// The page; `text` is the same content as plain text.
 pub fn html(run: &RunDir, shown: Shown, text: impl FnOnce() -> String) -> String {
     let Shown { headline, sentences, figures_title, figures, tables, done, how_to_read, meaning } = shown;
-    let ended = Ended("interrupted; what is complete is here", done);
+    let ended = Ended("interrupted; the complete part is shown", done);
     let plain = Plain::of(run, ended, (headline, sentences), (figures_title, figures), tables);
     render("tool.html", &Page { plain, how_to_read, meaning }, text)
 }

@@ -1,4 +1,4 @@
-//! Requests seen by the server: charts of the phases against load, tables by load and by class.
+//! Requests counted on the server: charts of the phases over the load, tables by load and by class.
 
 use super::charts::{Figure, stacked_figure};
 use super::tables::Table;
@@ -9,7 +9,7 @@ use analyze::zones::SweepFindings;
 use record::units::format_nanos;
 use record::{RunDir, Sweep, names};
 
-/// Phases against load by elapsed time and by CPU time.
+/// Elapsed and CPU time of the phases over the load.
 pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<Figure> {
     let Some(side) = analyze::watched::of_sweep(run, sweep.sweep) else { return Vec::new() };
     let elapsed = [names::WATCH_PARSE, names::WATCH_PROCESS, names::WATCH_LOG];
@@ -50,7 +50,6 @@ fn phases(
     Some(figure)
 }
 
-/// The tables of a sweep; none if it was not watched.
 pub(crate) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
     let Some(side) = analyze::watched::of_sweep(run, sweep) else { return Vec::new() };
     let mut tables = vec![table(

@@ -1,5 +1,5 @@
-//! The account of a sweep as text: a request's time by place, the threads' time at the highest load, and the stages
-//! that were checked.
+//! The account of a sweep as text: a request's time by place, the threads' time at the highest load, and the checked
+//! stages.
 
 use super::load_cell;
 use crate::text::table::Table;
@@ -11,13 +11,11 @@ use record::account::Account;
 use record::units::format_nanos;
 use record::{RunDir, Sweep};
 
-/// Most loads in the table of places, and the least share of a response time that a place needs.
+/// Maximum loads in the table of places, and the minimum share of a response time for a place.
 const MOST_LOADS: usize = 6;
 const LEAST_SHARE: f64 = 0.005;
-/// Most thread groups, and most waits of each.
 const MOST_GROUPS: usize = 6;
 const MOST_WAITS: usize = 5;
-/// Least mean number of threads of a row.
 const LEAST_THREADS: f64 = 0.005;
 
 /// Both tables of a sweep; empty if no point has an account.
@@ -55,13 +53,12 @@ pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
     out + &threads(last, &at)
 }
 
-/// The threads' time in a profile.
 pub(crate) fn of_profile(account: &Account) -> String {
     let Some(level) = analyze::account::of_one(account) else { return String::new() };
     threads(&level, &format!("threads, mean number in each state over {} (", format_nanos(level.seconds * 1e9)))
 }
 
-/// The first, the last, and some between, `most` in all.
+/// The first level, the last, and some between, `most` in all.
 fn some(levels: &[AccountLevel], most: usize) -> Vec<&AccountLevel> {
     let last = levels.len() - 1;
     let wanted = levels.len().min(most);
@@ -93,7 +90,7 @@ pub(crate) fn places(levels: &[AccountLevel]) -> Vec<String> {
     names.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Rows of threads at one load: state, mean number of threads, time of a wait, the longest, stack.
+/// Rows of threads at a load: state, mean number of threads, mean and longest wait, stack.
 fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut row = |name: String, threads: f64, each: String, longest: String, stack: &str| {
@@ -123,7 +120,6 @@ fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
     rows
 }
 
-/// The threads at the highest load, for the page.
 pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<crate::page::tables::Table> {
     let level = levels(run, sweep).pop()?;
     let headings = ["threads", "mean number", "each wait", "longest", "stack with the most time, innermost first"];
@@ -137,7 +133,6 @@ pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<crate::p
     Some(crate::page::tables::Table::new("What the server's threads did", columns, thread_rows(&level), note))
 }
 
-/// The threads at one load, for a terminal.
 fn threads(level: &AccountLevel, title: &str) -> String {
     let mut table = Table::new(&["threads", "mean", "each wait", "longest"], 1);
     for mut row in thread_rows(level) {
@@ -163,7 +158,7 @@ fn states(group: &GroupLevel) -> [(&'static str, f64); 5] {
     ]
 }
 
-/// A sentence on the stages that are full and those that are not; empty if none was checked.
+/// A sentence about the stages that are full and those that are not; empty if none was checked.
 pub(crate) fn checked(verdict: &Verdict) -> String {
     let words = |wanted: bool| {
         let of = verdict.checked.iter().filter(|checked| checked.is_full == wanted);
@@ -173,7 +168,9 @@ pub(crate) fn checked(verdict: &Verdict) -> String {
     match (full.is_empty(), others.is_empty()) {
         (true, true) => String::new(),
         (false, true) => format!("Full: {}.", full.join(", ")),
-        (true, false) => format!("Ruled out, as they had room: {}.", others.join(", ")),
-        (false, false) => format!("Full: {}. Ruled out, as they had room: {}.", full.join(", "), others.join(", ")),
+        (true, false) => format!("Ruled out, because they had room: {}.", others.join(", ")),
+        (false, false) => {
+            format!("Full: {}. Ruled out, because they had room: {}.", full.join(", "), others.join(", "))
+        }
     }
 }

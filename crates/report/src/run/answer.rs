@@ -1,4 +1,4 @@
-//! The first screen of `find`: the answer, its basis, what to do, selected loads.
+//! The first screen of `find`: the answer, its basis, the remedies, selected loads.
 
 use super::{load_cell, response_cells};
 use crate::page::KeyNumber;
@@ -11,10 +11,10 @@ use record::text::plain;
 use record::units::{count, format_si, grouped};
 use record::{Estimate, RunDir, Severity, Sweep};
 
-/// Most lines of the first screen.
+/// Maximum lines of the first screen.
 pub const MOST_LINES: usize = 25;
-/// From the most room to the least: the first with which the first cause and its remedy fit is taken. A remedy is cut
-/// last: the end of a command is part of it.
+/// Sorted from the most room to the least. The first that has room for the first cause and its remedy is used. A remedy
+/// is cut last, because it may end in a command.
 const ROOM: [Room; 7] = [
     Room { row: 2, cause: 4, remedy: 6, loads: 5 },
     Room { row: 1, cause: 4, remedy: 6, loads: 5 },
@@ -26,7 +26,7 @@ const ROOM: [Room; 7] = [
 ];
 const LABEL: usize = 13;
 
-/// The most lines of a row of the answer, of a cause and of a remedy, and the most rows of the table of loads.
+/// Maximum lines of a row of the answer, of a cause and of a remedy, and maximum rows of the table of loads.
 struct Room {
     row: usize,
     cause: usize,
@@ -45,7 +45,7 @@ pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer:
         let table = loads(findings, room.loads).map_or(String::new(), |table| format!("\n{}", table.lines()));
         (head, todo(verdict, answer, room), table)
     });
-    // The function that fills a CPU and what to do are two paragraphs, a cause and its remedy are one.
+    // The function that fills a CPU and its remedy are two paragraphs; a cause and its remedy are one.
     let first = 1 + usize::from(verdict.saturated.is_some());
     let fits = |(head, todo, table): &(String, Vec<String>, String)| {
         let lines: usize = todo.iter().take(first).map(|paragraph| paragraph.lines().count() + 1).sum();
@@ -66,7 +66,6 @@ pub(super) fn text(run: &RunDir, findings: &Findings, verdict: &Verdict, answer:
     out + &table + &end
 }
 
-/// The numbers of the answer, each on at most `most` lines.
 pub(super) fn rows(answer: &Answer, findings: &Findings, most: usize) -> String {
     let row = |number: KeyNumber| {
         let interval = if number.interval.is_empty() { String::new() } else { format!(" ({})", number.interval) };
@@ -82,7 +81,6 @@ pub(super) fn rows(answer: &Answer, findings: &Findings, most: usize) -> String 
     numbers(answer, findings).into_iter().map(row).collect()
 }
 
-/// The numbers of the answer, for terminal, page and Markdown.
 pub(crate) fn numbers(answer: &Answer, findings: &Findings) -> Vec<KeyNumber> {
     let mut rows = Vec::new();
     let mut row = |name, value: String, unit, interval: String, detail: String| {
@@ -161,8 +159,8 @@ fn todo(verdict: &Verdict, answer: &Answer, room: &Room) -> Vec<String> {
     causes.chain(unnamed).chain(settings).collect()
 }
 
-/// Selected loads, of which the last are left out first: that of the plan, the highest that held, the lowest that
-/// failed, the lowest, the highest, one half way.
+/// Selected loads, in the order of importance: the one to plan with, the highest that held, the lowest that failed, the
+/// lowest, the highest, one in the middle.
 fn loads(findings: &Findings, most: usize) -> Option<Table> {
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref())?;
     let found = &sweep.failure_point;

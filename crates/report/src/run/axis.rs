@@ -26,7 +26,7 @@ fn time(us: f64) -> String {
     format_nanos(us * 1e3)
 }
 
-/// Tables leave out columns without content.
+/// Columns of the table; those without content are left out.
 pub(crate) const COLUMNS: &[Column] = &[
     ("present", "counted", |level| cell(level.present, record::units::grouped)),
     ("conform", "of connections", |level| cell(level.conforming_ratio, percent)),
@@ -52,7 +52,6 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
 ];
 
-/// A line for each value of the axis.
 pub(super) fn table(axis: &AxisFindings) -> String {
     let layers = axis.layers.as_ref().map_or(String::new(), |layers| super::layers::table(axis, layers));
     if !has_columns(axis) {
@@ -67,7 +66,7 @@ pub(super) fn table(axis: &AxisFindings) -> String {
     layers + between + &wrap(&title, "", "") + &crate::page::axis::table(axis).lines(0)
 }
 
-/// Whether anything besides layers was measured.
+/// Whether the axis has measurements other than layers.
 pub(crate) fn has_columns(axis: &AxisFindings) -> bool {
     COLUMNS.iter().any(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty()))
 }

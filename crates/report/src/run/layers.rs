@@ -7,13 +7,12 @@ use analyze::axis::{AxisFindings, value_words};
 use record::Estimate;
 use record::units::{format_bits_per_sec, format_si, grouped};
 
-/// A row: its name and the cell of a layer.
+/// A row: its name, and the cell for a layer.
 struct Quantity {
     name: String,
     cell: Box<dyn Fn(&LayerCost) -> String>,
 }
 
-/// A layer's heading, short enough for a terminal.
 fn heading(layer: &str) -> &str {
     match layer {
         "System Call" => "SysCall",
@@ -68,7 +67,7 @@ pub(crate) fn rows<'a>(findings: &AxisFindings, layers: &'a AxisLayers) -> (Vec<
     (headings.collect(), rows)
 }
 
-/// Headings and rows of the counts that the numbers rest on.
+/// Headings and rows of the underlying counts.
 pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> ([&'static str; 6], Vec<Vec<String>>) {
     let headings = ["", "packets sent", "in per out", "segments", "payload", "samples"];
     let ratio = |value: Option<f64>| value.map_or("-".into(), |ratio| format!("{ratio:.2}"));
@@ -85,7 +84,7 @@ pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> ([&'static 
     (headings, layers.levels.iter().map(row).collect())
 }
 
-/// Why events have no rows; empty if all have.
+/// The reasons why events have no rows; empty if all have.
 pub(crate) fn missing(layers: &AxisLayers) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (event, why) in &layers.not_measured {

@@ -11,11 +11,11 @@ use record::{Arrival, Figure, Latency, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
     &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
-/// Histograms without the requests that had no response.
+/// Histograms that exclude requests without a response.
 const CENSORED: [&str; 3] = ["response", "service", "first-byte"];
 
-/// All tables of a point. `latencies` are its histograms by tag, as [`record::RunDir::latencies`] returns them; without
-/// one, percentiles come from the figures.
+/// All tables of a point. `latencies`: its histograms by tag, as returned by [`record::RunDir::latencies`]; without
+/// them, percentiles come from the figures.
 pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
     let mut out = heading(point);
     out.push('\n');
@@ -51,7 +51,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
     out
 }
 
-/// `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up` and a newline.
+/// The heading: `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up` and a newline.
 pub(crate) fn heading(point: &Point) -> String {
     let seconds = point.duration_ns as f64 / 1e9;
     let pace = match point.pace {
@@ -114,7 +114,7 @@ fn rates(point: &Point) -> String {
     if point.value(names::SILENT).is_some_and(|count| count > 0.0) {
         row("never answered", names::SILENT, |count| connections(count as u64));
     }
-    // A measured one is a column of the times.
+    // A measured reap delay is a column of the times.
     if point.figures.get(names::REAP_P99).is_some_and(|figure| figure.value.is_none()) {
         row("reap delay", names::REAP_P99, |us| format_nanos(us * 1e3));
     } else {
@@ -147,7 +147,7 @@ pub(super) fn origin(figure: &Figure) -> String {
     }
 }
 
-/// A column of times: heading, histogram tag, and the figures by row if there is no histogram.
+/// A column of times: heading, histogram tag, and the figures by row for use without a histogram.
 type TimeColumn = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const TIMES: &[TimeColumn] = &[
@@ -192,7 +192,7 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
         let mut cells = vec![label.to_string()];
         for (heading, tag, figures) in TIMES {
             let nanos = match cell(point, latencies, (heading, tag, figures), label) {
-                // In a closed loop nothing is late; the column would be all zeros.
+                // In a closed loop no request is late, so the column would be all zeros.
                 _ if is_closed && *heading == "lag" => None,
                 Some(nanos) => {
                     few |= nanos == TOO_FEW;
@@ -220,7 +220,7 @@ fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
     out
 }
 
-/// A cell of a column: from the histogram, or else from the figures.
+/// A cell of a column: from the histogram, otherwise from the figures.
 fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, label: &str) -> Option<String> {
     let (_, tag, figures) = column;
     match latencies.iter().find(|(found, _)| found == tag) {
@@ -242,7 +242,6 @@ fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, labe
     }
 }
 
-/// The cell of the column with this heading.
 pub(super) fn percentile(point: &Point, latencies: &[(String, Latency)], heading: &str, label: &str) -> Option<String> {
     let column = TIMES.iter().find(|(known, ..)| *known == heading)?;
     cell(point, latencies, *column, label)

@@ -19,7 +19,6 @@ fn slope(found: Option<Estimate>) -> String {
     short(found.value, 2) + &range.unwrap_or_default()
 }
 
-/// Large values have no decimals.
 fn short(value: f64, decimals: usize) -> String {
     if value.abs() < 100.0 { format!("{value:.decimals$}") } else { format_si(value) }
 }
@@ -45,7 +44,6 @@ pub(crate) fn slow_downs(axes: &[AxisFindings]) -> Vec<&AxisFindings> {
     axes.iter().filter(|axis| axis.axis == Axis::SlowDown).collect()
 }
 
-/// A line for each place; empty without slow-downs.
 pub(super) fn table(axes: &[AxisFindings]) -> String {
     let slowed = slow_downs(axes);
     let Some(first) = slowed.first() else { return String::new() };
@@ -72,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slopes_of_noise_alone_do_not_widen_the_table() {
+    fn slopes_of_mere_noise_do_not_widen_the_table() {
         let of =
             |us_per_us: f64, low: f64, high: f64| slope(Some(Estimate::new(us_per_us, Some((low, high)), 0.95, 3)));
         assert_eq!(of(0.94, 0.9, 1.0), "0.94 (0.9..1.0)");

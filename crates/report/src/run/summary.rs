@@ -12,25 +12,24 @@ use record::workload::Grouping;
 use record::{Figure, Latency, Point, Severity, names};
 use std::collections::BTreeMap;
 
-/// Most lines of a summary.
+/// Maximum lines of a summary.
 pub const MAX_LINES: usize = 15;
-/// Most status codes, and kinds of errors, that are named.
+/// Maximum status codes, and maximum kinds of errors.
 const MAX_KINDS: usize = 5;
-/// Most size classes that are shown.
 const MAX_CLASSES: usize = 3;
 const LABEL: &str = "                 ";
 
 /// Complete answers by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Answers {
-    /// By status code: of HTTP.
+    /// Counts by status code, for HTTP.
     pub statuses: BTreeMap<u16, u64>,
-    /// By a word: of other protocols.
+    /// Counts by word, for other protocols.
     pub replies: BTreeMap<String, u64>,
 }
 
 impl Answers {
-    /// The counts of a load of this protocol.
+    /// The counts of a load with this protocol.
     pub fn of(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Answers {
         if protocol.has_status_codes() {
             return Answers { statuses: counts.clone(), replies: BTreeMap::new() };
@@ -109,7 +108,7 @@ fn response(point: &Point, latencies: &[(String, Latency)]) -> String {
     shown.join(", ")
 }
 
-/// `ok 200 x 5,000, 404 x 3`.
+/// Formats counts: `ok 200 x 5,000, 404 x 3`.
 fn counts(kinds: impl Iterator<Item = (String, u64)>) -> String {
     let mut kinds: Vec<(String, u64)> = kinds.filter(|(_, count)| *count > 0).collect();
     kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));

@@ -1,4 +1,4 @@
-//! Requests seen by the server: a table by load for a run, lines for one point.
+//! Requests counted on the server: a table by load for a run, lines for a point.
 
 use crate::page::watched::tables;
 use crate::text::table::Table;
@@ -12,7 +12,6 @@ use std::fmt::Write;
 
 const LISTED_CLASSES: usize = 16;
 
-/// The tables of every sweep that was watched.
 pub(super) fn run(run: &RunDir) -> String {
     let mut out = String::new();
     for side in analyze::watched::of_run(run) {
@@ -31,7 +30,6 @@ pub(super) fn run(run: &RunDir) -> String {
     out
 }
 
-/// A load as the first cell of its row.
 pub(crate) fn load_words(load: f64, sweep: Sweep, axis: Option<Axis>) -> String {
     match axis.filter(|_| sweep == Sweep::Axis) {
         Some(axis) => analyze::axis::value_cell(load, axis),

@@ -1,4 +1,4 @@
-//! Results by class, and of a replay.
+//! Results by class, and those of a replay.
 
 use crate::page::tables::Table;
 use crate::text::{TOO_FEW, percentile, wrap};
@@ -8,10 +8,9 @@ use record::text::plain;
 use record::units::{count, format_bytes, format_nanos, grouped};
 use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};
 
-/// Most classes listed; a file may have any number.
+/// Maximum classes listed, because a file may have any number.
 const LISTED: usize = 80;
 
-/// The results of a workload; may be empty.
 pub(super) fn workload(result: &WorkloadResult) -> String {
     let mut out = String::new();
     for table in tables(result) {
@@ -25,7 +24,6 @@ pub(super) fn workload(result: &WorkloadResult) -> String {
     out
 }
 
-/// The results by class.
 pub(crate) fn tables(result: &WorkloadResult) -> Vec<Table> {
     let groupings = [(Grouping::Size, "size class"), (Grouping::Kind, "kind")];
     groupings.into_iter().filter_map(|(grouping, heading)| classes(result.by(grouping), heading)).collect()
@@ -86,7 +84,6 @@ pub(super) fn class_words(class: &ClassResult) -> String {
     )
 }
 
-/// Sentences on a replay, as (heading, text).
 pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)> {
     let count = |count: u64| grouped(count as f64);
     let mut facts = vec![(
@@ -106,7 +103,7 @@ pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)>
             format_nanos(replay.span_ns as f64),
             match (replay.rounds, replay.is_whole) {
                 (0 | 1, true) => ", all of it sent".to_string(),
-                (rounds @ 2.., _) => format!(", begun again {} times", count(rounds - 1)),
+                (rounds @ 2.., _) => format!(", restarted {} times", count(rounds - 1)),
                 _ => ", the rest not sent".to_string(),
             }
         ),
@@ -169,7 +166,7 @@ mod tests {
     use record::Latency;
 
     #[test]
-    fn the_shares_are_of_all_classes_and_those_not_listed_are_counted() {
+    fn shares_refer_to_all_classes_and_unlisted_ones_are_counted() {
         let mut response = Latency::new();
         (1..=10).for_each(|n| response.record_ns(n * 1000));
         let class = |n: u32| ClassResult { requests: 10, ..ClassResult::new(Grouping::Size, n.to_string(), &response) };
@@ -180,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_and_a_log_are_told_in_words() {
+    fn a_class_and_a_log_are_described_in_text() {
         let mut response = Latency::new();
         (1..=2000).for_each(|n| response.record_ns(n * 1000));
         let class = ClassResult {

@@ -13,18 +13,16 @@ use std::path::{Component, Path};
 
 const OWN_STYLE: &str = include_str!("style.css");
 const OWN_SCRIPT: &str = include_str!("filter.js");
-/// Most scenarios with charts; each has up to four, in two sizes.
+/// Maximum scenarios with charts; each has up to four charts in two sizes.
 const MOST_TRENDS: usize = 40;
-/// Most runs in a scenario's charts; the newest are shown.
+/// Maximum runs in a scenario's charts; the newest ones are shown.
 const MOST_IN_CHART: usize = 500;
-/// Most results listed with a scenario.
 const MOST_LISTED: usize = 60;
 
 #[derive(Serialize)]
 struct Page {
     style: String,
     style_hash: String,
-    /// The script of all pages, then of this one.
     scripts: [&'static str; 2],
     script_hashes: [String; 2],
     folder: String,
@@ -42,7 +40,7 @@ struct Trend {
     title: String,
     note: String,
     figures: Vec<DrawnFigure>,
-    /// Runs that are worse or better than the one before, newest first.
+    /// Runs that are worse or better than the preceding one, newest first.
     changes: Vec<Value>,
     changes_left_out: usize,
 }
@@ -110,7 +108,7 @@ fn versions(run: &Row) -> String {
     run.versions.iter().map(|(what, version)| format!("{what} {version}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Scenarios with several runs, and how many were left out.
+/// Scenarios with several runs, and the number left out.
 fn all_trends(index: &Index) -> (Vec<Trend>, usize) {
     let mut numbers: Vec<usize> = index.runs.iter().map(|row| row.scenario).collect();
     numbers.sort_unstable();
@@ -148,7 +146,7 @@ fn trend(number: usize, runs: &[&Row], counter: &mut usize) -> Trend {
     }
 }
 
-/// A run that is worse or better than the one before.
+/// Describes a run that is worse or better than the preceding one.
 fn change(run: &Row) -> Option<Value> {
     let before = run.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty())?;
     let words = ["straingauge", "compare"].map(String::from).into_iter();
@@ -170,7 +168,7 @@ fn link(folder: &Path, to: &Path) -> String {
     let up = from[same..].iter().map(|_| "..".to_string());
     let down = to[same..].iter().map(|part| encoded(part.as_os_str().as_bytes()));
     let parts: Vec<String> = up.chain(down).collect();
-    // Without `./` a first name with a colon would be read as a scheme.
+    // Without `./`, a first name with a colon would look like a scheme.
     format!("./{}", parts.join("/"))
 }
 
@@ -187,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_lead_from_the_page_to_the_report_whatever_the_names_are() {
+    fn links_lead_from_the_page_to_the_report_for_any_names() {
         let links = |folder: &str, to: &str| link(Path::new(folder), Path::new(to));
         assert_eq!(links("/srv/runs", "/srv/runs/a/report.html"), "./a/report.html");
         assert_eq!(links("/srv/pages/x", "/srv/runs/a/report.html"), "./../../runs/a/report.html");

@@ -1,4 +1,4 @@
-//! Trends: the figures of the runs of one scenario over time.
+//! Trends: figures of the runs of one scenario over time.
 
 use super::shown;
 use crate::chart::{Chart, Layer, Mark, Marker, Scale, Series};
@@ -13,7 +13,7 @@ const DAY_MS: f64 = 24.0 * HOUR_MS;
 /// With more markers than this, only worse runs are marked.
 const MOST_MARKERS: usize = 12;
 
-/// The time axis: since the first run, in a suitable unit.
+/// The time axis: time since the first run, in a suitable unit.
 struct Time {
     first_ms: u64,
     unit_ms: f64,
@@ -132,7 +132,7 @@ fn description(runs: &[&Row], line: &Line) -> String {
     runs.iter().filter_map(words).collect::<Vec<_>>().join("; ")
 }
 
-/// Marks runs that are worse than the one before, and changes of versions.
+/// Marks runs that are worse than the preceding one, and changes of versions.
 fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
     let mut marked = Vec::new();
     for (at, row) in runs.iter().enumerate() {
@@ -151,7 +151,7 @@ fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
     markers[markers.len().saturating_sub(4 * MOST_MARKERS)..].to_vec()
 }
 
-/// The first version that changed: `kernel 6.12`.
+/// The first version that changed, e.g. `kernel 6.12`.
 pub(super) fn changed(earlier: &Row, row: &Row) -> Option<String> {
     let of_earlier = |what: &str| earlier.versions.iter().find(|(name, _)| *name == what).map(|(_, version)| version);
     let is_new = |(what, version): &&(&'static str, String)| of_earlier(what).is_some_and(|other| other != version);

@@ -22,13 +22,12 @@ impl Table {
         self.rows.len() < 2
     }
 
-    /// The width of a column from a row on.
     fn width(&self, column: usize, from: usize) -> usize {
         let cells = self.rows[from..].iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
-    /// The columns with content, and those aligned left.
+    /// The columns with content, and the number of them aligned left.
     fn shown(&self) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         (0..columns).filter(|column| *column < self.left || self.width(*column, 1) > 0).collect()
@@ -78,7 +77,7 @@ impl Table {
 pub struct Titled {
     /// Title.
     pub title: String,
-    /// How its numbers were obtained.
+    /// How the numbers were computed.
     pub note: String,
     /// Name and unit of each column after the first.
     pub columns: Vec<(String, String)>,
@@ -92,7 +91,7 @@ impl Titled {
         columns.iter().map(|(name, unit)| (name.to_string(), unit.to_string())).collect()
     }
 
-    /// For a terminal.
+    /// The table for a terminal.
     pub fn text(&self, has_units: bool) -> String {
         let header: Vec<&str> = std::iter::once("").chain(self.columns.iter().map(|(name, _)| name.as_str())).collect();
         let mut lines = Table::new(&header, 1);

@@ -6,7 +6,7 @@ use record::Doubt;
 use record::watch::counters::Source;
 use record::watch::{ClassTotals, Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
-/// The buckets of the BPF programs. Times below a microsecond share one, and so do those above half a minute.
+/// The buckets of the BPF programs. Times below a microsecond share a bucket, as do those above half a minute.
 fn buckets(histogram: &Log2Histogram, sum_ns: u64) -> Buckets {
     const ENDS: std::ops::Range<usize> = 4..30;
     let sum = |range: &[u64]| range.iter().sum::<u64>();
@@ -34,7 +34,7 @@ pub fn metrics(frame: &Screen<'_>) -> Metrics {
     let Screen { first, now: reading, watch, .. } = *frame;
     let unix_ns = |reading: &Reading| reading.unix_ms.saturating_mul(1_000_000);
     let mut metrics = Metrics {
-        // From the first reading, as the clock may be set during the watch.
+        // From the first reading, because the clock may be set during the watch.
         since_unix_ns: unix_ns(first).saturating_sub(first.elapsed_ns),
         at_unix_ns: unix_ns(reading),
         labels: vec![("server.port", watch.port.to_string())],
@@ -49,7 +49,8 @@ pub fn metrics(frame: &Screen<'_>) -> Metrics {
 
 fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
     let classes = || watch.classes.iter().map(|class| class.name.as_str()).zip(&reading.classes);
-    // A counter that lacks requests has another name, so that no rate is wrong; `straingauge.counted` is its time.
+    // A counter that lacks requests has another name, so that no rate is wrong; `straingauge.counted` is the time
+    // that it covers.
     let is_whole = reading.counted_ns.is_none();
     let mut durations = Family::histogram(
         if is_whole { "http.server.request.duration" } else { "straingauge.request.duration_counted" },
@@ -72,7 +73,7 @@ fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
         metrics.add(classes().fold(family, |family, (class, totals)| family.with(&[("class", class)], number(totals))));
     }
     if !reading.classes.is_empty() {
-        let help = "Time in which requests were counted: divide what is named counted by it.";
+        let help = "Time in which requests were counted. Divide the metrics named counted by it.";
         let counted = Family::counter("straingauge.counted", "s", help);
         metrics.add_number(counted, reading.counted_time_ns() as f64 / 1e9);
     }
@@ -129,7 +130,12 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
     }
     let waiting = "Connections waiting to be accepted, at the listener whose queue is the fullest.";
     one(Family::up_down("straingauge.accept_queue", "{connection}", waiting), connections.accept_queue);
-    let limit = Family::up_down("straingauge.accept_queue_limit", "{connection}", "How many may wait there.");
+    let limit = Family::up_down(
+        "straingauge.accept_queue_limit",
+        "{connection}",
+        "Maximum number of connections \
+    that may wait there.",
+    );
     one(limit, connections.accept_queue_limit);
     let dropped = "Connections and SYNs dropped by the port's listeners for a full queue.";
     one(Family::counter("straingauge.port_drops", "{connection}", dropped), connections.port_drops);
@@ -139,14 +145,15 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
 
 fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
     if let Some(charged) = reading.charged() {
-        let help = "CPU time of the server's processes by what it was spent on.";
+        let help = "CPU time of the server's processes by activity.";
         let parts = [
             ("requests", charged.requests_ns),
             ("connect", charged.connect_ns),
             ("between", charged.between_ns),
             ("elsewhere", charged.elsewhere_ns),
         ];
-        // Not a counter: CPU time moves between parts when its use becomes known, and `elsewhere` can be negative.
+        // Not a counter, because CPU time moves between parts when its use becomes known, and `elsewhere` may be
+        // negative.
         let family = Family::up_down("straingauge.cpu", "s", help);
         metrics.add(parts.iter().fold(family, |family, (part, ns)| family.with(&[("part", part)], *ns as f64 / 1e9)));
     }
@@ -182,7 +189,7 @@ mod tests {
         of(&Screen { watch, first, now, rates, headroom, doubts: &[] })
     }
 
-    /// Another start means to a collector that the series began again.
+    /// For a collector, another start would mean that the series began again.
     #[test]
     fn the_counters_of_a_watch_have_one_start() {
         let at = |unix_ms, elapsed_ns| Reading { unix_ms, elapsed_ns, ..Reading::default() };
@@ -194,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_one_type_line_per_family_and_numbers_only() {
+    fn a_page_has_one_type_line_per_family_and_only_numbers() {
         let classes = ["<10.0 KiB", ">=10.0 KiB"].map(|name| SizeClass { name: name.into(), ..SizeClass::default() });
         let watch = Watching { port: 80, classes: classes.to_vec(), ..Watching::default() };
         let mut class = ClassTotals { requests: 3, timed: 3, elapsed_ns: 3000, ..ClassTotals::default() };
@@ -218,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Prometheus takes a counter that falls for one that began again, and adds all of it once more.
+    /// Prometheus takes a falling counter for one that began again, and adds its whole value once more.
     #[test]
     fn no_counter_falls_or_is_negative() {
         let at = |seconds: u64, [requests_ns, between_ns, elsewhere_ns]: [i64; 3]| {
@@ -241,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_has_no_sample() {
+    fn an_unmeasured_figure_has_no_sample() {
         let watch = Watching { port: 80, ..Watching::default() };
         let text = page(&frame(&watch, [&Reading::default(); 2], metrics), Format::Prometheus);
         let measured: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

@@ -4,16 +4,16 @@ use crate::metrics::{Family, Metrics};
 use record::units::{format_si, grouped};
 use record::watch::{Headroom, Limit, LimitKind, Range};
 
-/// Up to this multiple of the load a limit is near.
+/// A limit up to this multiple of the load is near.
 const NEAR: f64 = 2.0;
 
-/// The nearest limit with its distance, or why there is none.
+/// Describes the nearest limit with its distance, or why there is none.
 pub fn line(found: &Headroom) -> String {
     let not_measured = || match found.unknown.first() {
         Some(limit) => format!("not measured: {}: {}", limit.kind.word(), limit.why),
         None => "not measured: no limit is seen".into(),
     };
-    // A far limit says little while the distance to the CPUs' limits is unknown.
+    // A distant limit means little while the distance to the CPUs' limits is unknown.
     let says_something = |limit: &&Limit| found.capacity_per_sec.is_some() || limit.times.low < NEAR;
     let Some(nearest) = found.limits.first().filter(says_something) else { return not_measured() };
     let full = match nearest.full_at_per_sec {
@@ -29,7 +29,7 @@ pub fn line(found: &Headroom) -> String {
     }
 }
 
-/// All findings, a sentence each.
+/// All findings, one sentence each.
 pub fn sentences(found: &Headroom) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(capacity) = found.capacity_per_sec {
@@ -42,8 +42,8 @@ pub fn sentences(found: &Headroom) -> Vec<String> {
             found.window_s
         ));
     }
-    // The upper ends hold even so.
-    said.extend(found.unseen.iter().map(|why| format!("It may be full before: {why}.")));
+    // The upper ends are valid nevertheless.
+    said.extend(found.unseen.iter().map(|why| format!("It may be full earlier: {why}.")));
     said.extend(found.limits.iter().map(of_limit));
     said.extend(found.unknown.iter().map(|limit| format!("{}: not measured: {}.", capital(limit.kind), limit.why)));
     said
@@ -52,7 +52,7 @@ pub fn sentences(found: &Headroom) -> Vec<String> {
 /// Adds the metrics that have a value.
 pub fn add(metrics: &mut Metrics, found: &Headroom) {
     let ends = |range: &Range| [("low", Some(range.low)), ("high", range.high)];
-    // If a limit is not seen, only the upper end holds.
+    // If a limit is not visible, only the upper end is valid.
     let holds = |end: &str| found.unseen.is_none() || end == "high";
     let help = "Requests per second that the server can serve, estimated from its traffic.";
     let mut capacity = Family::gauge("straingauge.capacity", "{request}/s", help);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_has_its_sentence_known_or_not() {
+    fn each_limit_has_a_sentence_whether_known_or_not() {
         assert_eq!(
             sentences(&found()),
             [

@@ -14,12 +14,12 @@ use record::units::{format_si, grouped};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Most points of a line; longer recordings are averaged.
+/// Maximum points of a line; longer recordings are averaged.
 const MOST_POINTS: usize = 480;
-/// Most stalls that are shaded.
+/// Maximum stalls that are shaded.
 const MOST_BANDS: usize = 200;
 
-/// The page.
+/// The page of a recording.
 pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> String {
     let mut sentences = text::sentences(findings);
     sentences.extend(text::unreadable(findings).map(|said| said + "."));
@@ -45,7 +45,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 fn rates(findings: &WatchFindings) -> Option<Figure> {
     let found = findings.stalls.as_ref().ok()?;
     let mut points = thinned(&found.rates);
-    // A rate is drawn at the beginning of its interval; repeat the last one at its end.
+    // A rate is drawn at the start of its interval; the last one is repeated at its end.
     points.extend(points.last().map(|(_, rate)| (findings.seconds, *rate)));
     let (unit_s, x_name) = since_begin(findings.seconds);
     points.iter_mut().for_each(|(x, _)| *x /= unit_s);
@@ -164,7 +164,7 @@ fn states(recording: &Recording) -> Option<Figure> {
     })
 }
 
-/// States are in the kernel's spelling or in lower case.
+/// States are spelled as in the kernel or in lower case.
 fn is_state(key: &str, name: &str) -> bool {
     key.eq_ignore_ascii_case(name) || key.replace(['-', ' '], "_").eq_ignore_ascii_case(name)
 }
@@ -205,7 +205,7 @@ mod tests {
         (run, recording, findings)
     }
 
-    /// Findings of a watch of so many seconds, with a stall each second of its first 300.
+    /// Findings of a watch with this length in seconds, with a stall in each of its first 300 seconds.
     fn stalled(seconds: f64) -> WatchFindings {
         let stall = |at: u32| stalls::Stall { at_s: f64::from(at), length_s: 0.05 };
         let stalls = stalls::Stalls {
@@ -235,7 +235,7 @@ mod tests {
 
     /// A stall of 50 ms is a twentieth of a pixel in a watch of ten minutes.
     #[test]
-    fn each_stall_of_a_long_watch_is_seen() {
+    fn each_stall_of_a_long_watch_is_shown() {
         let figure = rates(&stalled(600.0)).unwrap();
         let drawn = figure.chart.svg("c", 540.0, 300.0, figure.chart.margins(300.0));
         assert_eq!(drawn.matches("class=\"zone failure\"").count(), 200);

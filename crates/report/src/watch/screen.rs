@@ -1,4 +1,4 @@
-//! A running watch: a line for each reading, the screen of a terminal, and all tables at its end.
+//! A running watch: a line for each reading, the screen of a terminal, and all tables at the end.
 
 use super::{Screen, headroom, text};
 use crate::doubt;
@@ -12,10 +12,9 @@ use std::fmt::Write;
 
 const NOT_MEASURED: &str = "not measured";
 
-/// Rows of a table on the screen of a terminal.
 const ROWS_ON_SCREEN: usize = 5;
 
-/// One reading.
+/// A reading as a line.
 pub fn line(frame: &Screen<'_>) -> String {
     let (now, rates) = (frame.now, frame.rates);
     let states = states(now);
@@ -51,7 +50,6 @@ pub fn drawn(text: &str, (columns, rows): (usize, usize)) -> String {
     format!("\x1b[H{}\x1b[J", lines.join("\n"))
 }
 
-/// Cuts a line to the screen's width and marks the cut.
 fn cut(line: &str, columns: usize) -> String {
     let plain = PlainText::new(line, usize::MAX);
     if plain.chars().count() <= columns {
@@ -62,7 +60,7 @@ fn cut(line: &str, columns: usize) -> String {
     shown
 }
 
-/// The screen of a terminal, of any length, the most important first. Rates are means since `earlier`.
+/// The contents of the screen, most important first, of any length. Rates are means since `earlier`.
 pub fn live(frame: &Screen<'_>, earlier: &Reading) -> String {
     let mut out = summary(frame, "(q ends)  ");
     out.extend(frame.doubts.iter().map(doubt::line));
@@ -75,7 +73,7 @@ pub fn live(frame: &Screen<'_>, earlier: &Reading) -> String {
     out
 }
 
-/// All figures as tables, over the time since the watch began.
+/// All figures as tables, for the time since the watch began.
 pub fn tables(frame: &Screen<'_>) -> String {
     let mut out = summary(frame, "");
     for sentence in headroom::sentences(frame.headroom) {
@@ -95,7 +93,7 @@ pub fn tables(frame: &Screen<'_>) -> String {
     out + &doubt::text(frame.doubts)
 }
 
-/// The last interval in lines; `keys`: what the keys do.
+/// The last interval in a few lines; `keys` explains the keys.
 fn summary(frame: &Screen<'_>, keys: &str) -> String {
     let mut out = String::new();
     head(&mut out, frame, keys);
@@ -120,7 +118,6 @@ fn head(out: &mut String, frame: &Screen<'_>, keys: &str) {
     );
 }
 
-/// The events that a mode counts and times.
 fn mode_words(mode: Mode, now: &Reading) -> String {
     let words = match mode {
         _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",
@@ -181,7 +178,7 @@ fn server(out: &mut String, frame: &Screen<'_>) {
     let _ = writeln!(out, "server  {cpus:.2} CPUs{of_requests}  {}", size(cpu));
 }
 
-/// `2 processes, 8 threads, 64.0 MiB`.
+/// Formats the size of the server: `2 processes, 8 threads, 64.0 MiB`.
 fn size(cpu: &CpuTotals) -> String {
     let resident = format_bytes(cpu.resident_bytes as f64);
     format!("{}, {}, {resident}", count(cpu.processes, "process"), count(cpu.threads, "thread"))
@@ -204,7 +201,7 @@ fn number(value: Option<f64>) -> String {
     }
 }
 
-/// `3 of 511`.
+/// Formats the accept queue: `3 of 511`.
 pub fn accept_queue(seen: &ConnectionTotals) -> String {
     match (seen.accept_queue, seen.accept_queue_limit) {
         (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
@@ -261,7 +258,6 @@ fn cost(out: &mut String, frame: &Screen<'_>) {
     );
 }
 
-/// The server's CPU time by purpose.
 fn cpu(out: &mut String, frame: &Screen<'_>) {
     let Some(cpu) = frame.now.cpu.filter(|cpu| cpu.group_ns > 0) else { return };
     let Some(charged) = cpu.charged else { return };
@@ -319,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_has_the_terminals_size_at_most() {
+    fn a_screen_never_exceeds_the_terminals_size() {
         let text: String = (0..50).map(|line| format!("{line} {}\n", "wide \x1b[2J".repeat(40))).collect();
         for (columns, rows) in [(80, 24), (20, 3), (300, 60)] {
             let drawn = drawn(&text, (columns, rows));

@@ -23,7 +23,6 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     out
 }
 
-/// The findings, and the reasons for missing ones.
 pub(super) fn sentences(findings: &WatchFindings) -> Vec<String> {
     let mut sentences = analyze::watch::sentences(findings);
     sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
@@ -32,13 +31,13 @@ pub(super) fn sentences(findings: &WatchFindings) -> Vec<String> {
     sentences
 }
 
-/// The number of unreadable lines, and the first.
+/// The number of unreadable lines, and the first of them.
 pub(super) fn unreadable(findings: &WatchFindings) -> Option<String> {
     let lines = count(findings.unreadable_lines, "line");
     findings.first_unreadable.as_ref().map(|first| format!("{lines} of watch.jsonl could not be read; {first}"))
 }
 
-/// What was watched, the rate of requests, and for how long.
+/// The watched server, the rate of requests, and the duration.
 pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
     let rate = findings
         .requests_per_sec

@@ -1,4 +1,5 @@
-//! The report in a real browser: nothing on the console, every chart drawn; pictures are kept under the target folder.
+//! The report in a real browser: no console message, and every chart is drawn. Pictures are kept in the target
+//! folder.
 
 use crate::fixture;
 use crate::person::{DESK, Desk, Person};
@@ -40,7 +41,7 @@ pub fn open(browser: &Path, profile: &Path, page: &Path, arguments: &[String]) -
 }
 
 #[test]
-fn the_report_opens_in_a_browser_without_complaint() {
+fn the_report_opens_in_a_browser_without_errors() {
     let Some(browser) = chromium() else {
         println!("not run: no Chromium in PATH (on Debian: apt-get install chromium-headless-shell)");
         return;
@@ -51,8 +52,7 @@ fn the_report_opens_in_a_browser_without_complaint() {
     std::fs::create_dir_all(&kept).unwrap();
     let page = kept.join("report.html");
     std::fs::write(&page, report::page::html(&run)).unwrap();
-    // Its light pictures, on a desk and on a phone, are drawn from a real run
-    // (crates/straingauge/tests/report_page.rs).
+    // The light pictures for desktop and phone show a real run (crates/straingauge/tests/report_page.rs).
     let picture = kept.join("dark.png");
     let _ = std::fs::remove_file(&picture);
     let mut arguments =
@@ -65,12 +65,12 @@ fn the_report_opens_in_a_browser_without_complaint() {
     assert!(bytes > 50_000, "nearly empty: {bytes} bytes");
     let output = open(&browser, folder.path(), &page, &["--dump-dom".to_string()]);
     let dom = String::from_utf8_lossy(&output.stdout);
-    // Two sweeps with five charts each and the model's two, in two sizes.
+    // Two sweeps with five charts each, and the model's two charts, all in two sizes.
     assert_eq!(dom.matches("<svg viewBox").count(), 24);
     assert!(!dom.contains("NaN") && !dom.contains("Infinity"));
 }
 
-/// Where pictures and pages are kept.
+/// Path for pictures and pages.
 pub fn kept(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
     std::fs::create_dir_all(&folder).unwrap();
@@ -104,7 +104,7 @@ fn answering(name: &str) -> Option<(PathBuf, PathBuf)> {
     Some((browser, page))
 }
 
-/// A chart by its title, in the size that is shown.
+/// A chart by its title, in the visible size.
 pub fn of(title: &str, what: &str) -> String {
     format!(
         "(() => {{ const all = [...document.querySelectorAll('figure.chart')].filter(f => \
@@ -115,13 +115,13 @@ pub fn of(title: &str, what: &str) -> String {
     )
 }
 
-/// The button of a chart with these words.
+/// The button with these words in a chart.
 pub fn button(title: &str, words: &str) -> String {
     format!("[...{}.querySelectorAll('button')].find(b => b.textContent === '{words}')", of(title, ".tools"))
 }
 
 #[test]
-fn a_chart_tells_what_is_under_the_pointer_and_a_click_opens_the_load() {
+fn a_chart_shows_the_point_under_the_pointer_and_a_click_opens_its_load() {
     let Some((browser, page)) = answering("report-hover") else { return };
     let mut person = Person::opens(&browser, &page, &DESK);
     // The first dot at 64 connections.
@@ -139,7 +139,7 @@ fn a_chart_tells_what_is_under_the_pointer_and_a_click_opens_the_load() {
     }
     person.keeps_window(&kept("hover.png"));
     person.clicks(at);
-    // The address changes before the page has followed it.
+    // The address changes before the page follows it.
     person.waits_for("document.activeElement.id === 'load-connections-64'");
     let load = person.reads("document.activeElement.innerText");
     for words in ["TCP", "3.25", "tcp_<b>sendmsg", "1.50", "the <i>neighbour</i> was loud", "not watched"] {
@@ -153,7 +153,7 @@ fn a_chart_tells_what_is_under_the_pointer_and_a_click_opens_the_load() {
 }
 
 #[test]
-fn a_range_is_zoomed_and_a_series_is_hidden_by_pointer_and_by_keys() {
+fn pointer_and_keys_zoom_a_range_and_hide_a_series() {
     let Some((browser, page)) = answering("report-zoomed") else { return };
     let mut person = Person::opens(&browser, &page, &DESK);
     let title = "Response time";
@@ -204,7 +204,7 @@ fn a_range_is_zoomed_and_a_series_is_hidden_by_pointer_and_by_keys() {
 }
 
 #[test]
-fn what_is_copied_is_the_table_and_its_text_cannot_be_computed() {
+fn the_copied_table_is_complete_and_its_text_cannot_become_formulas() {
     let Some((browser, page)) = answering("report-copied") else { return };
     let mut person = Person::opens(&browser, &page, &DESK);
     let granted = serde_json::json!({ "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] });
@@ -223,7 +223,7 @@ fn what_is_copied_is_the_table_and_its_text_cannot_be_computed() {
         assert_eq!(person.reads(&format!("{}.textContent", of(title, ".told"))), format!("Copied {rows} rows."));
     }
     assert_eq!(person.sees("document.querySelectorAll('main img, main script, .parts b, .load i').length"), 0);
-    // What is not measured is an empty field, and a number with its unit is no text.
+    // Missing values are empty fields, and numbers have no unit in their field.
     let rows = of("Throughput", "tbody");
     person.sees(&format!(
         "(['-', '\u{2013}', '-3.2 us', '-1+cmd'].forEach((text, at) => {{ {rows}.rows[at].cells[0].textContent = text \
@@ -238,7 +238,7 @@ fn what_is_copied_is_the_table_and_its_text_cannot_be_computed() {
 }
 
 #[test]
-fn without_script_every_number_is_there_and_a_link_opens_its_load() {
+fn without_scripts_every_number_is_visible_and_links_open_their_loads() {
     let Some((browser, page)) = answering("report-scriptless") else { return };
     let mut person = Person::opens(&browser, &page, &Desk { has_script: false, ..DESK });
     assert_eq!(person.sees("document.querySelectorAll('button, .tools, .tip').length"), 0);
@@ -255,7 +255,7 @@ fn without_script_every_number_is_there_and_a_link_opens_its_load() {
     assert_eq!(person.complaints(), Vec::<String>::new());
 }
 
-/// Nothing is wider than the window, and every control has a name that a screen reader says.
+/// Asserts that no element is wider than the window, and that every control has an accessible name.
 pub fn fits_and_is_named(browser: &Path, page: &Path, name: &str) {
     for (width, is_dark) in [(400, false), (400, true), (1280, false), (1280, true)] {
         let mut person = Person::opens(browser, page, &Desk { width, is_dark, ..DESK });

@@ -1,4 +1,4 @@
-//! What CI systems show: Markdown and JUnit XML of the same checks.
+//! The output for CI systems: Markdown and JUnit XML of the same checks.
 
 use crate::fixture;
 use analyze::{limit, verdict, zones};
@@ -21,10 +21,10 @@ fn case(name: &str, result: CaseResult, words: &str) -> Case {
     Case { group: "limits", name: name.into(), result, words: words.into() }
 }
 
-/// What a reader of the page sees: the text, and the kinds of what it stands in.
+/// The page as a reader sees it: the text, and the kinds of elements around it.
 fn shown(text: &str) -> (String, Vec<String>) {
     let (mut words, mut kinds) = (String::new(), Vec::new());
-    // What GitHub and GitLab read.
+    // The dialect of GitHub and GitLab.
     let dialect = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
@@ -46,7 +46,7 @@ fn shown(text: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn a_run_is_one_screen_with_its_verdict_key_numbers_checks_doubts_and_page() {
+fn a_run_is_summarised_on_one_screen() {
     let folder = tempfile::tempdir().unwrap();
     let run = written(folder.path());
     let findings = zones::of_run(&run);
@@ -127,7 +127,7 @@ fn each_figure_is_checked_against_its_own_limit() {
 }
 
 #[test]
-fn a_comparison_of_nothing_is_an_error_not_an_empty_list() {
+fn an_empty_comparison_is_an_error_instead_of_an_empty_list() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = written(folder.path());
     run.points.iter_mut().for_each(|point| point.figures = record::Figures::default());
@@ -137,9 +137,9 @@ fn a_comparison_of_nothing_is_an_error_not_an_empty_list() {
     assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"1\"") && xml.contains("nothing could be"), "{xml}");
 }
 
-/// One point at each load: nothing can be tested, and a CI system must show that, not a pass.
+/// One point per load allows no test, and a CI system must show that, not a pass.
 #[test]
-fn what_could_not_be_told_is_skipped_with_the_reason() {
+fn undecided_checks_are_skipped_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = written(folder.path());
     run.points.retain(|point| point.repeat == 1);
@@ -152,7 +152,7 @@ fn what_could_not_be_told_is_skipped_with_the_reason() {
 }
 
 #[test]
-fn a_figure_that_was_not_measured_fails_its_limit_in_both_forms() {
+fn an_unmeasured_figure_fails_its_limit_in_both_formats() {
     let limit = limit::parse("p99 > 50ms").unwrap();
     let point = Point::of(record::Sweep::Single, 0, 8, record::Pace::Closed);
     let checks = [check::limit("B: ", &limit, &limit.check(&point))];
@@ -165,7 +165,7 @@ fn a_figure_that_was_not_measured_fails_its_limit_in_both_forms() {
 }
 
 #[test]
-fn the_xml_is_as_jenkins_reads_it() {
+fn the_xml_has_the_form_that_jenkins_reads() {
     let checks = [
         check::end(None),
         case("a < b & \"c\"", CaseResult::Passed, "it was <1 & 'more'"),
@@ -173,7 +173,7 @@ fn the_xml_is_as_jenkins_reads_it() {
         case("y", CaseResult::Skipped, "why"),
         case("z", CaseResult::Error, "gone"),
     ];
-    // The shape that the schema junit-10.xsd asks for.
+    // The structure that the schema junit-10.xsd requires.
     expect_test::expect![[r#"
         <?xml version="1.0" encoding="UTF-8"?>
         <testsuites name="straingauge" tests="5" failures="1" errors="1">
@@ -201,7 +201,7 @@ fn the_xml_is_as_jenkins_reads_it() {
 
 proptest! {
     #[test]
-    fn text_from_outside_is_text_in_markdown(text in hostile()) {
+    fn untrusted_text_is_plain_text_in_markdown(text in hostile()) {
         let checks = [case(&text, CaseResult::Failed, &text)];
         let point = Point::of(record::Sweep::Single, 0, 8, record::Pace::Closed);
         let (words, kinds) = shown(&markdown::point(&text, &point, &checks));
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn text_from_outside_is_text_in_xml(text in hostile()) {
+    fn untrusted_text_is_plain_text_in_xml(text in hostile()) {
         let xml = junit::xml(&[case(&text, CaseResult::Failed, &text), case(&text, CaseResult::Passed, &text)]);
         let mut reader = quick_xml::Reader::from_str(&xml);
         let mut failures = 0;
@@ -236,7 +236,7 @@ proptest! {
     }
 }
 
-/// Marks of Markdown, HTML and XML among any other text, as it is after it was made safe to print.
+/// Markdown, HTML and XML markup within other text, as it is after being made safe to print.
 fn hostile() -> impl Strategy<Value = String> {
     let marks =
         "[-+=#>*_`~|$&<!\\[\\]()\\\\.:^\"'1a @\u{fffe}\u{ffff}]{1,24}|\\PC{1,24}|<b>x</b>|&lt;|- \\[x\\] a|1\\) a|```a";

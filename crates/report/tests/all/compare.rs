@@ -12,7 +12,7 @@ use report::{compare, page, text};
 use std::path::{Path, PathBuf};
 
 #[test]
-fn a_comparison_says_its_headline_and_every_doubt_in_both_forms() {
+fn a_comparison_has_its_headline_and_every_doubt_in_both_formats() {
     let folder = tempfile::tempdir().unwrap();
     let a = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let mut b = a.clone();
@@ -37,7 +37,7 @@ fn a_comparison_says_its_headline_and_every_doubt_in_both_forms() {
 }
 
 #[test]
-fn one_is_said_in_the_singular() {
+fn a_count_of_one_is_printed_in_the_singular() {
     let folder = tempfile::tempdir().unwrap();
     let a = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let mut b = a.clone();
@@ -59,7 +59,7 @@ fn one_is_said_in_the_singular() {
     assert_eq!(text_of_a_watch().matches("1 process, 1 thread,").count(), 2);
 }
 
-/// Both screens of a watch of a server with one process.
+/// Both screens of a watch on a server with one process.
 fn text_of_a_watch() -> String {
     use record::watch::{CpuTotals, Headroom, Rates, Reading, Watching};
     let cpu = CpuTotals { processes: 1, threads: 1, ..CpuTotals::default() };
@@ -76,7 +76,7 @@ fn text_of_a_watch() -> String {
     report::watch::screen::tables(&frame) + &report::watch::screen::live(&frame, &Reading::default())
 }
 
-/// What the functions of the server cost a request, nanoseconds. Names are as bad as they can be.
+/// Stacks with the server's cost per request by function, in nanoseconds. Names have every difficult character.
 fn stacks(requests: u64, costs: &[(&str, Layer, u64)]) -> Stacks {
     let stack = |(at, (_, layer, ns)): (usize, &(&str, Layer, u64))| Stack {
         functions: vec![at as u32],
@@ -100,7 +100,7 @@ fn stacks(requests: u64, costs: &[(&str, Layer, u64)]) -> Stacks {
     }
 }
 
-/// A run whose requests cost so much in these functions, at every closed load.
+/// A run whose requests have these costs by function, at every closed-loop load.
 fn sampled(folder: &Path, factor: f64, costs: &[(&str, Layer, u64)]) -> RunDir {
     let mut points = fixture::points();
     for point in &mut points {
@@ -165,7 +165,7 @@ fn costs_of_a_request_are_means_over_the_loads_and_not_over_the_requests() {
     let tcp = found.layers.iter().find(|layer| layer.name == "TCP").unwrap();
     assert!((tcp.a_us - 3.0).abs() < 1e-9 && (tcp.b_us - 5.5).abs() < 1e-9, "{tcp:?}");
     let (before, after) = found.stacks.unwrap();
-    // Picoseconds a request, whatever the rates of the two runs.
+    // Picoseconds per request, independent of the rates of the two runs.
     assert_eq!((before.total(), after.total()), (3_000_000, 6_200_000));
 }
 
@@ -188,7 +188,7 @@ fn compared() -> String {
 }
 
 #[test]
-fn the_page_of_a_comparison_has_every_part_and_no_text_from_outside_as_markup() {
+fn the_page_of_a_comparison_is_complete_and_shows_untrusted_text_as_text() {
     let page = compared();
     for part in [
         "<h2>Zones of both</h2>",
@@ -222,7 +222,7 @@ fn opened(name: &str) -> Option<(PathBuf, PathBuf)> {
 }
 
 #[test]
-fn a_comparison_answers_hover_zoom_a_hidden_curve_and_a_click() {
+fn the_page_of_a_comparison_supports_hover_zoom_hiding_and_clicks() {
     let Some((browser, page)) = opened("compare-answers") else { return };
     let mut person = Person::opens(&browser, &page, &DESK);
     let lanes = "[...document.querySelectorAll('figure.chart .wide svg')][0].querySelectorAll('.zone').length";
@@ -260,7 +260,7 @@ fn a_comparison_answers_hover_zoom_a_hidden_curve_and_a_click() {
 }
 
 #[test]
-fn a_comparison_fits_a_phone_and_a_desk_and_is_whole_without_script() {
+fn the_page_of_a_comparison_fits_phone_and_desktop_and_is_complete_without_scripts() {
     let Some((browser, page)) = opened("compare") else { return };
     fits_and_is_named(&browser, &page, "compare");
     let mut person = Person::opens(&browser, &page, &Desk { has_script: false, ..DESK });
@@ -271,7 +271,7 @@ fn a_comparison_fits_a_phone_and_a_desk_and_is_whole_without_script() {
 }
 
 #[test]
-fn a_price_is_shown_without_and_with_the_command_in_80_columns() {
+fn a_price_table_fits_80_columns() {
     let folder = tempfile::tempdir().unwrap();
     let a = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let mut b = a.clone();

@@ -1,5 +1,5 @@
-//! Each counter of the watch, as its declaration says: in JSON, in Prometheus, on the screen, in the report's text and
-//! page.
+//! Checks that each counter of the watch appears as declared: in JSON, in Prometheus, on the screen, in the report's
+//! text and page.
 
 use crate::fixture;
 use analyze::watch::{Recording, find};
@@ -8,7 +8,7 @@ use report::metrics::text::{Format, page as metrics_page};
 use report::watch::{Screen, exposition, page, screen, text};
 use std::collections::HashSet;
 
-/// A different number for each.
+/// A different number for each counter.
 fn number(counter: Counter) -> u64 {
     700 + counter as u64
 }
@@ -22,7 +22,7 @@ fn reading() -> Reading {
 }
 
 #[test]
-fn each_counter_is_declared_with_names_of_its_own_and_a_sentence() {
+fn each_counter_has_unique_names_and_a_sentence() {
     let mut seen = HashSet::new();
     for declaration in Counter::ALL.map(Counter::declaration) {
         let is_word = |name: &str| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
@@ -82,9 +82,9 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
     }
 }
 
-/// A recording from before a counter was there does not have it, which is no 0.
+/// A recording from before a counter existed lacks it, which does not mean 0.
 #[test]
-fn a_counter_that_is_not_measured_is_no_zero() {
+fn an_unmeasured_counter_is_not_zero() {
     let mut reading = Reading { elapsed_ns: 1_000_000_000, ..Reading::default() };
     let is_there = |counter: Counter| counter == Counter::Accepted;
     reading.connections.counted = Counts::of(|counter| is_there(counter).then_some(3));

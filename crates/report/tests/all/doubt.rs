@@ -1,4 +1,4 @@
-//! A doubt looks the same wherever it is printed.
+//! A doubt looks the same in every output.
 
 use crate::fixture;
 use analyze::watch::{self, Recording};
@@ -40,7 +40,7 @@ fn on_screen<'a>(doubt: &'a Doubt, reading: &'a Reading) -> Screen<'a> {
     }
 }
 
-/// What each command prints where `doubt` is the only one.
+/// The outputs of each command if `doubt` is the only one.
 fn printed(doubt: &Doubt) -> Vec<(&'static str, String)> {
     let run = with(doubt);
     let findings = zones::of_run(&run);
@@ -59,7 +59,7 @@ fn printed(doubt: &Doubt) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn a_doubt_is_printed_alike_by_every_command() {
+fn every_command_prints_a_doubt_in_the_same_way() {
     for doubt in doubts() {
         let paragraph = doubt::paragraph(&doubt);
         assert!(!paragraph.contains('\u{1b}') && paragraph.contains("-> measure on a machine"), "{paragraph}");
@@ -71,14 +71,14 @@ fn a_doubt_is_printed_alike_by_every_command() {
         }
         let live = screen::live(&on_screen(&doubt, &Reading::default()), &Reading::default());
         assert!(live.contains(&doubt::line(&doubt)), "{live}");
-        // A summary of few lines names the gravest doubt, unless it is a note.
+        // A short summary shows the most severe doubt, unless it is a note.
         let summary = run::summary(&with(&doubt).points[0], &[], &Default::default());
         assert_eq!(summary.contains(&paragraph), doubt.severity > Severity::Note, "{summary}");
     }
 }
 
 #[test]
-fn a_doubt_is_drawn_alike_on_every_page() {
+fn every_page_shows_a_doubt_in_the_same_way() {
     for doubt in doubts() {
         let run = with(&doubt);
         let recording = Recording::default();

@@ -1,4 +1,5 @@
-//! Golden files: what people and programs see of the fixture run. `UPDATE_EXPECT=1 cargo test` blesses a change.
+//! Golden files: the outputs for the fixture run that people and programs see. `UPDATE_EXPECT=1 cargo test` accepts a
+//! change.
 
 use crate::fixture;
 use analyze::{verdict, zones};
@@ -7,13 +8,13 @@ use record::{RunDir, Sweep};
 use report::json::{self, Content, Output};
 use report::{page, run, text};
 
-/// The text without the temporary folder's name.
+/// The text without the path of the temporary folder.
 fn placeless(text: &str, run: &RunDir) -> String {
     text.replace(&run.path.parent().unwrap().display().to_string(), "runs")
 }
 
 #[test]
-fn the_summary_of_a_run_reads_like_this() {
+fn the_summary_of_a_run_matches_the_golden_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let findings = zones::of_run(&run);
@@ -28,7 +29,7 @@ fn the_summary_of_a_run_reads_like_this() {
 }
 
 #[test]
-fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
+fn causes_come_first_and_only_the_most_severe_doubts_are_printed() {
     let folder = tempfile::tempdir().unwrap();
     let mut points = fixture::points();
     for point in &mut points {
@@ -52,7 +53,7 @@ fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
     assert!(place("The accept queue overflowed") < place("Throughput peaked"), "{said}");
     assert!(place("number 6") < place("number 7") && place("number 7") < place("number 0"), "{said}");
     assert!(!said.contains("number 3") && said.contains("and 3 more (3 notes)"), "{said}");
-    // However long they are: the first screen has the first cause and what to do about it.
+    // Even with long texts, the first screen has the first cause and its remedy.
     verdict.causes[0].because = "a place where threads wait ".repeat(20);
     verdict.causes[0].remedy = "something that may help ".repeat(20);
     let first = run::text(&run, &findings, &verdict);
@@ -64,7 +65,7 @@ fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
 }
 
 #[test]
-fn the_table_of_a_point_reads_like_this() {
+fn the_table_of_a_point_matches_the_golden_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let closed = run.points.iter().find(|point| !point.doubts.is_empty()).unwrap();
@@ -86,7 +87,7 @@ fn the_table_of_a_point_reads_like_this() {
 }
 
 #[test]
-fn the_findings_as_json_look_like_this() {
+fn the_findings_in_json_match_the_golden_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points()[..11]);
     let findings = zones::of_run(&run);
@@ -99,7 +100,7 @@ fn the_findings_as_json_look_like_this() {
         .assert_eq(&placeless(&serde_json::to_string_pretty(&value).unwrap(), &run));
 }
 
-/// The page from one text to the end of the next other one; an element a line, but a table's row in one.
+/// The page from one text to the end of the next other one, with one element per line but a table's row in one.
 #[track_caller]
 fn part(page: &str, from: &str, to: &str) -> String {
     let begin = page.find(from).unwrap_or_else(|| panic!("no {from} in the page"));
@@ -114,14 +115,14 @@ fn part(page: &str, from: &str, to: &str) -> String {
     text + "\n"
 }
 
-/// The page without the hashes of its style and script, which every change of these changes.
+/// The page without the hashes of its style and script, which change with every edit of these.
 fn hashless(page: &str) -> String {
     let mut parts = page.split("'sha256-");
     let first = parts.next().unwrap_or_default().to_string();
     parts.fold(first, |text, part| text + "'sha256-HASH" + &part[part.find('\'').expect("the hash ends")..])
 }
 
-/// The words in each of these elements, in the page's order.
+/// The words in each of these elements, in the order of the page.
 fn outline(page: &str) -> String {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (tag, indent) in [("h2", ""), ("h3", "  "), ("summary", "  "), ("figcaption", "    ")] {
@@ -137,7 +138,7 @@ fn outline(page: &str) -> String {
 }
 
 #[test]
-fn the_parts_of_the_report_of_a_run_are_these() {
+fn the_parts_of_a_report_match_the_golden_file() {
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let page = hashless(&placeless(&page::html(&run), &run));
@@ -147,7 +148,7 @@ fn the_parts_of_the_report_of_a_run_are_these() {
     is(expect_file!["../goldens/report/header.html"], "<header>", "</header>");
     is(expect_file!["../goldens/report/numbers.html"], "<dl class=\"numbers\">", "</dl>");
     is(expect_file!["../goldens/report/said.html"], "<div class=\"said\">", "<section class");
-    // Zones, dots of the points, a line of medians, an interval; areas; a distribution.
+    // Zones, dots of the points, a line of medians, an interval, areas, a distribution.
     is(
         expect_file!["../goldens/report/throughput.svg"],
         "<svg viewBox=\"0 0 540 300\" role=\"img\" aria-labelledby=\"c1w",

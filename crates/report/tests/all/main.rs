@@ -1,4 +1,4 @@
-//! What is rendered of the synthetic servers' runs that the tests of `analyze` use, and of recorded runs.
+//! Renders the synthetic runs of the tests in `analyze`, and recorded runs.
 
 mod browser;
 mod ci;

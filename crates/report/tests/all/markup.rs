@@ -1,16 +1,16 @@
-//! No text of a run directory reaches a page as markup, or a terminal as an escape sequence: every string of its files
-//! that a reader lets in, all at once and by halves.
+//! No text of a run directory reaches a page as markup, or a terminal as an escape sequence. Replaces every string in
+//! its files that a reader accepts: all at once, and half of them.
 
 use record::RunDir;
 use serde_json::Value;
 use std::path::Path;
 
-/// Ends a text, an attribute in either quotes, an element; begins others; moves a cursor.
+/// Ends a text, an attribute in either kind of quotes and an element, begins others, and moves a cursor.
 const MARK: &str = "zq\"zq='zq</p><zq>\u{1b}[31m{{ 123457*3 }}";
-/// What of it may be in no page.
+/// Parts of the mark that no page may contain.
 const MARKUP: [&str; 4] = ["<zq", "\"zq=", "\u{1b}", "370371"];
 
-/// The files of a run, as they are for fuzzing.
+/// The files of a run, from the fuzz corpus.
 const FILES: [(&str, &[u8]); 4] = [
     ("run.json", include_bytes!("../../../../fuzz/valid/run.json")),
     ("points/000/point.json", include_bytes!("../../../../fuzz/valid/point.json")),
@@ -18,7 +18,7 @@ const FILES: [(&str, &[u8]); 4] = [
     ("points/000/stacks.json", include_bytes!("../../../../fuzz/valid/stacks.json")),
 ];
 
-/// The places of all strings, as JSON pointers.
+/// JSON pointers of all strings.
 fn strings(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(at.to_string()),
@@ -41,7 +41,7 @@ fn marked(file: &[u8], places: &[String]) -> Value {
     value
 }
 
-/// Writes a file, and opens the run; `None` where a reader refuses it, as it does a word that it does not know.
+/// Writes a file and opens the run; `None` if a reader refuses it, e.g. because of an unknown word.
 fn opened(folder: &Path, name: &str, content: &Value) -> Option<RunDir> {
     std::fs::write(folder.join(name), content.to_string()).expect("our own folder");
     RunDir::open(folder).ok().filter(|run| run.points.len() == 1 && run.reading_doubts.is_empty())
@@ -61,7 +61,7 @@ fn assert_no_markup(run: &RunDir, what: &str) {
 }
 
 #[test]
-fn no_string_of_a_run_directory_is_markup_anywhere() {
+fn no_string_of_a_run_directory_becomes_markup() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir_all(folder.path().join("points/000")).expect("our own folder");
     for (name, content) in FILES {
@@ -74,7 +74,7 @@ fn no_string_of_a_run_directory_is_markup_anywhere() {
         places.retain(|place| opened(folder.path(), name, &marked(content, std::slice::from_ref(place))).is_some());
         assert!(!places.is_empty(), "{name} has text of its own");
         shown += places.len();
-        // A word may hide others, so half of them, too, by turns.
+        // A word may hide others, so alternating halves are tested, too.
         let halves = [0, 1].map(|turn| places.iter().skip(turn).step_by(2).cloned().collect::<Vec<_>>());
         for places in [places.clone()].into_iter().chain(halves) {
             if let Some(run) = opened(folder.path(), name, &marked(content, &places)) {

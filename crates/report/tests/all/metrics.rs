@@ -1,4 +1,4 @@
-//! Metrics of a watch in both formats, and the dashboard that asks for them.
+//! Metrics of a watch in both formats, and the dashboard's queries.
 
 use record::watch::{
     AddedCost, ChargedCpu, ClassTotals, Counter, Counts, CpuTotals, Headroom, Mean, OpenTotals, PhaseTotals, Rates,
@@ -16,12 +16,12 @@ pub fn of(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics {
     exposition::metrics(&Screen { watch, first, now, rates, headroom, doubts })
 }
 
-/// A reading in which everything is measured.
+/// Metrics of a reading in which everything is measured.
 fn pages() -> [String; 2] {
     pages_of(None)
 }
 
-/// The same; `counted_ns`: requests were counted for this part of the time only.
+/// Metrics of a reading; `counted_ns`: requests were counted only for this time.
 fn pages_of(counted_ns: Option<u64>) -> [String; 2] {
     let class = |name: &str| SizeClass { name: name.into(), ..SizeClass::default() };
     let watch = Watching { port: 8080, classes: vec![class("<10.0 KiB"), class(">=10.0 KiB")], ..Watching::default() };
@@ -72,14 +72,14 @@ fn pages_of(counted_ns: Option<u64>) -> [String; 2] {
 }
 
 #[test]
-fn the_metrics_of_a_watch_look_like_this() {
+fn the_metrics_of_a_watch_match_the_golden_file() {
     let [text, open] = pages();
     expect_test::expect_file!["../goldens/metrics.txt"].assert_eq(&text);
     expect_test::expect_file!["../goldens/metrics.openmetrics.txt"].assert_eq(&open);
 }
 
 #[test]
-fn counters_of_a_part_of_the_requests_have_other_names_and_their_time() {
+fn partial_request_counters_have_other_names_and_their_time() {
     let [text, _] = pages_of(Some(500_000_000));
     let has = |line: &str| text.lines().any(|has| has.starts_with(line));
     assert!(has("straingauge_counted_seconds_total{server_port=\"8080\"} 0.5"), "{text}");
@@ -99,9 +99,9 @@ fn counters_of_a_part_of_the_requests_have_other_names_and_their_time() {
     }
 }
 
-/// A query of the dashboard for what is not served would draw nothing.
+/// A query for a metric that is not served would draw nothing.
 #[test]
-fn each_query_of_the_dashboard_names_a_metric_and_labels_that_are_served() {
+fn each_dashboard_query_uses_existing_metrics_and_labels() {
     let dashboard: serde_json::Value =
         serde_json::from_str(include_str!("../../../../docs/dashboards/watch.json")).expect("the dashboard is JSON");
     let [whole, part] = [None, Some(500_000_000)].map(|counted_ns| pages_of(counted_ns)[0].clone());

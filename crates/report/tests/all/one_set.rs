@@ -1,4 +1,4 @@
-//! One run, one set of numbers: terminal, page, Markdown, JSON, index and figures show the same.
+//! Checks that all outputs for a run show the same numbers: terminal, page, Markdown, JSON, index and figures.
 
 use crate::server::{Bench, Server};
 use crate::{fixture, recorded};
@@ -52,7 +52,7 @@ fn check(of: &RunDir) -> bool {
             assert!(words.contains(number.as_str()), "'{number}' is not in the {name}:\n{words}");
         }
     }
-    // A row of the table is the level's: the same in the terminal and on the page, where the charts draw it.
+    // A row of the table shows the level: the same in the terminal and on the page, where the charts draw it.
     for level in findings.rate.iter().flat_map(|sweep| &sweep.levels) {
         let Some(answered) = level.throughput_per_sec else { continue };
         let page = &outputs[2].1;
@@ -67,7 +67,7 @@ fn check(of: &RunDir) -> bool {
     true
 }
 
-/// The columns of a comparison are the levels'.
+/// The columns of a comparison show the levels.
 #[track_caller]
 fn compared_with_itself(of: &RunDir, findings: &Findings) {
     let Ok(found) = compare::runs(of, of, 0.05) else { return };

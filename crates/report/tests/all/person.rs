@@ -1,5 +1,5 @@
-//! A person at a browser: pointer, keys, window and preferences, over the DevTools protocol. The browser reads
-//! descriptor 3 and writes descriptor 4, each message ended by a zero byte.
+//! A user at a browser: pointer, keys, window and preferences, over the DevTools protocol. The browser reads
+//! descriptor 3 and writes descriptor 4; each message ends with a zero byte.
 
 use crate::browser::ARGUMENTS;
 use base64::Engine as _;
@@ -10,10 +10,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// A browser that says nothing for so long hangs; a healthy one answers in milliseconds.
+/// Timeout for a browser that hangs; a healthy one answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The window and the reader's preferences.
+/// The window and the user's preferences.
 pub struct Desk {
     pub width: u32,
     pub height: u32,
@@ -78,7 +78,7 @@ impl Person {
         person.call("Emulation.setFocusEmulationEnabled", json!({ "enabled": true }));
         person.call("Emulation.setScriptExecutionDisabled", json!({ "value": !desk.has_script }));
         person.call("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
-        // The event of a load may be that of the blank page before.
+        // The load event may be that of the preceding blank page.
         person.waits_for("location.href !== 'about:blank' && document.readyState === 'complete'");
         person
     }
@@ -127,11 +127,11 @@ impl Person {
         result["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true: a link is followed after the click has been answered.
+    /// Waits until an expression is true, because a link is followed after the click was answered.
     #[track_caller]
     pub fn waits_for(&mut self, expression: &str) {
         let began = Instant::now();
-        // An expression that a page is asked for as it is left ends in an error.
+        // Evaluating an expression while leaving the page fails.
         while self.evaluate(expression)["result"]["result"]["value"] != true {
             assert!(began.elapsed() < PATIENCE, "{expression}");
             std::thread::sleep(Duration::from_millis(20));
@@ -205,13 +205,13 @@ impl Person {
         self.call("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }));
     }
 
-    /// Keeps a picture of the window as it is; one of the whole page takes the pointer away.
+    /// Saves a picture of the current window; one of the whole page would move the pointer away.
     pub fn keeps_window(&mut self, picture: &Path) {
         let data = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         keep(&data, picture);
     }
 
-    /// Keeps a picture of the whole page, or of its first pixels down to `most`.
+    /// Saves a picture of the whole page, or of its first pixels down to `most`.
     pub fn keeps(&mut self, picture: &Path, most: f64) {
         let metrics = self.call("Page.getLayoutMetrics", json!({}));
         let (width, height) = (&metrics["cssContentSize"]["width"], metrics["cssContentSize"]["height"].as_f64());
@@ -221,7 +221,7 @@ impl Person {
         keep(&data, picture);
     }
 
-    /// What the page wrote on the console: errors, refused scripts and fetches.
+    /// Console messages of the page: errors, refused scripts and fetches.
     pub fn complaints(&self) -> Vec<String> {
         let kinds = ["Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"];
         let is_one = |event: &&Value| kinds.iter().any(|kind| event["method"] == *kind);

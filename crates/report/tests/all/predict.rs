@@ -19,7 +19,7 @@ fn prediction() -> Prediction {
 }
 
 #[test]
-fn a_prediction_reads_like_this() {
+fn a_prediction_matches_the_golden_file() {
     let prediction = prediction();
     let words = report::predict::text(&prediction);
     assert!(words.lines().all(|line| line.chars().count() <= text::width()), "{words}");
@@ -30,7 +30,7 @@ fn a_prediction_reads_like_this() {
 }
 
 #[test]
-fn kept_questions_read_like_this() {
+fn answers_to_kept_questions_match_the_golden_file() {
     let mut run = run();
     crate::fixture::found(&mut run.record).what_ifs = vec![
         WhatIf { name: "many <b>".into(), connections: Some(2000), ..WhatIf::default() },
@@ -44,7 +44,7 @@ fn kept_questions_read_like_this() {
 }
 
 #[test]
-fn an_idle_line_that_does_not_fall_promises_nothing() {
+fn a_flat_idle_line_gives_no_prediction() {
     let mut found = prediction();
     let lines = found.measured.iter_mut().flat_map(|measured| &mut measured.regressions);
     for regression in lines.filter(|regression| regression.part == "idle") {

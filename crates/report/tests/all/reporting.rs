@@ -23,7 +23,7 @@ fn summary(run: &RunDir) -> String {
 }
 
 #[test]
-fn script_from_outside_is_shown_and_never_run() {
+fn untrusted_scripts_are_shown_as_text() {
     let mut record = fixture::record();
     let hostile = || HOSTILE.to_string();
     (record.scenario.name, record.scenario.repeat_command) = (hostile(), hostile());
@@ -76,7 +76,7 @@ fn an_empty_run_says_that_nothing_was_measured() {
 }
 
 #[test]
-fn an_abandoned_run_is_reported_as_such() {
+fn an_abandoned_run_is_reported_as_abandoned() {
     let record = RunRecord { status: Status::Running, ..fixture::record() };
     let (_folder, run) = written(record, &fixture::points()[..5]);
     let page = page::html(&run);
@@ -90,9 +90,9 @@ fn an_abandoned_run_is_reported_as_such() {
 }
 
 #[test]
-fn every_beginning_of_a_run_has_a_report() {
+fn a_run_has_a_report_after_any_number_of_points() {
     let points = fixture::points();
-    // None, less than a sweep, a sweep and its yardstick, a part of the next sweep.
+    // No point, less than a sweep, a sweep and its yardstick, part of the next sweep.
     for end in [0, 2, 10, 11, 25, 34, 45] {
         let mut record = fixture::record();
         record.status = Status::Interrupted;
@@ -104,7 +104,7 @@ fn every_beginning_of_a_run_has_a_report() {
 }
 
 #[test]
-fn what_a_list_has_no_room_for_is_counted() {
+fn list_items_without_room_are_counted() {
     let mut points = fixture::points();
     let class = |n: usize| ClassResult::new(Grouping::Kind, format!("kind {n}"), &Latency::new());
     points[0].workload.classes = (0..85).map(class).collect();
@@ -135,7 +135,7 @@ fn damaged_files_are_left_out_and_named() {
 }
 
 #[test]
-fn a_single_point_has_a_report_of_its_own() {
+fn a_single_point_has_a_separate_report() {
     let mut points = fixture::points();
     points.truncate(1);
     points[0].sweep = record::Sweep::Single;
@@ -148,7 +148,7 @@ fn a_single_point_has_a_report_of_its_own() {
 }
 
 #[test]
-fn a_percentile_of_few_requests_is_printed_nowhere() {
+fn percentiles_of_few_requests_are_not_printed() {
     let of = |n: u64| {
         let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
         point.figures.set(names::RESPONSE_P99, Figure::new(77_700.0, "us", n, Origin::Timed));
@@ -164,7 +164,7 @@ fn a_percentile_of_few_requests_is_printed_nowhere() {
 }
 
 #[test]
-fn a_slow_rate_is_not_rounded_to_none() {
+fn a_slow_rate_is_not_rounded_to_zero() {
     let mut points: Vec<_> = fixture::points().into_iter().filter(|point| point.sweep == Sweep::Rate).take(3).collect();
     for (point, rate_per_sec) in points.iter_mut().zip([0.4, 12.5, 72_651.0]) {
         point.pace = Pace::Open { rate_per_sec, arrival: Arrival::Poisson };
@@ -179,7 +179,7 @@ fn a_slow_rate_is_not_rounded_to_none() {
 }
 
 #[test]
-fn loads_that_were_not_profiled_are_gaps_in_the_chart_of_layers() {
+fn unprofiled_loads_are_gaps_in_the_chart_of_layers() {
     let paths_with = |profiled: &[u64]| {
         let mut points = fixture::points();
         for point in points.iter_mut().filter(|point| profiled.contains(&point.connections)) {
@@ -204,7 +204,7 @@ fn loads_that_were_not_profiled_are_gaps_in_the_chart_of_layers() {
 }
 
 #[test]
-fn an_axis_is_told_in_text_json_and_page() {
+fn an_axis_is_shown_in_text_json_and_page() {
     let folder = tempfile::tempdir().unwrap();
     let mut points = Vec::new();
     for repeat in 1..=5u32 {
@@ -238,7 +238,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_points_are_rendered_without_panic_and_a_summary_is_short(
+    fn any_points_are_rendered_without_panic_with_a_short_summary(
         points in prop::collection::vec(fixture::any_point(), 0..40),
     ) {
         for point in &points {
@@ -249,9 +249,9 @@ proptest! {
     }
 }
 
-/// The client's own part of the response times stands beside them, and the tables stay as wide as a terminal.
+/// The client's own part of the response times is shown with them, and the tables are no wider than a terminal.
 #[test]
-fn reap_delay_is_shown_where_it_was_measured() {
+fn the_reap_delay_is_shown_if_it_was_measured() {
     let without = written(fixture::record(), &fixture::points()).1;
     assert!(!summary(&without).contains("reap") && !page::html(&without).contains("class=\"reference p99\""));
     let mut points = fixture::points();
@@ -291,9 +291,9 @@ fn reap_delay_is_shown_where_it_was_measured() {
     assert!(full.contains("reap delay") && full.contains("not measured: the clients leave"), "{full}");
 }
 
-/// An open loop far beyond what the server can do: 2 of 100 requests were answered.
+/// An open loop far above the capacity: 2 of 100 requests were answered.
 #[test]
-fn times_are_lower_bounds_where_requests_had_no_response() {
+fn times_are_lower_bounds_if_requests_had_no_response() {
     let mut point = fixture::points().remove(0);
     point.sweep = record::Sweep::Single;
     (point.outcomes.sent, point.outcomes.ok, point.outcomes.unfinished) = (100_000, 2_000, 98_000);

@@ -12,14 +12,14 @@ use std::path::Path;
 const HOSTILE: &str = "</script><script>alert(1)</script>\u{1b}[31m'\"{{ 123457*3 }}";
 const HOUR_MS: u64 = 3_600_000;
 
-/// A run that began so many hours after the first, `speed` times as fast.
+/// A run that began this many hours after the first one, `speed` times as fast.
 fn write(parent: &Path, hours: u64, speed: f64, change: impl FnOnce(&mut RunRecord)) -> record::RunDir {
     let mut record = fixture::record();
     record.started_unix_ms += hours * HOUR_MS;
     record.server_facts.insert("program".into(), "nginx".into());
     change(&mut record);
     let mut points = fixture::points();
-    // The first repeats of the closed loop are enough here.
+    // The first repeats of the closed loop suffice here.
     points.truncate(33);
     for point in &mut points {
         for (name, factor) in [(names::THROUGHPUT, speed), (names::GOODPUT, speed), (names::SERVER_CPU, 1.0 / speed)] {
@@ -32,8 +32,8 @@ fn write(parent: &Path, hours: u64, speed: f64, change: impl FnOnce(&mut RunReco
     fixture::write(parent, record, &points)
 }
 
-/// Three runs of a scenario, the second worse; another scenario; one that was interrupted at once; two that cannot be
-/// read.
+/// Three runs of a scenario, of which the second is worse; another scenario; a run interrupted at once; two
+/// unreadable runs.
 pub fn folder(place: &Path) -> Index {
     let first = write(place, 0, 1.0, |_| ());
     std::fs::write(first.path.join("report.html"), report::page::html(&first)).unwrap();
@@ -59,7 +59,7 @@ pub fn folder(place: &Path) -> Index {
 }
 
 #[test]
-fn the_index_is_a_table_of_80_columns_that_names_what_is_worse_and_what_was_not_read() {
+fn the_index_fits_80_columns_and_names_worse_and_unreadable_runs() {
     let place = tempfile::tempdir().unwrap();
     let index = folder(place.path());
     let said = text(&index).replace(&place.path().display().to_string(), "runs");
@@ -78,13 +78,13 @@ fn markup(html: &str) -> String {
 }
 
 #[test]
-fn the_page_links_reports_draws_trends_and_runs_nothing_from_outside() {
+fn the_page_links_reports_and_draws_trends_without_running_untrusted_text() {
     let place = tempfile::tempdir().unwrap();
     let mut index = folder(place.path());
     let html = page::html(&index, place.path());
     assert_eq!(html.matches("/report.html\"").count(), 1, "one run has a report");
     assert!(html.contains("aria-label=\"report of the run of 2025-11-21 20:36\""), "{html}");
-    // Three figures of the one scenario with several runs, in two sizes each.
+    // Three figures in two sizes, for the only scenario with several runs.
     assert_eq!(html.matches("<svg").count(), 6);
     assert!(html.contains("id=\"scenario-2\"") && html.contains("straingauge compare "));
     assert!(!markup(&html).contains("NaN"));
@@ -106,11 +106,11 @@ fn the_page_links_reports_draws_trends_and_runs_nothing_from_outside() {
     }
 }
 
-/// The rows that can be seen.
+/// The visible rows.
 const SHOWN: &str =
     "[...document.querySelectorAll('table.runs tbody tr')].filter((row) => row.checkVisibility()).length";
 
-/// What assistive software is told: role and name of each part.
+/// The accessibility tree: role and name of each part.
 fn parts(person: &mut Person) -> Vec<(String, String)> {
     let tree = person.call("Accessibility.getFullAXTree", serde_json::json!({}));
     let word = |node: &serde_json::Value, of: &str| node[of]["value"].as_str().unwrap_or_default().to_string();
@@ -118,7 +118,7 @@ fn parts(person: &mut Person) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
+fn the_index_supports_keyboard_filters_and_screen_readers() {
     let Some(browser) = chromium() else {
         println!("not run: no Chromium in PATH (on Debian: apt-get install chromium-headless-shell)");
         return;
@@ -172,7 +172,7 @@ fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
     person.keeps(&artefacts.join("runs-phone.png"), 4000.0);
     assert_eq!(person.complaints(), Vec::<String>::new());
 
-    // Without script everything but the filter is there.
+    // Without script, everything except the filter works.
     let mut person = Person::opens(&browser, &file, &Desk { has_script: false, ..DESK });
     assert_eq!(person.sees("document.querySelector('.filter').checkVisibility()"), false);
     assert_eq!(person.sees(SHOWN), 5);

@@ -1,10 +1,10 @@
-//! The quantities that can be varied: the same words in every command that varies one.
+//! The axes that can be varied: the same words in all commands.
 
 use super::words::Words;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-/// The words for axes.
+/// An axis, as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AxisWord {
@@ -16,13 +16,13 @@ pub enum AxisWord {
     InFlight,
     /// Idle connections held open during the load
     Cold,
-    /// Connections of fixed bandwidth: how many get it
+    /// Connections of fixed bandwidth; shows how many get it
     Conforming,
     /// TIME_WAIT sockets on the server
     TimeWait,
     /// One-way delay of the path between client and server
     Delay,
-    /// Time added at places of the server's work (--places), to see what would help most
+    /// Delay added at places of the server's code (--places); shows which place limits it most
     SlowDown,
     /// CPUs of the server that straingauge starts, anew for each number
     Cpus,

@@ -1,4 +1,4 @@
-//! Options for the kind of clients that make up the load.
+//! Options for the kind of clients.
 
 use super::overlay;
 use crate::quantity::{Bits, Bytes, read_as_typed};
@@ -15,52 +15,53 @@ pub struct ClientOptions {
     /// Read at most this many bytes per second on each connection [default: no limit]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub read_rate: Option<Bytes>,
-    /// Fixed bandwidth of each connection, in bits per second, as 400k [default: none]
+    /// Fixed bandwidth of each connection, in bits per second, e.g. 400k [default: none]
     ///
     /// As in SPECweb99: a connection conforms if it gets {demanded_share} of it.
     #[arg(long, value_name = "BITS", allow_hyphen_values = true, conflicts_with = "read_rate")]
     pub asked_bandwidth: Option<Bits>,
-    // In scenario files alone, as all that is skipped here: a connection conforms when it gets this bandwidth.
+    // These keys exist only in scenario files, like all fields skipped here. Minimum bandwidth of a conforming
+    // connection.
     #[arg(skip)]
     pub demanded_bandwidth: Option<Bits>,
     /// Time the gaps between the parts of a response
     ///
-    /// Parts are events, lines of JSON or messages of gRPC, by the type of the response; in other responses each read
-    /// with bytes of the body. Parts that arrive in one read have no gap between them. The time to the first byte is
-    /// always measured.
+    /// Parts are events, lines of JSON or gRPC messages, by the content type. In other responses, each read of body
+    /// bytes is a part. Parts that arrive in one read have no gap between them. The time to the first byte is always
+    /// measured.
     #[arg(long)]
     pub parts: bool,
-    // With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT: without it the
-    // server, asked by 'Connection: close', or the client where the server does not.
+    // With --requests-per-connection: the end that closes after the last response and so keeps the TIME_WAIT. By
+    // default the server, which gets 'Connection: close', or the client if the server does not close.
     #[arg(skip)]
     pub close_first: Option<CloseWord>,
     /// https: ca=FILE, insecure or no-resumption
     ///
     /// ca=FILE trusts the authorities in a PEM file. insecure accepts any certificate. no-resumption begins every
-    /// connection with a full handshake. Repeatable. [default: the system's authorities]
+    /// connection with a full handshake. [default: the system's authorities] Repeatable.
     #[arg(long, value_name = "WORD")]
     pub tls: Vec<TlsWord>,
 }
 overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls, parts);
 
-/// Which end closes first.
+/// The end that closes first, as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CloseWord {
     /// The client, when the last response is complete
     Client,
-    /// The server; the client waits as long as for a response
+    /// The server; the client waits for the close up to its timeout
     Server,
 }
 
-/// How connections are secured.
+/// TLS settings, as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TlsWord {
-    /// Trust the authorities in this file.
+    /// Trust the authorities in this PEM file.
     Ca(PathBuf),
-    /// Take any certificate.
+    /// Accept any certificate.
     Insecure,
-    /// Resume no session.
+    /// Do not resume sessions.
     NoResumption,
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct DoctorArgs {
     /// Show what killed runs left behind
     ///
-    /// Processes of servers, control groups, network namespaces, unfinished files. Exit code 1 if there is something.
+    /// Processes of servers, control groups, network namespaces, unfinished files. Exit code 1 if anything is left.
     /// Runs in progress are not shown.
     #[arg(long, conflicts_with = "clean", help_heading = "After a killed run")]
     pub leftovers: bool,
@@ -19,7 +19,7 @@ pub struct DoctorArgs {
     pub clean: bool,
     /// Folder of runs to search for unfinished files [default: {runs}]
     ///
-    /// Folders within it are searched too. Repeatable.
+    /// Includes subfolders. Repeatable.
     #[arg(long, value_name = "DIR", help_heading = "After a killed run")]
     pub runs: Vec<PathBuf>,
     /// Print JSON, not tables

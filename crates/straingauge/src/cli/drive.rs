@@ -1,4 +1,4 @@
-//! Options that `load` and `find` have in common: a target, its server, the load, the output.
+//! Options that `load` and `find` share: target, server, load, output.
 
 use super::MetricsOptions;
 use super::overlay;
@@ -14,18 +14,18 @@ use std::path::PathBuf;
 pub struct DriveArgs {
     /// Read options from a TOML file
     ///
-    /// The command line wins. Sections: load, workload, protocol, clients, fleet, path, find, server, watching; keys
-    /// are the long options. find also answers the questions in section predict. Some keys have no option: give them in
-    /// the file or with --set. Section load: connect-timeout, connect-rate, precise, source-address; workload:
-    /// trace-format, dynamic-urls, dynamic-share, session-gap, logged-host; clients: close-first, demanded-bandwidth;
-    /// fleet: on-worker-loss; path: path-by, quickack; watching: response-classes; find: min-connections,
-    /// error-limit, goodput-limit, settle, elastic-gain, saturation, efficiency-loss, bracket, conforming-share.
-    /// docs/load.md describes them.
+    /// Options on the command line override the file. Sections: load, workload, protocol, clients, fleet, path, find,
+    /// server, watching; keys are the long options. find also answers the questions of section predict. Some keys
+    /// have no option: give them in the file or with --set. Section load: connect-timeout, connect-rate, precise,
+    /// source-address; workload: trace-format, dynamic-urls, dynamic-share, session-gap, logged-host; clients:
+    /// close-first, demanded-bandwidth; fleet: on-worker-loss; path: path-by, quickack; watching: response-classes;
+    /// find: min-connections, error-limit, goodput-limit, settle, elastic-gain, saturation, efficiency-loss, bracket,
+    /// conforming-share. docs/load.md describes them.
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
-    /// Set one key of a scenario file, as find.settle=5s
+    /// Set one key of a scenario file, e.g. find.settle=5s
     ///
-    /// SECTION.KEY=VALUE; wins over the file. Repeatable.
+    /// SECTION.KEY=VALUE; overrides the file. Repeatable.
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Scenario")]
     pub set: Vec<String>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct DriveArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Server under test (with -- SERVER ...)")]
 pub struct ServerOptions {
-    /// Run client and server in separate network namespaces, joined by veth [default: {isolate}]
+    /// Run client and server in separate network namespaces, connected by veth [default: {isolate}]
     ///
     /// With --server-with, `always` fails if a client shares the server's network stack, or if the server gets no
     /// control group.
@@ -47,7 +47,7 @@ pub struct ServerOptions {
     pub isolate: Option<IfPermitted>,
     /// Pin the server to these CPUs
     ///
-    /// [default: the half that the client does not get]
+    /// [default: those that the client does not get]
     #[arg(long, value_name = "LIST")]
     pub server_cpus: Option<String>,
     /// Wait this long for the server to accept connections [default: {server_timeout}]
@@ -55,19 +55,19 @@ pub struct ServerOptions {
     pub server_timeout: Option<Time>,
     /// Server to start and watch, after --
     ///
-    /// Stopped at the end.
+    /// It is stopped at the end.
     #[arg(last = true, value_name = "SERVER", help_heading = None)]
     pub command: Vec<String>,
 }
 impl ServerOptions {
-    /// The time that the server gets to accept connections.
+    /// Timeout for the server to accept connections.
     pub fn timeout(&self) -> std::time::Duration {
         self.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0)
     }
 }
 overlay!(ServerOptions; isolate, server_cpus, server_timeout, command);
 
-/// Options for what is printed and kept.
+/// Options for output and storage.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputOptions {
@@ -84,9 +84,9 @@ pub struct OutputOptions {
     pub quiet: bool,
     #[command(flatten)]
     pub metrics: MetricsOptions,
-    /// Also measure answers that are not 2xx (redirects, errors)
+    /// Also measure responses other than 2xx (redirects, errors)
     ///
-    /// By default find does not start if the server gives such answers, and load exits with code 1 if it gives no
+    /// By default, find does not start if the server sends such responses, and load exits with code 1 if it sends no
     /// others.
     #[arg(long)]
     pub any_status: bool,
@@ -94,15 +94,15 @@ pub struct OutputOptions {
     pub summary: SummaryOptions,
 }
 
-/// Whether to do what needs a permission: namespaces, sampling.
+/// When to use features that need permission: namespaces, sampling.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfPermitted {
-    /// Wherever it is permitted
+    /// If permitted
     #[default]
     Auto,
-    /// Fail where it is not permitted
+    /// Fail if not permitted
     Always,
-    /// Not at all
+    /// Never
     Never,
 }

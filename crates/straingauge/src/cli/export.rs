@@ -12,7 +12,7 @@ pub struct Export {
     pub file: PathBuf,
 }
 
-/// `FORMAT=FILE`. A file's name need not be UTF-8.
+/// Parser of `FORMAT=FILE`. The name of the file need not be UTF-8.
 #[derive(Debug, Clone)]
 pub struct ExportWord;
 
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_format_and_a_file_are_told_apart_at_the_first_sign() {
+    fn a_format_and_a_file_are_split_at_the_first_equals_sign() {
         for format in Format::ALL {
             let typed = OsString::from(format!("{}=a=b", format.word()));
             assert_eq!(parse(&typed), Ok(Export { format, file: "a=b".into() }));

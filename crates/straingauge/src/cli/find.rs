@@ -19,15 +19,15 @@ pub struct FindArgs {
     /// Default: one screen with the number to plan with, what limits the server, and what to do.
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub full: bool,
-    /// Exit with code 3 if this holds, as 'plan < 60k'
+    /// Exit with code 3 if this is true, e.g. 'plan < 60k'
     ///
     /// Also 'breaks < 50k', 'p99@20k > 50ms' (at the highest measured rate below 20k), 'yield_connections < 4'.
     /// Repeatable.
     #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
     pub fail_if: Vec<String>,
-    /// Show the report here while it is measured, as 127.0.0.1:8000
+    /// Show the report at this address during the run, e.g. 127.0.0.1:8000
     ///
-    /// Only on a loopback address. The printed URL has a token that the page requires. Port 0 picks a free one.
+    /// Must be a loopback address. The printed URL contains a token that the page requires. Port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
     pub live: Option<std::net::SocketAddr>,
 }
@@ -40,40 +40,40 @@ pub struct FindOptions {
     /// Sweeps to run: over connections (closed loop), over rate (open loop), or both [default: {sweep}]
     #[arg(long, value_enum)]
     pub sweep: Option<SweepWord>,
-    /// Vary one thing: cold, delay, rate, ...
+    /// Vary one quantity: cold, delay, rate, ...
     ///
-    /// Instead of the sweeps over connections and rate. With cpus, {cpus} in the server's command becomes the number of
+    /// Replaces the sweeps over connections and rate. With cpus, {cpus} in the server's command becomes the number of
     /// CPUs.
     #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 0,750,2k
+    /// Values along the axis, e.g. 0,750,2k
     ///
-    /// Of rate also the highest as a multiple of the capacity. [default: in-flight: {axis_in_flight}; cold:
-    /// {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay}; slow-down: {axis_slow_down} of a request's CPU
-    /// time; connections, cpus: doubled; rate: {overload}x; conforming: searched]
+    /// For rate: also the highest as a multiple of the capacity, e.g. 5x. [default: in-flight: {axis_in_flight};
+    /// cold: {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay}; slow-down: {axis_slow_down} of a
+    /// request's CPU time; connections, cpus: doubled; rate: {overload}x; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
     /// Places to slow down, with --axis slow-down [default: {places}]
     ///
     /// receive and send (each packet), wake-up (each switch to a thread of the server), request (each read of data),
-    /// accept, file-read (pread, preadv and sendfile), function=NAME (each call of a function of the server's program).
+    /// accept, file-read (pread, preadv and sendfile), function=NAME (each call of this function of the server's
+    /// program).
     #[arg(long, value_name = "LIST")]
     pub places: Option<String>,
-    // In scenario files alone, as all that is skipped here: the share of the connections that must conform.
+    // This key exists only in scenario files, like all fields skipped here. Share of the connections that must
+    // conform.
     #[arg(skip)]
     pub conforming_share: Option<Share>,
-    // Fewest connections of the closed loop.
+    // Minimum connections of the closed loop.
     #[arg(skip)]
     pub min_connections: Option<Count>,
-    /// Most connections to try [default: {max_connections}]
-    ///
-    /// In the closed loop.
+    /// Largest number of connections in the closed loop [default: {max_connections}]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_connections: Option<Count>,
     /// Largest number of connections in the open loop [default: as needed]
     ///
-    /// By default as many as the closed loop needed at its peak, with headroom, and more only if a rate needs them and
-    /// the server answers more with them.
+    /// By default, as many as the closed loop needed at its peak, with headroom; more only if a rate needs them and
+    /// they increase the throughput.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub open_connections: Option<Count>,
     /// Time for the whole run [default: {budget}]
@@ -88,10 +88,10 @@ pub struct FindOptions {
     /// twice as many with a longer budget.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
-    /// Repeat until the intervals are this narrow, as 5%
+    /// Repeat until the intervals are this narrow, e.g. 5%
     ///
-    /// Instead of a fixed number of repeats: until the intervals of the yield point and of the failing rate are at most
-    /// this share of the points. --budget is the limit [default: {until_sure_budget}].
+    /// Repeats are added until the intervals of the yield point and of the failing rate are at most this share of
+    /// their values. --budget is the limit [default: {until_sure_budget}].
     #[arg(
         long, value_name = "WIDTH", conflicts_with_all = ["axis", "compare_with", "repeats"],
         allow_hyphen_values = true
@@ -106,31 +106,31 @@ pub struct FindOptions {
     /// Response time at p99 that counts as failure [default: {p99_limit}]
     #[arg(long, value_name = "TIME")]
     pub p99_limit: Option<Time>,
-    // Failure: more failed requests than this.
+    // A larger share of failed requests counts as failure.
     #[arg(skip)]
     pub error_limit: Option<Share>,
-    // Failure: less than this of the offered rate completed.
+    // Completing a smaller share of the offered rate counts as failure.
     #[arg(skip)]
     pub goodput_limit: Option<Share>,
-    // Doubling the connections raises throughput by at least this while it is elastic.
+    // The loop is elastic while doubling the connections raises throughput by at least this share.
     #[arg(skip)]
     pub elastic_gain: Option<Share>,
-    // A server CPU this busy is saturated.
+    // A server CPU that is at least this busy is saturated.
     #[arg(skip)]
     pub saturation: Option<Share>,
-    // CPU per request this much above its lowest is efficiency lost.
+    // Efficiency is lost when CPU time per request exceeds its minimum by this share.
     #[arg(skip)]
     pub efficiency_loss: Option<Share>,
-    /// Sample in every point what the layers of the network stack cost, at 199 Hz [default: {profile}]
+    /// Sample the layers of the network stack in every point, at 199 Hz [default: {profile}]
     #[arg(long, value_enum)]
     pub profile: Option<IfPermitted>,
-    // The width to which the failure rate is bracketed.
+    // Final width of the bracket around the failing rate.
     #[arg(skip)]
     pub bracket: Option<Share>,
     /// Measure a second server in turn
     ///
-    /// Round by round with the first, at the same connections. SERVER is the second server's command, quoted as for a
-    /// shell, or 'scale': the first server under scalable select.
+    /// Rounds alternate between both servers, at the same connections. SERVER is the second server's command, quoted
+    /// as for a shell, or 'scale': the first server under scalable select.
     #[arg(
         long, value_name = "SERVER", conflicts_with_all = ["axis", "watch_with", "metrics"], group = "turns",
         help_heading = "Two servers side by side"
@@ -138,22 +138,22 @@ pub struct FindOptions {
     pub compare_with: Option<String>,
     /// Tolerate figures that are worse by up to this share [default: {threshold}]
     ///
-    /// Exit code 3: a figure is worse, and its interval reaches beyond this. 4: its interval includes both no change
-    /// and this. 0: neither.
+    /// Exit code 3: a figure is worse and its interval reaches beyond this share. 4: an interval includes both no
+    /// change and this share. 0: neither.
     #[arg(long, value_name = "SHARE", requires = "turns", help_heading = "Two servers side by side")]
     pub threshold: Option<Share>,
-    /// Measure what a command beside the server costs
+    /// Measure the cost of a command that runs with the server
     ///
-    /// Measures the same server with and without the command, in turn, at the same connections. The command may be an
-    /// agent, a monitor or a tracer, as 'straingauge watch :PORT'. PORT and PID in it are replaced by the server's port
-    /// and process. --threshold and the exit codes are those of two servers. The budget is {beside_budget} unless
-    /// --budget is given.
+    /// Measures the server with and without the command, in turn, at the same connections. The command may be an
+    /// agent, a monitor or a tracer, e.g. 'straingauge watch :PORT'. PORT and PID in it are replaced by the server's
+    /// port and process. --threshold and the exit codes are those of two servers. The budget is {beside_budget}
+    /// unless --budget is given.
     #[arg(
         long, value_name = "COMMAND", conflicts_with_all = ["axis", "until_sure", "unload", "metrics"], group = "turns",
         help_heading = "The price of an agent"
     )]
     pub beside: Option<String>,
-    // Wait this long after the command was started or stopped.
+    // Pause after the command was started or stopped.
     #[arg(skip)]
     pub settle: Option<Time>,
 }
@@ -161,7 +161,7 @@ overlay!(FindOptions; sweep, axis, axis_values, places, conforming_share, min_co
     open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
     efficiency_loss, bracket, profile, compare_with, threshold, beside, settle, unload);
 
-/// The words for sweeps.
+/// Sweeps, as typed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SweepWord {

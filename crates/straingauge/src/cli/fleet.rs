@@ -14,29 +14,29 @@ use std::str::FromStr;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Other machines")]
 pub struct FleetOptions {
-    /// Send the load from this worker, as 'ssh c1 straingauge load --worker'
+    /// Send the load from this worker, e.g. 'ssh c1 straingauge load --worker'
     ///
-    /// Instead of from this machine. Repeatable: each worker sends a part of the load, and the results are added up.
+    /// This machine then sends no load. Repeatable: each worker sends a part of the load, and the results are added.
     #[arg(long = "client", value_name = "COMMAND")]
     pub client: Vec<String>,
-    // In scenario files alone: when a worker is lost, stop the others, or continue without it.
+    // This key exists only in scenario files: when a worker is lost, stop the others, or continue without it.
     #[arg(skip)]
     pub on_worker_loss: Option<WorkerLossWord>,
     /// Allow load on this public host
     ///
-    /// With several clients also needed for private hosts. Never needed for loopback and for a server that straingauge
-    /// starts on this machine (-- SERVER). Repeatable.
+    /// With several clients, also needed for private hosts. Never needed for loopback, or for a server that
+    /// straingauge starts on this machine (-- SERVER). Repeatable.
     #[arg(long = "allow-target", value_name = "HOST")]
     pub allow_target: Vec<String>,
-    /// Watch the server with this command, as in 'ssh server straingauge watch --worker :80'
+    /// Watch the server with this command, e.g. 'ssh server straingauge watch --worker :80'
     #[arg(long, value_name = "COMMAND")]
     pub watch_with: Option<String>,
-    /// Start, watch and stop SERVER on another machine with this command, as 'ssh server'
+    /// Start, watch and stop SERVER on another machine with this command, e.g. 'ssh server'
     ///
-    /// straingauge adds a shell command as its last word.
+    /// straingauge adds a shell command as its last argument.
     #[arg(long, value_name = "COMMAND", conflicts_with = "watch_with")]
     pub server_with: Option<String>,
-    /// Workers of a Ray cluster instead, of `straingauge fleet`.
+    /// Ray workers of `straingauge fleet`, instead of those of --client.
     #[arg(skip)]
     #[serde(skip)]
     pub ray: Option<RayOptions>,
@@ -52,7 +52,7 @@ overlay!(FleetOptions; client, on_worker_loss, allow_target, watch_with, server_
 pub struct FleetArgs {
     #[command(flatten)]
     pub ray: RayOptions,
-    /// What the fleet does.
+    /// The command to run.
     #[command(subcommand)]
     pub what: FleetCommand,
 }
@@ -70,41 +70,41 @@ pub enum FleetCommand {
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Ray cluster")]
 pub struct RayOptions {
-    /// Address of the Ray cluster, as HOST:6379 [default: $RAY_ADDRESS]
+    /// Address of the Ray cluster, e.g. HOST:6379 [default: $RAY_ADDRESS]
     ///
-    /// Without $RAY_ADDRESS: the cluster that this machine is a node of.
+    /// Without $RAY_ADDRESS: the cluster that this machine belongs to.
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
-    /// Number of workers, one per node, as 3 or 3..20 [default: every node]
+    /// Number of workers, one per node, e.g. 3 or 3..20 [default: every node]
     ///
-    /// With 3..20, find begins with 3, asks Ray for 20, and adds nodes that join between points. By default it adds all
-    /// nodes that join.
+    /// With 3..20, find begins with 3, asks Ray for 20, and adds nodes that join between points. By default it adds
+    /// all nodes that join.
     #[arg(long, value_name = "N")]
     pub workers: Option<Workers>,
     /// CPUs that Ray reserves for each worker [default: {worker_cpus}]
     #[arg(long, value_name = "N")]
     pub worker_cpus: Option<f64>,
-    /// Custom resource that Ray reserves for each worker, as load=1
+    /// Custom resource that Ray reserves for each worker, e.g. load=1
     ///
-    /// Only nodes that have it get a worker. Repeatable.
+    /// Only nodes with this resource get a worker. Repeatable.
     #[arg(long, value_name = "NAME=AMOUNT")]
     pub worker_resource: Vec<WorkerResource>,
-    /// Use only nodes with this label, as zone=b
+    /// Use only nodes with this label, e.g. zone=b
     ///
-    /// Repeatable: a node needs all of them.
+    /// Repeatable: a node needs all labels.
     #[arg(long, value_name = "KEY=VALUE")]
     pub worker_label: Vec<WorkerLabel>,
     /// Connect from every address of this interface, for more ports
     #[arg(long, value_name = "NAME")]
     pub source_interface: Option<String>,
-    /// Command that runs the worker, as 'numactl -N 0'
+    /// Command that runs the worker, e.g. 'numactl -N 0'
     ///
-    /// Put before the worker's own command. {number} is the worker's number, from 1.
+    /// It precedes the worker's own command. {number} is the worker's number, from 1.
     #[arg(long, value_name = "WORDS")]
     pub worker_prefix: Option<String>,
-    /// Program straingauge for the nodes [default: this one]
+    /// straingauge program for the nodes [default: this one]
     ///
-    /// Needed if the nodes are another kind of machine.
+    /// Needed if the nodes are a different kind of machine.
     #[arg(long, value_name = "FILE")]
     pub worker_binary: Option<PathBuf>,
     /// Wait this long for nodes and their workers [default: {node_timeout}]
@@ -115,12 +115,12 @@ pub struct RayOptions {
     pub python: Option<String>,
 }
 
-/// How many workers a fleet has.
+/// The number of workers in a fleet, as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers {
-    /// Those that it begins with.
+    /// Workers at the start.
     pub least: u64,
-    /// The most, where nodes that join later take part.
+    /// Maximum workers, if nodes that join later take part.
     pub most: Option<u64>,
 }
 
@@ -148,7 +148,7 @@ impl FromStr for Workers {
 pub struct WorkerResource {
     /// Name of the resource.
     pub name: String,
-    /// How much of it each worker needs.
+    /// Amount that each worker needs.
     pub amount: f64,
 }
 
@@ -165,7 +165,7 @@ impl FromStr for WorkerResource {
             }
             _ => {}
         }
-        // The least and the most that Ray can count.
+        // Ray can count amounts in this range.
         let amount = amount.parse::<f64>().ok().filter(|amount| (1e-4..=1e14).contains(amount));
         let amount = amount.ok_or("an amount is a positive number, 0.0001 at least, as in load=1")?;
         Ok(WorkerResource { name: name.to_string(), amount })
@@ -177,7 +177,7 @@ impl FromStr for WorkerResource {
 pub struct WorkerLabel {
     /// Key of the label.
     pub key: String,
-    /// Value of the label: one value, not an expression of Ray such as `in(a,b)`.
+    /// Value of the label: one value, not an expression such as `in(a,b)`.
     pub value: String,
 }
 
@@ -185,7 +185,7 @@ impl FromStr for WorkerLabel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Ray's labels have the syntax of those of Kubernetes.
+        // Ray's labels have the syntax of Kubernetes labels.
         let is_word = |word: &str, most: usize| {
             let is_whole = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
             let is_known = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -207,10 +207,10 @@ impl FromStr for WorkerLabel {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerLossWord {
-    /// The others stop, what was measured is kept
+    /// Stop the others and keep the measured points
     #[default]
     End,
-    /// The others continue
+    /// Continue with the others
     GoOn,
 }
 
@@ -219,7 +219,7 @@ mod tests {
     use super::{WorkerLabel, WorkerResource, Workers};
 
     #[test]
-    fn workers_are_a_number_or_the_least_and_the_most() {
+    fn workers_are_a_number_or_a_range() {
         let of = |text: &str| text.parse::<Workers>();
         assert_eq!(of("20"), Ok(Workers { least: 20, most: None }));
         assert_eq!(of("3..2k"), Ok(Workers { least: 3, most: Some(2000) }));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_the_syntax_of_rays() {
+    fn a_label_has_rays_syntax() {
         let of = |text: &str| text.parse::<WorkerLabel>();
         for (text, key, value) in [("zone=b", "zone", "b"), ("ray.io/market-type=spot", "ray.io/market-type", "spot")] {
             assert_eq!(of(text), Ok(WorkerLabel { key: key.into(), value: value.into() }));

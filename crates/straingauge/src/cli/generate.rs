@@ -1,4 +1,4 @@
-//! `straingauge --generate`: the manual page, shells' completions and the pages of the reference, from the definitions.
+//! `straingauge --generate`: makes the manual page, shell completions and reference pages from the definitions.
 
 use super::reference;
 use clap::Command;
@@ -6,7 +6,6 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use std::io::Write;
 
-/// The names of what [`text`] makes.
 pub const NAMES: [&str; 8] = [
     "man",
     "complete-bash",
@@ -37,9 +36,9 @@ pub fn text(name: &str, mut cli: Command) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// One page: what all commands have in common, then a section a command.
+/// One page: a section about all commands, then one section per command.
 fn manual(mut cli: Command) -> String {
-    // Without its detail: that is a line a word, where a page has one.
+    // Without its details, which take several lines.
     cli = cli.version(env!("CARGO_PKG_VERSION"));
     cli.build();
     let page = Man::new(cli.clone());
@@ -71,7 +70,7 @@ fn manual(mut cli: Command) -> String {
 
 fn rendered(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut text = Vec::new();
-    // A vector takes every byte.
+    // Writing to a vector cannot fail.
     let _ = write(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }

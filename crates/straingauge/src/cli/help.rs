@@ -1,18 +1,17 @@
-//! The help of each command: examples before all else, and the options that `-h` shows, the most used ones first.
+//! The help of each command: examples first, and the options that `-h` shows, the most used ones first.
 
 use clap::Command;
 
-/// The parts of a command's help that its options do not say.
+/// The parts of a command's help other than its options.
 pub struct Help {
     /// The command's name.
     pub name: &'static str,
     /// The options that `-h` shows, in this order.
     pub short: &'static str,
-    /// Commands to copy, one a line.
+    /// Commands to copy, one per line.
     pub examples: &'static str,
 }
 
-/// The help of all commands.
 pub const HELP: [Help; 12] = [
     Help {
         name: "find",
@@ -92,7 +91,7 @@ straingauge doctor --clean",
     },
 ];
 
-/// Usage after the examples.
+/// Shows the usage after the examples.
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
 
 /// Puts the examples before the usage in `--help`; with `is_short`, hides the options that `-h` does not show.
@@ -104,7 +103,7 @@ pub fn with_help(cli: Command, is_short: bool) -> Command {
         cli.mut_subcommand(help.name, |command| {
             let examples = format!("Examples:\n  {}", help.examples.replace('\n', "\n  "));
             let command = command.help_template(TEMPLATE).before_long_help(examples);
-            // `fleet` has commands of its own.
+            // `fleet` has subcommands.
             let command = with_help(command, is_short);
             if is_short { shortened(command, help) } else { command }
         })

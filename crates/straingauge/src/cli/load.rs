@@ -12,7 +12,8 @@ use std::path::PathBuf;
 pub struct LoadArgs {
     /// Serve another straingauge on standard input and output
     ///
-    /// Sends the load that --client of the other asks for. --cpus, --threads and --source-address apply to this worker.
+    /// Sends the load for --client of the other straingauge. --cpus, --threads and --source-address apply to this
+    /// worker.
     #[arg(long, help_heading = "Other machines")]
     pub worker: bool,
     /// Connect from every address of this interface, for more ports
@@ -32,30 +33,30 @@ pub struct LoadArgs {
     /// Also all percentiles, classes, clients and doubts. Default: a summary of 15 lines.
     #[arg(long, help_heading = "Output")]
     pub full: bool,
-    /// Exit with code 3 if this holds, as 'p99 > 50ms'
+    /// Exit with code 3 if this is true, e.g. 'p99 > 50ms'
     ///
     /// Also 'errors > 0.1%', 'throughput < 10k'. Repeatable.
     #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
     pub fail_if: Vec<String>,
 }
 
-/// Options of the engine.
+/// Options for the engine's load.
 #[derive(Debug, Default, Clone, Args, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
     /// Number of connections [default: {connections}; with --rate: {open_loop_connections}]
     ///
-    /// Held open; each sends its next request when a response is complete (closed loop). With --rate: the largest
-    /// number that may be used.
+    /// They stay open, and each sends its next request when a response is complete (closed loop). With --rate: the
+    /// maximum number.
     #[arg(long, short = 'c', value_name = "N", allow_hyphen_values = true)]
     pub connections: Option<Count>,
     /// Requests per second (open loop)
     ///
-    /// Sent on a schedule that does not wait for responses.
+    /// The schedule does not wait for responses.
     #[arg(long, short = 'r', value_name = "RATE", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// Gaps between the requests of the open loop [default: {arrival}]
+    /// Distribution of the gaps in the open loop [default: {arrival}]
     #[arg(long, value_enum)]
     pub arrival: Option<ArrivalWord>,
     /// Measure for this long [default: {duration}]
@@ -68,38 +69,38 @@ pub struct LoadOptions {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub warmup: Option<Time>,
-    /// Threads to use [default: one a CPU; loopback: half]
+    /// Threads to use [default: one per CPU; loopback: half]
     ///
-    /// Counts the CPUs in --cpus, or the client's half if straingauge starts the server. A client that is not pinned
-    /// gets one thread for each CPU of the machine, or for half of them if the URL is on loopback.
+    /// Counts the CPUs in --cpus, or the client's half if straingauge starts the server. Without pinning: one thread
+    /// per CPU of the machine, or per two CPUs if the URL is on loopback.
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
     /// Idle connections, held during the load [default: none]
     ///
-    /// Opened before the load; they send nothing, like most connections on the Internet.
+    /// Opened before the load. They send nothing, like most connections on the Internet.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub cold: Option<Count>,
-    /// Close a connection after N requests
+    /// Close each connection after N requests
     ///
-    /// Then open another. 1: no keep-alive. 0: send no request, but connect, do the TLS handshake, and close. [default:
-    /// never]
+    /// Then another one is opened. 1: no keep-alive. 0: send no request, only connect, do the TLS handshake, and
+    /// close. [default: never]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
     /// Give up a request after this long [default: {timeout}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub timeout: Option<Time>,
-    // In scenario files alone, as all that is skipped here: give a connection attempt up after this long.
+    // This key exists only in scenario files, like all fields skipped here. Timeout of a connection attempt.
     #[arg(skip)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub connect_timeout: Option<Time>,
-    // Open at most this many connections per second.
+    // Maximum connections opened per second.
     #[arg(skip)]
     pub connect_rate: Option<Rate>,
     /// HTTP method [default: GET; with a body: POST]
     #[arg(long, short = 'X', value_name = "METHOD")]
     pub method: Option<String>,
-    /// Add a header field, as 'Name: value'
+    /// Add a header field, e.g. 'Name: value'
     ///
     /// Repeatable.
     #[arg(long = "header", short = 'H', value_name = "FIELD")]
@@ -115,13 +116,13 @@ pub struct LoadOptions {
     pub body: Option<String>,
     /// Request the URLs of this file in turn
     ///
-    /// One URL or path a line. With weights after them: in proportion to the weights.
+    /// One URL or path per line. With weights after the URLs: in proportion to the weights.
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
-    /// Pin the client to these CPUs, as 0 or 0,2-3 [default: with a server to start, half of them]
+    /// Pin the client to these CPUs, e.g. 0 or 0,2-3 [default: half of them if straingauge starts the server]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    // Local addresses to connect from; `load` takes them on the command line, too.
+    // Local addresses to connect from; `load` also takes them on the command line.
     #[arg(skip)]
     pub source_address: Vec<std::net::IpAddr>,
     /// Seed of random choices: gaps, orders, losses [default: {seed}]
@@ -134,13 +135,13 @@ pub struct LoadOptions {
 overlay!(LoadOptions; connections, rate, arrival, duration, warmup, threads, cold, requests_per_connection, timeout,
     connect_timeout, connect_rate, method, body, urls, cpus, seed, header, traceparent, source_address, precise);
 
-/// The words for arrival processes.
+/// Distributions of gaps, as typed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalWord {
     /// Equal gaps between requests
     Constant,
-    /// Exponential gaps, as of many independent users
+    /// Exponential gaps, as from many independent users
     #[default]
     Poisson,
 }

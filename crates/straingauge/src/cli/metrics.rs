@@ -1,27 +1,27 @@
-//! Metrics for other programs: the same words in `watch`, `load` and `find`.
+//! Export of metrics: the same option in `watch`, `load` and `find`.
 
 use clap::Args;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// Where metrics go.
+/// Destinations of metrics.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct MetricsOptions {
     /// Export metrics: 127.0.0.1:9100 serves Prometheus, a URL is an OTLP collector
     ///
-    /// A collector, as http://127.0.0.1:4318, gets OTLP over HTTP every 5 seconds and at the end. Repeatable: one of
-    /// each.
+    /// A collector, e.g. http://127.0.0.1:4318, gets OTLP over HTTP every 5 seconds and at the end. Repeatable: once
+    /// for each kind.
     #[arg(long, value_name = "WHERE")]
     pub metrics: Vec<MetricsPlace>,
 }
 
-/// A place for metrics.
+/// A destination of metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetricsPlace {
-    /// They are served at this address, for Prometheus.
+    /// Address at which Prometheus can read metrics.
     Served(SocketAddr),
-    /// They are sent to this OpenTelemetry collector.
+    /// URL of an OpenTelemetry collector.
     Sent(String),
 }
 

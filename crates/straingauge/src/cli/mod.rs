@@ -1,4 +1,4 @@
-//! The command line as typed, one file a command. [`crate::plan`] interprets it.
+//! The command line as typed, one file per command. [`crate::plan`] interprets it.
 
 mod axis;
 mod clients;
@@ -61,15 +61,15 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::ffi::{OsStr, OsString};
 use std::sync::LazyLock;
 
-/// Finds the load at which a network server yields, and says why.
+/// Finds the load at which a network server yields, and explains why.
 ///
-/// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but a --fail-if limit was crossed or a comparison
-/// showed a regression; 4 done, but a comparison could not tell; 130 interrupted, partial results kept.
+/// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but a --fail-if limit was crossed or a comparison showed a
+/// regression; 4 done, but a comparison could not tell; 130 interrupted, partial results kept.
 #[derive(Debug, Parser)]
 #[command(name = "straingauge", version = VERSION.as_str(), arg_required_else_help = true, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do; none with --generate.
+    /// The command; none with --generate.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Print the manual page, shell completions, a reference table or a JSON schema
@@ -91,7 +91,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The command line of this process.
+/// Parses the command line of this process.
 pub fn parse() -> Result<Cli, clap::Error> {
     let words = || std::env::args_os().skip(1).take_while(|word| word != "--");
     let is_short = words().any(|word| word == "-h");
@@ -116,9 +116,8 @@ fn is_tool(word: &OsStr) -> bool {
     word.to_str().and_then(tools::find).is_some()
 }
 
-/// The part of the help that lists the tools.
 fn tools_listed() -> String {
-    // A command of that name is run instead.
+    // A tool with that name is run instead.
     let cli = Cli::command();
     let names = tools::names().into_iter().filter(|name| cli.find_subcommand(name).is_none());
     let names: Vec<String> = names.map(|name| format!("  {name}")).collect();
@@ -129,14 +128,14 @@ fn tools_listed() -> String {
     }
 }
 
-/// The error of an unknown first word, with the most similar commands.
+/// The error for an unknown first word, with the most similar commands.
 fn unknown(word: &OsStr) -> clap::Error {
-    // The command line itself would take any word.
+    // The full command line would accept any word as a tool's name.
     let cli = clap::Command::new("straingauge").subcommands(Cli::command().get_subcommands().cloned());
     cli.try_get_matches_from([OsStr::new("straingauge"), word]).expect_err("it is no command")
 }
 
-/// The values of the names in help, by command where the commands differ.
+/// The values that help texts name in braces, by command if the commands differ.
 fn default_words(command: &str) -> Vec<(String, String)> {
     fn word<T: ValueEnum + Default>() -> String {
         T::default().to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
@@ -175,7 +174,6 @@ fn with_workers(cli: clap::Command) -> clap::Command {
     })
 }
 
-/// Puts the values of defaults where help names them.
 fn with_defaults(mut command: clap::Command) -> clap::Command {
     let words = default_words(command.get_name());
     let filled = |text: Option<&StyledStr>| {
@@ -184,7 +182,7 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
             if !text.contains('{') {
                 return text;
             }
-            // The first of a name counts: a command's own.
+            // A command's own value precedes the general one.
             for (name, value) in &words {
                 text = text.replace(&format!("{{{name}}}"), value);
             }
@@ -208,7 +206,7 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
         }
     });
     let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_string()).collect();
-    // Only those of the command that is asked for.
+    // Only the command whose help is requested.
     names.iter().fold(command, |command, name| command.mut_subcommand(name, |one| one.defer(with_defaults)))
 }
 
@@ -219,7 +217,7 @@ pub fn generated(name: &str) -> anyhow::Result<String> {
         .ok_or_else(|| wrong_usage(format!("--generate makes {} and schema, but no '{name}'", names())))
 }
 
-/// The commands, with the help of `-h` or of `--help`.
+/// The command line, with the help of `-h` or of `--help`.
 fn command(is_short: bool) -> clap::Command {
     help::with_help(with_defaults(with_workers(Cli::command())), is_short)
 }
@@ -227,9 +225,9 @@ fn command(is_short: bool) -> clap::Command {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Find the load that a server sustains, say what limits it, and write a report
+    /// Find the load that a server sustains and what limits it, and write a report
     Find(Box<FindArgs>),
-    /// Put one load on a server and print throughput, response times and doubts
+    /// Send one load to a server and print throughput, response times and doubts
     Load(Box<LoadArgs>),
     /// Run find or load from every node of a Ray cluster
     Fleet(Box<FleetArgs>),
@@ -251,22 +249,22 @@ pub enum Command {
     Wan(WanArgs),
     /// Show what this machine can measure, and how to enable the rest
     Doctor(DoctorArgs),
-    /// The name of a tool that is installed ([`crate::tools`]), and its arguments.
+    /// The name and arguments of an installed tool ([`crate::tools`]).
     #[command(external_subcommand)]
     Tool(Vec<OsString>),
     /// End a server's processes when the straingauge that started it is killed (started by straingauge itself)
     #[command(hide = true, name = crate::server::guardian::COMMAND)]
     GuardSession {
-        /// The session that the server leads.
+        /// The server's session.
         session: u32,
-        /// The mark of processes that left it.
+        /// Environment mark of processes that left the session.
         mark: String,
     },
 }
 
-/// Merges typed options with those of a scenario file. The file supplies options, lists and switches not typed.
+/// Merges typed options with those of a scenario file. Typed options take precedence.
 pub trait Over {
-    /// The options that count.
+    /// Returns the options in effect.
     fn over(self, file: Self) -> Self;
 }
 
@@ -308,11 +306,11 @@ mod documented;
 mod tests {
     use super::*;
 
-    /// The tools of toolkit/ that the documentation names.
+    /// The tools of toolkit/ that the documentation mentions.
     const TOOLS: [&str; 4] = ["microbenchmark", "scale", "simulate", "stingy-check"];
 
     #[test]
-    fn every_command_of_the_documentation_is_taken() {
+    fn every_command_in_the_documentation_is_accepted() {
         let commands = documented::all();
         assert!(commands.len() > 50, "only {} commands were found", commands.len());
         for command in commands {
@@ -338,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_given_what_it_reads_and_nothing_else() {
+    fn a_worker_gets_only_the_options_that_it_reads() {
         let cli = command(false);
         let refused = |words: &str| cli.clone().try_get_matches_from(words.split(' ')).err().map(|why| why.kind());
         for words in [
@@ -370,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_runs_and_waits_may_be_bare_seconds_and_delays_not() {
+    fn durations_may_be_plain_seconds_but_delays_need_a_unit() {
         let taken = |words: &str| Cli::try_parse_from(words.split(' ')).is_ok();
         for words in [
             "straingauge find :80 --budget 30 --warmup 1 --timeout 5",
@@ -384,14 +382,13 @@ mod tests {
         }
     }
 
-    /// All commands, with the values of defaults in their help.
+    /// The full command line, with the values of defaults in the help.
     fn filled() -> clap::Command {
         let mut all = command(false);
         all.build();
         all
     }
 
-    /// Every option of every command that a person may call, with the command.
     fn options(cli: &clap::Command) -> Vec<(String, clap::Arg)> {
         let mut found = Vec::new();
         for command in cli.get_subcommands().filter(|command| !command.is_hide_set()) {
@@ -403,7 +400,7 @@ mod tests {
         found
     }
 
-    /// The sentence that an option has in every command: a command's own addition follows a mark.
+    /// The words of an option that are equal in all commands, up to the first punctuation mark.
     fn sentence(option: &clap::Arg) -> String {
         let help = option.get_help().map(ToString::to_string).unwrap_or_default();
         help.split([',', ':', ';', '(', '[']).next().unwrap_or_default().trim().to_string()
@@ -436,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_stands_in_a_group() {
+    fn every_option_belongs_to_a_group() {
         let lost: Vec<String> = options(&Cli::command())
             .into_iter()
             .filter(|(_, option)| option.get_help_heading().is_none())
@@ -445,7 +442,7 @@ mod tests {
         assert!(lost.is_empty(), "{lost:?}");
     }
 
-    /// Numbers and words in `[default: ...]` come from where the code has them, by name.
+    /// Defaults in help texts are placeholders that the code fills.
     #[test]
     fn defaults_in_help_are_those_of_the_code() {
         let texts = |option: &clap::Arg| {
@@ -469,7 +466,7 @@ mod tests {
         }
         for (command, option) in options(&filled()) {
             for text in texts(&option) {
-                // Places in a template are typed as they stand.
+                // These placeholders are part of what the user types.
                 let typed = ["{number}", "{key}", "{value}", "{cpus}"];
                 let text = typed.iter().fold(text, |text, place| text.replace(place, ""));
                 let is_open = text.contains('{');
@@ -479,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_scenario_files_are_no_options_of_the_command_line() {
+    fn keys_of_scenario_files_are_no_command_line_options() {
         let all = options(&Cli::command());
         let has = |of: &str, word: &str| {
             all.iter().any(|(command, option)| command == of && option.get_long() == word.strip_prefix("--"))

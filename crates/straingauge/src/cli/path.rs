@@ -1,4 +1,4 @@
-//! The options of the wide-area path, the same for every command that has one.
+//! The options of the wide-area path, shared by the commands that have them.
 
 use super::overlay;
 use crate::quantity::{Bandwidth, Share, Time};
@@ -15,25 +15,25 @@ pub const PATH_HEADING: &str = "Wide-area path between client and server (needs 
 pub struct PathOptions {
     /// One-way delay of an emulated path
     ///
-    /// In each direction: a round trip takes twice as long. [default: no delay]
+    /// The delay applies in each direction, so a round trip takes twice as long. [default: no delay]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub delay: Option<Time>,
-    /// Drop this share of the packets in each direction, as 0.1% [default: none]
+    /// Drop this share of the packets in each direction, e.g. 0.1% [default: none]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub loss: Option<Share>,
-    /// Bandwidth in each direction, in bits per second, as 100Mbit [default: no limit]
+    /// Bandwidth in each direction, in bits per second, e.g. 100Mbit [default: no limit]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub bandwidth: Option<Bandwidth>,
-    // In scenario files, and typed for `wan`: acknowledge every segment at once, at both ends: no delayed ACKs.
+    // Scenario files and `wan` only: both ends acknowledge every segment at once (no delayed ACKs).
     #[arg(skip)]
     pub quickack: bool,
-    // What makes the path, without it netem where the kernel has it, else tun.
+    // Mechanism of the path; by default netem if the kernel has it, else tun.
     #[arg(skip)]
     pub path_by: Option<PathWord>,
 }
 overlay!(PathOptions; delay, loss, bandwidth, path_by, quickack);
 
-/// The mechanisms that make a path.
+/// Mechanisms for a path, as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathWord {
@@ -44,7 +44,7 @@ pub enum PathWord {
 }
 
 impl PathOptions {
-    /// Whether any option asks for a path.
+    /// Whether any path option is set.
     pub fn is_set(&self) -> bool {
         *self != PathOptions::default()
     }

@@ -17,9 +17,9 @@ pub struct PredictArgs {
     pub runs: Vec<PathBuf>,
     #[command(flatten)]
     pub question: WhatIfOptions,
-    /// Read options from a TOML file: the questions in section predict
+    /// Read options from a TOML file: the questions of section predict
     ///
-    /// Without a file and a question: those kept with the run.
+    /// Without a file and a question, those kept with the run are answered.
     #[arg(
         long, value_name = "FILE", help_heading = "What if",
         conflicts_with_all = [
@@ -35,9 +35,9 @@ pub struct PredictArgs {
 /// A rate as typed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RateWord {
-    /// Requests per second.
+    /// Rate in requests per second.
     PerSec(f64),
-    /// A multiple of the run's highest rate.
+    /// Rate as a multiple of the run's highest rate.
     Times(f64),
 }
 
@@ -57,7 +57,7 @@ impl FromStr for RateWord {
     }
 }
 
-/// Names with shares as typed: `NAME=20%,OTHER=0.5`.
+/// Parses names with shares: `NAME=20%,OTHER=0.5`.
 fn shares(text: &str) -> Option<Vec<(String, f64)>> {
     let part = |part: &str| {
         let (name, share) = part.rsplit_once('=')?;
@@ -72,7 +72,7 @@ fn shares(text: &str) -> Option<Vec<(String, f64)>> {
     text.split(',').map(part).collect()
 }
 
-/// Cheaper layers and functions as typed: name, and the share that is saved.
+/// Cheaper layers and functions, as typed: name and saved share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheaperWord(pub Vec<(String, f64)>);
 
@@ -88,7 +88,7 @@ impl FromStr for CheaperWord {
 
 read_as_typed!(CheaperWord);
 
-/// A mix as typed: class and share.
+/// A mix, as typed: class and share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixWord(pub Vec<(String, f64)>);
 
@@ -100,7 +100,7 @@ impl FromStr for MixWord {
             shares(text).ok_or_else(|| "a mix is a list of classes with shares, such as 1=90%,2=10%".to_string())?;
         let sum: f64 = parts.iter().map(|(_, share)| share).sum();
         if (sum - 1.0).abs() > 1e-3 {
-            return Err(format!("the shares make {:.1} %: they must make 100 %", sum * 100.0));
+            return Err(format!("the shares add up to {:.1} % instead of 100 %", sum * 100.0));
         }
         Ok(MixWord(parts))
     }
@@ -108,23 +108,23 @@ impl FromStr for MixWord {
 
 read_as_typed!(MixWord);
 
-/// A question: typed, or in a section of a scenario file, where it has a name too.
+/// A question: typed, or from a section of a scenario file, where it may have a name.
 #[derive(Debug, Default, Clone, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "What if")]
 pub struct WhatIfOptions {
     #[arg(skip)]
     pub name: String,
-    /// Number of connections, in a closed loop
+    /// Number of connections, in the closed loop
     #[arg(long, short = 'c', value_name = "N", conflicts_with = "rate")]
     pub connections: Option<Count>,
-    /// Requests per second (open loop), or 2x for twice the measured maximum
+    /// Requests per second (open loop), or e.g. 2x: twice the measured maximum
     #[arg(long, short = 'r', value_name = "RATE")]
     pub rate: Option<RateWord>,
     /// Number of CPUs that the server uses
     #[arg(long, value_name = "N")]
     pub cores: Option<Count>,
-    /// Round trip that takes this much longer
+    /// Add this time to the round trip
     #[arg(long, value_name = "TIME")]
     pub round_trip: Option<Time>,
     /// Idle connections, held during the load
@@ -134,15 +134,15 @@ pub struct WhatIfOptions {
     pub cold: Option<Count>,
     /// Server under scalable select
     ///
-    /// Nothing grows with idle connections. Needs runs that show such growth.
+    /// Predicts that no cost grows with idle connections. Needs runs that show such growth.
     #[arg(long)]
     pub scaled_select: bool,
-    /// Share of its cost that a layer or function saves, as tcp=20%
+    /// Share of its cost that a layer or function saves, e.g. tcp=20%
     ///
     /// Layers: user, system-call, tcp, ip, ethernet, driver, other.
     #[arg(long, value_name = "NAME=SHARE,...")]
     pub cheaper: Option<CheaperWord>,
-    /// Another mix of size classes, as '1=90%,2=9%,3=1%'
+    /// Another mix of size classes, e.g. '1=90%,2=9%,3=1%'
     ///
     /// Classes by label or number. Needs a run for each class, with different mixes.
     #[arg(long, value_name = "CLASS=SHARE,...")]
@@ -166,7 +166,7 @@ impl WhatIfOptions {
         }
     }
 
-    /// A question of a file; a meaningless value is refused with its place there.
+    /// Checks a question of a scenario file; an invalid value is refused with its position.
     fn checked<E: Error>(self) -> Result<WhatIf, E> {
         let what_if = self.what_if();
         check(&what_if).map_err(E::custom)?;
@@ -181,7 +181,7 @@ pub struct WhatIfsToml(pub Vec<WhatIf>);
 impl<'de> Deserialize<'de> for WhatIfsToml {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore;
-        /// An item of the list, so that an error points at its own lines.
+        /// One question. A type of its own makes errors point at its own lines.
         struct One(WhatIf);
         impl<'de> Deserialize<'de> for One {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

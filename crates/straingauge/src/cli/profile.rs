@@ -6,13 +6,13 @@ use crate::quantity::{Count, Rate, Time};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// How layers are measured.
+/// How CPU time is attributed to layers, as typed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     #[default]
-    /// Interrupt every CPU by a timer and count the stacks
+    /// Sample the stacks of every CPU by a timer
     Sampled,
-    /// Account for all time in ten bursts, with hooks at the functions where one layer calls another
+    /// Hook the functions between layers, and account for all time in ten bursts
     Exact,
 }
 
@@ -22,11 +22,9 @@ const OF_A_MEASUREMENT: [&str; 6] = ["port", "export", "duration", "frequency", 
 /// `straingauge profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
-    /// Port of the server, as :8080; with --axis and -- SERVER its URL
+    /// Port of the server, e.g. :8080; with --axis and -- SERVER its URL
     pub port: Option<String>,
-    /// Measure for this long [default: {profile_duration}]
-    ///
-    /// With --accounting exact the default is {exact_duration}, for a point of --axis {profile_point}.
+    /// Measure for this long [default: {profile_duration}; exact: {exact_duration}; a point of --axis: {profile_point}]
     #[arg(
         long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds,
         help_heading = "Measurement"
@@ -37,34 +35,34 @@ pub struct ProfileArgs {
     /// Hooks slow the server down.
     #[arg(long, value_enum, value_name = "HOW", conflicts_with = "diff", help_heading = "Measurement")]
     pub accounting: Option<Method>,
-    /// Samples a second on each CPU [default: {frequency}]
+    /// Samples per second on each CPU [default: {frequency}]
     ///
-    /// 199 to 997 is usual.
+    /// Usual: 199 to 997.
     #[arg(long, short = 'F', value_name = "N", allow_hyphen_values = true, help_heading = "Measurement")]
     pub frequency: Option<Count>,
-    /// Find the server in the network namespace of this process [default: this one]
+    /// Search for the server in the network namespace of this process [default: this one]
     #[arg(long, value_name = "PID", help_heading = "Measurement")]
     pub netns_of: Option<u32>,
-    /// Sum functions as a group, as 'acks=tcp_ack*,tcp_send_ack'
+    /// Add up these functions as a group, e.g. 'acks=tcp_ack*,tcp_send_ack'
     ///
-    /// Functions of the server: 'parse=user:ngx_http_parse_*'. Repeatable.
+    /// For functions of the server: 'parse=user:ngx_http_parse_*'. Repeatable.
     #[arg(long, value_name = "NAME=PATTERN", help_heading = "Output")]
     pub group: Vec<String>,
-    /// Write the profile for another program, as pprof=nginx.pb.gz
+    /// Write the profile for another program, e.g. pprof=nginx.pb.gz
     ///
-    /// Formats: pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers),
+    /// Formats: pprof, firefox (Firefox Profiler), speedscope, folded (one stack per line, for flame graph viewers),
     /// folded-layers (with the layer after the program), or folded-waits (all of the threads' time in microseconds:
     /// running, ready, blocked by place). Repeatable.
     #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, help_heading = "Output")]
     pub export: Vec<Export>,
     /// Draw a flame graph, coloured by layer
     ///
-    /// With --against or --diff coloured by what grew.
+    /// With --against or --diff, coloured by growth.
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub flame: Option<PathBuf>,
     /// Show what grew since an earlier profile
     ///
-    /// FILE was kept with --export folded=FILE.
+    /// FILE: made with --export folded=FILE.
     #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
     /// Compare two files of --export folded=FILE, without measuring
@@ -84,26 +82,26 @@ pub struct ProfileArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sweep (needs root)")]
 pub struct SweepArgs {
-    /// Vary one thing, and profile one value after another
+    /// Vary one quantity, and profile one value after another
     ///
-    /// Needs the server's URL and -- SERVER, which is started for it.
+    /// Needs the server's URL and -- SERVER; straingauge starts the server.
     #[arg(
         long, value_name = "AXIS", value_parser = OF_THE_STACK,
         conflicts_with_all = ["diff", "export", "flame", "against", "group", "netns_of"]
     )]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 4,32,128
+    /// Values along the axis, e.g. 4,32,128
     ///
     /// [default: connections: {profile_connections}; rate: shares of the capacity; delay: {profile_delays}]
     #[arg(long, value_name = "LIST", requires = "axis", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
-    /// Number of connections, on another axis [default: {profile_held_connections}]
+    /// Number of connections, with another axis [default: {profile_held_connections}]
     #[arg(long, short = 'c', value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub connections: Option<Count>,
-    /// Requests per second (open loop), on another axis [default: closed loop]
+    /// Requests per second (open loop), with another axis [default: closed loop]
     #[arg(long, short = 'r', value_name = "RATE", requires = "axis", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// One-way delay of an emulated path, on another axis [default: none]
+    /// One-way delay of an emulated path, with another axis [default: none]
     #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
     pub delay: Option<Time>,
     /// Repeats of every point [default: {repeats}]
@@ -113,13 +111,13 @@ pub struct SweepArgs {
     pub repeats: Option<Count>,
     /// Time for the whole run [default: {profile_budget}]
     ///
-    /// A repeat that does not fit is not begun.
+    /// A repeat that does not fit is not started.
     #[arg(
         long, value_name = "TIME", requires = "axis", allow_hyphen_values = true,
         value_parser = crate::quantity::seconds
     )]
     pub budget: Option<Time>,
-    /// Pin the server to these CPUs [default: the half that the client does not get]
+    /// Pin the server to these CPUs [default: those that the client does not get]
     #[arg(long, value_name = "LIST", requires = "axis")]
     pub server_cpus: Option<String>,
     /// Pin the client to these CPUs [default: half of them]

@@ -1,5 +1,4 @@
-//! Options of HTTP/2, and of the protocols other than HTTP, which the URL names. On the command line, and as
-//! `[protocol]` of a scenario file.
+//! Options of HTTP/2 and of the protocols that the URL names; also section `[protocol]` of a scenario file.
 
 use super::overlay;
 use crate::quantity::{Bytes, Count, Share, read_as_typed};
@@ -7,7 +6,7 @@ use clap::Args;
 use serde::Deserialize;
 use std::str::FromStr;
 
-/// What is asked of a server in another protocol than HTTP/1.1.
+/// Requests in protocols other than HTTP/1.1.
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "HTTP/2, gRPC, Redis, memcached, raw TCP")]
@@ -17,35 +16,35 @@ pub struct ProtocolOptions {
     /// https://: by ALPN. http://: prior knowledge (the h2c upgrade is not supported).
     #[arg(long)]
     pub http2: bool,
-    /// Call this method of gRPC, as package.Service/Method
+    /// Call this gRPC method, e.g. package.Service/Method
     ///
-    /// Sends one message and receives one or a stream (--parts times its gaps). --body is the message, as bytes. With
-    /// METHOD@FILE it is JSON; FILE describes the type, as made by 'protoc --include_imports
+    /// It sends one message and receives one or a stream (--parts times its gaps). --body is the message, as bytes.
+    /// With METHOD@FILE it is JSON; FILE describes the type, as made by 'protoc --include_imports
     /// --descriptor_set_out=FILE'. [default: an empty message]
     #[arg(long, value_name = "METHOD")]
     pub grpc: Option<String>,
     /// Requests in flight on each connection [default: {in_flight}]
     ///
-    /// Each has its own times. For HTTP/2 and gRPC (streams; a server may allow fewer), redis, memcached and tcp.
+    /// For HTTP/2 and gRPC (streams; a server may allow fewer), redis, memcached and tcp.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub in_flight: Option<Count>,
-    /// redis: send this, as 'GET key:{key}'
+    /// redis: send this command, e.g. 'GET key:{key}'
     ///
     /// {key} is the number of a key, {value} a value. Quoted as for a shell. Repeatable: sent in turn. [default: GET
-    /// and SET of --keys]
-    // "command" is the server's, after --.
+    /// and SET with --keys]
+    // Not "command": that is the server's, after --.
     #[arg(id = "sent_command", long = "command", value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// redis, memcached: number of keys, as 1M,zipf=0.99,size=64,reads=50% [default: {keys}]
+    /// redis, memcached: number of keys, e.g. 1M,zipf=0.99,size=64,reads=50% [default: {keys}]
     ///
-    /// zipf: choose keys by Zipf's law with this exponent [all alike]. size: length of values [{value_size}]. reads:
-    /// share of requests that read; the others write [{read_share}]. memcached: per-get: keys in each get
-    /// [{keys_per_get}]; meta: send meta commands (mg and ms) instead of get and set.
+    /// zipf: choose keys by Zipf's law with this exponent [all keys equally often]. size: length of values
+    /// [{value_size}]. reads: share of requests that read; the others write [{read_share}]. memcached: per-get: keys
+    /// in each get [{keys_per_get}]; meta: send meta commands (mg and ms) instead of get and set.
     #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
     pub keys: Option<Keys>,
-    /// tcp: send this, as 'ping\r\n'
+    /// tcp: send these bytes, e.g. 'ping\r\n'
     ///
-    /// \r, \n, \t, \0, \\ and \xNN stand for bytes.
+    /// Escapes: \r, \n, \t, \0, \\ and \xNN.
     #[arg(long, value_name = "TEXT")]
     pub send: Option<String>,
     /// tcp: end of the answer: line, a number of bytes, u16be or u32be [default: {expect}]
@@ -56,7 +55,7 @@ pub struct ProtocolOptions {
 }
 overlay!(ProtocolOptions; grpc, in_flight, keys, send, expect, command, http2);
 
-/// The keys of a store, and how they are asked for.
+/// The keys of a store and the requests for them, as typed.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Keys {
     /// Number of keys.
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_a_number_and_what_is_named() {
+    fn keys_are_a_number_and_a_distribution() {
         let keys: Keys = "1M, zipf=0.99,size=1KiB,reads=50%,per-get=8,meta".parse().unwrap();
         let expected = Keys {
             count: Some(1_000_000),

@@ -1,12 +1,12 @@
-//! Pages of the documentation site that are lists of what the code defines: options, figures, doubts, rules of the
-//! verdict. Each is Markdown, printed by `straingauge --generate reference-...`; setup/site puts them into the site.
+//! Pages of the documentation site that list definitions of the code: options, figures, doubts, rules of the verdict.
+//! `straingauge --generate reference-...` prints each as Markdown; setup/site adds them to the site.
 
 use analyze::verdict::rules::RULES;
 use clap::{Arg, Command};
 use record::{DoubtKind, names};
 use std::fmt::Write;
 
-/// Every option of every command, as `--help` shows them.
+/// All options of all commands, as `--help` shows them.
 pub fn options(mut cli: Command) -> String {
     cli.build();
     let mut page = "# Options\n\nWhat `straingauge COMMAND --help` prints.\n".to_string();
@@ -42,10 +42,9 @@ pub fn options(mut cli: Command) -> String {
     page
 }
 
-/// One item of a list.
 fn option(argument: &Arg) -> String {
     let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
-    // Paragraphs of an item are set in.
+    // Indents the paragraphs of an item.
     let help = escaped(help.trim()).replace('\n', "\n  ").replace("\n  \n", "\n\n");
     let mut text = format!("- `{}`: {help}\n", argument.to_string().replace('`', "'"));
     for value in argument.get_possible_values().iter().filter(|value| !value.is_hide_set()) {
@@ -89,7 +88,7 @@ pub fn doubts() -> String {
     page
 }
 
-/// The rules of the verdict, in their order.
+/// The rules of the verdict, in order.
 pub fn rules() -> String {
     let mut page =
         "# Rules of the verdict\n\nFrom the first cause to repair to the last. [The verdict](verdict.md) says how \
@@ -109,7 +108,6 @@ pub fn rules() -> String {
     page
 }
 
-/// Text of the command line as Markdown that shows it as it is.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for letter in text.chars() {
@@ -121,7 +119,7 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// Text of the code's documentation, which is Markdown, as a cell of a table.
+/// Escapes documentation text, which is Markdown, for a table cell.
 fn cell(text: &str) -> String {
     text.trim().replace('|', "\\|")
 }

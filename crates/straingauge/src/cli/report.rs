@@ -12,13 +12,13 @@ pub struct ReportArgs {
     /// Write an HTML page to this file [default: report.html in RUN]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub page: Option<PathBuf>,
-    /// Write the profile for another program, as pprof=nginx.pb.gz
+    /// Write the profile for another program, e.g. pprof=nginx.pb.gz
     ///
-    /// Of all points that were sampled, with their loads and zones. Formats: pprof, firefox (Firefox Profiler),
-    /// speedscope, folded (stacks, one a line, for flame graph viewers), folded-layers (with the layer after the
-    /// program), folded-waits (all of the threads' time in microseconds: running, ready, blocked by place), or
-    /// folded-waits-change (that at the lowest load and at each other one, in nanoseconds a request, for differential
-    /// flame graphs). Nothing else is written. Repeatable.
+    /// It has all sampled points, with their loads and zones. Formats: pprof, firefox (Firefox Profiler), speedscope,
+    /// folded (one stack per line, for flame graph viewers), folded-layers (with the layer after the program),
+    /// folded-waits (all of the threads' time in microseconds: running, ready, blocked by place), or
+    /// folded-waits-change (the same in nanoseconds per request at the lowest load and at each other load, for
+    /// differential flame graphs). No page is written. Repeatable.
     #[arg(
         long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"],
         help_heading = "Output"

@@ -1,4 +1,4 @@
-//! The options of a run: typed, or read from a scenario file, whose sections they are.
+//! The options of a run, typed or from the sections of a scenario file.
 
 use super::Over;
 use super::clients::ClientOptions;
@@ -14,17 +14,18 @@ use super::workload::WorkloadOptions;
 use clap::Args;
 use serde::Deserialize;
 
-/// The options by section; what is skipped here is typed elsewhere, or in a file alone.
+/// The options by section. Those skipped here are typed elsewhere, or exist only in scenario files.
 #[derive(Debug, Default, Clone, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
     /// Where to send requests: http://HOST:PORT/PATH
     ///
-    /// Or https://; redis://USER:PASSWORD@HOST:PORT/DATABASE and rediss:// (TLS), of which only the host is needed;
+    /// Or https://; redis://USER:PASSWORD@HOST:PORT/DATABASE or rediss:// (TLS), where only the host is required;
     /// memcached://HOST:PORT; tcp://HOST:PORT.
     #[arg(help_heading = None)]
     pub url: Option<String>,
-    // In scenario files alone: the name of the run, part of its directory's name; without it the URL's host and port.
+    // This key exists only in scenario files: the name of the run, part of its directory's name; by default the URL's
+    // host and port.
     #[arg(skip)]
     pub name: Option<String>,
     #[command(flatten)]
@@ -52,7 +53,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The typed options; what is missing comes from a scenario file.
+    /// The typed options, completed by those of a scenario file.
     pub fn over(self, file: Options) -> Options {
         Options {
             url: self.url.or(file.url),
@@ -77,7 +78,7 @@ mod tests {
     use crate::quantity::{Count, Rate};
 
     #[test]
-    fn a_typed_option_wins_over_the_file() {
+    fn a_typed_option_overrides_the_file() {
         let file: Options = toml::from_str(
             "url = 'http://127.0.0.1/'\n[load]\nconnections = 7\nrate = '1k'\n[server]\ncommand = ['nginx']\n",
         )

@@ -1,9 +1,9 @@
-//! `--markdown` and `--junit`: what a CI system shows.
+//! `--markdown` and `--junit`: files that CI systems show.
 
 use clap::Args;
 use std::path::PathBuf;
 
-/// Files for a CI system, of every command that judges limits or compares.
+/// Files for a CI system; shared by the commands that check limits or compare.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct SummaryOptions {

@@ -4,7 +4,7 @@ use super::path::{PATH_HEADING, PathOptions, PathWord};
 use crate::quantity::Time;
 use clap::Args;
 
-/// The environment of COMMAND; the lines are wrapped by hand, as clap keeps them.
+/// Help on COMMAND's environment. The lines are wrapped by hand, because clap does not wrap them.
 const TOPOLOGY: &str = "\
 COMMAND is the client: it runs alone in a network namespace with the address 198.18.0.2 (fd00::2),
 in this terminal. What it reaches is the other end of the path, 198.18.0.1 (fd00::1), where
@@ -30,7 +30,7 @@ pub struct WanArgs {
     pub seed: Option<u64>,
     /// Shell command that starts the server at the other end
     ///
-    /// COMMAND starts as soon as the server listens.
+    /// COMMAND starts when the server listens.
     #[arg(long, value_name = "SHELL COMMAND", help_heading = "Server at the other end")]
     pub server: Option<String>,
     /// Wait this long for the server to accept connections [default: {server_timeout}]
@@ -41,7 +41,7 @@ pub struct WanArgs {
     /// One line on standard error at the end.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Show no progress: nothing about the path
+    /// Show no progress
     #[arg(long, short = 'q', help_heading = "Output")]
     pub quiet: bool,
     /// Program to run, and its arguments: everything after --

@@ -1,4 +1,4 @@
-//! How closely `load` and `find` watch the server's requests.
+//! Options for watching the server in points of `load` and `find`.
 
 use super::overlay;
 use super::words::Words;
@@ -12,34 +12,34 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Watching the requests of a server, on this machine or with --watch-with")]
 pub struct WatchingOptions {
-    /// How closely to watch [default: {detail}]
+    /// Level of detail [default: {detail}; load without -- SERVER or --watch-with: off]
     ///
-    /// From the server's side, in every point. [default: load without -- SERVER or --watch-with: off]
+    /// For the watch of the server in every point.
     #[arg(long, value_enum)]
     pub detail: Option<WatchWord>,
     /// Share of the server's CPU time that watching may cost [default: {overhead}]
     ///
-    /// With --detail budgeted.
+    /// Used with --detail budgeted.
     #[arg(long, value_name = "SHARE")]
     pub overhead: Option<Share>,
-    // In scenario files alone: the boundaries of the size classes by bytes of response.
+    // This key exists only in scenario files: upper bounds of the size classes, in bytes of response.
     #[arg(skip)]
     pub response_classes: Option<String>,
     /// Also time functions of the server: nginx, apache, or a file
     ///
-    /// In short windows of each point, within the budget.
+    /// Each is timed in short windows of each point, within the budget.
     #[arg(long, value_name = "PACK")]
     pub pack: Option<String>,
 }
 overlay!(WatchingOptions; detail, overhead, response_classes, pack);
 
-/// How closely.
+/// Levels of detail, as typed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchWord {
-    /// Not at all
+    /// No watch
     Off,
-    /// Count connections only: nothing runs per request
+    /// Count connections only; nothing runs per request
     Zero,
     /// Count every request, whatever the cost: bytes, CPU and elapsed time by class
     Counts,
@@ -51,7 +51,7 @@ pub enum WatchWord {
 }
 
 impl WatchWord {
-    /// The mode of the watch; `None`: not at all.
+    /// The mode of the watch; `None` if there is no watch.
     pub fn mode(self) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| self.to_possible_value().is_some_and(|word| word.matches(mode.word(), false)))
     }

@@ -1,10 +1,10 @@
-//! A parser for those words of an option that a command accepts.
+//! A parser for the words of an option that a command accepts.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::ffi::OsStr;
 
-/// These words, and no other.
+/// Accepts only these words.
 #[derive(Debug, Clone)]
 pub struct Words<T: 'static>(pub &'static [T]);
 

@@ -1,4 +1,4 @@
-//! `straingauge compare`: compares two run directories; nothing is measured.
+//! `straingauge compare`: compares two run directories without measuring.
 
 use crate::cli::CompareArgs;
 use crate::failure::{self, print_either};
@@ -8,7 +8,6 @@ use anyhow::Result;
 use record::RunDir;
 use std::process::ExitCode;
 
-/// Runs the command.
 pub fn run(args: CompareArgs) -> Result<ExitCode> {
     let threshold = plan::threshold_ratio(args.threshold)?;
     let files = args.summary.files().and("--page", args.page.as_deref());

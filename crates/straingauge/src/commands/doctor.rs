@@ -1,5 +1,5 @@
-//! `straingauge doctor`: shows what this machine can and cannot measure, and how to change that; shows and removes what
-//! killed runs left.
+//! `straingauge doctor`: shows what this machine can and cannot measure, and how to change that. Also shows and
+//! removes leftovers of killed runs.
 
 use crate::cli::DoctorArgs;
 use crate::failure::{self, print_either, wrong_usage};
@@ -32,7 +32,7 @@ pub struct Left {
     not_seen: Vec<String>,
 }
 
-/// Shows what killed runs left, and removes it if that is asked for.
+/// Shows leftovers of killed runs, and removes them with `--clean`.
 fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
     let folders = if args.runs.is_empty() { vec![crate::defaults::RUNS.into()] } else { args.runs.clone() };
     if let Some(missing) = args.runs.iter().find(|folder| !folder.is_dir()) {
@@ -54,7 +54,6 @@ fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if shown.leftovers.is_empty() { failure::DONE } else { failure::FAILED }))
 }
 
-/// Runs the command.
 pub fn run(args: DoctorArgs) -> Result<ExitCode> {
     if args.leftovers || args.clean {
         return leave_nothing(&args);

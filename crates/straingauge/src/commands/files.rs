@@ -1,4 +1,4 @@
-//! `straingauge files`: the document tree that a server needs to answer a size mix or a log.
+//! `straingauge files`: writes the document tree that a server needs for a size mix or a log.
 
 use crate::cli::FilesArgs;
 use crate::defaults;
@@ -15,7 +15,6 @@ use workload::files::{Limits, Made, Tree, make};
 use workload::mix::{LogDocuments, Mix};
 use workload::trace::{SizeMeaning, TraceReader};
 
-/// Runs the command.
 pub fn run(args: FilesArgs) -> Result<ExitCode> {
     let mut progress = Progress::new(args.quiet);
     let limits = Limits { bytes: args.limit.unwrap_or(defaults::LIMIT).0, ..Limits::default() };
@@ -71,7 +70,7 @@ fn replayed(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<Strin
     Ok(tree)
 }
 
-/// As many documents as the log has, with sizes and popularity of the distributions fitted to it.
+/// As many documents as the log has, with sizes and popularity drawn from distributions fitted to the log.
 fn fitted(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<String>) -> Result<Tree> {
     let mut reader = open(log, args)?;
     let documents = LogDocuments::read(&mut reader)?;
@@ -91,7 +90,7 @@ fn fitted(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<String>
     Ok(Tree::of_mix(&mix, limits)?)
 }
 
-/// Problems of the log, if any.
+/// Notes the problems of the log.
 fn note_lines(reader: &TraceReader, notes: &mut Vec<String>) {
     let counts = reader.counts();
     notes.push(format!("{}: {} format, {counts}", reader.name(), reader.format()));
@@ -141,9 +140,9 @@ pub struct Files<'a> {
     total_bytes: u64,
     /// Requests of the log.
     requests: u64,
-    /// Requests whose response had another size than the file.
+    /// Requests whose response differs in size from the file.
     requests_of_other_size: u64,
-    /// Targets whose size the log leaves open.
+    /// Targets whose size is not certain from the log.
     targets_of_uncertain_size: u64,
     /// Targets that have no file.
     targets_without_file: u64,

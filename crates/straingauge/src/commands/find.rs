@@ -1,4 +1,4 @@
-//! `straingauge find`: the main job. Sweep, find the zones, explain, leave a run directory and a report.
+//! `straingauge find`: sweeps the load, finds the zones, explains them, and writes a run directory with a report.
 
 mod axis;
 mod beside;
@@ -28,7 +28,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
     let (drive, plan, limits) = planned(args)?;
     search(drive, plan, &limits)
@@ -67,7 +66,8 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let second = second::second(&options, &drive)?;
     let mut profile = options.profile.unwrap_or_default();
     if second.as_ref().is_some_and(|second| second.settle.is_some()) {
-        // Own probes and samples would hide part of the price: the second probe at a place costs less than the first.
+        // The sampler's probes would hide part of the command's cost, because the second probe at a place costs less
+        // than the first.
         profile = options.profile.unwrap_or(IfPermitted::Never);
         drive.options.watching.detail.get_or_insert(WatchWord::Off);
     }
@@ -89,7 +89,7 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     ))
 }
 
-/// Whether a search finds this figure of `--fail-if`; the error is the reason.
+/// Checks that a search finds this figure of `--fail-if`; the error is the reason why not.
 fn is_found(limit: &Limit, which: SweepWord, has_axis: bool) -> Result<(), &'static str> {
     let figure = limit.figure();
     let is_rate = limit.is_at_a_rate() || [names::FIND_PLAN, names::FIND_BREAKS].contains(&figure);
@@ -110,8 +110,7 @@ fn is_found(limit: &Limit, which: SweepWord, has_axis: bool) -> Result<(), &'sta
     }
 }
 
-/// Refuses options of a scenario file that measuring in turn does not support; the parser refuses them on the command
-/// line.
+/// Refuses options of a scenario file that do not work with two servers; on the command line the parser refuses them.
 fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWord>, drive: &RunOptions) -> Result<()> {
     let fleet = &drive.options.fleet;
     let typed = [
@@ -132,18 +131,17 @@ pub(super) struct SearchPlan {
     pub purpose: Purpose,
     /// Second subject, measured in turn with the server.
     pub second: Option<Second>,
-    /// CPUs of client and server, where these are varied.
+    /// CPUs of client and server if the sweep varies these.
     pub cpus: Option<axis::CpuSet>,
-    /// Whether the connections of the open loop were typed.
     pub are_connections_typed: bool,
-    /// Where the report is shown meanwhile.
+    /// Address at which the report is shown during the run.
     pub live: Option<SocketAddr>,
-    /// Whether everything is printed, not one screen.
+    /// Whether to print everything instead of one screen.
     pub is_full: bool,
 }
 
 impl SearchPlan {
-    /// The command beside the server on the second side, and its time to start or to end.
+    /// The command of the second side, if it runs with the server, and its time to start or end.
     fn beside(&self) -> Option<(&[String], Duration)> {
         let second = self.second.as_ref()?;
         Some((&second.command, second.settle?))
@@ -152,11 +150,11 @@ impl SearchPlan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The yield point; also layers.
+    /// Yield point, and layers if permitted.
     Zones(IfPermitted),
     /// The cost of the server's layers per packet.
     Profile {
-        /// Samples a second.
+        /// Samples per second.
         frequency_hz: u32,
     },
 }
@@ -177,7 +175,7 @@ pub(super) fn search(mut drive: RunOptions, mut plan: SearchPlan, limits: &[Limi
     search.conclude(ended, limits)
 }
 
-/// Lines printed before the sweeps over connections and rate: their duration, and what it is spent on.
+/// Lines printed before the sweeps over connections and rate: their duration and parts.
 fn announced(plan: &SearchPlan) -> Vec<String> {
     let sweep = &plan.sweep;
     let mut said = Vec::new();
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_the_open_loop_that_were_typed_are_known_as_such() {
+    fn typed_open_loop_connections_are_recognised() {
         let plan = |options| planned(options).expect("the options fit").1;
         let typed = plan(&["--open-connections", "2000"]);
         assert_eq!((typed.sweep.open_connections, typed.are_connections_typed), (2000, true));
@@ -266,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_allow_for_the_path_and_what_is_typed_is_kept() {
+    fn defaults_allow_for_the_path_and_typed_values_are_kept() {
         let times = |options: &[&str]| {
             let long = [&["--delay", "300ms", "--axis", "rate", "--axis-values", "10"], options].concat();
             let (drive, plan, _) = planned(&long).expect("the options fit");
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gaps_of_the_open_loop_can_be_chosen_where_there_is_one() {
+    fn open_loop_gaps_can_be_chosen_if_there_is_an_open_loop() {
         for options in [&["--arrival", "constant"][..], &["--sweep", "rate", "--arrival", "constant"]] {
             let (drive, plan, _) = planned(options).expect("the open loop is measured");
             assert_eq!(plan.sweep.arrival, Arrival::Constant);

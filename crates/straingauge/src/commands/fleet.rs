@@ -1,4 +1,4 @@
-//! `straingauge fleet`: `find` and `load` with workers on the nodes of a Ray cluster; all else is theirs.
+//! `straingauge fleet`: runs `find` and `load` with workers on the nodes of a Ray cluster.
 
 use crate::cli::{FleetArgs, FleetCommand};
 use crate::failure::wrong_usage;
@@ -6,7 +6,6 @@ use anyhow::Result;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-/// Runs the command.
 pub fn run(args: FleetArgs) -> Result<ExitCode> {
     let ray = args.ray;
     if ray.worker_cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus >= 0.0)) {

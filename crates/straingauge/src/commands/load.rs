@@ -23,7 +23,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs the command.
 pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if args.worker {
         return serve(args);
@@ -44,7 +43,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     session.runner.metrics = metrics;
     if !session.runner.has_clients() {
         check_that_it_listens(&session)?;
-        // A bad certificate or a wrong password is one sentence, not a count of failures.
+        // Reports a bad certificate or a wrong password as one error, not as failed requests.
         load::check_opening(&session.plan).map_err(anyhow::Error::from)?;
     }
     let mut writer = match &output.out {
@@ -75,7 +74,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(why) => Err(anyhow!(why)),
         None => finish(&measured.point, &measured.result, &checks, output.any_status, &session),
     };
-    // The figures were shown; a full disk is the error.
+    // The figures were shown already, so a full disk is the error.
     let ended = kept.and(ended);
     let why = match &ended {
         Err(error) => Some(failure::sentence(error)),
@@ -92,7 +91,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
 
 /// Writes the run directory.
 fn keep(mut writer: RunWriter, measured: &mut Measured, cut_short: Option<&str>, session: &mut Session) -> Result<()> {
-    // A watcher reports them with what it saw.
+    // With a watcher, the watcher reports these facts.
     writer.record_mut().server_facts.extend(session.runner.companions.server_facts());
     let kept = measured.keep(&mut writer);
     let why = match (&kept, cut_short, measured.result.interrupted) {
@@ -107,7 +106,7 @@ fn keep(mut writer: RunWriter, measured: &mut Measured, cut_short: Option<&str>,
     Ok(())
 }
 
-/// Serves a driver elsewhere (`--client`).
+/// Serves a driver on another machine (`--client`).
 fn serve(args: LoadArgs) -> Result<ExitCode> {
     let load = args.drive.options.load;
     let cpus = load.cpus.map(|list| plan::allowed(&list, "--cpus")).transpose()?;
@@ -121,7 +120,7 @@ fn serve(args: LoadArgs) -> Result<ExitCode> {
     Ok(remote::serve_load(&options, &mut Received::default()))
 }
 
-/// Prints the point: as JSON, with every figure, or as a summary.
+/// Prints the point: JSON, all figures, or a summary.
 fn show(
     measured: &Measured,
     checks: &[(&Limit, Check)],
@@ -158,10 +157,10 @@ fn show(
     session.runner.client_lines().iter().try_for_each(|line| print(&format!("{line}\n")))
 }
 
-/// Reason other than a signal why the load ended early, as a sentence.
+/// Why the load ended early, other than by a signal; a sentence.
 fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
     let Measured { point, result, .. } = measured;
-    // A client that was lost after its result changes nothing.
+    // A client that was lost after its result does not matter.
     let is_missed = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::WorkerLost);
     if let Some(lost) = session.runner.lost_client().filter(|_| is_missed) {
         return Some(format!("{lost}; the figures are those of the other clients until then"));
@@ -175,7 +174,7 @@ fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
     session.server_gone().map(|how| format!("the server {how}; the figures end there"))
 }
 
-/// The exit code: interrupted, failed, limit crossed or done, the first that holds.
+/// The exit code: interrupted, failed, limit crossed or done, whichever applies first.
 fn finish(
     point: &Point,
     result: &load::LoadResult,
@@ -207,8 +206,8 @@ fn finish(
     Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))
 }
 
-/// Why these statuses are probably not what was meant to be measured, if none is useful: errors, redirects, another
-/// protocol. 304 is useful: a conditional request asks for it.
+/// Warns about statuses that were probably not meant to be measured, if no response is useful: errors, redirects,
+/// another protocol. 304 is useful, because it answers a conditional request.
 fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<String> {
     let is_useful = |status: u16| (200..400).contains(&status) && !load::is_redirect(status);
     let (&status, _) = counts.iter().max_by_key(|(_, count)| **count)?;
@@ -239,7 +238,7 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
     })
 }
 
-/// Connects once and sends nothing, so that a closed port costs no measuring time and no line in the server's log.
+/// Connects once without sending a byte, so that a closed port costs no time and no line in the server's log.
 fn check_that_it_listens(session: &Session) -> Result<()> {
     let mut last = None;
     for address in &session.plan.addresses {
@@ -260,8 +259,8 @@ fn check_that_it_listens(session: &Session) -> Result<()> {
     }
 }
 
-/// Parses the `--fail-if` limits. A limit on a figure that will not be measured (`can_be`) is refused before any load
-/// is sent; it would count as crossed at the end.
+/// Parses the `--fail-if` limits. Refuses a limit on a figure that will not be measured (`can_be`), which would count
+/// as crossed at the end.
 pub fn parse_limits(texts: &[String], can_be: impl Fn(&Limit) -> Result<(), &'static str>) -> Result<Vec<Limit>> {
     let parsed = |text: &String| {
         let limit = limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))?;
@@ -271,7 +270,7 @@ pub fn parse_limits(texts: &[String], can_be: impl Fn(&Limit) -> Result<(), &'st
     texts.iter().map(parsed).collect()
 }
 
-/// Whether one load has this figure: all but those that only a search finds.
+/// Whether one load has this figure; some figures need a search.
 fn is_of_a_load(limit: &Limit) -> Result<(), &'static str> {
     if limit.figure().starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
 }
@@ -281,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_useless_where_none_is_what_was_asked_for() {
+    fn a_load_without_any_requested_answer_is_useless() {
         let said =
             |statuses: &[u16]| useless_answers(&statuses.iter().map(|status| (*status, 1)).collect(), &Protocol::Http);
         for useful in [&[200][..], &[304], &[206], &[304, 301], &[200, 500], &[]] {

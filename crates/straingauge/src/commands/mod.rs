@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The commands, one file per command.
 
 mod compare;
 mod doctor;
@@ -23,7 +23,6 @@ use crate::cli::{self, Cli, Command};
 use anyhow::Result;
 use std::process::ExitCode;
 
-/// Runs the command and returns its exit code.
 pub fn run(typed: Cli) -> Result<ExitCode> {
     if let Some(words) = typed.generate {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -36,7 +35,7 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         crate::failure::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Without a word the command line was help.
+    // Without a command, the help was requested.
     let Some(command) = typed.command else { return Ok(ExitCode::from(crate::failure::USAGE)) };
     match command {
         Command::Find(args) => find::run(*args),

@@ -1,4 +1,4 @@
-//! Where client and server run: on which CPUs, and what cannot be reached from where.
+//! Places client and server: their CPUs, and which options need both on this machine.
 
 use crate::cli::IfPermitted;
 use crate::cpus;
@@ -30,13 +30,13 @@ pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
     Ok(())
 }
 
-/// The CPUs typed for a server on another machine; its watcher refuses a wrong list.
+/// CPUs for a server on another machine; its watcher checks the list.
 pub fn cpus_elsewhere(run: &RunOptions) -> Vec<usize> {
     let typed = run.options.server.server_cpus.as_deref();
     typed.and_then(|list| cpus::parse_list(list).ok()).unwrap_or_default()
 }
 
-/// An address of the right family for checking the plan before the server is started and its address is known.
+/// An address of the right family, for checking the plan before the server's address is known.
 pub fn placeholder(target: &Target) -> SocketAddr {
     let ip = match target.literal_ip() {
         Some(ip) if !ip.is_unspecified() => ip,
@@ -45,9 +45,9 @@ pub fn placeholder(target: &Target) -> SocketAddr {
     SocketAddr::new(ip, target.port)
 }
 
-/// The CPUs of server and client: with a server to start, they are kept apart.
+/// The CPUs of server and client, disjoint if straingauge starts the server.
 pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
-    // Those of another machine are for its watcher.
+    // The watcher checks CPUs of another machine.
     let here = run.options.server.server_cpus.as_deref().filter(|_| run.options.fleet.server_with.is_none());
     let server_typed = here.map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
     let client_typed = run.options.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
@@ -79,7 +79,7 @@ pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
 /// A doubt if client and server may share CPUs. `is_one_machine`: the server's watcher runs where a client does.
 pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool) -> Option<Doubt> {
     let is_local = is_one_machine || plan.addresses.iter().all(|address| address.ip().is_loopback());
-    // Clients elsewhere are not pinned by this process.
+    // This process does not pin clients on other machines.
     let (what, remedy) = if server_cpus.is_empty() || plan.cpus.is_empty() {
         if !is_local || !plan.cpus.is_empty() {
             return None;

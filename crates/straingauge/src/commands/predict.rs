@@ -1,4 +1,4 @@
-//! `straingauge predict`: answers what-if questions from run directories; nothing is measured.
+//! `straingauge predict`: answers what-if questions from run directories without measuring.
 
 use crate::cli::PredictArgs;
 use crate::failure::{self, print_either, wrong_usage};
@@ -8,7 +8,6 @@ use anyhow::Result;
 use record::RunDir;
 use std::process::ExitCode;
 
-/// Runs the command.
 pub fn run(args: PredictArgs) -> Result<ExitCode> {
     let question = what_if::question(&args.question.what_if()).map_err(|why| wrong_usage(format!("--{why}")))?;
     let runs = args.runs.iter().map(|path| RunDir::open(path)).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! `straingauge profile`: where a server's CPU time goes, by layer, per packet and per request.
+//! `straingauge profile`: shows where a server's CPU time goes, by layer, per packet and per request.
 
 mod sweep;
 
@@ -22,9 +22,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Shortest window whose tenths have a few samples each.
+/// Shortest window in which every tenth has a few samples.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// Outside this range a timer either shows nothing or slows the server down.
+/// Below this range samples show nothing, and above it they slow the server down.
 const FREQUENCIES: std::ops::RangeInclusive<u64> = 1..=4000;
 
 /// The output of `--json`.
@@ -40,7 +40,6 @@ pub struct Sampled<'a> {
     changes: Option<&'a [Change]>,
 }
 
-/// Runs the command.
 pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if let Some([before, after]) = args.diff.as_deref() {
         return difference(before, after, &args);
@@ -89,7 +88,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     });
     let changes = before.map(|before| analyze::profile::changes(&before, &folded));
     if files.are_printed() {
-        // Nothing but the file.
+        // Only the file is written.
     } else if args.json {
         let sampled = Sampled { profile: &profile, interrupted: stop.is_set(), changes: changes.as_deref() };
         print_json(&serde_json::to_value(&sampled)?)?;
@@ -99,7 +98,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
             print(&format!("\n{}", report::profile::changes(changes)))?;
         }
     }
-    // The figures were shown, whatever the disk has room for.
+    // The figures were shown even if the disk is full.
     if let Some((path, picture)) = picture {
         output::write(path, picture.as_bytes())?;
     }
@@ -109,7 +108,6 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
-/// Refuses what only samples give.
 fn refuse_what_does_not_fit(args: &ProfileArgs) -> Result<()> {
     if args.accounting != Some(Method::Exact) {
         return Ok(());
@@ -139,7 +137,7 @@ fn exactly(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<Exit
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
-/// Compares two files of folded stacks: what grew.
+/// Compares two files of folded stacks and shows what grew.
 fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCode> {
     output::Named::default().and("--flame", args.flame.as_deref()).check(args.json)?;
     let (old, new) = (read_folded(before)?, read_folded(after)?);
@@ -172,7 +170,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn options_that_the_accounting_does_not_use_are_refused() {
+    fn options_that_accounting_does_not_use_are_refused() {
         let said = |options: &str| {
             let words = format!("straingauge profile :1 {options}");
             let Some(Command::Profile(args)) = Cli::parse_from(words.split(' ')).command else { panic!("a profile") };

@@ -1,4 +1,4 @@
-//! `straingauge report`: draws the report of a run directory again; nothing is measured.
+//! `straingauge report`: draws the report of a run directory again, without measuring.
 
 use crate::cli::{ReportArgs, SummaryOptions};
 use crate::failure::{self, print_either, wrong_usage};
@@ -16,7 +16,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs the command.
 pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let summary = SummaryOptions { markdown: args.markdown.clone(), junit: None };
     files(&args).check(args.json)?;
@@ -46,7 +45,7 @@ fn files(args: &ReportArgs) -> Named<'_> {
     super::export::files(&args.export).and("--page", args.page.as_deref()).and("--markdown", args.markdown.as_deref())
 }
 
-/// Prints what the page shows, unless standard output belongs to a file.
+/// Prints the contents of the page, unless standard output belongs to a file.
 fn print<V: serde::Serialize>(
     args: &ReportArgs,
     value: impl FnOnce() -> V,
@@ -66,7 +65,6 @@ fn with_findings(run: &RunDir) -> json::Run<'_> {
     json::Run::new(run, findings, verdict)
 }
 
-/// JSON output of a run of `find` or `load`.
 pub fn run_output(run: &RunDir) -> Output<'_> {
     Content::Run(Box::new(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) })).into()
 }
@@ -84,7 +82,7 @@ pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
     report::markdown::run(run, &findings, &verdict, checks)
 }
 
-/// The comparison of two sides that were measured in turn: two servers, or one without and with a command beside it.
+/// The comparison of two sides measured in turn: two servers, or one without and with a command.
 pub struct ComparedRuns {
     compared: Result<Comparison, CompareError>,
     price: Option<Price>,
@@ -98,19 +96,18 @@ impl ComparedRuns {
         ComparedRuns { compared, price }
     }
 
-    /// The result as a whole, or why there is none.
+    /// The overall result, or why there is none.
     pub fn conclusion(self) -> Result<Conclusion, CompareError> {
         Ok(self.compared?.conclusion)
     }
 
-    /// For JSON.
+    /// The comparison for JSON.
     pub fn output<'a>(&'a self, a: &'a RunDir, b: &'a RunDir) -> Output<'a> {
         let [a, b] = [a, b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
         let (comparison, price) = (self.compared.as_ref().ok(), self.price.as_ref());
         Content::SideBySide(json::SideBySide { a, b, comparison, price }).into()
     }
 
-    /// As text.
     pub fn text(&self, a: &RunDir, b: &RunDir) -> String {
         match (&self.price, &self.compared) {
             (Some(price), Ok(compared)) => report::price::text(a, b, price, compared),
@@ -122,7 +119,6 @@ impl ComparedRuns {
         }
     }
 
-    /// In one screen of Markdown, with what was checked.
     pub fn markdown(&self, a: &RunDir, b: &RunDir, checks: &[Case]) -> String {
         let verdict = |run| judged(run).1;
         match (&self.price, &self.compared) {
@@ -140,7 +136,6 @@ impl ComparedRuns {
     }
 }
 
-/// The profile of a run, for other programs.
 fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let recording = report::export::Recording::of_run(run).with_context(|| args.run.display().to_string())?;
     for doubt in run.reading_doubts.iter().chain(&recording.doubts) {
@@ -200,7 +195,6 @@ fn default_page(run: &RunDir) -> PathBuf {
     run.path.join("report.html")
 }
 
-/// Writes the page into the run's directory; returns its path.
 pub fn write_report(run: &RunDir) -> Result<PathBuf> {
     let page = default_page(run);
     write_whole(&page, report::page::html(run).as_bytes()).context(NOT_WRITTEN)?;
@@ -209,7 +203,6 @@ pub fn write_report(run: &RunDir) -> Result<PathBuf> {
 
 const NOT_WRITTEN: &str = "the report could not be written";
 
-/// Writes a page to the file that `--page` names.
 pub fn write_to(file: &Path, html: &str) -> Result<()> {
     crate::output::write(file, html.as_bytes()).context(NOT_WRITTEN)
 }
@@ -222,11 +215,11 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_run_that_may_not_be_written_is_reported_without_a_page() {
+    fn an_unwritable_run_is_reported_without_a_page() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = folder.path().to_str().expect("temporary paths are text");
         fs::write(folder.path().join("run.json"), include_bytes!("../../../../fuzz/valid/run.json")).expect("ours");
-        // Not even root writes a file in the place of a folder.
+        // Even root cannot write a file where a folder is.
         fs::create_dir(folder.path().join("report.html")).expect("ours");
         let report = |options: &[&str]| {
             let words = [&["straingauge", "report", place], options].concat();

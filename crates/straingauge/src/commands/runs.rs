@@ -1,4 +1,4 @@
-//! `straingauge runs`: the index of a folder of runs; nothing is measured.
+//! `straingauge runs`: lists the runs in a folder, without measuring.
 
 use crate::cli::RunsArgs;
 use crate::failure::{self, print_either, wrong_usage};
@@ -9,7 +9,6 @@ use record::text::plain;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs the command.
 pub fn run(args: RunsArgs) -> Result<ExitCode> {
     let folder = args.folder.unwrap_or(crate::defaults::RUNS.into());
     let shown = plain(&folder.display().to_string(), 300);
@@ -30,7 +29,7 @@ pub fn run(args: RunsArgs) -> Result<ExitCode> {
         print_either(args.json, || report::runs::json(&index), || report::runs::text(&index))?;
     }
     if let Some(page) = &args.page {
-        // Links lead from the page's folder to the runs, wherever both are named from.
+        // Links on the page are relative to its own folder.
         let mut placed = index;
         let whole = absolute(&folder)?;
         let place = |path: &mut PathBuf| *path = whole.join(path.strip_prefix(&folder).unwrap_or(path));

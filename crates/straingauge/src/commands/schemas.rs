@@ -1,4 +1,4 @@
-//! `straingauge --generate schema`: JSON schemas of every file and output, made from the types.
+//! `straingauge --generate schema`: JSON schemas of all files and outputs, made from the types.
 
 use super::{doctor, files, profile, wan};
 use crate::failure::wrong_usage;
@@ -6,7 +6,7 @@ use anyhow::Result;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
-/// Name, what it is the schema of, and the schema.
+/// Name, description and schema.
 type Described = (&'static str, &'static str, fn() -> Schema);
 
 const SCHEMAS: &[Described] = &[
@@ -25,12 +25,11 @@ const SCHEMAS: &[Described] = &[
     ("leftovers", "doctor --leftovers --json, and doctor --clean --json", schema_of::<doctor::Left>),
 ];
 
-/// The schema of what is written. It allows unknown members, as later versions add some.
+/// The schema of the serialised form. It allows unknown members, because later versions add some.
 fn schema_of<T: JsonSchema>() -> Schema {
     SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// The schema of this name.
 pub fn text(name: &str) -> Result<String> {
     let names: Vec<&str> = SCHEMAS.iter().map(|(name, ..)| *name).collect();
     let Some((_, title, schema)) = SCHEMAS.iter().find(|(known, ..)| *known == name) else {
@@ -38,7 +37,7 @@ pub fn text(name: &str) -> Result<String> {
     };
     let mut schema = schema();
     schema.insert("title".into(), format!("straingauge: {title}").into());
-    // Descriptions are rustdoc, whose links lead nowhere here.
+    // Descriptions come from rustdoc, whose links do not work here.
     let text = serde_json::to_string_pretty(&schema)?.replace("[`", "`").replace("`]", "`");
     Ok(text + "\n")
 }

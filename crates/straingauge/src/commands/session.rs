@@ -1,4 +1,4 @@
-//! The state that `load` and `find` share: the target, the server if one is started, the observer, the run's record.
+//! State that `load` and `find` share: target, server, observers and record of the run.
 
 use crate::cli::{IfPermitted, WatchWord};
 use crate::commands::placement;
@@ -33,7 +33,7 @@ use wan::WanError;
 
 /// Everything that exists while points are measured.
 pub struct Session {
-    /// `None` when straingauge did not start the server.
+    /// The server that straingauge started, if any.
     pub server: Option<Server>,
     pub runner: Runner,
     pub plan: LoadPlan,
@@ -47,7 +47,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Checks the options, starts the server if there is one to start, and prepares to watch.
+    /// Checks the options, starts the server if needed, and prepares to watch it.
     pub fn open(run: &RunOptions, kind: LoadKind) -> Result<Session> {
         placement::refuse_out_of_reach(run)?;
         let stop = Stop::on_signals()?;
@@ -61,7 +61,7 @@ impl Session {
             vec![placement::placeholder(&run.target)]
         };
         let (client_cpus, server_cpus) = placement::cpus(run)?;
-        // Everything that can be refused is refused before a server is started.
+        // Refuse everything that can be refused before the server starts.
         let (mut plan, supplied) = plan::load_plan(run, kind, resolved, client_cpus.clone())?;
         let fleet = {
             let starts_server = !run.command().is_empty();
@@ -99,14 +99,14 @@ impl Session {
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();
         if let Some(server) = &server {
-            // Clients elsewhere reach it at the address in the URL.
+            // Clients on other machines use the address in the URL.
             if !has_clients {
                 plan.addresses = vec![server.address];
             }
             doubts.extend(server.doubts.iter().cloned());
             path = server.path.to_string();
         } else if !has_clients {
-            // Cold connections and the watch use the load's address.
+            // Cold connections and the watch use the address of the load.
             plan.addresses = vec![load::choose_address(&plan, stop.flag())];
         }
         let is_apart = !plan.cpus.is_empty() && cpus::are_apart(&plan.cpus, &server_cpus);
@@ -152,7 +152,7 @@ impl Session {
                     "run straingauge doctor to see what is missing; --detail off turns it off",
                 )
             }));
-            // First in the list, as its thread reads while the others do.
+            // Joins first, so that its thread reads at the same time as the others.
             here.into_iter().for_each(|requests| runner.companions.join(requests));
         }
         if let Some(meter) = server.as_ref().and_then(Server::path_meter) {
@@ -171,7 +171,7 @@ impl Session {
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
-    /// What may cause this status in a network namespace of the server's own.
+    /// A possible cause of this status in a network namespace of the server's own.
     pub fn why_isolated(&self, status: u16) -> Option<&'static str> {
         if !self.server.as_ref().is_some_and(Server::is_isolated) {
             return None;
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// A process in the server's network namespace if it is a separate one, or why the layers cannot be sampled here.
+    /// A process in the server's separate network namespace, if it has one, or why layers cannot be sampled.
     fn sampled_namespace(&self) -> Result<Option<u32>, String> {
         match &self.server {
             Some(server) => Ok(server.netns_pid()),
@@ -196,7 +196,7 @@ impl Session {
         }
     }
 
-    /// Attaches the sampler of layers for a profile of every point, per request and per packet.
+    /// Attaches the sampler that profiles layers per request and per packet in every point.
     pub fn profile_packets(&mut self, port: u16, frequency_hz: u32) -> Result<()> {
         let how = PointSampling { frequency_hz, is_per_packet: true };
         let layers = self
@@ -207,7 +207,7 @@ impl Session {
         Ok(())
     }
 
-    /// Attaches the sampler of layers for every point, or reports once why that is not possible.
+    /// Attaches the sampler that profiles layers in every point, or reports once why that is not possible.
     pub fn profile_layers(&mut self, port: u16, when: IfPermitted) -> Result<()> {
         if when == IfPermitted::Never {
             return Ok(());
@@ -230,7 +230,6 @@ impl Session {
         Ok(())
     }
 
-    /// Attaches at the places of the server that are slowed down.
     pub fn slow_down(&mut self, port: u16, axis: &AxisPlan) -> Result<()> {
         let attached = self.sampled_namespace().and_then(|netns_pid| {
             SlowDown::attach(port, netns_pid, &axis.slowed, axis.function.as_deref()).map_err(|why| why.to_string())
@@ -238,12 +237,11 @@ impl Session {
         let slow = attached.map_err(|why| anyhow!("the server cannot be slowed down: {why}"))?;
         let of_server = self.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
         let own: &[usize] = if cpus::are_apart(&self.plan.cpus, of_server) { &self.plan.cpus } else { &[] };
-        // Join it first: its counts are divided by the requests of the window.
+        // Joins first, because its counts are divided by the requests of the window.
         self.runner.companions.join_first(SlowedServer::with(slow, own));
         Ok(())
     }
 
-    /// The record of a run that begins now.
     pub fn record(&self, scenario: Scenario) -> RunRecord {
         let mut server_facts = self.runner.companions.server_facts();
         server_facts.insert("path".into(), self.path.clone());
@@ -256,7 +254,6 @@ impl Session {
         RunRecord { server_facts, doubts: self.doubts.clone(), ..RunRecord::begin(scenario) }
     }
 
-    /// The load of the run.
     pub fn loaded(&self, run: &RunOptions) -> LoadRun {
         LoadRun {
             url: run.target.typed.clone(),
@@ -266,7 +263,6 @@ impl Session {
         }
     }
 
-    /// The scenario of the run.
     pub fn scenario(&self, run: &RunOptions, kind: RunKind) -> Scenario {
         let name = run.options.name.clone().unwrap_or_else(|| default_name(&run.target));
         Scenario { name, repeat_command: repeat_command(), kind }
@@ -290,8 +286,8 @@ impl Session {
         }
     }
 
-    /// Why the server takes no connection any more: a server that someone else started, or that ran behind a shell, may
-    /// be gone. A restart has a second.
+    /// Why the server accepts no connection, if so. A server that straingauge did not start, or that runs behind a
+    /// shell, may be gone. A server that restarts has one second.
     pub fn takes_no_connection(&self) -> Option<String> {
         const TRIES: u32 = 5;
         const BETWEEN: Duration = Duration::from_millis(250);
@@ -314,7 +310,6 @@ impl Session {
         why
     }
 
-    /// The server's output, as far as it is kept.
     pub fn server_output(&self) -> Vec<u8> {
         match &self.server {
             Some(server) => server.output(),
@@ -322,7 +317,7 @@ impl Session {
         }
     }
 
-    /// How a server that a watcher started ended, and its output.
+    /// How a server that a watcher started has ended, and its output.
     fn server_elsewhere(&self) -> Option<(Option<String>, Vec<u8>)> {
         let watcher = self.server_command.as_ref().and_then(|_| self.runner.companions.watcher())?;
         let said = watcher.borrow_mut().server();
@@ -333,7 +328,7 @@ impl Session {
 enum Isolation {
     None,
     IfPossible,
-    /// Required; the error begins with these words.
+    /// The user requires the feature; the error begins with these words.
     Demanded(&'static str),
 }
 
@@ -352,7 +347,7 @@ fn start_server(
             ));
         }
         IfPermitted::Never => Isolation::None,
-        // Clients elsewhere could not reach it.
+        // Clients on other machines could not reach an isolated server.
         IfPermitted::Auto if fleet::is_asked_for(&run.options.fleet) => Isolation::None,
         IfPermitted::Auto if path.is_some() => Isolation::Demanded("a wide-area path is not possible"),
         IfPermitted::Always => Isolation::Demanded(ALWAYS),
@@ -428,8 +423,8 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
     })
 }
 
-/// The command line, quoted for a shell, that repeats this invocation: without `--out`, as that directory holds a run
-/// now.
+/// The command line, quoted for a shell, that repeats this invocation. It lacks `--out`, because that directory now
+/// contains a run.
 pub fn repeat_command() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = words.map(|word| without_password(&word).unwrap_or(word)).collect();
@@ -437,7 +432,7 @@ pub fn repeat_command() -> String {
     shell::joined(std::iter::once("straingauge").chain(words.iter().map(String::as_str)))
 }
 
-/// The words without `--out DIR`; those of the server's command, after `--`, stay as they are.
+/// Removes `--out DIR`, except from the server's command after `--`.
 fn without_out(words: Vec<String>) -> Vec<String> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let is_out = |at: usize| at < end && (words[at] == "--out" || words[at].starts_with("--out="));
@@ -446,7 +441,7 @@ fn without_out(words: Vec<String>) -> Vec<String> {
     kept.map(|at| words[at].clone()).collect()
 }
 
-/// A run's default name: `127.0.0.1-8080-1k.bin`.
+/// The default name of a run: `127.0.0.1-8080-1k.bin`.
 fn default_name(target: &Target) -> String {
     format!("{}-{}{}", target.name, target.port, target.path.split('?').next().unwrap_or("").replace('/', "-"))
 }
@@ -456,7 +451,7 @@ mod tests {
     use super::without_out;
 
     #[test]
-    fn a_run_is_repeated_into_a_new_directory() {
+    fn a_repeated_run_gets_a_new_directory() {
         let words = |text: &str| text.split(' ').map(String::from).collect::<Vec<_>>();
         for (typed, repeated) in [
             ("find :80 --out kept --budget 5s", "find :80 --budget 5s"),

@@ -1,4 +1,4 @@
-//! Writes what a CI system shows of a run: `--markdown` and `--junit`.
+//! Writes the summaries that CI systems show: `--markdown` and `--junit`.
 
 use crate::cli::SummaryOptions;
 use crate::output::{self, Named};
@@ -6,12 +6,10 @@ use anyhow::Result;
 use report::check::Case;
 
 impl SummaryOptions {
-    /// The files with their options.
     pub fn files(&self) -> Named<'_> {
         Named::default().and("--markdown", self.markdown.as_deref()).and("--junit", self.junit.as_deref())
     }
 
-    /// Writes them.
     pub fn write(&self, markdown: impl FnOnce() -> String, checks: &[Case]) -> Result<()> {
         if let Some(file) = &self.markdown {
             output::write(file, markdown().as_bytes())?;

@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wan::{NamespacePair, PairPlan, PathTally, SelfTest, WanError};
 
-/// Runs the command.
 pub fn run(args: WanArgs) -> Result<ExitCode> {
     if args.command.is_empty() {
         return Err(wrong_usage(
@@ -29,7 +28,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     let asked = PathOptions { path_by: args.path_by, quickack: args.quickack, ..args.path.clone() };
     let path = plan::path_plan(&asked, args.seed.unwrap_or(crate::defaults::SEED))?.unwrap_or_default();
     crate::leftovers::clean_up().iter().for_each(|line| say(&args, line));
-    // Signals wait until they are taken, also in the threads made from now on.
+    // Signals wait until they are taken, also in threads made later.
     let signals = Signals::hold();
     let pair = NamespacePair::create(&PairPlan {
         name: "wan".into(),
@@ -112,10 +111,10 @@ struct AtOtherEnd<'a> {
 }
 
 impl AtOtherEnd<'_> {
-    /// Reports, once, that it failed.
+    /// Reports once that the server has failed.
     fn look(&mut self) {
         let Some(status) = process::ended(self.child.id()) else { return };
-        // With code 0 it has done what it was to do, or left a daemon.
+        // A server that exits with code 0 has done its work, or left a daemon.
         if !self.has_ended && !status.success() {
             eprintln!("straingauge: the server '{}' ended ({status}) while COMMAND ran", self.line);
         }
@@ -134,7 +133,7 @@ impl AtOtherEnd<'_> {
 fn start_server<'a>(pair: &NamespacePair, line: &'a str, args: &WanArgs, signals: &Signals) -> Result<AtOtherEnd<'a>> {
     let timeout = args.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     let mut command = Command::new("sh");
-    // Standard output is COMMAND's.
+    // Standard output belongs to COMMAND.
     let output = io::stderr().as_fd().try_clone_to_owned().context("cannot duplicate standard error")?;
     command.args(["-c", line]).stdin(Stdio::null()).stdout(output);
     let mark = guardian::next_mark(guardian::SERVER);
@@ -149,7 +148,7 @@ fn start_server<'a>(pair: &NamespacePair, line: &'a str, args: &WanArgs, signals
         if listening.iter().any(|address| !address.ip().to_canonical().is_loopback()) {
             return Ok(server);
         }
-        // With code 0 it may have started a daemon that is about to listen.
+        // A process that exits with code 0 may have started a daemon that will listen soon.
         if let Some(status) = process::ended(server.child.id()).filter(|status| !status.success()) {
             bail!("the server '{line}' ended ({status}) before it listened on any port");
         }
@@ -195,7 +194,7 @@ fn listening_in(table: &str) -> Vec<SocketAddr> {
     table.lines().skip(1).filter_map(address).collect()
 }
 
-/// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND by itself; other signals are passed on.
+/// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND directly; other signals are passed on.
 fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<AtOtherEnd<'_>>) -> Result<ExitStatus> {
     loop {
         let ended = child.try_wait()?;
@@ -216,11 +215,11 @@ fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<AtOtherEnd
 pub struct Crossed<'a> {
     /// The path as it was made.
     path: &'a PathPlan,
-    /// Whether it delays and limits as asked; `null` without the test.
+    /// Whether the path delays and limits as requested; `null` without the test.
     self_test: Option<Tested>,
     /// Figures of the packets that crossed the path.
     figures: record::Figures,
-    /// Reasons not to trust it.
+    /// Reasons to doubt the figures.
     doubts: Vec<record::Doubt>,
 }
 
@@ -233,7 +232,7 @@ pub struct Tested {
     asked_bits_per_sec: u64,
 }
 
-/// Reports what crossed the path, and the doubts about it.
+/// Reports the traffic that crossed the path, with its doubts.
 fn close(args: &WanArgs, path: &PathPlan, tested: Option<&SelfTest>, tally: &PathTally) -> Result<()> {
     let doubts: Vec<_> = tested.map(SelfTest::doubts).into_iter().flatten().chain(tally.doubts()).collect();
     if args.json {
@@ -286,7 +285,7 @@ struct Signal {
 }
 
 impl Signals {
-    /// Blocks, in this thread and those that it makes, the signals that end a program, and SIGCHLD.
+    /// Blocks the signals that end a program, and SIGCHLD, in this thread and its later children.
     fn hold() -> Self {
         // SAFETY: an all-zero set is overwritten by sigemptyset; the calls take live sets, or null for "not wanted".
         unsafe {
@@ -313,7 +312,7 @@ impl Signals {
         }
     }
 
-    /// The next signal that ends a program, if one comes in time. SIGCHLD ends the wait.
+    /// The next signal that ends a program, if one comes within the time. SIGCHLD ends the wait.
     fn next_that_ends(&self, within: Duration) -> Option<Signal> {
         let timeout =
             libc::timespec { tv_sec: within.as_secs() as libc::time_t, tv_nsec: within.subsec_nanos() as libc::c_long };
@@ -332,7 +331,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn only_what_waits_for_others_listens() {
+    fn only_listening_sockets_count_as_servers() {
         let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
         let of =
             |lines: &str| listening_in(&format!("{head}{lines}")).iter().map(SocketAddr::to_string).collect::<Vec<_>>();

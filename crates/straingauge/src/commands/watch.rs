@@ -1,4 +1,4 @@
-//! `straingauge watch :PORT`: shows what a running server does, request by request, without touching it.
+//! `straingauge watch :PORT`: shows what a running server does, request by request, without disturbing it.
 
 mod control_group;
 mod keys;
@@ -26,14 +26,13 @@ use view::View;
 const LEARNED: Duration = Duration::from_millis(250);
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs the command.
 pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let options = options(&args)?;
     if interval(&args) < SHORTEST_INTERVAL {
         return Err(wrong_usage("--interval must be at least 100ms: shorter ones would mostly watch the watcher"));
     }
     if args.duration.is_some_and(|duration| duration.0 < SHORTEST_INTERVAL) {
-        return Err(wrong_usage("--duration must be at least 100ms: in less nothing is seen"));
+        return Err(wrong_usage("--duration must be at least 100ms: shorter watches show nothing"));
     }
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
@@ -55,14 +54,14 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         privileges::drop_all_but_bpf(args.pack.is_some(), args.out.as_deref())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
-    // Only now is it known whether what is kept can be ended later.
+    // Only now it is known whether the recording can be completed later.
     recording.as_ref().map_or(Ok(()), Recording::save)?;
     outlets.serve()?;
     let ended = watch_until_end(&args, &stop, &mut watcher, &watch, &mut outlets, recording.as_mut());
     finish(watcher, recording, ended)
 }
 
-/// Shows and keeps a reading after each interval; returns whether a signal ended the watch before its time.
+/// Shows and keeps a reading after each interval; returns whether a signal ended the watch early.
 fn watch_until_end(
     args: &WatchArgs,
     stop: &Stop,
@@ -81,7 +80,7 @@ fn watch_until_end(
     if let Some(recording) = &mut recording {
         recording.add(&first, &Rates::default(), &estimator.headroom(), watcher)?;
     }
-    // What counting costs is known after a quarter of a second: a watch that would cost too much does so no longer.
+    // After a quarter of a second, the cost of counting is known, and a watch that costs too much has been reduced.
     watcher.wait_until((first.at_ns + LEARNED.as_nanos() as u64).min(ends_ns.unwrap_or(u64::MAX)), stop.flag());
     watcher.read();
     let mut earlier = first.clone();
@@ -97,7 +96,7 @@ fn watch_until_end(
         if rates.all.is_some() {
             of_requests = (rates.all.clone(), rates.classes.clone());
         } else if now.counted_ns.is_some() {
-            // Requests are counted in windows: the rates are those of the last one.
+            // Requests are counted in windows, so these are the rates of the last window.
             (rates.all, rates.classes) = of_requests.clone();
         }
         let doubts = watcher.doubts();
@@ -128,10 +127,10 @@ fn interval(args: &WatchArgs) -> Duration {
     args.interval.map_or(crate::defaults::INTERVAL, |interval| interval.0)
 }
 
-/// Ends the recording, however the watch ended.
+/// Completes the recording, however the watch ended.
 fn finish(watcher: Watcher, recording: Option<Recording>, ended: Result<bool>) -> Result<ExitCode> {
     let doubts = watcher.doubts();
-    // Detached before anything slow is written.
+    // Detach before writing, which may be slow.
     drop(watcher);
     let why = match &ended {
         Ok(is_cut_short) => is_cut_short.then(|| "a signal".to_string()),
@@ -142,7 +141,7 @@ fn finish(watcher: Watcher, recording: Option<Recording>, ended: Result<bool>) -
     if let Some(path) = kept? {
         eprintln!("kept in {path}");
     }
-    // Without --duration Ctrl-C is the normal end of a watch.
+    // Without --duration, Ctrl-C is the normal end of a watch.
     Ok(ExitCode::from(if is_cut_short { failure::INTERRUPTED } else { failure::DONE }))
 }
 
@@ -159,7 +158,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         mode,
         overhead_ratio,
         classes,
-        // This hook costs every system call of the machine a detour, so it is used in windows only.
+        // This hook slows every system call of the machine, so it is used only in windows.
         splits: !args.no_file_hooks && mode != Mode::Exact,
         control_group: args.cgroup.as_deref().map(control_group::found).transpose()?,
         system_intervals: match &args.system_interval {

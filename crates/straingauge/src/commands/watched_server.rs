@@ -1,5 +1,5 @@
-//! `straingauge watch --worker`: watches a server for a driver elsewhere (`--watch-with`), or starts it first
-//! (`--server-with`).
+//! `straingauge watch --worker`: watches a server for a driver on another machine (`--watch-with`), or starts it
+//! first (`--server-with`).
 
 use crate::cli::WatchArgs;
 use crate::defaults;
@@ -13,8 +13,8 @@ use record::machine::{self, INHERITED_DESCRIPTORS};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Serves the driver until it leaves or a signal comes; a server that was started here ends then, also if this process
-/// is killed.
+/// Serves the driver until it leaves or a signal comes. A server that was started here then ends, even if this
+/// process is killed.
 pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     let port = crate::url::port_word(&args.port)?;
     let mut target = Target {
@@ -26,10 +26,10 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     };
     let mut here = Here { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
     if args.server.is_empty() {
-        // A signal ends this process at once: nothing has to be stopped first.
+        // Nothing has to be stopped first, so a signal ends this process at once.
         return Ok(remote::serve_watch(target, &mut here, Stop::default().flag()));
     }
-    // As where the driver starts a server.
+    // Cleans up as the driver does before it starts a server.
     crate::leftovers::clean_up().iter().for_each(|line| eprintln!("{line}"));
     machine::raise_descriptor_limit();
     let allowed = |list: &String| crate::plan::allowed(list, "--server-cpus");
@@ -55,13 +55,12 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     Ok(if stop.is_set() { ExitCode::from(failure::INTERRUPTED) } else { ended })
 }
 
-/// What runs here for the driver.
 struct Here {
     server: Option<Server>,
     port: u16,
     netns_pid: Option<u32>,
     pid: Option<u32>,
-    /// The command beside it (`find --beside`).
+    /// The command of `find --beside`.
     agent: Option<Agent>,
 }
 

@@ -11,12 +11,12 @@ use std::time::Duration;
 /// The cold connections of a run.
 pub struct HeldCold {
     pool: ColdPool,
-    /// When the window in progress began.
+    /// Counts when the current window began.
     before: ColdCounts,
 }
 
 impl HeldCold {
-    /// No connections yet; up to `most` can be held.
+    /// A pool without connections, with room for `most`.
     pub fn none(plan: &LoadPlan, most: u64) -> Result<HeldCold> {
         Ok(HeldCold { pool: ColdPool::begin(plan, most)?, before: ColdCounts::default() })
     }
@@ -39,7 +39,7 @@ fn establish_timeout(plan: &LoadPlan) -> Duration {
     ESTABLISH_TIMEOUT.max(Duration::from_nanos(plan.connect_timeout_ns.saturating_mul(2)))
 }
 
-/// Time and memory for establishing the cold connections, in words.
+/// Describes the time and memory for establishing the cold connections.
 pub fn established_words(counts: ColdCounts, kernel_bytes: Option<f64>) -> String {
     format!(
         "{} cold connections established; {} of kernel memory each (both ends, where the server is on this machine), \

@@ -1,4 +1,4 @@
-//! The sampler of a local server's layers: it stays attached, and samples each point's window.
+//! The sampler of a local server's layers. It stays attached, and samples the window of each point.
 
 use super::{Companion, Load};
 use crate::measured::Measured;
@@ -12,18 +12,17 @@ pub struct LayerSampler {
 }
 
 impl LayerSampler {
-    /// Samples with this one.
+    /// Wraps an attached sampler.
     pub fn with(sampler: PointSampler) -> LayerSampler {
         LayerSampler { sampler, is_on: false }
     }
 }
 
-/// Nothing may interrupt a yardstick, which measures the machine's speed.
+/// A yardstick measures the machine's speed, so it is not interrupted.
 pub fn is_sampled(load: &Load<'_>) -> bool {
     load.sweep != Sweep::Yardstick
 }
 
-/// Puts the layers into the point.
 pub fn put(seen: LayersSeen, measured: &mut Measured) {
     measured.point.figures.extend(seen.figures);
     measured.point.functions = seen.functions;

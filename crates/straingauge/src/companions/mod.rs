@@ -1,5 +1,5 @@
-//! Companions of a load: the watch of the server, the count of its requests, the sampler of its layers, what is held
-//! during the load (cold connections, TIME_WAIT sockets), and the path. Each adds its observations to the point.
+//! Companions of a load: they observe the server, count its requests, sample its layers, hold cold connections or
+//! TIME_WAIT sockets, or provide the path. Each adds its observations to the point.
 
 pub mod cold;
 pub mod layers;
@@ -25,18 +25,18 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A watcher that several use, each between its own calls.
+/// A watcher that several companions share; each borrows it only during its own calls.
 pub type SharedWatcher = Rc<RefCell<Watcher>>;
 
 /// A load that is about to begin.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
     pub plan: &'a LoadPlan,
-    /// The purpose of the point.
+    /// Purpose of the point.
     pub sweep: Sweep,
 }
 
-/// Arguments of a companion's move to a value of an axis.
+/// What a companion needs for moving to a value of an axis.
 pub struct Holding<'a> {
     pub plan: &'a LoadPlan,
     pub stop: &'a Stop,
@@ -48,54 +48,51 @@ pub struct Holding<'a> {
 /// For each load, in this order, and for all companions in the order in which they joined:
 ///
 /// 1. [`load_begins`](Companion::load_begins).
-/// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the edges of the
-///    measured window, on the thread that conducts the load. Both or neither: Ctrl-C in the warm-up skips both, Ctrl-C
-///    in the window ends it early.
+/// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the begin and end
+///    of the measured window, on the thread that runs the load. Both or neither: Ctrl-C in the warm-up skips both,
+///    Ctrl-C in the window ends it early.
 /// 3. [`record_into`](Companion::record_into), once the load has a result, also after Ctrl-C; or
 ///    [`load_failed`](Companion::load_failed) if it has none.
 ///
-/// A companion never fails a load: what it cannot do becomes a figure `not measured: why` or a doubt.
+/// A companion never makes a load fail: if it cannot observe something, it adds a figure `not measured: why` or a
+/// doubt.
 pub trait Companion {
-    /// Moves what it holds to this value of an axis, between loads; false if the axis is another companion's.
+    /// Changes the held connections or sockets to this value of an axis, between loads; false if another companion
+    /// owns the axis.
     fn hold(&mut self, _place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
         Ok(false)
     }
 
-    /// Samples the server's layers in each point from now on, or says why not. `None` if it does not watch the server
-    /// from elsewhere.
+    /// Starts sampling the server's layers in each point; the error says why that is not possible. `None` if this
+    /// companion does not watch a server on another machine.
     fn sample_layers(&mut self) -> Option<Result<(), String>> {
         None
     }
 
-    /// These processes run beside the server on purpose from now on.
+    /// Reports that these processes run with the server on purpose.
     fn beside(&mut self, _pids: &[u32]) {}
 
-    /// The watcher of a server elsewhere.
     fn watcher(&self) -> Option<SharedWatcher> {
         None
     }
 
-    /// A load begins.
     fn load_begins(&mut self, _load: &Load<'_>) {}
 
-    /// Called when the load's measured window begins.
     fn window_begins(&mut self, _load: &Load<'_>) {}
 
     /// Called when the load's measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
 
-    /// Whether the load has become useless. Asked many times a second.
+    /// Whether the load has become useless. Called many times a second.
     fn should_abort(&mut self) -> bool {
         false
     }
 
-    /// Adds its figures and doubts to the point, under names of its own, and forgets the load.
+    /// Adds the companion's figures and doubts to the point, under names of its own, and forgets the load.
     fn record_into(&mut self, measured: &mut Measured);
 
-    /// The load failed: drops everything about it.
     fn load_failed(&mut self) {}
 
-    /// Facts about the server, for the record of the run.
     fn server_facts(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
@@ -116,7 +113,7 @@ impl Companions {
         self.0.insert(0, Box::new(companion));
     }
 
-    /// Moves the companion that owns this axis to this value of it; false if no companion does.
+    /// Moves the companion that owns this axis to a value; false if no companion does.
     pub fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
         for companion in &mut self.0 {
             if companion.hold(place, with)? {
@@ -126,22 +123,22 @@ impl Companions {
         Ok(false)
     }
 
-    /// Has the server's layers sampled where it is watched from elsewhere; `None` if it is not.
+    /// Starts sampling the layers of a server that is watched on another machine; `None` if there is none.
     pub fn sample_layers(&mut self) -> Option<Result<(), String>> {
         self.0.iter_mut().find_map(|companion| companion.sample_layers())
     }
 
-    /// Tells all which processes run beside the server on purpose.
+    /// Tells all companions which processes run with the server on purpose.
     pub fn beside(&mut self, pids: &[u32]) {
         self.0.iter_mut().for_each(|companion| companion.beside(pids));
     }
 
-    /// The watcher of a server elsewhere.
+    /// The watcher of a server on another machine.
     pub fn watcher(&self) -> Option<SharedWatcher> {
         self.0.iter().find_map(|companion| companion.watcher())
     }
 
-    /// Accompanies a load: `send` drives it and calls the events that it gets.
+    /// Accompanies a load, which `send` runs with the given events.
     pub fn accompany(
         &mut self,
         load: &Load<'_>,
@@ -161,13 +158,12 @@ impl Companions {
         }
     }
 
-    /// Facts about the server's processes.
     pub fn server_facts(&self) -> BTreeMap<String, String> {
         self.0.iter().flat_map(|companion| companion.server_facts()).collect()
     }
 }
 
-/// Passes the window's edges on while the load runs.
+/// Passes the begin and end of the window to the companions.
 struct Edges<'a> {
     companions: &'a mut [Box<dyn Companion>],
     load: &'a Load<'a>,
@@ -204,7 +200,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Records its calls, and sets the stop flag in one of them, as Ctrl-C would.
+    /// Records its calls, and sets the stop flag in one of them as Ctrl-C would.
     struct Fake {
         name: &'static str,
         calls: Rc<RefCell<Vec<String>>>,
@@ -236,7 +232,7 @@ mod tests {
         }
 
         fn record_into(&mut self, measured: &mut Measured) {
-            // The engine's figures are there already, so a companion can add its own.
+            // The engine's figures are already in the point.
             assert!(measured.point.figures.get(names::THROUGHPUT).is_some());
             measured.point.figures.set(self.name, Figure::new(1.0, "1", 1, Origin::Counted));
             self.called("note");
@@ -247,7 +243,7 @@ mod tests {
         }
     }
 
-    /// A server on loopback that answers every request on one connection after another.
+    /// A loopback server that answers all requests, one connection at a time.
     fn server() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -265,7 +261,7 @@ mod tests {
         address
     }
 
-    /// The calls of the two companions of one load of the engine, and the load's result.
+    /// Runs one load with two companions; returns their calls and the result.
     fn accompanied(stops_in: &'static str, is_possible: bool) -> (Vec<String>, Result<Measured>) {
         let calls = Rc::new(RefCell::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
@@ -278,7 +274,7 @@ mod tests {
         let mut plan = crate::plan::of_url(&format!("http://{}/", server()), &options).unwrap();
         plan.duration_ns = 100_000_000;
         if !is_possible {
-            // The engine reports that, and sends nothing.
+            // Makes the engine fail without sending anything.
             plan.addresses.clear();
         }
         let load = Load { plan: &plan, sweep: Sweep::Single };
@@ -291,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_ends_well_is_accompanied_in_the_order_of_the_list() {
+    fn companions_are_called_in_the_order_of_the_list() {
         let (calls, result) = accompanied("", true);
         assert_eq!(
             calls,

@@ -1,4 +1,4 @@
-//! Packets that cross the emulated path in a window.
+//! Counts packets that cross the emulated path in a window.
 
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
@@ -13,7 +13,7 @@ pub struct MeteredPath {
 }
 
 impl MeteredPath {
-    /// Counts with this meter, which no other code reads.
+    /// Counts with this meter, which must have no other reader.
     pub fn new(meter: PathMeter) -> MeteredPath {
         MeteredPath { meter, crossed: None }
     }

@@ -1,4 +1,4 @@
-//! Requests of a point, counted on the server's side by `observe`.
+//! Requests of a point, counted on the server by `observe`.
 
 use super::server::ServerWatch;
 use super::{Companion, Load};
@@ -9,8 +9,8 @@ use observe::watch::point::PointSeen;
 use record::ClientSide;
 use remote::{RequestWatch, RequestWatchPlan};
 
-/// Starts counting requests, here or on the server's machine. Returns the local counter, and why requests are not
-/// counted. A remote watcher reports its own.
+/// Starts counting requests, on this machine or the server's. Returns the local counter, or why requests are not
+/// counted. A remote watcher reports its own counts.
 pub fn watch_requests(
     how: &RequestWatchPlan,
     watch: &mut ServerWatch,
@@ -19,7 +19,7 @@ pub fn watch_requests(
     server_cpus: &[usize],
 ) -> (Option<RequestWatch>, Option<String>) {
     let here = match watch {
-        // The doubt is there already.
+        // The point has this doubt already.
         ServerWatch::Not(doubt) => return (Some(RequestWatch::Not(doubt.what.clone())), None),
         ServerWatch::Elsewhere(watcher) => match watcher.count_requests(how) {
             Ok(why_not) => return (None, why_not),

@@ -1,4 +1,5 @@
-//! The watch of the server: the observer of this machine, a watcher on the server's (`--watch-with`), or none.
+//! The watch of the server: by this machine's observer, by a watcher on the server's machine (`--watch-with`), or
+//! none.
 
 use super::layers::is_sampled;
 use super::{Companion, Load, SharedWatcher};
@@ -14,25 +15,24 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Time between two checks whether a daemon listens.
+/// Interval for checking whether a daemon listens.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
-/// Why a load has no window.
+/// Why a point has no window.
 const NO_WINDOW: &str = "the window never began";
 
-/// The watch of the server.
 pub enum ServerWatch {
     /// The server is on this machine.
     Here(Here),
-    /// It is elsewhere.
+    /// A watcher on the server's machine watches it.
     Elsewhere(Elsewhere),
-    /// It cannot be watched: every point carries the doubt.
+    /// The server cannot be watched; every point gets this doubt.
     Not(Doubt),
 }
 
 /// The observer of this machine.
 pub struct Here {
     observer: Box<Observer>,
-    /// The ended window of the load in progress, or why there is none.
+    /// The completed window of the current load, or why there is none.
     window: Option<Result<Box<Window>, String>>,
 }
 
@@ -41,17 +41,15 @@ pub struct Elsewhere {
     watcher: SharedWatcher,
     counts_requests: bool,
     samples_layers: bool,
-    /// Whether the window of the load in progress has ended; or what went wrong.
+    /// Whether the window of the current load has ended; the error says what went wrong.
     has_window: Result<bool, String>,
 }
 
 impl ServerWatch {
-    /// Watches on this machine.
     pub fn here(observer: Observer) -> ServerWatch {
         ServerWatch::Here(Here { observer: Box::new(observer), window: None })
     }
 
-    /// Watches with this remote watcher.
     pub fn elsewhere(watcher: Watcher) -> ServerWatch {
         ServerWatch::Elsewhere(Elsewhere {
             watcher: Rc::new(RefCell::new(watcher)),
@@ -62,15 +60,14 @@ impl ServerWatch {
     }
 }
 
-/// The server that was started. A load ends when it has.
+/// The server that straingauge started. When it ends, the load ends, too.
 pub struct StartedServer {
     life: Life,
-    /// When to check again whether a daemon listens.
+    /// Next check whether a daemon listens.
     next_look: Instant,
 }
 
 impl StartedServer {
-    /// The server of this life.
     pub fn new(life: Life) -> StartedServer {
         StartedServer { life, next_look: Instant::now() }
     }
@@ -82,7 +79,7 @@ impl Companion for StartedServer {
         if !status.success() {
             return true;
         }
-        // It may have left a daemon behind.
+        // The server may have left a daemon.
         if Instant::now() < self.next_look {
             return false;
         }
@@ -93,7 +90,7 @@ impl Companion for StartedServer {
     fn record_into(&mut self, _measured: &mut Measured) {}
 }
 
-/// Whether a running server is on this machine: another one may listen on the same port here.
+/// Checks that a running server is on this machine; another one may listen on the same port here.
 pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
     if plan.addresses.iter().any(|address| machine::has_address(address.ip())) {
         return Ok(());
@@ -103,7 +100,7 @@ pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
 }
 
 impl Elsewhere {
-    /// Counts requests from now on; see [`Watcher::watch_requests`].
+    /// Starts counting requests; see [`Watcher::watch_requests`].
     pub fn count_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         let why_not = self.watcher.borrow_mut().watch_requests(how)?;
         self.counts_requests = true;
@@ -165,7 +162,7 @@ impl Companion for ServerWatch {
     fn load_begins(&mut self, _load: &Load<'_>) {
         match self {
             ServerWatch::Here(here) => here.window = None,
-            // A lost watcher is noticed with the window.
+            // The end of the window detects a lost watcher.
             ServerWatch::Elsewhere(there) => {
                 there.has_window = there.watcher.borrow_mut().load_begins().map(|()| false)
             }

@@ -1,4 +1,4 @@
-//! A place of the server that is slowed down while points are measured.
+//! Slows down a place of the server's code while points are measured.
 
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
@@ -9,7 +9,7 @@ use rustix::thread::CpuSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The programs at the server's places, and the spins of the window.
+/// The BPF programs at the server's places, and the added delays of the window.
 pub struct SlowedServer {
     slow: SlowDown,
     at: Option<SlowPlace>,
@@ -19,7 +19,7 @@ pub struct SlowedServer {
 }
 
 impl SlowedServer {
-    /// With programs that are attached. `idle_cpus`: the client's own, on which the server does not run.
+    /// Wraps attached programs. `idle_cpus`: the client's CPUs, on which the server does not run.
     pub fn with(slow: SlowDown, idle_cpus: &[usize]) -> SlowedServer {
         SlowedServer { slow, at: None, before: None, during: None, _awake: Awake::keep(idle_cpus) }
     }
@@ -29,9 +29,9 @@ impl SlowedServer {
     }
 }
 
-/// Keeps CPUs from halting, by threads that run only where nothing else would. A client that waits for a slower server
-/// halts its CPU, and then it is the server that pays for waking it, which on a virtual machine is dear: the slow-down
-/// would seem to cost more than it does.
+/// Keeps CPUs from halting, by threads that run only on idle CPUs. A client that waits for a slower server would halt
+/// its CPU, and the server would pay for waking it, which is expensive on a virtual machine. The slow-down would then
+/// seem to cost more than it does.
 struct Awake(Arc<AtomicBool>);
 
 impl Awake {
@@ -43,9 +43,9 @@ impl Awake {
                 let mut set = CpuSet::new();
                 set.set(cpu);
                 let parameter = libc::sched_param { sched_priority: 0 };
-                // SAFETY: a call without memory but a structure that outlives it.
+                // SAFETY: the call reads one structure, which outlives it.
                 let is_idle = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter) } == 0;
-                // Anywhere else, or with another priority, it would be in the way.
+                // With another priority or on another CPU, the thread would disturb the server.
                 if is_idle && rustix::thread::sched_setaffinity(None, &set).is_ok() {
                     while !is_over.load(Ordering::Relaxed) {
                         std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! TIME_WAIT sockets held on the server's side while points are measured.
+//! Keeps TIME_WAIT sockets on the server's side while points are measured.
 
 use super::server::is_here;
 use super::{Companion, Holding, Load, SharedWatcher};
@@ -11,19 +11,18 @@ use observe::TimeWaitSockets;
 use record::{Axis, AxisPlace, Figures, LoadPlan, Origin, Sweep, names};
 use std::time::{Duration, Instant};
 
-/// TIME_WAIT lasts a minute; sockets that cannot be ended are waited for this long.
+/// TIME_WAIT lasts a minute; longest wait for sockets that cannot be ended.
 const OUTLIVED: Duration = Duration::from_secs(70);
-/// A number this close to the target is enough.
+/// The number of sockets may differ from the target by this share.
 const NEAR: f64 = 0.98;
 
-/// Makes, counts and ends them.
+/// Makes, counts and ends the sockets.
 pub struct TimeWait {
     maker: TimeWaitMaker,
     sockets: Sockets,
     seen: Option<Figures>,
 }
 
-/// The server's, where they are.
 enum Sockets {
     Here(TimeWaitSockets),
     Elsewhere(SharedWatcher),
@@ -37,7 +36,6 @@ impl Sockets {
         }
     }
 
-    /// Their number, and the kernel memory of one.
     fn count_and_bytes(&mut self) -> Result<(u64, Option<f64>)> {
         match self {
             Sockets::Here(sockets) => Ok((sockets.count()?, TimeWaitSockets::bytes_each())),
@@ -48,7 +46,7 @@ impl Sockets {
         }
     }
 
-    /// Whether all of them could be ended.
+    /// Ends all sockets; returns false if that was not possible.
     fn end_all(&mut self) -> bool {
         match self {
             Sockets::Here(sockets) => sockets.end_all().is_ok(),
@@ -58,7 +56,7 @@ impl Sockets {
 }
 
 impl TimeWait {
-    /// For the server of the plan, in the namespace of `server_pid`, or where the watcher is.
+    /// For the server of the plan, in the network namespace of `server_pid`, or on the watcher's machine.
     pub fn new(plan: &LoadPlan, server_pid: Option<u32>, watcher: Option<SharedWatcher>) -> Result<Self> {
         const UNSEEN: &str = "the server's TIME_WAIT sockets cannot be seen";
         if let Some(watcher) = watcher {
@@ -77,7 +75,7 @@ impl TimeWait {
         Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets: Sockets::Here(sockets), seen: None })
     }
 
-    /// Brings their number to `wanted`, or nearly.
+    /// Changes the number of sockets to about `wanted`.
     fn resize(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
         if wanted > self.maker.capacity() {
             anyhow::bail!(
@@ -101,7 +99,7 @@ impl TimeWait {
         Ok(())
     }
 
-    /// Ends them, or waits until they expire.
+    /// Ends the sockets, or waits until they expire.
     fn end(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
         if self.sockets.end_all() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The Prometheus endpoint: `GET /metrics`, in the format that the client asks for (`report::metrics::text`).
+//! The Prometheus endpoint: answers `GET /metrics` in the format that the client requests (`report::metrics::text`).
 
 use crate::serve::{Answer, Request, Server, Site, response};
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use report::metrics::text::{Format, page};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// Connections at once.
+/// Maximum simultaneous connections.
 const MOST_CLIENTS: usize = 64;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Listens; connections wait until [`Exporter::serve`].
+    /// Listens. Connections wait until [`Exporter::serve`] is called.
     pub fn bind(address: SocketAddr) -> Result<Self> {
         let server =
             Server::bind(address, MOST_CLIENTS).with_context(|| format!("cannot serve metrics on {address}"))?;
@@ -41,12 +41,12 @@ impl Exporter {
         Ok(Exporter { server, newest: Arc::default() })
     }
 
-    /// Answers from now on. Privileges belong to threads, so this one is begun when they are given up.
+    /// Starts answering. Called after privileges are dropped, because they belong to threads.
     pub fn serve(&mut self) -> Result<()> {
         self.server.serve("metrics", Arc::clone(&self.newest))
     }
 
-    /// Replaces what is served.
+    /// Replaces the served metrics.
     pub fn publish(&self, metrics: Arc<Metrics>) {
         *lock(&self.newest.0) = metrics;
     }
@@ -60,9 +60,9 @@ mod tests {
     use std::net::TcpStream;
     use std::time::Instant;
 
-    /// No wait in this test ends except by an answer: none of the idle connections sends or closes anything.
+    /// Only a response ends the waits in this test: the idle connections neither send nor close.
     #[test]
-    fn idle_connections_hold_up_no_scrape() {
+    fn idle_connections_do_not_delay_a_scrape() {
         let mut exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let address = exporter.server.address();
         exporter.serve().expect("a thread");

@@ -1,5 +1,5 @@
-//! Metrics are posted to a collector of OpenTelemetry (OTLP over HTTP). One thread sends, so a slow collector delays no
-//! measurement: what was not sent in time is replaced by what is newer.
+//! Posts metrics to an OpenTelemetry collector (OTLP over HTTP). A separate thread sends, so a slow collector does
+//! not delay measurements; newer metrics replace those not sent in time.
 
 use crate::failure::wrong_usage;
 use anyhow::{Context, Result};
@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// From one request to the next.
+/// Time between two requests.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// A request that takes longer has failed; the end of a command waits no longer than that either.
+/// Timeout of a request, and so of the wait at the end of a command.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct Desk {
 
 type Shared = Arc<(Mutex<Desk>, Condvar)>;
 
-/// Sends metrics until it is dropped; the newest are always sent.
+/// Sends metrics until it is dropped; always the newest.
 pub struct Otlp {
     url: String,
     desk: Shared,
@@ -30,7 +30,7 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// Checks the endpoint. A URL without a path means the path that OTLP prescribes.
+    /// Checks the endpoint. A URL without a path gets the path that OTLP prescribes.
     pub fn new(endpoint: &str) -> Result<Otlp> {
         let wrong = |why: &str| {
             let endpoint = record::text::plain(endpoint, 100);
@@ -48,7 +48,7 @@ impl Otlp {
         Ok(Otlp { url: format!("http://{authority}{path}"), desk: Shared::default(), thread: None })
     }
 
-    /// Sends from now on.
+    /// Starts sending.
     pub fn serve(&mut self) -> Result<()> {
         let (url, desk) = (self.url.clone(), Arc::clone(&self.desk));
         let thread = std::thread::Builder::new().name("otlp".into()).spawn(move || send_all(&url, &desk));
@@ -56,7 +56,7 @@ impl Otlp {
         Ok(())
     }
 
-    /// Replaces what is sent next.
+    /// Replaces the metrics to send next.
     pub fn publish(&self, metrics: Arc<Metrics>) {
         lock(&self.desk.0).newest = Some(metrics);
         self.desk.1.notify_one();

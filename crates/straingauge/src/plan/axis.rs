@@ -7,9 +7,9 @@ use anyhow::Result;
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{Arrival, Axis, AxisPlace, AxisPlan, LoadPlan, Pace, SlowPlace, units};
 
-/// More values than this would take more than a day to measure.
+/// Measuring more values would take more than a day.
 const MAX_VALUES: usize = 64;
-/// Far more than any machine has; what this machine can do is checked later.
+/// Larger than any machine allows; this machine's limits are checked later.
 const MOST: f64 = 1e7;
 
 /// The axis on the command line, if any.
@@ -60,9 +60,9 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
     Ok(Some(AxisPlan { axis, values, overload_ratio, conforming_ratio, slowed, function }))
 }
 
-/// The places in `receive,send,function=NAME`, and the function.
+/// Parses places like `receive,send,function=NAME`; also returns the function.
 fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
-    /// Symbols of C++ are long; longer ones are no typed names.
+    /// C++ symbols are long, but nobody types a longer one.
     const LONGEST_NAME: usize = 500;
     let (mut places, mut function) = (Vec::new(), None);
     for part in text.split(',').map(str::trim) {
@@ -86,7 +86,6 @@ fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
     Ok((places, function))
 }
 
-/// Refuses options that hold what an axis varies.
 pub fn refuse_what_is_varied(axis: Axis, held: &[(bool, &str)]) -> Result<()> {
     refuse_typed(held, |option| {
         let axis = axis.word();
@@ -94,7 +93,7 @@ pub fn refuse_what_is_varied(axis: Axis, held: &[(bool, &str)]) -> Result<()> {
     })
 }
 
-/// `3x`.
+/// Parses a multiple like `3x`.
 fn overload(text: &str) -> Result<f64> {
     match text.trim().trim_end_matches(['x', 'X']).parse::<f64>() {
         Ok(ratio) if (1.0..=1000.0).contains(&ratio) => Ok(ratio),
@@ -105,7 +104,7 @@ fn overload(text: &str) -> Result<f64> {
     }
 }
 
-/// A list of values, sorted, without repetition.
+/// Parses a list of values; sorts them and removes duplicates.
 pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     let wrong = |part: &str, why: String| {
         let example = match axis {
@@ -119,7 +118,7 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     for part in text.split(',').map(str::trim) {
         let value = match axis {
             Axis::Rate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
-            // A bare 0 is accepted for 0ms.
+            // A bare 0 means 0ms.
             Axis::Delay | Axis::SlowDown => {
                 units::parse_duration(part).map_err(|why| wrong(part, format!("({why})")))?.as_nanos() as f64
             }
@@ -151,8 +150,8 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     Ok(found)
 }
 
-/// Changes a plan to that of a point on an axis. The caller handles what is not the engine's (cold connections,
-/// TIME_WAIT). Connections are varied in a closed loop unless a rate is held.
+/// Changes a plan to a point on an axis. The caller sets what the engine does not have (cold connections, TIME_WAIT).
+/// Connections are varied in a closed loop unless a rate is fixed.
 pub fn turn_to(plan: &mut LoadPlan, at: AxisPlace, arrival: Arrival, open_connections: u64, holds_rate: bool) {
     match at.axis {
         Axis::Connections | Axis::Conforming => {
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
+    fn invalid_values_are_refused_with_the_options_name() {
         let none = LoadOptions::default();
         for (options, load, word) in [
             (options(AxisWord::Cold, "1,,2"), &none, "--axis-values"),

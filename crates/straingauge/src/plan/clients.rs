@@ -1,4 +1,4 @@
-//! The kind of clients that make up the load.
+//! Makes the plan for the kind of clients.
 
 use crate::cli::{ClientOptions, CloseWord, LoadOptions, TlsWord};
 use crate::failure::{refuse_typed, wrong_usage};
@@ -7,10 +7,9 @@ use crate::url::Target;
 use anyhow::Result;
 use record::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
 
-/// A list of authorities has some hundred kB.
+/// Limit for a list of authorities, which usually has some hundred kB.
 const MAX_CA_BYTES: u64 = 8 << 20;
 
-/// Makes the clients' part of the engine's plan.
 pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target) -> Result<ClientPlan> {
     let bandwidth = match (options.asked_bandwidth, options.demanded_bandwidth) {
         (None, None) => None,
@@ -44,7 +43,7 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first, times_parts, tls })
 }
 
-/// Bits per second asked and demanded; both above 0, and no more demanded than asked.
+/// Checks bandwidths: both are above 0, and the demanded one is at most the asked one.
 pub fn fixed_bandwidth(asked_bits_per_sec: f64, demanded_bits_per_sec: f64) -> Result<FixedBandwidth> {
     if asked_bits_per_sec < 8.0 || demanded_bits_per_sec < 1.0 {
         return Err(wrong_usage(

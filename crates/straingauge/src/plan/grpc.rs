@@ -1,4 +1,4 @@
-//! A call of gRPC as a request of HTTP/2: its path, its header fields, and its message.
+//! Makes HTTP/2 requests for gRPC calls: path, header fields and message.
 
 use super::MAX_BODY_BYTES;
 use crate::cli::Options;
@@ -12,7 +12,8 @@ use record::protocol::Protocol;
 use record::scenario::RequestTarget;
 use std::path::Path;
 
-/// `METHOD` or `METHOD@FILE`: a method's name, without the slash before it, and the file that describes it.
+/// Splits `METHOD` or `METHOD@FILE` into the method's name, without the leading slash, and the file that describes
+/// it.
 pub(super) fn method(typed: &str) -> Result<(String, Option<&Path>)> {
     let (method, file) = typed.split_once('@').map_or((typed, None), |(method, file)| (method, Some(Path::new(file))));
     let method = method.trim_start_matches('/');
@@ -27,7 +28,7 @@ pub(super) fn method(typed: &str) -> Result<(String, Option<&Path>)> {
     }
 }
 
-/// Makes the requests of a plan calls of gRPC, if it is one; its body is the message so far.
+/// Turns the requests of a gRPC plan into calls. Its body so far is the message.
 pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
     let Protocol::Grpc(grpc) = &plan.protocol else { return Ok(()) };
     let typed = [
@@ -45,7 +46,7 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
     {
         plan.body = encoded(input(file, &grpc.method)?, &plan.body)?;
     }
-    // Not compressed; then the length.
+    // The flag "not compressed", then the length.
     let mut framed = vec![0];
     framed.extend_from_slice(&(plan.body.len() as u32).to_be_bytes());
     framed.append(&mut plan.body);
@@ -111,9 +112,9 @@ mod tests {
         ServiceDescriptorProto,
     };
 
-    /// `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item) returns (stream Item);
-    /// rpc Fill (stream Item) returns (Item); }` of the package shop, with
-    /// `message Item { string name = 1; uint32 count = 2; }`.
+    /// The file description of `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item) returns (stream Item);
+    /// rpc Fill (stream Item) returns (Item); }` in package shop, with `message Item { string name = 1; uint32 count
+    /// = 2; }`.
     fn shop() -> Vec<u8> {
         let field = |name: &str, number, of: Type| FieldDescriptorProto {
             name: Some(name.into()),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_made_from_json_and_what_is_wrong_is_named() {
+    fn a_message_is_made_from_json_and_errors_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let (file, other) = (folder.path().join("shop.pb"), folder.path().join("other"));
         std::fs::write(&file, shop()).unwrap();

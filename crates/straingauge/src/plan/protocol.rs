@@ -1,4 +1,4 @@
-//! The protocol of a load, from its URL and its options; what another protocol cannot do is refused by name.
+//! The protocol of a load, from its URL and options. Refuses options that another protocol does not support, by name.
 
 use super::grpc;
 use crate::cli::{Keys, Options, ProtocolOptions};
@@ -9,10 +9,9 @@ use crate::url::{Scheme, Target};
 use anyhow::Result;
 use record::protocol::{Expect, GrpcPlan, Http2Plan, Keyspace, MemcachedPlan, Protocol, RedisPlan, TcpPlan};
 
-/// Name of the key in a scenario file.
+/// Name of the key in a scenario file, for messages.
 const CLOSE_FIRST: &str = "close-first of [clients]";
 
-/// Makes the protocol's part of the engine's plan.
 pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     let asked = &options.protocol;
     if options.load.requests_per_connection == Some(Count(0)) {
@@ -91,7 +90,6 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     })
 }
 
-/// Refuses the options that HTTP/2 does not have.
 fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
     let typed = [
         (options.clients.close_first.is_some(), CLOSE_FIRST),
@@ -100,7 +98,6 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
 
-/// Refuses the options of requests, where none are sent.
 fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
     let ProtocolOptions { http2, grpc, in_flight, command, keys, send, expect } = &options.protocol;
     let typed = [
@@ -120,7 +117,6 @@ fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
     refuse_what_is_tls(options, target)
 }
 
-/// Refuses the options that only HTTP has.
 fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Result<()> {
     let (load, workload, clients) = (&options.load, &options.workload, &options.clients);
     let typed = [
@@ -142,7 +138,6 @@ fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Re
     refuse_typed(&typed, words)
 }
 
-/// Refuses the options of TLS without it.
 fn refuse_what_is_tls(options: &Options, target: &Target) -> Result<()> {
     let typed = [(!target.is_tls && !options.clients.tls.is_empty(), "--tls")];
     refuse_typed(&typed, |option| format!("{option} applies to TLS: write the URL with https or rediss"))
@@ -187,7 +182,6 @@ fn database(target: &Target) -> Result<u32> {
     })
 }
 
-/// The bytes that a text with escapes stands for.
 fn bytes(text: &str) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = text.as_bytes().iter().copied();
@@ -275,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused_by_name() {
+    fn conflicting_options_are_refused_by_name() {
         let none = ProtocolOptions::default;
         let sending = |text: &str| ProtocolOptions { send: Some(text.into()), ..none() };
         for (url, options, word) in [

@@ -9,7 +9,7 @@ use observe::watch::pack::{BUILT_IN, Pack};
 use record::watch::Mode;
 use remote::RequestWatchPlan;
 
-/// Checks the options for watching requests; `None`: not at all. `default`: used when nothing was typed.
+/// Checks the options for watching requests; `None` if they are off. `default`: used if nothing was typed.
 pub fn request_watch_plan(options: &WatchingOptions, default: WatchWord) -> Result<Option<RequestWatchPlan>> {
     classes(options.response_classes.as_deref())?;
     let overhead_ratio = overhead_ratio(options.overhead)?;
@@ -19,13 +19,12 @@ pub fn request_watch_plan(options: &WatchingOptions, default: WatchWord) -> Resu
     Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes: options.response_classes.clone(), pack }))
 }
 
-/// `--response-classes`.
+/// Parses `--response-classes`.
 pub fn classes(typed: Option<&str>) -> Result<SizeClasses> {
     let parsed = typed.map(SizeClasses::parse).transpose();
     Ok(parsed.map_err(|error| wrong_usage(format!("--response-classes: {error}")))?.unwrap_or_default())
 }
 
-/// `--overhead`.
 pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
     let ratio = typed.unwrap_or(crate::defaults::OVERHEAD).0;
     if ratio <= 0.0 {
@@ -34,7 +33,7 @@ pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
     Ok(ratio)
 }
 
-/// A pack and its text, checked before anything is started.
+/// A pack and its text, checked before the server is started.
 pub fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
     if matches!(mode, Mode::Zero | Mode::Exact) {
         return Err(wrong_usage("--pack measures in separate windows: use it with --detail budgeted or counts"));

@@ -1,5 +1,5 @@
-//! A command beside the server (`find --beside`), such as an agent, a monitor or a tracer: in its network namespace, on
-//! its CPUs, in a session that ends with it.
+//! The command of `find --beside`, e.g. an agent, a monitor or a tracer. It runs in the server's network namespace,
+//! on its CPUs, in a session that ends with it.
 
 use super::Server;
 use super::guardian::{self, Guardian};
@@ -11,18 +11,19 @@ use record::leftovers::MARK;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A running agent. Dropping it stops it, with all processes that it started.
+/// A running agent. Dropping it stops all its processes.
 pub struct Agent {
     words: PlainText,
     child: Child,
     output: Output,
     mark: String,
-    /// `None` once it is stopped.
+    /// `None` after it was stopped.
     guardian: Option<Guardian>,
 }
 
 impl Agent {
-    /// Starts `argv` beside the server that listens on `port`. `server`: if straingauge started it; `pid`: its process.
+    /// Starts `argv` next to the server that listens on `port`. `server`: if straingauge started it; `pid`: its
+    /// process.
     pub fn start(argv: &[String], server: Option<&Server>, port: u16, pid: Option<u32>) -> Result<Agent> {
         super::become_subreaper();
         let mark = guardian::next_mark(guardian::BESIDE);
@@ -48,13 +49,13 @@ impl Agent {
         Ok(Agent { words, child, output, mark, guardian: Some(guardian) })
     }
 
-    /// Processes of the server: its session, and daemons that left it.
+    /// Processes of the agent: its session, and daemons that left it.
     pub fn pids(&self) -> Vec<u32> {
         let members = guardian::members_of(self.child.id(), &self.mark);
         members.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect()
     }
 
-    /// How it ended, in a sentence; `None` while it or its daemon runs.
+    /// How the agent ended, in a sentence; `None` while it or its daemon runs.
     pub fn gone(&self) -> Option<String> {
         let status = process::ended(self.child.id())?;
         if status.success() && !self.pids().is_empty() {
@@ -63,12 +64,12 @@ impl Agent {
         Some(format!("the command '{}' of --beside {}", self.words, self.output.exit_words(status)))
     }
 
-    /// Stops all its processes, politely first; returns its output, as far as it is kept.
+    /// Stops all processes, politely first; returns the kept output.
     pub fn stop(&mut self) -> Vec<u8> {
         if let Some(guardian) = self.guardian.take() {
             let pids = self.pids();
             process::end(&mut self.child, &pids);
-            // Ends what outlived that.
+            // Ends the processes that survived.
             drop(guardian);
             // Lets the threads that read the output finish.
             std::thread::sleep(Duration::from_millis(20));
@@ -83,7 +84,7 @@ impl Drop for Agent {
     }
 }
 
-/// The program of a command; `straingauge` is this one.
+/// The program of a command; the word `straingauge` means this program.
 fn program(word: &str) -> std::path::PathBuf {
     match word {
         "straingauge" => std::env::current_exe().unwrap_or_else(|_| word.into()),
@@ -91,8 +92,8 @@ fn program(word: &str) -> std::path::PathBuf {
     }
 }
 
-/// Replaces the words PORT and PID by the server's. A word may be part of an argument (`:PORT`), but not of a longer
-/// word or a variable (`$PORT`, `PORT_NAME`).
+/// Replaces the words PORT and PID by those of the server. A word may be part of an argument (`:PORT`), but not of a
+/// longer word or a variable (`$PORT`, `PORT_NAME`).
 fn addressed(argv: &[String], port: u16, pid: Option<u32>) -> Vec<String> {
     let replaced = |text: &str, word: &str, by: &str| {
         let mut out = String::new();
@@ -119,7 +120,7 @@ mod tests {
     use super::addressed;
 
     #[test]
-    fn port_and_pid_stand_for_the_servers_where_they_are_whole_words() {
+    fn port_and_pid_are_replaced_only_as_whole_words() {
         let of = |word: &str| addressed(&[word.to_string()], 8080, Some(77)).remove(0);
         assert_eq!(of(":PORT"), ":8080");
         assert_eq!(of("PID"), "77");

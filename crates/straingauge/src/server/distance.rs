@@ -1,24 +1,23 @@
-//! How far a server on another machine is from the clients that load it: what isolation is there.
+//! The distance between a server on another machine and its clients, which decides whether they are isolated.
 
 use super::ALWAYS;
 use anyhow::{Result, bail};
 use remote::HostPlace;
 
-/// Where a server runs, as its nearest client sees it.
+/// Where a server runs, from the view of its nearest client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distance {
     /// On another machine.
     Machine,
     /// On the client's machine, in another network namespace.
     Network,
-    /// In the client's network namespace.
+    /// In the client's own network namespace.
     None,
-    /// Its watcher does not say.
+    /// Unknown, because the watcher does not report it.
     Unknown,
 }
 
 impl Distance {
-    /// That of a server from these clients.
     pub fn of(server: &HostPlace, clients: &[HostPlace]) -> Distance {
         if server.machine.is_empty() || server.network.is_empty() {
             Distance::Unknown
@@ -31,7 +30,7 @@ impl Distance {
         }
     }
 
-    /// Whether client and server have network stacks of their own.
+    /// Whether client and server have separate network stacks.
     pub fn is_isolated(self) -> bool {
         matches!(self, Distance::Machine | Distance::Network)
     }
@@ -41,18 +40,18 @@ impl Distance {
         matches!(self, Distance::Network | Distance::None)
     }
 
-    /// The path between them.
+    /// Describes the path between client and server.
     pub fn path(self) -> &'static str {
         match self {
             Distance::Machine => {
-                "the network between machines; no client runs on the server's, so each has a network stack of its own"
+                "the network between machines; no client runs on the server's, so each has a separate network stack"
             }
             Distance::Network => "between two network namespaces of one machine",
             Distance::None | Distance::Unknown => "to the given address",
         }
     }
 
-    /// Refuses what is not apart.
+    /// Refuses a server that is not isolated.
     pub fn require_isolated(self) -> Result<()> {
         match self {
             Distance::Machine | Distance::Network => Ok(()),
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_client_decides() {
+    fn the_nearest_client_determines_the_distance() {
         let place = |machine: &str, network: &str| HostPlace { machine: machine.into(), network: network.into() };
         let server = place("s", "s 1");
         let (far, beside, within) = (place("c", "c 1"), place("s", "s 2"), place("s", "s 1"));

@@ -1,8 +1,9 @@
-//! Ends a server's processes and removes their traces when straingauge itself is killed.
+//! Ends a server's processes and removes their traces if straingauge itself is killed.
 //!
-//! The parent death signal ends only the server's first process; its children, such as nginx's workers, would run on.
-//! The guardian is this program in a separate session, reading a pipe from straingauge: a byte means that the server
-//! was stopped, end of file that straingauge was killed. A command beside the server has one, too.
+//! The parent death signal ends only the server's first process; its children, e.g. nginx's workers, would continue.
+//! The guardian is this program in a separate session that reads a pipe from straingauge. A byte means that the
+//! server was stopped; end of file means that straingauge was killed. The command of `find --beside` has a guardian,
+//! too.
 
 use record::leftovers::{self, Found, LeftoverKind, MARK, Scene};
 use record::owner::{Life, Owner, start_ticks};
@@ -13,14 +14,14 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The role in the mark of a server's processes.
+/// Role in the mark of a server's processes.
 pub const SERVER: &str = "server";
-/// The role in the mark of a command beside the server.
+/// Role in the mark of the command of `find --beside`.
 pub const BESIDE: &str = "beside";
-/// The role in the mark of the command of `wan`.
+/// Role in the mark of the command of `wan`.
 pub const COMMAND_ON_PATH: &str = "command";
 
-/// The processes that commands start for their users.
+/// The kinds of processes that straingauge starts for users.
 pub const LEFTOVERS: [LeftoverKind; 3] = [
     processes("server's process", "STRAINGAUGE_MARK=OWNER.server.NUMBER in its environment", |scene| {
         scene.processes("server's process", SERVER)
@@ -37,19 +38,17 @@ const fn processes(name: &'static str, named: &'static str, find: fn(&Scene) -> 
     LeftoverKind { name, named, find, remove: leftovers::end_process }
 }
 
-/// The hidden command that runs this program as a guardian.
 pub const COMMAND: &str = "guard-session";
-/// Processes that fork meanwhile are caught in the next round.
+/// Processes that fork in one round are found in the next.
 const ROUNDS: u32 = 100;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
-/// The server was stopped: nothing is left to do.
+/// Message: the server was stopped, so nothing is left to do.
 const STOPPED: u8 = b'.';
-/// The session is to be ended.
+/// Message: end the session.
 const END: u8 = b'e';
-/// A killed process closes its pipes before it ends, which takes time for a large one.
+/// Maximum wait for a killed process to end after it closed its pipes; a large one takes long.
 const OWNER_ENDS_WITHIN: Duration = Duration::from_secs(30);
 
-/// A mark for the next process that this one starts in a role.
 pub fn next_mark(role: &str) -> String {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     leftovers::mark(role, STARTED.fetch_add(1, Ordering::Relaxed))
@@ -79,7 +78,7 @@ impl Guardian {
         Ok(Guardian { process, lifeline })
     }
 
-    /// The server was stopped: nothing is left to do.
+    /// Ends the guardian, because the server was stopped.
     pub fn dismiss(mut self) {
         if let Some(mut lifeline) = self.lifeline.take() {
             let _ = lifeline.write_all(&[STOPPED]);
@@ -96,7 +95,7 @@ impl Drop for Guardian {
     }
 }
 
-/// Runs as the guardian; `clean_up_after` removes what is left of a process that was killed.
+/// Runs as the guardian. `clean_up_after` removes the leftovers of a killed process.
 pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)) -> ExitCode {
     let mut byte = [0u8; 1];
     let order = loop {
@@ -115,7 +114,7 @@ pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)
             break;
         }
         for pid in members {
-            // SAFETY: kill takes no pointers; the session is the server's, which outlives its last member's exit.
+            // SAFETY: kill takes no pointers; the session id stays the server's until its last member has exited.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
         std::thread::sleep(BETWEEN_ROUNDS);
@@ -127,7 +126,7 @@ pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)
     ExitCode::SUCCESS
 }
 
-/// Waits until a process has ended whose pipes are closed.
+/// Waits until a process whose pipes are closed has ended; returns whether it has.
 fn has_ended(owner: &Owner) -> bool {
     let begun = Instant::now();
     while owner.life() == Life::Alive && begun.elapsed() < OWNER_ENDS_WITHIN {

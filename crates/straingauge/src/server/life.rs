@@ -1,16 +1,16 @@
-//! How long a started server serves: until its first process ends, unless that leaves a daemon behind.
+//! How long a started server runs: until its first process ends, unless that leaves a daemon.
 
 use crate::process;
 use std::process::ExitStatus;
 use wan::ServerCgroup;
 
-/// What tells how long a started server serves.
+/// Tracks whether a started server still runs.
 #[derive(Debug, Clone)]
 pub struct Life {
     pub(super) pid: u32,
     pub(super) port: u16,
     pub(super) is_isolated: bool,
-    /// Its control group there, if there is one.
+    /// The server's control group, if it has one.
     pub(super) group: Option<ServerCgroup>,
 }
 
@@ -27,7 +27,7 @@ impl Life {
             && observe::listening_addresses(self.port, netns_pid).is_ok_and(|found| !found.is_empty())
     }
 
-    /// A process in its network namespace, if that is a separate one.
+    /// A process in the server's network namespace, if that is a separate one.
     pub(super) fn netns_pid(&self) -> Option<u32> {
         if !self.is_isolated {
             return None;

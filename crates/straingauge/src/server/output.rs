@@ -1,4 +1,4 @@
-//! The output of a program that straingauge started: its end is kept, and says why the program ended.
+//! The output of a program that straingauge started. Its end is kept, because it may explain why the program ended.
 
 use record::PlainText;
 use std::collections::VecDeque;
@@ -8,14 +8,12 @@ use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How much is kept: the end, where the reason of an exit is.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// The end of a program's output and of its errors.
 pub struct Output(Arc<Mutex<VecDeque<u8>>>);
 
 impl Output {
-    /// Reads the child's pipes from now on.
+    /// Starts reading the child's pipes.
     pub fn of(child: &mut Child) -> Output {
         let output = Output(Arc::new(Mutex::new(VecDeque::new())));
         keep_tail(child.stdout.take(), &output.0);
@@ -23,7 +21,6 @@ impl Output {
         output
     }
 
-    /// Bytes of the output that are kept.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
     }
@@ -37,7 +34,7 @@ impl Output {
 
     /// How the program ended: `exited with code 1, saying: cannot bind`.
     pub fn exit_words(&self, status: ExitStatus) -> String {
-        // The reader threads end at the closed pipe; gives them the time for that.
+        // The reader threads end when the pipe closes; give them time for that.
         std::thread::sleep(Duration::from_millis(50));
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exited with code {code}"),
@@ -51,7 +48,7 @@ impl Output {
     }
 }
 
-/// Reads a pipe to its end in a separate thread and keeps the last [`KEPT_BYTES`], so that a program with much output
+/// Reads a pipe to its end in a separate thread and keeps the last [`KEPT_BYTES`]. So a program with much output
 /// neither blocks nor fills memory or disk.
 fn keep_tail(pipe: Option<impl Read + Send + 'static>, kept: &Arc<Mutex<VecDeque<u8>>>) {
     let Some(mut pipe) = pipe else { return };

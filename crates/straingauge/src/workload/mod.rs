@@ -4,7 +4,7 @@
 //! - [`mod@resolve`]: options read, checked, and put into the plan;
 //! - [`targets`]: URL lists, mixes and their classes;
 //! - [`supply`]: the files that the engine threads read while they run, and their parts for workers;
-//! - [`received`]: the same on a worker.
+//! - [`received`]: those files on a worker.
 
 mod received;
 mod resolve;

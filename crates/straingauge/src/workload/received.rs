@@ -1,4 +1,4 @@
-//! The files of a workload on a worker: what its driver sends of them.
+//! Files of a workload that a worker receives from its driver.
 
 use super::supply::{LogFile, Supplied};
 use load::Supply;
@@ -9,16 +9,16 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use workload::arrival::RateSeries;
 
-/// Compressed bytes of a file that a worker keeps at most.
+/// Maximum compressed bytes of a file that a worker keeps.
 const MOST_BYTES: u64 = 64 << 30;
 
-/// A file that arrives in pieces, and the last complete one. Unnamed: they end with this process.
+/// A file that arrives in pieces, and the last complete one. Both are unnamed, so they end with this process.
 #[derive(Default)]
 pub struct Received {
     arriving: Option<File>,
     arrived_bytes: u64,
     supplied: Supplied,
-    /// The file below `supplied`.
+    /// The file under `supplied`.
     kept: Option<File>,
 }
 
@@ -62,7 +62,7 @@ impl Received {
             }
             InputKind::Log { format, has_body_sizes, origin_ns, round_ns } => {
                 let format = format.parse().map_err(|error| format!("the log's format is not known here: {error}"))?;
-                // Each engine thread opens it for itself.
+                // Each engine thread opens the file itself.
                 let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
                 self.kept = Some(file);
                 let is_empty = self.arrived_bytes == 0;

@@ -1,4 +1,4 @@
-//! Checks workload options against each other and against the load's, and puts them into the plan.
+//! Checks workload options against each other and against those of the load, and adds them to the plan.
 
 use super::supply::{LogFile, Supplied};
 use super::targets::{self, Requests};
@@ -17,28 +17,27 @@ use workload::mix::SizeClasses;
 use workload::replay::Shape;
 use workload::trace::{SizeMeaning, TraceReader};
 
-/// Requests from which the rate of a log is estimated before a single run: more would only delay it.
+/// The rate of a log is estimated from this many requests before a single run; reading more would delay the run.
 const ESTIMATED_FROM: u64 = 10_000;
-/// A window without a limit: the log ends first.
+/// A window without limit: the log ends first.
 const UNTIL_THE_END_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// The effect of the options on a plan.
 pub struct Resolved {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,
-    /// Replaces the pace of the load's options.
     pub pace: Option<Pace>,
-    /// The window, if the workload has a fixed length: at most that of the options.
+    /// The window if the workload has a fixed length, at most that of the options.
     pub duration_ns: Option<u64>,
-    /// Connections, if the options name none.
+    /// Connections if the options name none.
     pub default_connections: Option<u64>,
-    /// The warm-up, if the options name none.
+    /// Warm-up if the options name none.
     pub default_warmup_ns: Option<u64>,
-    /// The files that the engine reads while it runs.
+    /// The files that the engine reads during the run.
     pub supplied: Supplied,
 }
 
-/// Reads and checks the options. For a sweep, `is_sweep`, pace and window are the sweep's.
+/// Reads and checks the options. With `is_sweep`, the sweep sets pace and window.
 pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_sweep: bool) -> Result<Resolved> {
     let is_fitted = options.mix.as_deref() == Some("fitted");
     let is_replay = options.trace.is_some() && !is_fitted;
@@ -73,7 +72,6 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     Ok(resolved)
 }
 
-/// Lets the rate follow a series.
 fn follow(
     resolved: &mut Resolved,
     path: &Path,
@@ -81,7 +79,7 @@ fn follow(
     load: &LoadOptions,
     is_sweep: bool,
 ) -> Result<()> {
-    /// A count a line is a count a second, as in the usual collections of web traces.
+    /// A line with only a count covers one second, as is usual in collections of web traces.
     const PLAIN_INTERVAL_NS: u64 = 1_000_000_000;
     if load.arrival.is_some() {
         return Err(wrong_usage("--rate-series is itself an arrival process: leave --arrival out"));
@@ -102,7 +100,7 @@ fn follow(
         Some(speed) => ((series.span_ns() as f64 / speed) as u64).max(1),
         None => asked_ns.unwrap_or(defaults::DURATION.as_nanos() as u64),
     };
-    // The series' own rate, on the clock of the window.
+    // The series' own rate in the time of the window.
     let own_rate = series.total() as f64 * 1e9 / whole_ns as f64;
     let rate_per_sec = load.rate.map_or(own_rate, |rate| rate.0);
     resolved.workload.series = Some(SeriesSource {
@@ -121,7 +119,6 @@ fn follow(
     Ok(())
 }
 
-/// Replays a log.
 fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_sweep: bool) -> Result<Resolved> {
     let path = options.trace.as_deref().unwrap_or(Path::new(""));
     if options.mix.is_some() {
@@ -161,7 +158,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     let reader = TraceReader::open(path, &format)?;
     let format = reader.format().clone();
     let has_body_sizes = reader.size_meaning() == SizeMeaning::Body;
-    // A sweep needs the rate of every part; a single run shows only its estimate until the real one is known.
+    // A sweep needs the rate of every part; a single run only shows an estimate until the real rate is known.
     let shape = Shape::read(reader, if is_sweep { u64::MAX } else { ESTIMATED_FROM })?;
     let speed = match options.speed {
         None => Some(1.0),
@@ -172,7 +169,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     let first = shape.answered_target.clone().filter(|target| target.bytes().all(|byte| byte.is_ascii_graphic()));
     let session_gap_ns = Time::nanos_or(options.session_gap, defaults::SESSION_GAP);
     Ok(Resolved {
-        // Only used before a sweep, to check the server's answer.
+        // Used only before a sweep, to check the server's response.
         targets: vec![RequestTarget { path: first.unwrap_or_else(|| "/".into()) }],
         workload: Workload {
             name: "trace".into(),
@@ -212,7 +209,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     })
 }
 
-/// Connections that a replay may hold by default: most of a log's sessions are idle most of the time.
+/// Default connections of a replay: most of a log's sessions are idle most of the time.
 fn replay_connections() -> u64 {
     const PLENTY: u64 = 10_000;
     const OTHERS: u64 = 400;

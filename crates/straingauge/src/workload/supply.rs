@@ -1,4 +1,4 @@
-//! What the engine threads read while they run: arrivals of a rate series, and the requests of a log.
+//! Files that the engine threads read during the run: a rate series or a log.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -13,13 +13,12 @@ use workload::arrival::{RateSeries, SeriesPlan};
 use workload::replay::{self, Grouping, Plan, PlanStep, PlannedRequest, ReplayOptions, Shape};
 use workload::trace::{Counts, Format, TraceError, TraceReader};
 
-/// Bytes of a file that are sent to a worker at once.
+/// Bytes of a file per message to a worker.
 const PIECE_BYTES: usize = 256 << 10;
-/// Clients of an engine thread whose requests are counted.
+/// Maximum clients of an engine thread whose requests are counted.
 const CLIENTS: usize = 1 << 16;
-/// No replay waits longer for the next line of a log.
 const LONGEST_WAIT_NS: u64 = 86_400_000_000_000;
-/// Counts of a rate series that are compressed at once.
+/// Counts of a rate series per compressed message.
 const COUNTS: usize = 1 << 14;
 
 /// The files of a workload.
@@ -27,30 +26,29 @@ const COUNTS: usize = 1 << 14;
 pub struct Supplied {
     pub series: Option<RateSeries>,
     pub log: Option<LogFile>,
-    /// Facts about the whole log, once it was divided between workers.
+    /// Facts about the whole log, if it was divided between workers.
     pub(super) divided: Option<ReplayResult>,
 }
 
-/// A log that is replayed.
 #[derive(Debug)]
 pub struct LogFile {
     pub path: PathBuf,
     pub format: Format,
-    /// Whether its sizes are those of bodies, so that answers can be compared with them.
+    /// Whether the log has body sizes that responses can be compared with.
     pub has_body_sizes: bool,
     /// Whether this part of a log has no client.
     pub is_empty: bool,
-    /// Log time at which the replay starts, if this is a part of a log; else that of its first request.
+    /// Log time at which the replay starts, for a part of a log; otherwise that of its first request.
     pub origin_ns: Option<i64>,
-    /// Log time of the whole log.
+    /// Duration of the whole log in its own time.
     pub round_ns: u64,
-    /// Outline of the log; a worker needs none.
+    /// Outline of the log; workers do not need it.
     pub shape: Option<Shape>,
 }
 
 impl Supplied {
-    /// Adapts a sweep's plan to the workload: a rate becomes the speed of the point's part of the log; a closed loop
-    /// replays as fast as the server answers.
+    /// Adapts a sweep's plan to the workload. A rate becomes the speed at which the point's part of the log is
+    /// replayed; a closed loop replays as fast as the server answers.
     pub fn adapt(&self, plan: &mut LoadPlan) {
         let Some(log) = &self.log else { return };
         let Some(source) = &mut plan.workload.trace else { return };
@@ -152,7 +150,6 @@ impl InputFiles for Supplied {
     }
 }
 
-/// Why a log could not be divided.
 struct NotDivided(String);
 
 impl From<TraceError> for NotDivided {
@@ -176,7 +173,6 @@ impl LogFile {
     }
 }
 
-/// A part of a log without a client.
 struct NoSteps;
 
 impl ReplaySource for NoSteps {
@@ -189,26 +185,24 @@ impl ReplaySource for NoSteps {
     }
 }
 
-/// One thread's part of a log, round after round.
 struct LogSteps<'a> {
     log: &'a LogFile,
     options: ReplayOptions,
     plan: Plan,
     current: Option<PlannedRequest>,
     is_repeated: bool,
-    /// How long the load takes, at most.
+    /// Maximum duration of the load.
     length_ns: u64,
-    /// Intended time of the last request.
     last_ns: u64,
-    /// Requests of each client, of [`CLIENTS`] at most.
+    /// Number of requests of each client, for at most [`CLIENTS`] clients.
     clients: HashMap<u64, u64>,
-    /// Of the finished rounds: sessions, requests, and time on the replay's clock.
+    /// Totals of the finished rounds: sessions, requests, and time on the replay's clock.
     sessions_before: u64,
     requests_before: u64,
     evicted_before: u64,
     offset_ns: u64,
     rounds: u64,
-    /// The lines of the first round; later rounds are the same.
+    /// Counts of the lines in the first round; later rounds have the same.
     first: Option<ReplayResult>,
 }
 
@@ -247,7 +241,6 @@ impl<'a> LogSteps<'a> {
         })
     }
 
-    /// Begins the log again; false if that makes no sense.
     fn begin_again(&mut self) -> Result<bool, String> {
         let counts = self.plan.counts();
         if self.first.is_none() {
@@ -265,7 +258,6 @@ impl<'a> LogSteps<'a> {
         Ok(true)
     }
 
-    /// Log time on the replay's clock.
     fn on_clock_ns(&self, log_ns: u64) -> u64 {
         match self.options.pace {
             replay::Pace::Original { speed } => (log_ns as f64 / speed) as u64,
@@ -273,15 +265,15 @@ impl<'a> LogSteps<'a> {
         }
     }
 
-    /// Refuses to wait for a request for more than a day: names the line of the log's longest jump. A sweep starts over
-    /// instead of waiting.
+    /// Refuses to wait more than a day for a request, and names the line of the log's longest gap. A sweep starts the
+    /// log again instead.
     fn waits_too_long(&mut self, intended_ns: u64) -> Option<String> {
         let last_ns = std::mem::replace(&mut self.last_ns, intended_ns);
         let waited_until_ns = intended_ns.min(self.length_ns);
         if self.is_repeated || waited_until_ns.saturating_sub(last_ns) <= LONGEST_WAIT_NS {
             return None;
         }
-        // A thread may have few clients: only a gap of the whole log counts.
+        // A thread may have few clients, so only a gap of the whole log counts.
         let (gap_ns, line) = self.plan.counts().gap;
         (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
             format!(
@@ -352,7 +344,7 @@ impl ReplaySource for LogSteps<'_> {
     }
 
     fn account(&self) -> ReplayResult {
-        // A finished plan is counted with the finished rounds.
+        // A finished plan is among the finished rounds already.
         let is_over = self.first.is_some() && !self.is_repeated;
         let counts = if is_over { Default::default() } else { self.plan.counts() };
         ReplayResult {
@@ -371,7 +363,7 @@ impl ReplaySource for LogSteps<'_> {
 mod tests {
     use super::*;
 
-    /// A log of so many requests of each second, each of another client.
+    /// A log with `each` requests in each second, each from another client.
     fn log(file: &tempfile::NamedTempFile, seconds: u32, each: u32) -> LogFile {
         let line = |n: u32| {
             let (client, second) = (n % 250, n / each);
@@ -404,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_begins_again_when_its_last_second_is_over() {
+    fn a_log_restarts_after_its_last_second() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (log, speed) = (log(&file, 3, 10), 0.5);
         let mut steps = LogSteps::open(&log, &source(speed), Share::WHOLE, 7, u64::MAX).unwrap();
@@ -424,7 +416,7 @@ mod tests {
         }
     }
 
-    /// The steps of a log with these dates of May, in UTC; the sentence that ends them, if one does.
+    /// Steps of a log with these dates in May (UTC), and the sentence that ends them, if any.
     fn of_dates(dates: &[&str], speed: Option<f64>, length_ns: u64) -> (usize, Option<String>) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let log = log(&file, 1, 1);
@@ -449,11 +441,11 @@ mod tests {
         let (sent, why) = of_dates(&jump, Some(1.0), u64::MAX);
         let why = why.expect("the replay ends");
         assert!(sent == 2 && why.contains(": line 3 is 16572.4 days after the lines above it"), "{sent}: {why}");
-        // Where nobody waits: no times, a window that ends before, and a speed that makes it short.
+        // No long wait occurs without times, in a shorter window, or at a high speed.
         assert_eq!(of_dates(&jump, None, u64::MAX), (4, None));
         assert_eq!(of_dates(&jump, Some(1.0), 60_000_000_000), (4, None));
         assert_eq!(of_dates(&jump, Some(1e6), u64::MAX), (4, None));
-        // A quiet day is none.
+        // A gap of less than a day is accepted.
         let quiet = ["16/May/2015:12:05:03", "17/May/2015:10:05:03"];
         assert_eq!(of_dates(&quiet, Some(1.0), u64::MAX), (2, None));
     }
@@ -472,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_that_is_next_to_nothing_does_not_overflow() {
+    fn a_tiny_speed_does_not_overflow() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let log = log(&file, 2, 1);
         let mut steps = LogSteps::open(&log, &source(1e-12), Share::WHOLE, 7, u64::MAX).unwrap();

@@ -1,4 +1,4 @@
-//! Targets with weights and classes: a URL, a list of them, a mix.
+//! Targets with weights and classes: a URL, a list of URLs, or a mix.
 
 use crate::cli::WorkloadOptions;
 use crate::failure::wrong_usage;
@@ -22,8 +22,7 @@ pub struct Listed {
     pub weight: Option<f64>,
 }
 
-/// Reads a list of paths or URLs of the target's server, each with an optional weight after it. `option` is named in
-/// messages.
+/// Reads a list of paths or URLs of the target's server, each with an optional weight. `option` is named in messages.
 pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed>> {
     let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES, option)?)
         .map_err(|_| wrong_usage(format!("{} is not text: {option} takes one path or URL a line", path.display())))?;
@@ -78,13 +77,12 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
     Ok(found)
 }
 
-/// Relative weights of a list: those without one count 1; `None` when no line has one.
+/// Relative weights of a list, 1 if missing; `None` if no line has one.
 fn weights(list: &[Listed]) -> Option<Vec<f64>> {
     let is_weighted = list.iter().any(|listed| listed.weight.is_some());
     is_weighted.then(|| list.iter().map(|listed| listed.weight.unwrap_or(1.0)).collect())
 }
 
-/// Scales weights so that they add up to `share`.
 fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 || !sum.is_finite() {
@@ -93,13 +91,11 @@ fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
     Ok(weights.into_iter().map(|weight| weight / sum * share).collect())
 }
 
-/// The size classes of the options, or the mix's own.
 pub fn size_classes(options: &WorkloadOptions) -> Result<Option<SizeClasses>> {
     let parse = |text: &String| SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")));
     options.classes.as_ref().map(parse).transpose()
 }
 
-/// Classes by size, in the form of a record.
 pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
     let class = |index| RequestClass {
         label: classes.label(index),
@@ -115,7 +111,6 @@ pub struct Requests {
     pub workload: Workload,
 }
 
-/// The targets of the URL, of `--urls`, of `--mix`, and of `workload.dynamic-urls`.
 pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target) -> Result<Requests> {
     let mut wanted = match (&options.mix, urls) {
         (Some(_), Some(_)) => {
@@ -152,7 +147,6 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
     Ok(wanted)
 }
 
-/// Gives a share of the requests to the URLs of a list.
 fn add_dynamic(wanted: &mut Requests, path: &Path, share: f64, target: &Target) -> Result<()> {
     let list = url_list(path, target, "dynamic-urls of [workload]")?;
     let Requests { targets, workload } = wanted;
@@ -175,7 +169,6 @@ fn add_dynamic(wanted: &mut Requests, path: &Path, share: f64, target: &Target) 
     Ok(())
 }
 
-/// The documents of a mix, below the directory that the URL names.
 fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Requests> {
     let mut mix = match (name, &options.trace) {
         ("fitted", Some(log)) => fitted(log, options)?,
@@ -212,14 +205,13 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Request
     })
 }
 
-/// The mix of the distributions fitted to a log: `straingauge files --mix fitted` makes its files.
+/// A mix with distributions fitted to a log; `straingauge files --mix fitted` writes its files.
 fn fitted(log: &Path, options: &WorkloadOptions) -> Result<Mix> {
     let mut reader = TraceReader::open(log, &format(options.trace_format.as_deref(), "trace-format of [workload]")?)?;
     let documents = LogDocuments::read(&mut reader)?;
     documents.mix().with_context(|| format!("no mix can be fitted to {}", log.display()))
 }
 
-/// The log's format; `option` is named in messages.
 pub fn format(typed: Option<&str>, option: &str) -> Result<Format> {
     let text = typed.unwrap_or(crate::defaults::TRACE_FORMAT);
     text.parse().map_err(|error| wrong_usage(format!("{option}: {error}")))

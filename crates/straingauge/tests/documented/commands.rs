@@ -1,18 +1,18 @@
-//! The straingauge commands of the documentation's code blocks, as a reader would copy them.
+//! The straingauge commands in the documentation's code blocks.
 
 use std::path::Path;
 
-/// A command with its place.
+/// A command and its place.
 #[derive(Debug, Clone)]
 pub struct Documented {
     /// The file's name, and the line of its first word.
     pub file: String,
     pub line: usize,
-    /// As it stands, without the comment after it; lines that end in a backslash are one.
+    /// Text without the trailing comment; lines that end in a backslash are joined.
     pub text: String,
 }
 
-/// Every command of README.md and docs/*.md that begins with `straingauge`.
+/// All commands in README.md and docs/*.md that begin with `straingauge`.
 pub fn all() -> Vec<Documented> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).expect("the crate lies two deep");
     let mut files: Vec<_> =
@@ -41,7 +41,7 @@ fn of_page(path: &Path) -> Vec<Documented> {
     found
 }
 
-/// The words of a line up to a pipe or a redirection, as a shell takes them apart; no expansion. For the test of
+/// Splits a line into words as a shell does, up to a pipe or redirection; without expansion. Also used by the test in
 /// `src/cli`.
 #[allow(dead_code)]
 pub fn words(line: &str) -> Vec<String> {

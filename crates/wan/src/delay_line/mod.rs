@@ -1,9 +1,10 @@
-//! The TUN delay line, for kernels without netem: one thread between two TUN devices, one in each namespace, forwards
+//! The TUN delay line, for kernels without netem. One thread between two TUN devices, one in each namespace, forwards
 //! every packet when it is due.
 //!
 //! The thread sleeps until a packet comes or is due. It runs on the client's CPUs and, if permitted, at a real-time
-//! priority, because contention makes deliveries late, not the timer. It sleeps whenever it has nothing to do, so it
-//! cannot starve its CPU while the load is within its capacity. Every packet's lateness is measured.
+//! priority, because deliveries are late through contention, not through the timer. The thread sleeps whenever it has
+//! no work, so it cannot starve its CPU while the load is within its capacity. The lateness of every packet is
+//! measured.
 
 mod queue;
 mod shaper;
@@ -23,29 +24,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Maximum memory for the packets of one direction: 100 ms at 10 Gbit/s take 125 MB.
+/// Maximum memory for the packets of one direction. 100 ms at 10 Gbit/s need 125 MB.
 const LIMIT_BYTES: usize = 256 << 20;
-/// Maximum packets read or written before the other direction's turn.
+/// Maximum number of packets that are read or written before the other direction's turn.
 const BATCH: usize = 64;
-/// An awake thread may deliver a packet early by this part of the delay, which saves wake-ups.
+/// Divisor of the delay. A thread that is awake delivers a packet early by up to this part of the delay, which saves
+/// wake-ups.
 const EARLY_PART: u64 = 200;
 const EARLIEST_NS: u64 = 50_000;
-/// Above the kernel's own soft interrupt threads, below anything that keeps the machine alive.
+/// Higher than the kernel's soft interrupt threads, and lower than the threads that keep the machine alive.
 const REAL_TIME_PRIORITY: libc::c_int = 40;
 
-/// Counts of the line since the last reading.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineCounts {
     /// Packets delivered.
     pub packets: u64,
-    /// From the IP header on.
+    /// Bytes from the IP header on.
     pub bytes: u64,
-    /// Packets lost because the plan loses them.
+    /// Packets lost by the plan.
     pub lost: u64,
-    /// Dropped because the link's queue, or this line's memory, was full.
+    /// Packets dropped because the link's queue or this line's memory was full.
     pub dropped: u64,
     pub refused: u64,
-    /// From due to delivered, of every packet.
+    /// Time from due to delivered, for every packet.
     pub lateness: Latency,
 }
 
@@ -56,12 +57,12 @@ struct Shared {
     /// Thread id, and whether its priority is real-time.
     thread: Mutex<Option<(i32, bool)>>,
     trouble: Mutex<Option<String>>,
-    /// The new delay and queue; valid if `is_changed`.
+    /// The new delay and queue size, valid if `is_changed`.
     change: Mutex<(u64, u64)>,
     is_changed: AtomicBool,
 }
 
-/// A running delay line. It ends, and its devices vanish, when this is dropped or the process ends.
+/// A running delay line. When it is dropped or the process ends, the line ends and its devices vanish.
 #[derive(Debug)]
 pub(crate) struct DelayLine {
     shared: Arc<Shared>,
@@ -74,7 +75,7 @@ pub(crate) struct DelayLine {
 pub(crate) struct LineMeter(Arc<Shared>);
 
 impl DelayLine {
-    /// Starts the thread between the client's and the server's device, pinned unless `cpus` is empty.
+    /// Starts the thread between the client's and the server's device, pinned to `cpus` unless they are empty.
     pub(crate) fn start(plan: &PathPlan, client: Tun, server: Tun, cpus: &[usize]) -> Result<Self, WanError> {
         let shared = Arc::new(Shared::default());
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).during("make an eventfd")?);
@@ -126,19 +127,18 @@ impl Drop for DelayLine {
 
 impl LineMeter {
     pub(crate) fn take(&self) -> LineCounts {
-        // Allocate the histogram before taking the lock, for which the line waits.
+        // The histogram is allocated before the lock is taken, because the line waits for the lock.
         let fresh = LineCounts::default();
         std::mem::replace(&mut *lock(&self.0.counts), fresh)
     }
 
-    /// CPU time of the thread, by the scheduler.
     pub(crate) fn cpu_ns(&self) -> Option<u64> {
         let (thread, _) = (*lock(&self.0.thread))?;
         let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
         text.split(' ').next()?.parse().ok()
     }
 
-    /// Delays packets that come from now on.
+    /// Changes the delay of later packets.
     pub(crate) fn set_delay(&self, delay_ns: u64, queue_bytes: u64) {
         *lock(&self.0.change) = (delay_ns, queue_bytes);
         self.0.is_changed.store(true, Ordering::Release);
@@ -150,12 +150,12 @@ impl LineMeter {
     }
 }
 
-/// Sets SCHED_FIFO for the calling thread; without permission, at least exact timers.
+/// Sets SCHED_FIFO for the calling thread. Without permission it sets at least exact timers.
 fn become_real_time() -> bool {
     // SAFETY: prctl with these arguments takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
     let priority = libc::sched_param { sched_priority: REAL_TIME_PRIORITY };
-    // SAFETY: `priority` is a live sched_param; 0 is the calling thread.
+    // SAFETY: `priority` is a live sched_param, and 0 means the calling thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &priority) == 0 }
 }
 
@@ -227,7 +227,7 @@ impl Direction {
                     delivered[count] = (now.saturating_sub(due_ns), packet.len().saturating_sub(HEADER_BYTES));
                     count += 1;
                 }
-                // The link is down or out of memory: the packet is lost, as on a real path, and counted.
+                // The link is down or out of memory. The packet is lost, as on a real path, and counted.
                 Err(_) => refused += 1,
             }
             self.queue.pop();
@@ -248,7 +248,7 @@ impl Direction {
 
 #[derive(Debug)]
 struct Line {
-    /// The client's and the server's. Direction 0 leads from the first to the second.
+    /// The client's and the server's device. Direction 0 leads from the first to the second.
     devices: [Tun; 2],
     directions: [Direction; 2],
     early_ns: u64,
@@ -272,7 +272,7 @@ impl Line {
         Ok(())
     }
 
-    /// Applies a new delay, at the latest before the next packet's fate is decided.
+    /// Applies a new delay before the fate of the next packet is decided.
     fn take_change(&mut self) {
         if self.shared.is_changed.swap(false, Ordering::AcqRel) {
             let (delay_ns, queue_bytes) = *lock(&self.shared.change);

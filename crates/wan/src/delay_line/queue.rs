@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_come_out_as_they_went_in(steps in prop::collection::vec((any::<bool>(), 1usize..1500), 1..4000)) {
+        fn packets_keep_their_order_and_bytes(steps in prop::collection::vec((any::<bool>(), 1usize..1500), 1..4000)) {
             let mut queue = PacketQueue::new(1500, 1 << 21);
             let mut model: VecDeque<(u64, usize, u8)> = VecDeque::new();
             for (index, (is_push, length)) in steps.into_iter().enumerate() {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_has_no_room_and_keeps_what_it_holds() {
+    fn a_full_queue_has_no_room_and_keeps_its_packets() {
         let mut queue = PacketQueue::new(1500, 2 << 20);
         let mut pushed = 0u64;
         while queue.room().is_some() {

@@ -1,5 +1,5 @@
-//! Decides a packet's fate: lost, dropped, or due at a time. One shaper per direction; knows no packet, clock or
-//! kernel.
+//! Decides whether a packet is lost, dropped, or due at a time. Each direction has one shaper, which knows no packet
+//! contents, clock or kernel.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,25 +13,25 @@ pub(crate) enum Fate {
     Dropped,
 }
 
-/// Decides fates in the order of the packets. Due times never decrease: the path does not reorder.
+/// Decides fates in the order of the packets. Due times never decrease, because the path does not reorder.
 ///
-/// Loss comes first, then a link with a queue, then the delay. netem with a rate (net/sched/sch_netem.c) delays before
-/// the link; with a constant delay the result is equal.
+/// Loss comes first, then a link with a queue, then the delay. netem with a rate (net/sched/sch_netem.c) delays
+/// before the link; with a constant delay the result is equal.
 #[derive(Debug)]
 pub(crate) struct Shaper {
     delay_ns: u64,
-    /// Lost if a uniform 64-bit number is below this.
+    /// A packet is lost if a uniform 64-bit number is below this.
     loss_below: u64,
     losses: ChaCha8Rng,
     ns_per_byte: f64,
     queue_ns: u64,
-    /// When the link has sent its queue.
+    /// The time when the link will have sent its queue.
     link_is_free_ns: u64,
     last_due_ns: u64,
 }
 
 impl Shaper {
-    /// The two directions, 0 and 1, lose different packets.
+    /// Directions 0 and 1 lose different packets.
     pub(crate) fn new(plan: &PathPlan, direction: u64) -> Self {
         let ns_per_byte = match plan.bandwidth_bits_per_sec {
             0 => 0.0,
@@ -50,13 +50,13 @@ impl Shaper {
         }
     }
 
-    /// Sets the delay of later packets, which stay behind earlier ones.
+    /// Sets the delay of later packets, which never overtake earlier ones.
     pub(crate) fn set_delay(&mut self, delay_ns: u64, queue_bytes: u64) {
         self.delay_ns = delay_ns;
         self.queue_ns = (queue_bytes as f64 * self.ns_per_byte) as u64;
     }
 
-    /// The fate of a packet of `bytes` that came at `now_ns`.
+    /// Decides the fate of a packet of `bytes` that came at `now_ns`.
     pub(crate) fn fate(&mut self, now_ns: u64, bytes: usize) -> Fate {
         if self.loss_below > 0 && self.losses.next_u64() < self.loss_below {
             return Fate::Lost;
@@ -97,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn a_link_lets_through_its_bandwidth_and_drops_what_its_queue_cannot_hold() {
-        // 12 Mbit/s: a packet of 1500 bytes takes 1 ms; the queue holds 50 ms, 50 packets.
+    fn a_link_passes_its_bandwidth_and_drops_packets_beyond_its_queue() {
+        // At 12 Mbit/s a packet of 1500 bytes takes 1 ms. The queue holds 50 ms, which is 50 packets.
         let mut shaper = Shaper::new(&plan(10, 0.0, 12_000_000), 0);
         let fates: Vec<Fate> = (0..60).map(|_| shaper.fate(0, 1500)).collect();
         for (index, fate) in fates.iter().enumerate() {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_delay_does_not_overtake_what_is_on_its_way() {
+    fn packets_with_a_shorter_delay_do_not_overtake_earlier_ones() {
         let mut shaper = Shaper::new(&plan(20, 0.0, 0), 0);
         assert_eq!(shaper.fate(0, 100), Fate::Due(20_000_000));
         shaper.set_delay(1_000_000, 0);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_shorter_delay_fills_no_queue() {
-        // 12 Mbit/s, 100 ms: packets in transit are not in the queue, which holds little afterwards.
+        // At 12 Mbit/s and 100 ms, packets in transit are not in the queue, which therefore holds few.
         let mut shaper = Shaper::new(&plan(100, 0.0, 12_000_000), 0);
         assert_eq!(shaper.fate(0, 1500), Fate::Due(101_000_000));
         shaper.set_delay(1_000_000, 30_000);

@@ -1,4 +1,4 @@
-//! The requests of a path: the netem queueing discipline, quick acknowledgements as a route's metric, counters.
+//! The requests of a path: netem queueing disciplines, quick acknowledgements as a route's metric, and counters.
 //!
 //! Layout: include/uapi/linux/{pkt_sched,gen_stats,rtnetlink,if_link}.h.
 
@@ -8,23 +8,20 @@ use record::path::MTU_BYTES;
 use std::io;
 use std::net::IpAddr;
 
-/// The place of a queueing discipline on its link.
 #[derive(Clone, Copy)]
 struct Place {
     handle: u32,
     parent: u32,
 }
 
-/// The netem that loses and delays.
 const DELAY: Place = Place { handle: 0x1_0000, parent: 0xffff_ffff };
-/// The limiting netem, in a class of the other one.
 const LIMIT: Place = Place { handle: 0x2_0000, parent: 0x1_0001 };
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
-/// A 64-bit packet count; the basic counter has 32 bits (Linux 5.5).
+/// A 64-bit packet count (Linux 5.5). The basic counter has 32 bits.
 const TCA_STATS_PKT64: u16 = 8;
 const TCA_NETEM_RATE: u16 = 6;
 const TCA_NETEM_RATE64: u16 = 8;
@@ -34,13 +31,12 @@ const TCA_NETEM_PRNG_SEED: u16 = 14;
 const NETEM_OPTIONS_BYTES: usize = 24;
 /// netem counts a veth's Ethernet header as part of a packet; a path counts from the IP header on.
 const ETHERNET_HEADER_BYTES: i32 = 14;
-/// Minimum capacity for delayed packets. netem bounds their number, which must never limit the path: with a bandwidth
-/// the capacity is computed from the smallest packets (IPv4 and UDP header).
+/// Minimum capacity for delayed packets. netem limits their number, which must never limit the path. With a
+/// bandwidth, the capacity is computed from the smallest packets (IPv4 and UDP header).
 const DELAYED_PACKETS: f64 = 200_000.0;
 const SMALLEST_PACKET_BYTES: f64 = 28.0;
-/// Maximum capacity requested from netem.
+/// Maximum capacity that is requested from netem.
 const MOST_PACKETS: f64 = 4e6;
-/// Minimum packets in a link's queue.
 const FEWEST_PACKETS: f64 = 20.0;
 
 const RTA_DST: u16 = 1;
@@ -49,7 +45,6 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTAX_QUICKACK: u16 = 15;
-/// The kernel's default metric of IPv6 routes.
 const IPV6_KERNEL_METRIC: u32 = 256;
 
 const IFLA_STATS64: u16 = 23;
@@ -60,10 +55,10 @@ const IFLA_IFALIAS: u16 = 20;
 pub struct NetemCounts {
     /// Packets that left it, each segment counted. Wraps around at 32 bits on old kernels.
     pub packets: u64,
-    /// From the Ethernet header on.
+    /// Bytes from the Ethernet header on.
     pub bytes: u64,
-    /// Packets lost as planned, or dropped because it was full: netem does not distinguish them. Wraps around at 32
-    /// bits.
+    /// Packets lost by the plan, or dropped because the queue was full; netem does not distinguish them. Wraps around
+    /// at 32 bits.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,
@@ -72,9 +67,9 @@ pub struct NetemCounts {
 /// Packets that one end of a link dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkDrops {
-    /// Incoming: the receiver's backlog was full.
+    /// Incoming packets that a full backlog of the receiver dropped.
     pub received: u64,
-    /// Outgoing. A veth includes drops of the other end's backlog.
+    /// Dropped outgoing packets. A veth includes drops of the other end's backlog.
     pub sent: u64,
 }
 
@@ -87,7 +82,6 @@ impl Request {
     }
 }
 
-/// The beginning of netem's options, to which attributes are added.
 fn netem_options(limit: f64, loss_ratio: f64) -> Request {
     let mut options = Request { bytes: Vec::with_capacity(96) };
     let loss = (loss_ratio * f64::from(u32::MAX)).round() as u32;
@@ -97,7 +91,6 @@ fn netem_options(limit: f64, loss_ratio: f64) -> Request {
     options
 }
 
-/// The netem that loses and delays.
 fn delay_options(plan: &PathPlan, direction: u64) -> Request {
     let under_way_bytes = plan.bandwidth_bits_per_sec as f64 / 8.0 * plan.delay_ns as f64 / 1e9;
     let mut options = netem_options(DELAYED_PACKETS.max(under_way_bytes / SMALLEST_PACKET_BYTES), plan.loss_ratio);
@@ -106,7 +99,7 @@ fn delay_options(plan: &PathPlan, direction: u64) -> Request {
     options
 }
 
-/// The netem below it, which limits the bandwidth. Its queue is counted in full packets.
+/// Options of the netem below it, which limits the bandwidth. Its queue is counted in full packets.
 fn limit_options(plan: &PathPlan) -> Request {
     let mut options = netem_options((plan.queue_bytes as f64 / MTU_BYTES as f64).max(FEWEST_PACKETS), 0.0);
     let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
@@ -122,12 +115,12 @@ fn limit_options(plan: &PathPlan) -> Request {
 }
 
 impl Route {
-    /// Adds netem with the plan's figures to `link`.
+    /// Adds netem with the plan's values to `link`.
     pub fn add_netem(&self, link: &str, plan: &PathPlan, direction: u64) -> io::Result<()> {
         self.set_netem(link_index(link)?, plan, direction)
     }
 
-    /// As [`add_netem`](Self::add_netem) for a link of this socket's namespace. An existing netem is reconfigured.
+    /// Like [`add_netem`](Self::add_netem), for a link in this socket's namespace. An existing netem is reconfigured.
     pub fn set_netem(&self, index: u32, plan: &PathPlan, direction: u64) -> io::Result<()> {
         self.queue(index, DELAY, &delay_options(plan, direction))?;
         if plan.bandwidth_bits_per_sec > 0 {
@@ -144,7 +137,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// The counts of the link's netem, including those of the limit.
+    /// Counts of the link's netem, including those of the limiting netem.
     pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
         // Without ECHO the kernel notifies all listeners but the sender.
         let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
@@ -164,7 +157,7 @@ impl Route {
                                 counts.bytes = number64(payload, 0);
                                 counts.packets = u64::from(number32(payload, 8));
                             }
-                            // Comes after the basic counters.
+                            // This attribute comes after the basic counters.
                             TCA_STATS_PKT64 => counts.packets = number64(payload, 0),
                             TCA_STATS_QUEUE => counts.dropped = u64::from(number32(payload, 8)),
                             _ => {}
@@ -189,7 +182,7 @@ impl Route {
         Ok(LinkDrops { received: number(48), sent: number(56) })
     }
 
-    /// Sets the queue length of a device, in packets.
+    /// Sets the queue length of a device in packets.
     pub fn set_queue_length(&self, link: &str, packets: u32) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(link)?, 0, 0);
@@ -204,7 +197,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// The alias of a link, or an empty text.
+    /// The alias of a link; empty without one.
     pub fn alias(&self, link: &str) -> io::Result<String> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link(link_index(link)?, 0, 0);
@@ -214,8 +207,8 @@ impl Route {
         Ok(text.trim_end_matches('\0').into())
     }
 
-    /// Makes connections over the network of `address` acknowledge every segment at once: replaces the kernel's route
-    /// of the address by one with the metric `quickack` (tcp_in_quickack_mode in net/ipv4/tcp_input.c).
+    /// Makes connections over the network of `address` acknowledge every segment at once. Replaces the kernel's route
+    /// for the address by one with the metric `quickack` (tcp_in_quickack_mode in net/ipv4/tcp_input.c).
     pub fn acknowledge_at_once(&self, link: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, own, network) = match address {

@@ -1,5 +1,5 @@
-//! Every step of making and removing a pair fails in turn, and is killed in turn: nothing is left that the census does
-//! not find, and what it finds can be removed.
+//! Makes every step of creating and removing a pair fail in turn, and kills the process at every step. The census
+//! finds all remains, and they can be removed.
 
 use super::{Leftover, left_over, plan, remove, root};
 use record::fault::VARIABLE;
@@ -7,12 +7,13 @@ use record::{PathMechanism, PathPlan};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use wan::{NamespacePair, PairPlan};
 
-/// The word for the path that the child makes, and the number of seconds that its server sleeps, by which it is known.
+/// Name of the variable with the path that the child creates and the seconds that its server sleeps, which identify
+/// the server.
 const MAKES: &str = "STRAINGAUGE_TEST_MAKES_A_PAIR";
-/// The exit code of a child whose pair could not be made or removed.
+/// Exit code of a child whose pair could not be created or removed.
 const REFUSED: i32 = 7;
 
-/// Not a test of its own: the process whose steps fail.
+/// Not a separate test, but the process whose steps fail.
 #[test]
 fn maker_of_a_pair() {
     let Ok(words) = std::env::var(MAKES) else { return };
@@ -55,10 +56,10 @@ fn processes_with(words: &str) -> usize {
     lines.filter(|line| String::from_utf8_lossy(line).replace('\0', " ").trim() == words).count()
 }
 
-/// Makes a pair whose step number `step` fails or is killed; returns how that ended.
+/// Creates a pair whose step number `step` fails or is killed; returns how the process ended.
 #[track_caller]
 fn fault(path: &str, how: &str, step: usize) -> ExitStatus {
-    // The number distinguishes the command line from that of other tests.
+    // The number distinguishes this command line from those of other tests.
     let sleep = format!("sleep 71{}", std::process::id() * 1000 + step as u32);
     let mut child = child(&format!("{path} {}", &sleep[6..]), &format!("{how}:{step}"));
     let pid = child.id();
@@ -70,7 +71,7 @@ fn fault(path: &str, how: &str, step: usize) -> ExitStatus {
     }
     remove(&left);
     assert_eq!(ours(), [], "step {step} of {path} ({how})");
-    // Its parent's death signal may still be on its way.
+    // The death signal of the parent may still be on its way.
     super::eventually("its processes end", || processes_with(&sleep) == 0);
     status
 }
@@ -86,12 +87,12 @@ fn every_step(path: &str) {
         let status = fault(path, "fail", step);
         assert!(status.success() || status.code() == Some(REFUSED), "step {step} of {path}: {status}");
         last = step;
-        // Some steps may fail: what they set is noted as missing. Beyond the last one there are none.
+        // Some steps may fail, and their settings are then noted as missing. Beyond the last step the run succeeds.
         if step > 20 && fault(path, "kill", step).success() {
             break;
         }
     }
-    // The first ones, and of the others some in the short form.
+    // The first steps, and in the short form some of the others.
     (1..=last.min(20)).filter(|step| is_long || step % 3 == 0).for_each(|step| {
         fault(path, "kill", step);
     });
@@ -99,11 +100,11 @@ fn every_step(path: &str) {
 }
 
 #[test]
-fn whatever_step_of_a_veth_fails_or_is_killed_nothing_is_left() {
+fn a_failed_or_killed_step_of_a_veth_leaves_no_remains() {
     every_step("veth");
 }
 
 #[test]
-fn whatever_step_of_a_delay_line_fails_or_is_killed_nothing_is_left() {
+fn a_failed_or_killed_step_of_a_delay_line_leaves_no_remains() {
     every_step("line");
 }

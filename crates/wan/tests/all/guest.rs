@@ -1,4 +1,5 @@
-//! netem on a kernel that has it: a stock Debian kernel in a QEMU guest, whose only process is this test program.
+//! Tests netem on a kernel that has it: a stock Debian kernel in a QEMU guest, whose only process is this test
+//! program.
 
 #[path = "../../../../testbed/guest/boot.rs"]
 mod boot;
@@ -11,12 +12,12 @@ use std::time::Duration;
 use wan::{NamespacePair, PairPlan};
 
 #[test]
-fn netem_keeps_the_same_promises_in_a_guest() {
+fn netem_behaves_like_the_delay_line_in_a_guest() {
     boot::run(&Guest {
-        caller: "netem_keeps_the_same_promises_in_a_guest",
+        caller: "netem_behaves_like_the_delay_line_in_a_guest",
         inside: "guest::the_path_by_netem_inside_the_guest",
         modules: &["drivers/net/veth.ko", "drivers/net/tun.ko", "net/sched/sch_netem.ko"],
-        // Idle time is jumped over: delays are exact however busy this machine is, and take no time.
+        // The guest skips idle time. Delays are exact on a busy machine, too, and take no time.
         instruction_shift: 1,
         parameters: "no_timer_check noapictimer",
         prepare: "",
@@ -25,7 +26,7 @@ fn netem_keeps_the_same_promises_in_a_guest() {
     });
 }
 
-/// Not a separate test: what the guest of [`netem_keeps_the_same_promises_in_a_guest`] runs.
+/// Not a separate test, but the program of the guest in [`netem_behaves_like_the_delay_line_in_a_guest`].
 #[test]
 fn the_path_by_netem_inside_the_guest() {
     if std::env::var_os(INSIDE).is_none() {
@@ -52,7 +53,7 @@ fn the_path_by_netem_inside_the_guest() {
     say("netem bandwidth", bandwidth_is_exact(&limited(netem(10), 100_000_000)));
     say("netem changed", a_changed_delay_is_exact(&limited(netem(50), 100_000_000), 5));
     say("netem segments", reads_of_a_burst(&limited(netem(1), 1_000_000)));
-    // 50 ms of full packets are 1,250; those of 20 ms of the small ones are more.
+    // 50 ms of full packets are 1,250 packets; 20 ms of small ones are more.
     say("netem small packets", small_packets_arrive(&limited(netem(20), 100_000_000), 5_000));
     say("netem full queue", a_full_queue_counts(netem(1)));
     say("netem full backlog", a_full_backlog_counts(netem(5)));

@@ -1,4 +1,4 @@
-//! The wide-area path as its users see it: pings, bulk transfers, losses; by either mechanism.
+//! Tests of the wide-area path with pings, bulk transfers and losses, for both mechanisms.
 
 use super::{plan, root};
 use record::{Latency, PathMechanism, PathPlan};
@@ -24,7 +24,7 @@ pub fn pair_with(path: PathPlan) -> NamespacePair {
     NamespacePair::create(&PairPlan { path, ..plan() }).unwrap()
 }
 
-/// Milliseconds of each answer that the system's ping saw.
+/// Milliseconds of each answer that the system's ping reports.
 fn pings(pair: &NamespacePair, count: u32) -> Option<Vec<f64>> {
     let mut command = Command::new("ping");
     command.args(["-n", "-i", "0.01", "-c", &count.to_string(), &pair.server_addr_v4().to_string()]);
@@ -38,7 +38,7 @@ fn pings(pair: &NamespacePair, count: u32) -> Option<Vec<f64>> {
     Some(found)
 }
 
-/// Whether the shortest of some pings is within 0.3 ms + 2 % of the round trip asked for: a busy machine makes others
+/// Whether the shortest of some pings is within 0.3 ms + 2 % of the planned round trip. A busy machine makes others
 /// longer.
 pub fn round_trip_is_exact(path: &PathPlan) -> Result<String, String> {
     let asked_ms = 2.0 * path.delay_ns as f64 / 1e6;
@@ -71,7 +71,7 @@ fn a_ping_takes_twice_the_delay() {
     }
 }
 
-/// Payload bytes per second of one TCP connection from server to client, after its first `skip`.
+/// Payload bytes per second of one TCP connection from server to client, not counting the time `skip`.
 pub fn bulk_bytes_per_sec(pair: &NamespacePair, skip: Duration, window: Duration) -> f64 {
     let listener =
         pair.server_namespace().run_inside(|| Ok(TcpListener::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
@@ -97,13 +97,13 @@ pub fn bulk_bytes_per_sec(pair: &NamespacePair, skip: Duration, window: Duration
     per_sec
 }
 
-/// Whether bulk transfer and self-test see 100 Mbit/s of IP packets within 5 %. A busy machine gets four tries.
+/// Whether bulk transfer and self-test measure 100 Mbit/s of IP packets within 5 %. A busy machine gets four tries.
 pub fn bandwidth_is_exact(path: &PathPlan) -> Result<String, String> {
     let mut said = String::new();
     for _ in 0..4 {
         let pair = pair_with(path.clone());
         let own = pair.self_test(&|| false).unwrap().bits_per_sec.unwrap_or(0.0) / 1e6;
-        // 1448 bytes of payload in a packet of 1500.
+        // A packet of 1500 bytes has 1448 bytes of payload.
         let seen =
             bulk_bytes_per_sec(&pair, Duration::from_millis(700), Duration::from_secs(1)) * 8e-6 / 1448.0 * 1500.0;
         pair.remove().unwrap();
@@ -127,12 +127,12 @@ fn a_bulk_transfer_fills_a_limit_of_100_mbit_and_no_more() {
     }
 }
 
-/// Of `count` datagrams sent slowly from client to server, how many arrived.
+/// Number of arrived datagrams out of `count` that were sent slowly from client to server.
 pub fn datagrams_arriving(pair: &NamespacePair, count: u32) -> u32 {
     numbers_arriving(pair, count).len() as u32
 }
 
-/// The numbers of those that arrived.
+/// Numbers of the datagrams that arrived.
 fn numbers_arriving(pair: &NamespacePair, count: u32) -> Vec<u32> {
     let receiver =
         pair.server_namespace().run_inside(|| Ok(UdpSocket::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
@@ -154,7 +154,7 @@ fn numbers_arriving(pair: &NamespacePair, count: u32) -> Vec<u32> {
     arrived
 }
 
-/// Whether a change of the delay begins another sequence of losses, the same in every run.
+/// Whether a change of the delay begins another sequence of losses, equal in every run.
 pub fn losses_differ_after_a_change(path: &PathPlan) -> Result<String, String> {
     let run = || {
         let pair = pair_with(PathPlan { loss_ratio: 0.5, ..path.clone() });
@@ -172,8 +172,8 @@ pub fn losses_differ_after_a_change(path: &PathPlan) -> Result<String, String> {
     if differ && run() == [first, second, third] { Ok(said) } else { Err(said) }
 }
 
-/// Whether the losses of a path lie within four standard deviations of a binomial distribution (one run in 16,000 does
-/// not).
+/// Whether the losses of a path lie within four standard deviations of a binomial distribution (one run in 16,000
+/// does not).
 pub fn loss_is_binomial(path: &PathPlan, count: u32) -> Result<String, String> {
     let pair = pair_with(path.clone());
     pair.path_meter().unwrap().take();
@@ -190,7 +190,7 @@ pub fn loss_is_binomial(path: &PathPlan, count: u32) -> Result<String, String> {
         tally.trouble.map_or(String::new(), |why| format!("; {why}"))
     );
     let counted = tally.lost.unwrap_or(tally.dropped) as f64;
-    // Packets of the kernel's own (multicast listener reports) may be among those counted.
+    // The kernel's own packets (multicast listener reports) may be among the counted ones.
     let is_counted = (counted - lost).abs() <= 10.0;
     if (lost - expected).abs() <= 4.0 * deviation && is_counted { Ok(said) } else { Err(said) }
 }
@@ -206,8 +206,8 @@ fn losses_are_binomial_and_counted() {
     }
 }
 
-/// Whether packets that find the queue full are dropped and counted. 1 Mbit/s and a queue of 30 kB: of 5,000 small
-/// datagrams most find it full.
+/// Whether packets that find the queue full are dropped and counted. With 1 Mbit/s and a queue of 30 kB, most of
+/// 5,000 small datagrams find it full.
 pub fn a_full_queue_counts(path: PathPlan) -> Result<String, String> {
     let pair = pair_with(limited(path, 1_000_000));
     pair.path_meter().unwrap().take();
@@ -221,7 +221,7 @@ pub fn a_full_queue_counts(path: PathPlan) -> Result<String, String> {
 }
 
 #[test]
-fn a_bandwidth_beyond_the_self_tests_own_rate_is_not_doubted() {
+fn a_bandwidth_beyond_the_self_tests_rate_raises_no_doubt() {
     if !root() {
         return;
     }
@@ -246,7 +246,7 @@ fn a_self_test_can_be_stopped() {
 }
 
 #[test]
-fn a_path_that_loses_most_packets_as_asked_is_not_doubted() {
+fn a_path_with_high_planned_loss_raises_no_doubt() {
     if !root() {
         return;
     }
@@ -257,7 +257,7 @@ fn a_path_that_loses_most_packets_as_asked_is_not_doubted() {
         pair.remove().unwrap();
         tested
     };
-    // A busy machine may make pings late, but not silent.
+    // A busy machine may delay pings, but not silence them.
     let silent = |what: &str| what.contains("was answered") || what.contains("did not arrive");
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..20).map(|seed| scope.spawn(move || test(seed))).collect();
@@ -270,7 +270,7 @@ fn a_path_that_loses_most_packets_as_asked_is_not_doubted() {
 }
 
 #[test]
-fn a_full_queue_drops_and_counts() {
+fn a_full_queue_drops_and_counts_packets() {
     if !root() {
         return;
     }
@@ -280,7 +280,7 @@ fn a_full_queue_drops_and_counts() {
     }
 }
 
-/// Whether datagrams that the receiver's backlog has no room for are counted as dropped.
+/// Whether datagrams that find the receiver's backlog full are counted as dropped.
 pub fn a_full_backlog_counts(path: PathPlan) -> Result<String, String> {
     const BACKLOG: &str = "/proc/sys/net/core/netdev_max_backlog";
     let before = std::fs::read_to_string(BACKLOG).unwrap();
@@ -317,8 +317,8 @@ fn packets_per_transfer(path: PathPlan) -> f64 {
     packets / (BYTES as f64 / 1448.0)
 }
 
-/// Whether all of `count` small datagrams arrive, which come at a small part of the bandwidth, but faster than as many
-/// full packets would.
+/// Whether all of `count` small datagrams arrive. They need a small part of the bandwidth, but come faster than full
+/// packets could.
 pub fn small_packets_arrive(path: &PathPlan, count: u32) -> Result<String, String> {
     let pair = pair_with(path.clone());
     let arrived = datagrams_arriving(&pair, count);
@@ -328,7 +328,7 @@ pub fn small_packets_arrive(path: &PathPlan, count: u32) -> Result<String, Strin
     if arrived == count && dropped == 0 { Ok(said) } else { Err(said) }
 }
 
-/// How often a client reads until it has ten segments that the server wrote at once: on a slow link they come one by
+/// How often a client reads until it has ten segments that the server wrote at once. On a slow link they come one by
 /// one.
 pub fn reads_of_a_burst(path: &PathPlan) -> Result<String, String> {
     const SEGMENTS: usize = 10;
@@ -351,7 +351,7 @@ pub fn reads_of_a_burst(path: &PathPlan) -> Result<String, String> {
     drop((stream, sender.join().unwrap()));
     pair.remove().unwrap();
     let said = format!("{SEGMENTS} segments came in {reads} reads");
-    // A reader that waits for its CPU finds several at once.
+    // A reader that waits for its CPU finds several segments at once.
     if reads > 3 { Ok(said) } else { Err(said) }
 }
 
@@ -371,12 +371,12 @@ fn quick_acknowledgements_answer_every_segment() {
     if !root() {
         return;
     }
-    // A limit keeps segments from being merged.
+    // A bandwidth limit prevents the merging of segments.
     let path = limited(line(2), 200_000_000);
     let delayed = packets_per_transfer(path.clone());
     let quick = packets_per_transfer(PathPlan { quickack: true, ..path });
     eprintln!("packets on the path for each data segment: {delayed:.2} with delayed, {quick:.2} with quick ACKs");
-    // Beside other work some segments are merged before they are acknowledged.
+    // On a busy machine some segments are merged before they are acknowledged.
     assert!((1.8..2.2).contains(&quick), "one ACK for each segment: {quick:.2}");
     // The kernel also acknowledges at once if the reader was late because it waited for its CPU.
     assert!(delayed < quick - 0.02, "at times one ACK for two segments: {delayed:.2}");
@@ -413,7 +413,7 @@ fn the_path_works_for_both_address_families_and_is_steered() {
     pair.remove().unwrap();
 }
 
-/// Whether round trip and bandwidth are those of the new delay after a change.
+/// Whether round trip and bandwidth follow a change of the delay.
 pub fn a_changed_delay_is_exact(path: &PathPlan, delay_ms: u64) -> Result<String, String> {
     let pair = pair_with(path.clone());
     pair.path_meter().unwrap().set_delay(delay_ms * 1_000_000).unwrap();
@@ -431,7 +431,7 @@ fn the_delay_of_a_path_can_be_changed() {
     let meter = pair.path_meter().unwrap();
     for delay_ms in [5, 30] {
         meter.set_delay(delay_ms * 1_000_000).unwrap();
-        // The least round trip: below the delay it cannot be, and a busy machine does not make all ten late.
+        // The shortest round trip cannot be below the delay, and a busy machine does not delay all ten.
         let least_ms = pair.self_test(&|| false).unwrap().round_trips_ns[0] as f64 / 1e6;
         assert!((2.0 * delay_ms as f64 * 0.99..50.0 + delay_ms as f64).contains(&least_ms), "{least_ms} ms");
     }
@@ -444,7 +444,7 @@ fn the_delay_of_a_path_can_be_changed() {
 }
 
 #[test]
-fn netem_that_the_kernel_lacks_is_named() {
+fn the_error_names_missing_netem() {
     if !root() {
         return;
     }
@@ -461,7 +461,7 @@ fn netem_that_the_kernel_lacks_is_named() {
 }
 
 #[test]
-fn an_impossible_path_makes_nothing() {
+fn an_impossible_path_creates_no_pair() {
     let message = NamespacePair::create(&PairPlan { path: line(365 * 86_400_000), ..plan() }).unwrap_err().to_string();
     assert!(message.contains("too long"), "{message}");
 }

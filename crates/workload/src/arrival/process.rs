@@ -6,30 +6,30 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp1};
 use record::Share;
 
-/// How a series becomes arrivals.
+/// How a series is turned into arrivals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SeriesPlan {
-    /// Arrivals per second over the whole, on average.
+    /// Mean arrivals per second over the whole duration.
     pub mean_rate_per_sec: f64,
-    /// How long the whole series takes: its own span, or less to play a long series fast.
+    /// Duration of the whole series: its own span, or less to play a long series faster.
     pub duration_ns: u64,
     /// The same seed gives the same arrivals.
     pub seed: u64,
-    /// The part of the arrivals: independent processes whose union is the whole.
+    /// The share of the arrivals to generate. All shares are independent processes whose union is the whole.
     pub share: Share,
 }
 
-/// The intended times of one share, in nanoseconds since the start; never decreasing, each less than the duration.
+/// The intended times of one share's arrivals, in nanoseconds since the start. They never decrease, and each is less
+/// than the duration.
 #[derive(Debug, Clone)]
 pub struct Arrivals<'a> {
     counts: &'a [u32],
-    /// Expected arrivals for each request of the series.
     per_count: f64,
     interval_ns: f64,
     duration_ns: u64,
     rng: Box<ChaCha8Rng>,
     position: usize,
-    /// Expected arrivals of the current interval before the cursor.
+    /// Expected arrivals of the current interval that have already been used.
     used: f64,
 }
 
@@ -65,14 +65,16 @@ impl Iterator for Arrivals<'_> {
     type Item = u64;
 
     fn next(&mut self) -> Option<u64> {
-        // A unit of the cumulative rate is one expected arrival; the distance to the next arrival is exponential.
+        // The cumulative rate is measured in expected arrivals, so the distance to the next arrival is exponential
+        // with mean 1.
         let mut distance: f64 = Exp1.sample(&mut self.rng);
         loop {
             let expected = f64::from(*self.counts.get(self.position)?) * self.per_count;
             let left = expected - self.used;
             if distance < left {
                 self.used += distance;
-                // Computed from the interval's index, so that rounding does not add up over millions of intervals.
+                // The time is computed from the interval's index, so that rounding errors do not add up over millions
+                // of intervals.
                 let at_ns = (self.position as f64 + self.used / expected) * self.interval_ns;
                 return Some((at_ns as u64).min(self.duration_ns - 1));
             }

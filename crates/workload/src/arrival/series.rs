@@ -1,4 +1,4 @@
-//! Rate series: requests in each of equal intervals, from text files (plain or gzip).
+//! Rate series: the number of requests in each of many equal intervals, read from text files (plain or gzip).
 
 use super::SeriesError;
 use crate::BYTE_ORDER_MARK;
@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Maximum intervals: 6 months of seconds, or 64 MiB.
+/// Maximum number of intervals: six months of seconds (64 MiB).
 pub const INTERVALS_LIMIT: usize = 16 << 20;
 
-/// A longer gap in the times of a CSV, in intervals, is an error and not a gap of zeros.
+/// Maximum gap in the times of a CSV, in intervals. A longer one is an error instead of a gap of zeros.
 const GAP_LIMIT: i64 = 1 << 20;
 
 /// Requests in each of equal intervals.
@@ -19,16 +19,16 @@ const GAP_LIMIT: i64 = 1 << 20;
 pub struct RateSeries {
     /// Length of an interval.
     pub interval_ns: u64,
-    /// Requests in each, in order. Not empty, and not all 0.
+    /// Requests in each interval, in order. Not empty, and not all 0.
     pub counts: Vec<u32>,
 }
 
 impl RateSeries {
-    /// Reads a series. Two forms are understood, each plain or gzip:
+    /// Reads a series in one of two forms, plain or gzip:
     ///
-    /// - one count a line: `plain_interval_ns` is the length of an interval (one second in the NASA-HTTP series);
-    /// - CSV of a time (`1998-04-30 21:30:00`) and a count, with or without a header: the interval is the most frequent
-    ///   step of the times, intervals that are missing count 0, and times of one interval are added up.
+    /// - one count per line; `plain_interval_ns` is the length of an interval (one second in the NASA-HTTP series);
+    /// - CSV with a time (`1998-04-30 21:30:00`) and a count, with or without a header. The interval is the most
+    ///   frequent step between times, missing intervals count 0, and the counts of equal times are added up.
     pub fn open(path: &Path, plain_interval_ns: u64) -> Result<Self, SeriesError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|cause| SeriesError::Read { name: name.clone(), cause })?;
@@ -47,7 +47,8 @@ impl RateSeries {
     }
 
     fn parse(name: &str, mut source: impl BufRead, plain_interval_ns: u64) -> Result<Self, SeriesError> {
-        // Longer than any count or time with a count; bounds the memory of a file without line ends.
+        // Longer than any line with a count, or with a time and a count. It bounds the memory for a file without line
+        // ends.
         const LINE_LIMIT: u64 = 256;
         let mut line = Vec::new();
         let mut number: u32 = 0;
@@ -102,7 +103,7 @@ impl RateSeries {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Length of the series in its own time.
+    /// Length of the series in its original time.
     pub fn span_ns(&self) -> u64 {
         self.interval_ns.saturating_mul(self.counts.len() as u64)
     }
@@ -113,7 +114,7 @@ impl RateSeries {
         f64::from(peak) * self.counts.len() as f64 / self.total().max(1) as f64
     }
 
-    /// The part from interval `from` up to interval `to`, as a separate series.
+    /// The intervals from `from` to before `to`, as a series.
     pub fn part(&self, from: usize, to: usize) -> Result<RateSeries, SeriesError> {
         let counts = self.counts.get(from..to).unwrap_or_default();
         if counts.iter().all(|count| *count == 0) {
@@ -133,7 +134,7 @@ fn count_of(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether a first line is a header, and not data in an unknown form.
+/// Whether a first line is a header instead of data in an unknown form.
 fn is_header(time: &[u8], line: &[u8]) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
     line.iter().any(is_letter) && crate::trace::unix_second(time).is_none()
@@ -141,15 +142,15 @@ fn is_header(time: &[u8], line: &[u8]) -> bool {
 
 type Timed = (i64, u32, u32);
 
-/// Puts times and counts on a regular grid of their most frequent step, or of their smallest if all are multiples of
-/// it.
+/// Puts times and counts on a regular grid. Its step is the most frequent one, or the smallest if all steps are
+/// multiples of it.
 fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesError> {
     timed.sort();
     let steps = || timed.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|step| *step > 0);
     let mut frequency: BTreeMap<i64, usize> = BTreeMap::new();
     steps().for_each(|step| *frequency.entry(step).or_default() += 1);
     let smallest_s = frequency.keys().next().copied().unwrap_or(60);
-    // The smallest of the equally frequent ones.
+    // Takes the smallest of equally frequent steps.
     let usual_s = frequency.iter().rev().max_by_key(|(_, count)| **count).map_or(60, |(step, _)| *step);
     let spaced = spaced(name, &timed, usual_s);
     let is_finer = matches!(spaced, Err(SeriesError::Line { .. })) && steps().all(|step| step % smallest_s == 0);
@@ -159,13 +160,13 @@ fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesE
 /// Puts sorted times into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor
 /// drift leaves one empty.
 fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), SeriesError> {
-    /// A time farther from a multiple of the step than this share of it is off the grid.
+    /// A time whose distance from a multiple of the step exceeds this share of the step is off the grid.
     const OFF_RATIO: f64 = 0.25;
-    // At least this many times off the grid are strays.
+    // This many times off the grid are tolerated as strays.
     let strays = (timed.len() / 100).max(2);
     let mut counts: Vec<u32> = Vec::with_capacity(timed.len());
     let (mut begin, mut position) = (timed[0].0, 0);
-    // The number of times off the grid, and the first: its line and its distance.
+    // The number of times off the grid, and the line and distance of the first.
     let (mut off, mut first_off) = (0, None);
     for (time, line, count) in timed {
         let steps = (time - begin) as f64 / step_s as f64;

@@ -3,17 +3,16 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::io::{self, Write};
 
-/// Bytes made and written at a time.
 const BLOCK_BYTES: usize = 64 * 1024;
 const LINE_BYTES: usize = 80;
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 .";
 
-/// Extensions that are served as text.
+/// Extensions of files that are served as text.
 const TEXT: &[&str] = &["html", "htm", "css", "js", "txt", "xml", "svg", "json", "md", "csv", "php", "rss", "atom"];
 
-/// Writes `bytes` bytes of the file at `path` (below the root): random lines for text, random bytes for anything else.
-/// This text compresses to three quarters, random bytes do not compress at all; real documents compress better, so a
-/// server that compresses on the fly works harder here than it would.
+/// Writes the content of the file at `path` (below the root): random lines for text, random bytes for all other
+/// types. The text compresses to three quarters and random bytes not at all. Real documents compress better, so a
+/// server that compresses on the fly works harder here.
 pub(super) fn write(path: &str, bytes: u64, out: &mut impl Write) -> io::Result<()> {
     let mut rng = ChaCha8Rng::seed_from_u64(stable_hash(path.as_bytes()));
     let is_text = path.rsplit_once('.').is_some_and(|(_, extension)| TEXT.contains(&extension));
@@ -54,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_lines_and_the_rest_has_every_byte() {
+    fn text_files_have_lines_and_other_files_have_random_bytes() {
         let text = made("x/a.css", 100_000);
         assert!(text.split(|byte| *byte == b'\n').all(|line| line.len() < 80));
         assert!(text.iter().all(|byte| ALPHABET.contains(byte) || *byte == b'\n'));

@@ -1,23 +1,22 @@
-//! The manifest, also as an nginx map.
+//! Writes the manifest, also as an nginx map.
 
 use super::{Tree, mapping};
 
-/// First line of every manifest.
 pub(super) const FIRST_LINE: &[u8] = b"# straingauge files 1\n";
 
 pub(super) fn tsv(tree: &Tree) -> Vec<u8> {
     let mut out = FIRST_LINE.to_vec();
     out.extend_from_slice(b"target\tfile\tbytes\torigin\n");
     for entry in &tree.entries {
-        // Targets have neither tabs nor line ends: the log's reader refuses control bytes.
+        // Targets contain neither tabs nor line ends, because the log's reader refuses control bytes.
         out.extend_from_slice(&entry.target);
         out.extend_from_slice(format!("\t{}\t{}\t{}\n", entry.file, entry.bytes, entry.origin.word()).as_bytes());
     }
     out
 }
 
-/// An nginx map from `$request_uri` to the file's path, for targets whose file is not at their path. Include it on the
-/// level of `http`, with `try_files $straingauge_file $uri/ =404;` in the location.
+/// An nginx map from `$request_uri` to the file's path, for targets whose file is not at their path. Include it at
+/// the `http` level, with `try_files $straingauge_file $uri/ =404;` in the location.
 pub(super) fn nginx_map(tree: &Tree) -> Vec<u8> {
     let longest = tree.entries.iter().map(|entry| entry.target.len()).max().unwrap_or(0);
     let bucket_bytes = (longest + 64).next_power_of_two().max(128);
@@ -35,7 +34,8 @@ pub(super) fn nginx_map(tree: &Tree) -> Vec<u8> {
             continue;
         }
         out.extend_from_slice(b"    \"");
-        // A leading ~ would be a regular expression, a leading backslash escapes it; so do names of parameters.
+        // nginx reads a leading ~ as a regular expression, and names of map parameters as parameters. A leading
+        // backslash escapes both.
         if matches!(entry.target.first(), Some(b'~' | b'*' | b'.')) || is_map_word(&entry.target) {
             out.extend_from_slice(b"\\\\");
         }
@@ -55,8 +55,8 @@ fn is_map_word(target: &[u8]) -> bool {
     matches!(target, b"default" | b"hostnames" | b"include" | b"volatile")
 }
 
-/// A file's path as nginx text: plain paths may contain quotes. A dollar sign cannot be written there, so the target
-/// gets no row.
+/// Quotes a file's path for nginx; plain paths may contain quotes. nginx cannot escape a dollar sign, so such a
+/// target gets no row.
 fn quoted(file: &str) -> String {
     file.replace('"', "\\\"")
 }

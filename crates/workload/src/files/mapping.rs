@@ -7,12 +7,11 @@ use std::collections::{HashMap, HashSet};
 
 /// Directory of the files that cannot be at their target's path.
 pub(super) const MAPPED: &str = "mapped-urls";
-/// Maximum length of a part of a path; leaves room for the suffix of an incomplete file.
+/// Maximum length of a part of a path. It leaves room for the suffix of an incomplete file.
 const PART_BYTES: usize = 200;
-/// Longest path.
 const PATH_BYTES: usize = 1000;
 
-/// Assigns a file to every target; ordered by target.
+/// Assigns a file to every target; the result is sorted by target.
 pub(super) fn place(mut wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Vec<FileEntry> {
     wanted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     wanted.dedup_by(|a, b| a.0 == b.0);
@@ -41,7 +40,7 @@ pub(super) fn is_plain(entry: &FileEntry) -> bool {
     plain_path(&entry.target).as_deref() == Some(&entry.file)
 }
 
-/// The path that a target names, below the root; `None` if it must be mapped.
+/// The path below the root that a target names; `None` if the target must be mapped.
 pub(super) fn plain_path(target: &[u8]) -> Option<String> {
     let decoded = percent_decoded(target.strip_prefix(b"/")?)?;
     let mut text = String::from_utf8(decoded).ok()?;
@@ -57,7 +56,7 @@ pub(super) fn plain_path(target: &[u8]) -> Option<String> {
     (!is_reserved && parts.all(is_safe)).then_some(text)
 }
 
-/// The decoded path; `None` with a query, a fragment, or an invalid escape.
+/// The decoded path; `None` for a path with a query, a fragment, or an invalid escape.
 fn percent_decoded(path: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(path.len() + 10);
     let mut rest = path;
@@ -70,7 +69,7 @@ fn percent_decoded(path: &[u8]) -> Option<Vec<u8>> {
                     return None;
                 }
                 let byte = hex(high) << 4 | hex(low);
-                // An escaped slash would be a character of a name, which is not possible.
+                // A decoded slash would be part of a file name, which is impossible.
                 if byte == b'/' {
                     return None;
                 }
@@ -100,7 +99,7 @@ fn mapped_path(target: &[u8], is_taken: impl Fn(&str) -> bool) -> String {
     unreachable!("fewer targets than numbers")
 }
 
-/// The extension of a target's path with its dot, if plain: servers choose the content type by it.
+/// The extension of a target's path with its dot, if it is plain. Servers choose the content type by it.
 fn extension(target: &[u8]) -> String {
     let path = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_paths_are_where_a_server_looks() {
+    fn plain_paths_are_where_a_server_looks_for_them() {
         for (target, path) in [
             ("/", "index.html"),
             ("/a/b.html", "a/b.html"),
@@ -192,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_file_is_inside_and_no_file_is_a_directory(
+        fn every_file_is_below_the_root_and_no_file_is_a_directory(
             targets in proptest::collection::vec(
                 (r"(/(a|b|\.\.|\.|%2e|%2F|%00||index\.html|[ -~]{0,6})){0,4}[?/]?", 0u64..3),
                 0..40,

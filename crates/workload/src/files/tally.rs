@@ -5,34 +5,34 @@ use crate::trace::TraceReader;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Maximum pairs of target and size that are counted, for each target allowed.
+/// Maximum number of counted pairs of target and size, per allowed target.
 const SIZES: usize = 4;
-/// Minimum of that maximum.
+/// Lower limit of that maximum.
 const LEAST_SIZES: usize = 1 << 16;
-/// Size if none was seen.
+/// Size of a file if no size was seen.
 const ASSUMED_BYTES: u64 = 1024;
-/// Maximum bytes of targets, for each target allowed; a hostile log has long ones.
+/// Maximum bytes of targets, per allowed target. A hostile log has long targets.
 const TARGET_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
 struct Tally {
     /// Position in the order in which targets were seen.
     number: usize,
-    /// The size most often answered with status 200 (the largest if equal), and how often.
+    /// The size most often answered with status 200 (the largest of equally frequent ones), and its count.
     most_often: Option<(u64, u64)>,
     /// Answers with status 200 and a size.
     requests: u64,
     /// Answers whose size was not counted, because there were too many different ones.
     uncounted: u64,
     largest_partial: Option<u64>,
-    /// Whether some answer showed that the document exists.
+    /// Whether at least one answer showed that the document exists.
     exists: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
     by_target: HashMap<Box<[u8]>, Tally>,
-    /// How often a target was answered with a size.
+    /// How often each target was answered with each size.
     sizes: HashMap<(usize, u64), u64>,
     target_bytes: usize,
     pub(super) requests: u64,
@@ -80,7 +80,7 @@ impl Tallies {
         }
     }
 
-    /// Targets that need a file: target, size, origin.
+    /// Target, size and origin of each target that needs a file.
     pub(super) fn existing(&self) -> Vec<(Vec<u8>, u64, SizeOrigin)> {
         let existing = self.by_target.iter().filter(|(_, tally)| tally.exists);
         existing
@@ -112,13 +112,13 @@ impl Tallies {
 }
 
 impl Tally {
-    /// Counts an answer. A pair that was counted once is counted to the end, so that no count is a guess.
+    /// Counts an answer. A pair that was counted once is counted to the end, so that every count is exact.
     fn add(&mut self, bytes: u64, sizes: &mut HashMap<(usize, u64), u64>, most_sizes: usize) {
         let has_room = sizes.len() < most_sizes;
         let count = match sizes.entry((self.number, bytes)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) if has_room => new.insert(0),
-            // The first size of a target is its file's, whatever other targets did.
+            // The first size of each target is always counted, even when other targets have used up the limit.
             Entry::Vacant(new) if self.most_often.is_none() => new.insert(0),
             Entry::Vacant(_) => {
                 self.uncounted += 1;

@@ -14,7 +14,7 @@ const ROOT: &str = "root";
 /// The suffix of a file that is not complete yet.
 const PARTIAL: &str = ".partial";
 
-/// The result of writing a tree.
+/// Result of writing a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     /// The document root.
@@ -25,14 +25,14 @@ pub struct Made {
     pub written: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// Files that an earlier run had written.
+    /// Files that an earlier run had already written.
     pub kept: u64,
     /// Bytes of all files.
     pub total_bytes: u64,
 }
 
-/// Writes the tree below `out`, which must be absent, empty, or hold an unfinished or finished run of the same tree.
-/// `progress` is called with the bytes written and the bytes to write, file by file.
+/// Writes the tree below `out`, which must be absent or empty, or hold a finished or unfinished run of the same tree.
+/// `progress` is called after each file with the bytes written and the bytes to write.
 pub fn make(tree: &Tree, out: &Path, limits: &Limits, mut progress: impl FnMut(u64, u64)) -> Result<Made, FilesError> {
     let total_bytes = tree.total_bytes();
     if total_bytes > limits.bytes {
@@ -78,7 +78,7 @@ fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
     move |cause| FilesError::Io { what, path: path.into(), cause }
 }
 
-/// Claims `out`: it is empty, or has the manifest that we would write.
+/// Claims `out`, which must be empty or hold the same manifest.
 fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
     let path = out.join(MANIFEST);
     let is_link = path.symlink_metadata().is_ok_and(|found| !found.is_file());
@@ -97,7 +97,7 @@ fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             for found in std::fs::read_dir(out).map_err(io_error("read", out))? {
-                // A run that ended while it wrote the manifest left only this file.
+                // A run that was interrupted while it wrote the manifest left only this file.
                 let is_ours = |name: &std::ffi::OsStr| name.to_str() == Some(&format!("{MANIFEST}{PARTIAL}"));
                 if !is_ours(&found.map_err(io_error("read", out))?.file_name()) {
                     return Err(FilesError::Foreign(out.into()));
@@ -120,7 +120,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd, FilesError> {
         .map_err(|errno| io_error("opened", path)(errno.into()))
 }
 
-/// Opens a directory inside another one, making it if needed; a symbolic link is refused (ELOOP or ENOTDIR).
+/// Opens a directory inside another one and creates it if needed. A symbolic link is refused (ELOOP or ENOTDIR).
 fn step_into(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
     match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => open_below(parent, name),
@@ -149,7 +149,7 @@ fn write_file(place: &mut Place<'_>, file: &str, bytes: u64) -> io::Result<()> {
     put(directory, name, |out| content::write(file, bytes, out))
 }
 
-/// The last directory, below the root: files come in the order of their paths.
+/// The last opened directory below the root. Files come in the order of their paths.
 struct Place<'a> {
     root: &'a OwnedFd,
     path: String,
@@ -161,7 +161,7 @@ impl<'a> Place<'a> {
         Place { root, path: String::new(), fd: None }
     }
 
-    /// Opens a directory part by part, making what is missing; no part may be a symbolic link.
+    /// Opens a directory part by part and creates missing parts. No part may be a symbolic link.
     fn directory(&mut self, path: &str) -> Result<std::os::fd::BorrowedFd<'_>, Errno> {
         if self.path != path || self.fd.is_none() {
             self.fd = None;
@@ -179,7 +179,7 @@ impl<'a> Place<'a> {
         Ok(self.fd.as_ref().unwrap_or(self.root).as_fd())
     }
 
-    /// Size of a regular file below the root; `None` when it or its directory is not there.
+    /// Size of a regular file below the root; `None` if the file or its directory does not exist.
     fn size_of(&mut self, directory: &str, name: &str) -> Result<Option<u64>, Errno> {
         let directory = self.directory(directory)?;
         match fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -1,25 +1,25 @@
-//! Size classes: results by the size of the requested document.
+//! Size classes, for results by the size of the requested document.
 
 use super::MixError;
 use record::units::{format_bytes, parse_bytes};
 
-/// Classes by largest size, as in Webmonitor (section 4.2: "maximum file size for each class").
+/// Classes by maximum size, as in Webmonitor (section 4.2: "maximum file size for each class").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeClasses {
-    /// Largest size of each class but the last, ascending; the last class has no limit.
+    /// Maximum size of each class but the last, ascending. The last class has no maximum.
     largest_bytes: Vec<u64>,
 }
 
 impl Default for SizeClasses {
-    /// Webmonitor's three: documents and images, sounds, videos. Table 1 sets them apart by size; 64 KiB and 1 MiB lie
-    /// between its averages of 13, 179 and 2,304 KB.
+    /// Webmonitor's three classes: documents and images, sounds, videos. 64 KiB and 1 MiB lie between the average
+    /// sizes in its Table 1: 13, 179 and 2,304 KB.
     fn default() -> Self {
         SizeClasses { largest_bytes: vec![64 << 10, 1 << 20] }
     }
 }
 
 impl SizeClasses {
-    /// Classes with these largest sizes.
+    /// Makes classes with these maximum sizes.
     pub fn new(largest_bytes: Vec<u64>) -> Result<Self, MixError> {
         if largest_bytes.len() > 32 || largest_bytes.windows(2).any(|pair| pair[0] >= pair[1]) {
             return Err(MixError::Parameter("size classes need ascending boundaries, at most 32 of them".into()));
@@ -27,7 +27,7 @@ impl SizeClasses {
         Ok(SizeClasses { largest_bytes })
     }
 
-    /// Reads boundaries such as `64KiB,1MiB`.
+    /// Parses boundaries such as `64KiB,1MiB`.
     pub fn parse(text: &str) -> Result<Self, MixError> {
         let sizes: Result<Vec<u64>, _> = text.split(',').map(parse_bytes).collect();
         Self::new(sizes.map_err(|error| MixError::Parameter(error.to_string()))?)
@@ -38,7 +38,7 @@ impl SizeClasses {
         self.largest_bytes.len() + 1
     }
 
-    /// Never: there is always a class.
+    /// Always `false`.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -48,12 +48,12 @@ impl SizeClasses {
         self.largest_bytes.partition_point(|largest| *largest < bytes)
     }
 
-    /// The largest size of a class; `None` for the last, which has no limit.
+    /// Maximum size of a class; `None` for the last, which has no maximum.
     pub fn largest_bytes(&self, class: usize) -> Option<u64> {
         self.largest_bytes.get(class).copied()
     }
 
-    /// The class in words: `to 64.0 KiB`, `64.0 KiB to 1.00 MiB`, `over 1.00 MiB`.
+    /// Name of the class: `to 64.0 KiB`, `64.0 KiB to 1.00 MiB`, `over 1.00 MiB`.
     pub fn label(&self, class: usize) -> String {
         let size = |index: usize| self.largest_bytes.get(index).map(|bytes| format_bytes(*bytes as f64));
         match (class.checked_sub(1).and_then(size), size(class)) {

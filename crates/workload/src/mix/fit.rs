@@ -1,25 +1,22 @@
-//! Fitting a lognormal body and a Pareto tail to sizes by maximum likelihood.
+//! Fits a lognormal body and a Pareto tail to sizes by maximum likelihood.
 //!
-//! For every candidate beginning of the tail, the tail's exponent is Hill's estimator, and the body is a lognormal that
-//! is cut off there, fitted with that cut (Cohen's truncated normal on the logarithms). The beginning is the one with
-//! the smallest Kolmogorov-Smirnov distance of the whole: the criterion of Clauset, Shalizi & Newman (Power-Law
-//! Distributions in Empirical Data, 2009), who look at the tail alone, carried over to both parts.
+//! For every candidate start of the tail, the tail's exponent is Hill's estimate, and the body is a lognormal
+//! truncated at that start (Cohen's truncated normal, applied to the logarithms). The chosen start gives the smallest
+//! Kolmogorov-Smirnov distance over the whole distribution. Clauset, Shalizi & Newman (Power-Law Distributions in
+//! Empirical Data, 2009) use this criterion for the tail alone.
 
 use super::{HybridSizes, MixError};
 use statrs::function::erf::erfc;
 use std::fmt;
 
-/// Minimum sizes for a fit.
 const FEWEST: usize = 100;
-/// Minimum sizes in a tail.
 const FEWEST_IN_TAIL: usize = 25;
-/// Range of the tail shares that are tried.
+/// Range of the tried tail shares.
 const TAIL_RATIOS: (f64, f64) = (0.01, 0.5);
-/// Candidates for the beginning of the tail.
 const CANDIDATES: usize = 80;
-/// Maximum sizes used to choose among them.
+/// Maximum number of sizes that the choice of the start uses.
 const THINNED: usize = 20_000;
-/// Normal quantile of a 95 % interval.
+/// Quantile of the normal distribution for a 95 % interval.
 const Z_95: f64 = 1.959_964;
 
 /// An estimate with its 95 % interval (asymptotic, from the observed information).
@@ -51,13 +48,13 @@ impl fmt::Display for Interval {
 pub struct SizeFit {
     /// Sizes fitted (above 0).
     pub n: usize,
-    /// Sizes of 0, left out.
+    /// Number of left out sizes of 0.
     pub zeros: usize,
-    /// Body: mean of the natural logarithm of bytes.
+    /// Mean of the natural logarithm of the body's sizes in bytes.
     pub body_mu: Interval,
-    /// Body: standard deviation of it.
+    /// Standard deviation of the natural logarithm of the body's sizes.
     pub body_sigma: Interval,
-    /// Where the tail begins.
+    /// Smallest size of the tail.
     pub tail_from_bytes: f64,
     /// Exponent of the tail.
     pub tail_alpha: Interval,
@@ -74,7 +71,7 @@ pub struct SizeFit {
 }
 
 impl SizeFit {
-    /// Fits sizes in bytes.
+    /// Fits a distribution to sizes in bytes.
     pub fn of(mut sizes: Vec<u64>) -> Result<SizeFit, MixError> {
         let all = sizes.len();
         sizes.retain(|bytes| *bytes > 0);
@@ -90,7 +87,7 @@ impl SizeFit {
                 "{n} documents have sizes too much alike for a body and a tail: use their common size"
             )));
         }
-        // An even thinning of a large sample suffices for the choice; the figures are computed on all of it.
+        // Evenly chosen sizes of a large sample suffice for the choice of the start. All sizes count for the results.
         let every = n.div_ceil(THINNED);
         let thinned: Vec<f64> = logs.iter().skip(every / 2).step_by(every).copied().collect();
         let fit_at = |first: usize| {
@@ -138,8 +135,8 @@ impl SizeFit {
         }
     }
 
-    /// The distance that a sample of the true distribution exceeds in 5 % of cases (Kolmogorov's limit). It is generous
-    /// for parameters fitted to the same sample: below it means only "not contradicted".
+    /// The distance that a sample of the true distribution exceeds in 5 % of cases (Kolmogorov's limit). The limit is
+    /// generous for parameters that were fitted to the same sample: a smaller distance only means "not contradicted".
     pub fn critical_distance(&self) -> f64 {
         1.358 / (self.n as f64).sqrt()
     }
@@ -173,14 +170,14 @@ impl fmt::Display for SizeFit {
     }
 }
 
-/// Indices of ascending logarithms at which a tail may begin: with enough documents of different size on both sides.
+/// Indices in ascending logarithms at which a tail may begin, with enough documents of different sizes on both sides.
 fn candidates(logs: &[f64]) -> Vec<usize> {
     let n = logs.len();
     let (low, high) = TAIL_RATIOS;
     let mut starts: Vec<usize> = (0..=CANDIDATES)
         .map(|step| low * (high / low).powf(step as f64 / CANDIDATES as f64))
         .map(|ratio| logs[n - ((ratio * n as f64) as usize).clamp(FEWEST_IN_TAIL, n)])
-        // A tail begins with a size, so it includes all documents of that size.
+        // A tail begins at a size, so it includes all documents of that size.
         .map(|value| logs.partition_point(|log| *log < value))
         .filter(|first| *first >= n / 4 && logs[*first] < logs[n - 1])
         .collect();
@@ -188,25 +185,27 @@ fn candidates(logs: &[f64]) -> Vec<usize> {
     starts
 }
 
-/// Mean and deviation of a normal distribution that is cut off at `cut`, from values below the cut.
+/// Mean and standard deviation of a normal distribution that is truncated at `cut`, estimated from values below the
+/// cut.
 fn body(values: &[f64], cut: f64) -> (Interval, Interval) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n;
     let deviation = variance.sqrt().max(1e-3);
-    // Mean likelihood of a value; the data enter only by mean and variance.
+    // Mean log-likelihood of a value. It depends on the data only through their mean and variance.
     let likelihood = |mu: f64, log_sigma: f64| {
         let sigma = log_sigma.exp();
         let kept = 0.5 * erfc(-(cut - mu) / sigma / std::f64::consts::SQRT_2);
         -log_sigma - (variance + (mean - mu).powi(2)) / (2.0 * sigma * sigma) - kept.max(f64::MIN_POSITIVE).ln()
     };
-    // A cut normal that is nearly exponential has no maximum at finite parameters, so the search stays near the data.
+    // A truncated normal that is nearly exponential has no maximum at finite parameters, so the search stays near the
+    // data.
     let (mu_range, sigma_range) = ((mean - deviation, cut + 3.0 * deviation), (0.2 * deviation, 6.0 * deviation));
     let inside = |mu: f64, log_sigma: f64| {
         mu >= mu_range.0 && mu <= mu_range.1 && log_sigma >= sigma_range.0.ln() && log_sigma <= sigma_range.1.ln()
     };
     let value = |mu, log_sigma| if inside(mu, log_sigma) { likelihood(mu, log_sigma) } else { f64::NEG_INFINITY };
-    // Pattern search: two smooth parameters, and evaluations are cheap.
+    // A pattern search suffices for two smooth parameters and cheap evaluations.
     let (mut mu, mut log_sigma) = (mean, deviation.ln());
     let (mut best, mut step) = (value(mu, log_sigma), 0.5);
     while step > 1e-9 {
@@ -225,7 +224,7 @@ fn body(values: &[f64], cut: f64) -> (Interval, Interval) {
         }
     }
     let sigma = log_sigma.exp();
-    // Observed information, by differences.
+    // The observed information is computed from finite differences.
     let h = 1e-4;
     let at = |a: f64, b: f64| likelihood(mu + a * h * sigma, log_sigma + b * h);
     let second = |a: f64, b: f64| (at(a, b) - 2.0 * at(0.0, 0.0) + at(-a, -b)) / (h * h);
@@ -236,7 +235,7 @@ fn body(values: &[f64], cut: f64) -> (Interval, Interval) {
     (Interval::around(mu, error(i_sigma) * sigma), Interval::around(sigma, error(i_mu) * sigma))
 }
 
-/// Kolmogorov-Smirnov distance of ascending values from a distribution; ties count once.
+/// Kolmogorov-Smirnov distance of ascending values from a distribution. Ties count once.
 fn distance(ascending: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     let n = ascending.len() as f64;
     let mut largest: f64 = 0.0;
@@ -245,8 +244,8 @@ fn distance(ascending: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
         let value = ascending[at];
         let after = at + ascending[at..].partition_point(|other| *other <= value);
         let expected = cdf(value);
-        // Sizes are whole bytes, so a step at a value is no step of the continuous law: compare both sides, but a tie
-        // only with its upper side.
+        // Sizes are whole bytes, so a tie is no real step of the continuous distribution. A single value is compared
+        // on both sides of its step, a tie only on the upper side.
         let below = if after - at == 1 { (expected - at as f64 / n).abs() } else { 0.0 };
         largest = largest.max(below).max((after as f64 / n - expected).abs());
         at = after;

@@ -1,17 +1,18 @@
-//! The documents of a log: the size and the number of requests of each target.
+//! Collects the size and the number of requests of each document in a log.
 
 use super::{Mix, MixError, SizeFit, SurgeParameters, ZipfFit};
 use crate::stable_hash;
 use crate::trace::{TraceError, TraceReader};
 use std::collections::HashMap;
 
-/// Maximum documents; a log with more distinct targets is fitted to the first of them, which is reported.
+/// Maximum number of documents. Only this many are fitted of a log with more distinct targets, and the report says
+/// so.
 const DOCUMENTS_LIMIT: usize = 1 << 20;
 
 /// Sizes and counts of the documents of a log, from its successful GETs (status 200, or a format without status).
 #[derive(Debug, Clone, Default)]
 pub struct LogDocuments {
-    /// By hash of the target: largest size seen, requests.
+    /// Largest seen size and number of requests, by the hash of the target.
     documents: HashMap<u64, (u64, u64)>,
     /// Successful GETs.
     pub requests: u64,
@@ -37,7 +38,7 @@ impl LogDocuments {
         self.requests += 1;
         let is_full = self.documents.len() >= DOCUMENTS_LIMIT;
         match self.documents.get_mut(&target) {
-            // The largest: a truncated answer is logged with the bytes sent.
+            // Keeps the largest size, because a log shows only the sent bytes of a truncated answer.
             Some((size, requests)) => {
                 *size = bytes.max(*size);
                 *requests += 1;
@@ -59,18 +60,18 @@ impl LogDocuments {
         self.documents.is_empty()
     }
 
-    /// The sizes' distribution.
+    /// Fits a distribution to the sizes.
     pub fn size_fit(&self) -> Result<SizeFit, MixError> {
         SizeFit::of(self.documents.values().map(|(bytes, _)| *bytes).collect())
     }
 
-    /// The popularity; `None` with fewer than two documents.
+    /// Fits Zipf's law to the popularity; `None` with fewer than two documents.
     pub fn zipf_fit(&self) -> Option<ZipfFit> {
         ZipfFit::of(self.documents.values().map(|(_, requests)| *requests).collect())
     }
 
-    /// A mix of as many documents as the log has, with the fitted sizes and popularity; none larger than the largest
-    /// seen.
+    /// Makes a mix with as many documents as the log has and with the fitted sizes and popularity. No document is
+    /// larger than the largest seen one.
     pub fn mix(&self) -> Result<Mix, MixError> {
         let fit = self.size_fit()?;
         Mix::of_distribution(

@@ -2,16 +2,16 @@
 
 use statrs::distribution::{ContinuousCDF, Normal};
 
-/// A distribution that is, below `tail_from_bytes`, a lognormal cut off there, and from there on a Pareto distribution.
+/// A lognormal that is truncated at `tail_from_bytes`, and a Pareto distribution from there on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HybridSizes {
-    /// Mean of the body's natural logarithm of bytes (of the lognormal before it is cut off).
+    /// Mean of the natural logarithm of the body's sizes in bytes, before truncation.
     pub body_mu: f64,
-    /// Standard deviation of that.
+    /// Standard deviation of that logarithm.
     pub body_sigma: f64,
-    /// Where the tail begins (Pareto's k).
+    /// Start of the tail (Pareto's k).
     pub tail_from_bytes: f64,
-    /// Exponent of the tail (Pareto's alpha); at most 2 means infinite variance, at most 1 an infinite mean.
+    /// Exponent of the tail (Pareto's alpha). The variance is infinite up to 2, and the mean up to 1.
     pub tail_alpha: f64,
     /// Share of the documents in the tail.
     pub tail_ratio: f64,
@@ -38,7 +38,7 @@ impl HybridSizes {
         }
     }
 
-    /// The size that a share `ratio` (from 0 to below 1) of the documents does not exceed; at least 1 byte.
+    /// The size that a share `ratio` (from 0 to below 1) of the documents does not exceed. At least 1 byte.
     pub fn quantile(&self, ratio: f64) -> f64 {
         let body = 1.0 - self.tail_ratio;
         let bytes = if ratio < body {
@@ -51,17 +51,17 @@ impl HybridSizes {
         bytes.max(1.0)
     }
 
-    /// Sizes of `count` documents at evenly spaced quantiles, ascending, none over `largest_bytes`: the distribution
-    /// itself, without the luck of a draw.
+    /// Sizes of `count` documents at evenly spaced quantiles, ascending and at most `largest_bytes`. They follow the
+    /// distribution without the random error of a sample.
     pub fn sizes(&self, count: usize, largest_bytes: u64) -> Vec<u64> {
         let quantile = |index: usize| self.quantile((index as f64 + 0.5) / count as f64).round();
         (0..count).map(|index| (quantile(index).min(9e15) as u64).clamp(1, largest_bytes.max(1))).collect()
     }
 }
 
-/// The order in which ascending sizes are assigned to popularity ranks, the most popular first. The ranks' quantiles
-/// follow the golden ratio from the median on, so that any number of first ranks covers the distribution evenly, and
-/// neither the most popular document nor the most popular hundred are unusual.
+/// The order in which ascending sizes are assigned to popularity ranks, the most popular first. The quantiles of
+/// successive ranks step by the golden ratio from the median, so that the first ranks always cover the distribution
+/// evenly, and neither the most popular document nor the hundred most popular have unusual sizes.
 pub(super) fn dealt(count: usize) -> Vec<usize> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let mut keyed: Vec<(f64, usize)> = (0..count).map(|rank| ((0.5 + rank as f64 * GOLDEN).fract(), rank)).collect();

@@ -1,9 +1,9 @@
-//! Popularity: Zipf's law, given or fitted.
+//! Popularity by Zipf's law, with a given or a fitted exponent.
 
 use super::Interval;
 
-/// Probabilities of `count` documents by rank under Zipf's law: the document of rank r is asked for in proportion to
-/// `1 / r^exponent`. An exponent of 0 makes all equal.
+/// Probabilities of `count` documents by rank under Zipf's law: the probability of rank r is proportional to `1 /
+/// r^exponent`. An exponent of 0 makes all equal.
 pub fn zipf(count: usize, exponent: f64) -> Vec<f64> {
     let weights: Vec<f64> = (1..=count).map(|rank| (rank as f64).powf(-exponent)).collect();
     let sum: f64 = weights.iter().sum();
@@ -13,17 +13,17 @@ pub fn zipf(count: usize, exponent: f64) -> Vec<f64> {
 /// Zipf's exponent fitted to counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ZipfFit {
-    /// The exponent with its 95 % interval. Ranks are taken from the same counts, which biases it upwards where many
-    /// documents were asked for only once or twice.
+    /// The exponent with its 95 % interval. The ranks come from the same counts, which biases the exponent upwards
+    /// when many documents were requested only once or twice.
     pub exponent: Interval,
-    /// Documents.
+    /// Number of documents.
     pub documents: usize,
-    /// Requests for them.
+    /// Number of requests for them.
     pub requests: u64,
 }
 
 impl ZipfFit {
-    /// The exponent of maximum likelihood for these counts of requests by document; `None` with fewer than two
+    /// The maximum-likelihood exponent for these counts of requests by document; `None` with fewer than two
     /// documents.
     pub fn of(mut counts: Vec<u64>) -> Option<ZipfFit> {
         counts.retain(|count| *count > 0);
@@ -34,7 +34,7 @@ impl ZipfFit {
         let requests: u64 = counts.iter().sum();
         let logs: Vec<f64> = (1..=counts.len()).map(|rank| (rank as f64).ln()).collect();
         let observed = counts.iter().zip(&logs).map(|(count, log)| *count as f64 * log).sum::<f64>() / requests as f64;
-        // The likelihood is concave: its maximum is where the mean logarithm of the rank equals the observed one.
+        // The likelihood is concave. Its maximum is where the mean logarithm of the rank equals the observed one.
         let moments = |exponent: f64| {
             let (mut sum, mut first, mut second) = (0.0, 0.0, 0.0);
             for log in &logs {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exponent_of_exact_counts_is_found_again() {
+    fn the_exponent_of_exact_counts_is_recovered() {
         for exponent in [0.0, 0.7, 1.0, 1.4] {
             let counts = zipf(500, exponent).iter().map(|p| (p * 1e9) as u64).collect();
             let fit = ZipfFit::of(counts).unwrap();

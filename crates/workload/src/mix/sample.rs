@@ -5,7 +5,7 @@ use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
 use record::Share;
 
-/// Draws documents independently, each in O(1) whatever their number (Walker's alias method, as Vose made it).
+/// Draws documents independently, each in O(1) (Walker's alias method in Vose's version).
 #[derive(Debug, Clone)]
 pub struct MixSampler {
     table: WeightedAliasIndex<f64>,
@@ -13,7 +13,8 @@ pub struct MixSampler {
 }
 
 impl MixSampler {
-    /// A sampler of `mix`. The same seed and share give the same draws; shares draw independently of each other.
+    /// Makes a sampler of `mix`. The same seed and share give the same draws; shares draw independently of each
+    /// other.
     pub fn new(mix: &Mix, seed: u64, share: Share) -> Result<Self, MixError> {
         if mix.documents.is_empty() {
             return Err(MixError::Empty);

@@ -1,6 +1,6 @@
 //! A mix like SURGE's (Barford & Crovella, Generating Representative Web Workloads for Network and Server Performance
-//! Evaluation, SIGMETRICS 1998): file sizes and popularity. SURGE's embedded references, temporal locality and OFF
-//! times are not part of a mix.
+//! Evaluation, SIGMETRICS 1998): its file sizes and popularity. SURGE's embedded references, temporal locality and
+//! OFF times are not part of a mix.
 
 use super::hybrid::dealt;
 use super::{Document, HybridSizes, Mix, MixError, SizeClasses, zipf};
@@ -14,7 +14,8 @@ pub struct SurgeParameters {
     pub files: usize,
     /// Zipf's exponent of the popularity. Default 1.
     pub zipf_exponent: f64,
-    /// Largest file: the tail has no mean, so it must end somewhere. Default 100 MiB, which 2,000 files do not reach.
+    /// Size of the largest file. The tail has no finite mean, so it must end somewhere. Default 100 MiB, which 2,000
+    /// files do not reach.
     pub largest_bytes: u64,
 }
 
@@ -36,7 +37,8 @@ impl Default for SurgeParameters {
 }
 
 impl Mix {
-    /// Files with a lognormal body and a Pareto tail, asked for by Zipf's law; size and popularity are unrelated.
+    /// Makes files with a lognormal body and a Pareto tail, requested by Zipf's law. Size and popularity are
+    /// unrelated.
     pub fn surge(parameters: &SurgeParameters) -> Result<Mix, MixError> {
         Mix::of_distribution("surge", parameters)
     }
@@ -73,7 +75,7 @@ impl Mix {
             .map(|(rank, (size, probability))| {
                 let bytes = ascending[size];
                 let item = if bytes as f64 >= sizes.tail_from_bytes { "tail" } else { "body" };
-                // 1,000 files per directory, so that 10,000,000 files stay browsable.
+                // A directory holds 1,000 files, so that 10,000,000 files stay browsable.
                 Document { url: format!("/{name}/{:04}/{:07}.dat", rank / 1000, rank + 1), bytes, probability, item }
             })
             .collect();

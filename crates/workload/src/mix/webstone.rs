@@ -20,9 +20,9 @@ const TABLE_1: [Item; 4] = [
 ];
 
 impl Mix {
-    /// The 77 files of Table 1. The table gives each item's number of files, total size (KBytes of 1,024) and access
-    /// probability with their averages, not the single files: here the files of an item have equal probability and
-    /// equal size, the images to within one byte so that their total is the table's.
+    /// The 77 files of Table 1. The table gives each item's number of files, total size (in KBytes of 1,024) and
+    /// access probability with their averages, but no single files. Here the files of an item have equal
+    /// probabilities and sizes; the images' sizes differ by up to one byte so that their total equals the table's.
     pub fn webstone() -> Mix {
         let mut documents = Vec::new();
         for item in &TABLE_1 {

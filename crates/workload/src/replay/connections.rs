@@ -4,18 +4,19 @@ use std::collections::{BinaryHeap, HashMap};
 /// When a client's next request uses its open connection. "Within" includes the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grouping {
-    /// If it comes within the limit after the client's previous request, like a server's keep-alive timeout. This is
-    /// the usual reading of Kim & Rixner's "arrive within a fifteen-second period".
+    /// When it comes within the limit after the client's previous request, as with a server's keep-alive timeout.
+    /// This is the usual reading of Kim & Rixner's "arrive within a fifteen-second period".
     IdleGap {
-        /// Longest gap.
+        /// Maximum gap.
         limit_ns: u64,
     },
-    /// If it comes within the limit after the first request of the connection: the narrower reading of the same words.
+    /// When it comes within the limit after the first request of the connection: a narrower reading of the same
+    /// words.
     Period {
-        /// Longest life.
+        /// Maximum lifetime of a connection.
         limit_ns: u64,
     },
-    /// Every request has its own connection.
+    /// Never: every request has its own connection.
     Never,
 }
 
@@ -23,11 +24,10 @@ pub enum Grouping {
 struct Open {
     connection: u64,
     requests: u32,
-    /// The last log time at which a request would still join.
+    /// The last log time at which a request can still join.
     due_ns: i64,
 }
 
-/// A connection whose time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) client: u64,
@@ -35,7 +35,7 @@ pub(super) struct Ended {
     pub(super) due_ns: i64,
 }
 
-/// The open connections, by client.
+/// The open connections by client.
 ///
 /// Invariant: `order` holds exactly one pair for each client of `open`, with a time not later than its `due_ns`.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ pub(super) struct Connections {
     limit: usize,
     open: HashMap<u64, Open>,
     order: BinaryHeap<Reverse<(i64, u64)>>,
-    /// Connections so far; the number of the next.
+    /// Number of connections so far, which is the number of the next one.
     pub(super) opened: u64,
-    /// Connections ended early, because too many clients were open.
+    /// Connections that were ended early because too many clients had one.
     pub(super) evicted: u64,
 }
 
@@ -62,8 +62,8 @@ impl Connections {
         }
     }
 
-    /// The next connection that no request at `now_ns` or later can join, and when its time was over. Call it until
-    /// `None` before every [`Connections::join`].
+    /// Returns the next connection that no request at `now_ns` or later can join. Call it until `None` before every
+    /// [`Connections::join`].
     pub(super) fn expire(&mut self, now_ns: i64) -> Option<Ended> {
         while self.order.peek().is_some_and(|Reverse((due_ns, _))| *due_ns < now_ns) {
             if let Some(ended) = self.end_first(now_ns) {
@@ -73,7 +73,7 @@ impl Connections {
         None
     }
 
-    /// The longest idle connection, if there is no room for another client.
+    /// Ends the connection that has been idle longest if there is no room for another client.
     pub(super) fn make_room(&mut self, client: u64) -> Option<Ended> {
         if self.open.len() < self.limit || self.open.contains_key(&client) {
             return None;
@@ -87,7 +87,7 @@ impl Connections {
         None
     }
 
-    /// Ends the first of `order` if its client is due before `before_ns`; else moves it to its current place.
+    /// Ends the first connection of `order` if it is due before `before_ns`; otherwise moves it to its current place.
     fn end_first(&mut self, before_ns: i64) -> Option<Ended> {
         let Reverse((noted_ns, client)) = self.order.pop()?;
         let due_ns = self.open.get(&client)?.due_ns;
@@ -99,7 +99,8 @@ impl Connections {
         self.open.remove(&client).map(|open| Ended { client, connection: open.connection, due_ns: open.due_ns })
     }
 
-    /// The connection and the position on it of a client's request at `now_ns`. Times never go back.
+    /// Assigns a client's request at `now_ns` to a connection; returns the connection and the request's position on
+    /// it. Times must not decrease.
     pub(super) fn join(&mut self, client: u64, now_ns: i64) -> (u64, u32) {
         let (limit_ns, is_sliding) = match self.grouping {
             Grouping::IdleGap { limit_ns } => (limit_ns, true),
@@ -124,12 +125,11 @@ impl Connections {
         (connection, 0)
     }
 
-    /// Whether a connection ends with its only request.
+    /// Whether every connection ends after one request.
     pub(super) fn is_single(&self) -> bool {
         self.grouping == Grouping::Never
     }
 
-    /// Ends what is still open, earliest first.
     pub(super) fn end(&mut self) -> Option<Ended> {
         while !self.order.is_empty() {
             if let Some(ended) = self.end_first(i64::MAX) {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs (time, client) pairs; the connection of each, and what was closed before each.
+    /// Runs (time, client) pairs. Returns the connection of each, and the connections that were closed before each.
     fn run(requests: &[(i64, u64)], grouping: Grouping, limit: usize) -> (Vec<u64>, Vec<(u64, i64)>) {
         let mut connections = Connections::new(grouping, limit);
         let (mut of, mut closed) = (Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_exactly_the_limit_still_shares() {
+    fn a_gap_of_exactly_the_limit_shares_the_connection() {
         let gap = Grouping::IdleGap { limit_ns: 15 };
         assert_eq!(run(&[(0, 7), (15, 7), (30, 7), (46, 7)], gap, 10).0, [0, 0, 0, 1]);
         let period = Grouping::Period { limit_ns: 15 };
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_idle_makes_room() {
+    fn the_longest_idle_connection_makes_room() {
         let gap = Grouping::IdleGap { limit_ns: 100 };
         let (of, closed) = run(&[(0, 1), (1, 2), (2, 1), (3, 3), (4, 1), (5, 2)], gap, 2);
         assert_eq!(of, [0, 1, 0, 2, 0, 3]);
@@ -187,7 +187,7 @@ mod tests {
             let mut now = 0;
             let requests: Vec<(i64, u64)> = gaps.iter().map(|(gap, client)| { now += gap; (now, *client) }).collect();
             let (of, closed) = run(&requests, grouping, 1000);
-            // Naive: remembers every client for ever.
+            // A naive model, which remembers every client forever.
             let mut known: std::collections::HashMap<u64, (u64, i64)> = Default::default();
             let mut next = 0;
             for ((now, client), connection) in requests.iter().zip(&of) {

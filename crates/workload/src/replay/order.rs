@@ -1,17 +1,16 @@
-//! Sorts lines by their times, within a window.
+//! Sorts lines by their times within a window.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Mean text bytes of held requests beyond which the window is cut short.
+/// Mean bytes of text per held request above which the window is shortened.
 const TEXT_BYTES: usize = 256;
 
-/// A request of the log, owned while it waits.
+/// A request of the log while it waits in the window.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Log time, after clamping.
     pub(super) time_ns: i64,
-    /// Breaks ties of equal times by the log's order.
+    /// Sorts equal times by the log's order.
     pub(super) line: u64,
     pub(super) resolution_ns: u64,
     pub(super) client: u64,
@@ -36,7 +35,7 @@ impl PartialOrd for Held {
 }
 
 impl Ord for Held {
-    /// Reversed: the heap's greatest is the earliest.
+    /// The order is reversed, so that the heap's greatest request is the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time_ns, other.line).cmp(&(self.time_ns, self.line))
     }
@@ -44,26 +43,27 @@ impl Ord for Held {
 
 /// The sorting window.
 ///
-/// Invariant: requests leave in ascending order, and everything earlier than `floor_ns` has left.
+/// Invariant: requests leave in ascending order, and all requests earlier than `floor_ns` have left.
 #[derive(Debug)]
 pub(super) struct Window {
     heap: BinaryHeap<Held>,
     width_ns: i64,
     limit: usize,
-    /// Bytes of the texts in the heap; a hostile log has long targets.
+    /// Bytes of all texts in the heap. A hostile log has long targets.
     text_bytes: usize,
-    /// The latest time so far, of the whole log.
+    /// The latest time so far in the whole log.
     pub(super) latest_ns: i64,
     floor_ns: i64,
-    /// Lines moved up because they came too late.
+    /// Lines that were moved up because they came too late.
     pub(super) clamped: u64,
-    /// Lines earlier than a previous one.
+    /// Lines with an earlier time than a previous line.
     pub(super) went_back: u64,
-    /// The largest difference between a line's time and the latest previous one.
+    /// The largest difference between a line's time and the latest time before it.
     pub(super) back_max_ns: u64,
-    /// The longest time from the latest line so far to the next later one, and the number of that line.
+    /// The longest step from the latest time so far to the next later time, and the number of the line with that
+    /// time.
     pub(super) gap: (u64, u64),
-    /// Requests that left before their window was over, because too many were held.
+    /// Requests that left before their window ended because too many were held.
     pub(super) forced: u64,
 }
 
@@ -84,7 +84,7 @@ impl Window {
         }
     }
 
-    /// Takes the time of the next line, of any part of the log; returns the time to use for it.
+    /// Takes the time of the next line, which may belong to another share; returns the time to use for it.
     #[inline]
     pub(super) fn see(&mut self, time_ns: i64, line: u64) -> i64 {
         if time_ns >= self.latest_ns {
@@ -105,17 +105,17 @@ impl Window {
         time_ns
     }
 
-    /// Takes a line of this part, with the time that [`Window::see`] gave for it.
+    /// Takes a line of this share, with the time that [`Window::see`] returned for it.
     pub(super) fn hold(&mut self, held: Held) {
         self.text_bytes += held.text.len();
         self.heap.push(held);
     }
 
-    /// The earliest request, if no later line can precede it (or too many are held).
+    /// Returns the earliest request if no later line can precede it, or if too many are held.
     #[inline]
     pub(super) fn release(&mut self) -> Option<Held> {
         let first = self.heap.peek()?;
-        // A line that is later clamped to the floor has a higher number, so equal times may leave.
+        // A line that is moved up to the floor later has a higher number, so requests at the floor may leave.
         if first.time_ns > self.floor_ns {
             if self.heap.len() <= self.limit && self.text_bytes <= self.limit.saturating_mul(TEXT_BYTES) {
                 return None;
@@ -126,7 +126,7 @@ impl Window {
         self.drain()
     }
 
-    /// The earliest request once the log is at its end.
+    /// Returns the earliest request once the log has ended.
     pub(super) fn drain(&mut self) -> Option<Held> {
         let first = self.heap.pop()?;
         self.text_bytes -= first.text.len();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_window_the_order_of_the_log_stays() {
+    fn without_a_window_the_order_of_the_log_is_kept() {
         let (out, window) = sort(&[5, 3, 9, 9, 1], 0, 100);
         assert_eq!(out, [(5, 0), (5, 1), (9, 2), (9, 3), (9, 4)]);
         assert_eq!((window.clamped, window.went_back, window.back_max_ns), (2, 2, 8));
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wide_window_is_a_stable_sort(times in proptest::collection::vec(0i64..100, 0..200)) {
+        fn a_wide_window_sorts_stably(times in proptest::collection::vec(0i64..100, 0..200)) {
             let mut expected: Vec<(i64, u64)> = times.iter().zip(0..).map(|(time, line)| (*time, line)).collect();
             expected.sort();
             let (out, window) = sort(&times, 100, 1000);
@@ -188,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_window_nothing_is_lost_and_time_does_not_go_back(
+        fn any_window_keeps_all_requests_and_never_goes_back_in_time(
             times in proptest::collection::vec(0i64..100, 0..200), width in 0u64..120, limit in 1usize..50
         ) {
             let (out, _) = sort(&times, width, limit);

@@ -14,14 +14,15 @@ impl Origin {
         Origin { at_ns: options.origin_ns, is_fixed: options.origin_ns.is_some() }
     }
 
-    /// Takes the moved-up time of a line: one stray line of last year must not put a year before the first request.
+    /// Takes the moved-up time of a line, so that a stray line of last year does not put a year before the first
+    /// request.
     pub(super) fn see(&mut self, time_ns: i64, line: u64, options: &ReplayOptions) {
         if self.is_fixed {
             return;
         }
         let origin = self.at_ns.map_or(time_ns, |origin| origin.min(time_ns));
         self.at_ns = Some(origin);
-        // From here on nothing earlier can leave the window, in any share: the same lines decide in all of them.
+        // No earlier line can leave the window from here on. The same lines decide this for every share.
         let width_ns = i64::try_from(options.reorder_ns).unwrap_or(i64::MAX);
         self.is_fixed = time_ns >= origin.saturating_add(width_ns) || line >= options.held_limit as u64;
     }

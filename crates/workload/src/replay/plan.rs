@@ -1,4 +1,4 @@
-//! The plan as an iterator: reader, sorting window, spreading and connections in sequence.
+//! The plan as an iterator, which combines the reader, the sorting window, spreading and connections.
 
 use super::connections::{Connections, Ended};
 use super::order::{Held, Window};
@@ -14,18 +14,18 @@ use std::collections::VecDeque;
 pub struct PlanCounts {
     /// Requests planned.
     pub requests: u64,
-    /// Connections they were put on.
+    /// Connections that carry them.
     pub connections: u64,
-    /// Connections ended early because more clients than the limit were open.
+    /// Connections that were ended early because more clients than the limit had one.
     pub evicted: u64,
-    /// Lines of the whole log that are earlier than a previous one.
+    /// Lines of the whole log with an earlier time than a previous line.
     pub went_back: u64,
-    /// The largest difference between a line's time and the latest previous one.
+    /// The largest difference between a line's time and the latest time before it.
     pub back_max_ns: u64,
-    /// Lines (of the whole log) that came too late to be sorted and were moved up.
+    /// Lines of the whole log that came too late for sorting and were moved up.
     pub clamped: u64,
-    /// The longest time, in nanoseconds of log time, from the latest line so far to the next later one (of the whole
-    /// log), and the number of that line.
+    /// The longest step, in nanoseconds of log time, from the latest time so far to the next later time in the whole
+    /// log, and the number of the line with that time.
     pub gap: (u64, u64),
     /// Requests that left the sorting window early because more than the limit were held.
     pub forced: u64,
@@ -33,26 +33,26 @@ pub struct PlanCounts {
     pub span_ns: u64,
 }
 
-/// An iterator over the steps, in the order of intended times. Memory is bounded by the options' limits.
+/// An iterator over the steps, in the order of intended times. The options' limits bound its memory.
 ///
-/// An error ends the plan: everything before it was yielded.
+/// An error ends the plan after all steps before it.
 pub struct Plan {
     reader: TraceReader,
     options: ReplayOptions,
     window: Window,
     spread: Spread,
     connections: Connections,
-    /// Requests of one logged time, in order, waiting for their offsets.
+    /// Requests with one logged time, in order, which wait for their offsets.
     group: VecDeque<Held>,
     /// The first request of the next group.
     after: Option<Held>,
-    /// Steps decided but not yet taken: closes, and the request after them.
+    /// Steps that were decided but not taken yet: connections to close, and the request after them.
     ready: VecDeque<PlanStep>,
-    /// Log time of the plan's zero, for all shares.
+    /// Log time of the plan's start, equal for all shares.
     origin: Origin,
     last_ns: u64,
     last_time_ns: i64,
-    /// Of the last request.
+    /// Resolution of the last request's time.
     resolution_ns: u64,
     state: State,
     failure: Option<TraceError>,
@@ -62,19 +62,18 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     Reading,
-    /// The log is at its end, or failed; held requests are still returned.
+    /// The log has ended or failed; held requests are still returned.
     Draining,
     Done,
 }
 
-/// Maximum requests of one logged time that are spread together; a longer sequence is spread piece by piece, each piece
+/// Maximum number of requests with one logged time that are spread together. A longer group is spread in pieces, each
 /// over the first half of the remaining time, so that memory stays bounded.
 const GROUP: usize = 1 << 16;
-/// Bytes of their methods and targets.
 const GROUP_BYTES: usize = 16 << 20;
 
 impl Plan {
-    /// A plan of the requests in `reader`.
+    /// Makes a plan of the requests in `reader`.
     pub fn new(reader: TraceReader, options: ReplayOptions) -> Result<Self, ReplayError> {
         if let Pace::Original { speed } = options.pace
             && !(speed.is_finite() && speed > 0.0)
@@ -88,7 +87,6 @@ impl Plan {
         Ok(Plan::of(reader, options))
     }
 
-    /// A plan with valid options.
     pub(super) fn of(reader: TraceReader, options: ReplayOptions) -> Self {
         let share = options.share;
         Plan {
@@ -125,7 +123,7 @@ impl Plan {
         }
     }
 
-    /// Log time from the start to the end of the last request's second (or whatever the log's resolution is).
+    /// Log time from the start to the end of the last request's second (or of the log's resolution).
     pub(super) fn round_ns(&self) -> u64 {
         self.counts().span_ns.saturating_add(self.resolution_ns)
     }
@@ -137,7 +135,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Reads one line into the window; the end of the log or an error begins the draining.
+    /// Reads one line into the window. The end of the log or an error begins the draining.
     fn read(&mut self) {
         let entry = match self.reader.next_entry() {
             Ok(Some(entry)) => entry,
@@ -166,7 +164,6 @@ impl Plan {
         }
     }
 
-    /// The next request in the order of time.
     fn next_sorted(&mut self) -> Option<Held> {
         loop {
             if let Some(held) = self.after.take() {
@@ -182,7 +179,7 @@ impl Plan {
         }
     }
 
-    /// Gathers the requests of the next logged time; `false` if there are none.
+    /// Gathers the requests with the next logged time; `false` if there are none.
     fn gather(&mut self) -> bool {
         let Some(first) = self.next_sorted() else { return false };
         let (time_ns, resolution_ns) = (first.time_ns, first.resolution_ns);
@@ -205,7 +202,7 @@ impl Plan {
             bytes += next.text.len();
             self.group.push_back(next);
         }
-        // If the sequence continues, this piece counts as half.
+        // If the group continues, this piece counts as half of it.
         let count = if is_whole { self.group.len() } else { 2 * self.group.len() };
         if is_continued {
             self.spread.go_on(count)
@@ -215,7 +212,7 @@ impl Plan {
         true
     }
 
-    /// Decides the steps for one request: closes before it, and itself.
+    /// Appends the steps for one request: connections to close before it, and the request.
     fn plan(&mut self, held: Held) {
         let now_ns = held.time_ns;
         while let Some(ended) = self.connections.expire(now_ns) {
@@ -250,7 +247,7 @@ impl Plan {
         self.ready.push_back(PlanStep::Close { client, connection, at_ns: self.last_ns });
     }
 
-    /// Log time to nanoseconds since the plan's start.
+    /// Converts log time to nanoseconds since the plan's start.
     fn paced(&self, time_ns: i64, offset_ns: u64) -> u64 {
         let since_ns = time_ns.saturating_sub(self.origin.at_ns().unwrap_or(time_ns)).max(0) as u64 + offset_ns;
         match self.options.pace {
@@ -278,7 +275,7 @@ impl Iterator for Plan {
             }
             if !self.gather() {
                 self.state = State::Done;
-                // No connection waits beyond the log for a request that cannot come.
+                // No connection waits past the log's end for a request that cannot come.
                 let end_ns = self.window.latest_ns;
                 while let Some(ended) = self.connections.end() {
                     self.close(Ended { due_ns: ended.due_ns.min(end_ns), ..ended });

@@ -1,30 +1,29 @@
-//! The distribution of a log's requests over time, in outline: its mean rate, and how fast it must be replayed so that
-//! a window offers a given rate.
+//! Outline of a log's requests over time: the mean rate, and the speed at which a window offers a given rate.
 
 use super::{Grouping, Pace, Plan, PlanStep, ReplayOptions};
 use crate::trace::{TraceError, TraceReader};
 
-/// Maximum times kept; a longer log keeps every second, fourth, ... one.
+/// Maximum number of kept times. For a longer log every second, fourth, ... time is kept.
 const KEPT: usize = 1 << 16;
-/// Maximum factor between a window's speed and the one that the mean rates suggest.
+/// Maximum ratio between a window's speed and the speed that the mean rates suggest.
 const REACH: f64 = 1e6;
 
 /// The outline of a log, in bounded memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Time since the replay's start of request 0, `every`, `2 * every`, ..., at speed 1.
+    /// Times of requests 0, `every`, `2 * every`, ... since the replay's start, at speed 1.
     times_ns: Vec<u64>,
     every: u64,
     /// Requests read.
     pub requests: u64,
     round_ns: u64,
-    /// The first target that was answered with 200 (or of a log without statuses), in origin form: one to request
-    /// before a run. Untrusted text.
+    /// The first target that was answered with 200 (or the first of a log without statuses), in origin form, for a
+    /// check before a run. Untrusted text.
     pub answered_target: Option<String>,
 }
 
 impl Shape {
-    /// Reads a log to its end, or to `most` requests.
+    /// Reads a log to its end, or up to `most` requests.
     pub fn read(reader: TraceReader, most: u64) -> Result<Shape, TraceError> {
         let defaults = ReplayOptions::default();
         let mut plan = Plan::of(
@@ -39,7 +38,7 @@ impl Shape {
         let mut shape = Shape { times_ns: Vec::new(), every: 1, requests: 0, round_ns: 1, answered_target: None };
         while shape.requests < most {
             let Some(step) = plan.next() else {
-                // Until the end of the last second (or the log's resolution).
+                // A round lasts until the end of the last second (or of the log's resolution).
                 shape.round_ns = plan.round_ns().max(1);
                 break;
             };
@@ -70,8 +69,8 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Log time of one round: from the replay's start to the end of the last request's second (or whatever the log's
-    /// resolution is).
+    /// Log time of one round, from the replay's start to the end of the last request's second (or of the log's
+    /// resolution).
     pub fn round_ns(&self) -> u64 {
         self.round_ns
     }
@@ -81,7 +80,7 @@ impl Shape {
         self.requests as f64 * 1e9 / self.round_ns as f64
     }
 
-    /// Requests in the first `log_ns`, if the log is begun again at its end.
+    /// Requests in the first `log_ns`, if the log is restarted at its end.
     fn requests_until(&self, log_ns: f64) -> f64 {
         let round = self.round_ns as f64;
         let rounds = (log_ns / round).floor();
@@ -97,13 +96,13 @@ impl Shape {
     }
 
     /// The speed at which a window of `length_ns` after a warm-up of `warmup_ns` has `rate_per_sec` requests on
-    /// average, if the log is begun again at its end.
+    /// average, if the log is restarted at its end.
     pub fn speed_for(&self, rate_per_sec: f64, warmup_ns: u64, length_ns: u64) -> f64 {
         let (from, to) = (warmup_ns as f64, warmup_ns as f64 + length_ns.max(1) as f64);
         let wanted = (rate_per_sec * (to - from) / 1e9).max(1.0);
         let mean = wanted * 1e9 / (to - from) / self.mean_rate_per_sec().max(1e-9);
         let (mut low, mut high) = (mean / REACH, mean * REACH);
-        // To the last digit of the speed.
+        // Bisects to the last digit of the speed.
         for _ in 0..80 {
             let speed = (low * high).sqrt();
             let found = self.requests_until(to * speed) - self.requests_until(from * speed);
@@ -119,7 +118,6 @@ mod tests {
     use crate::replay::PlanStep;
     use crate::trace::Format;
 
-    /// Requests at these seconds of one day.
     fn text(seconds: impl IntoIterator<Item = u32>) -> String {
         let line = |second: u32| {
             let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
@@ -138,7 +136,7 @@ mod tests {
         Shape::read(reader(&text(seconds)), u64::MAX).unwrap()
     }
 
-    /// Requests that the replay sends between two times, if it restarts the log at its end as a sweep does.
+    /// Requests that a replay sends between two times, if it restarts the log at its end as a sweep does.
     fn sent(shape: &Shape, text: &str, speed: f64, from_ns: u64, to_ns: u64) -> f64 {
         let (mut begin_ns, mut sent) = (0, 0);
         while begin_ns < to_ns {
@@ -158,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn the_window_has_the_asked_rate_in_a_log_of_whole_seconds() {
+    fn the_window_has_the_requested_rate_in_a_log_of_whole_seconds() {
         let second_long = |requests: u32| text((0..requests).map(|n| n / 1000));
         let busy_end = text((0..100).map(|n| n * 10).chain((0..9000).map(|n| 1000 + n / 90)));
-        // As Apache writes them: the first lines began later than some lines after them.
+        // Lines in the order in which Apache writes them: the first requests began later than some of the next.
         let late = text((0..2000).map(|n| if n % 10 == 9 { n / 20 } else { 50 + n / 20 }));
         for (text, rate, warmup_s, length_s) in [
             (second_long(10_000), 500.0, 0.0, 1.0),
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_one_instant_has_a_rate_too() {
+    fn a_log_of_one_instant_has_a_rate() {
         let shape = shape([5; 10]);
         assert!((shape.speed_for(20.0, 0, 1_000_000_000) - 2.0).abs() < 0.5);
         assert!(shape.speed_for(1e-3, 0, 1).is_finite());

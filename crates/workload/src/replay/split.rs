@@ -1,5 +1,6 @@
-//! One log as several: the lines of each client go to the part that holds it ([`Share::holds`]), in the log's order and
-//! unchanged. A replayer of a part sends what a replayer of the whole log with that share would send.
+//! Splits one log into several. The lines of each client go to the share that holds it ([`Share::holds`]), in the
+//! log's order and unchanged. A replayer of a part sends the same requests as a replayer of the whole log with that
+//! share.
 
 use super::ReplayOptions;
 use super::order::Window;
@@ -14,21 +15,22 @@ use std::io::Write;
 /// Counts of the whole log that its parts do not show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitCounts {
-    /// The log's earliest time ([`ReplayOptions::origin_ns`]).
+    /// Earliest time in the log ([`ReplayOptions::origin_ns`]).
     pub origin_ns: i64,
-    /// Lines earlier than a line before them.
+    /// Lines with an earlier time than a previous line.
     pub went_back: u64,
-    /// The most that a line's time was before the latest of the lines above it.
+    /// The largest difference between a line's time and the latest time before it.
     pub back_max_ns: u64,
-    /// Lines too late to be sorted.
+    /// Lines that came too late for sorting.
     pub clamped: u64,
-    /// The longest time from a line to a later one, and the number of that line.
+    /// The longest step from the latest time so far to the next later time, and the number of the line with that
+    /// time.
     pub gap: (u64, u64),
 }
 
-/// Divides the log in `reader` by the shares, which are together the whole: `give` gets the number of a share and some
-/// bytes of it, at most about `piece_bytes`, which together are a log compressed with gzip. A part without clients is
-/// empty. Memory is bounded by a piece for each part.
+/// Splits the log in `reader` by the shares, which together are the whole. `give` gets the number of a share and at
+/// most about `piece_bytes` of its bytes; the bytes of a share together are a log in gzip format. The part of a share
+/// without clients is empty. Memory is bounded by one piece per share.
 pub fn split<E: From<TraceError>>(
     reader: &mut TraceReader,
     shares: &[Share],
@@ -36,7 +38,7 @@ pub fn split<E: From<TraceError>>(
     mut give: impl FnMut(u32, Vec<u8>) -> Result<(), E>,
 ) -> Result<SplitCounts, E> {
     let options = ReplayOptions::default();
-    // In the order of their places, from 0.
+    // Shares in the order of their indices, from 0.
     let whole_of = shares.first().map_or(1, |share| u64::from(share.of.max(1)));
     let window = || Window::new(options.reorder_ns, options.held_limit);
     let mut whole = window();
@@ -60,8 +62,9 @@ pub fn split<E: From<TraceError>>(
         debug_assert!(shares[place].holds(client));
         is_empty[place] = false;
         if windows[place].see(entry.time_ns, entry.line) != time_ns {
-            // Moved up because a line of another client was much later: that line tells this part so. No replayer of
-            // the part has its client, so it is not sent.
+            // This request is moved up because a line of another client was much later. The part gets that line too,
+            // so that it moves the request as well. No replayer of the part holds that client, so the line is not
+            // sent.
             windows[place].see(latest_ns, entry.line);
             put(&mut out[place], &latest);
         }

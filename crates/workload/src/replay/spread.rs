@@ -1,18 +1,18 @@
-//! Spreads requests of one logged instant over the log's resolution, like independent arrivals.
+//! Spreads requests with equal logged times over the log's resolution, like independent arrivals.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// Draws the offsets of a group of requests with the same logged time: sorted uniform times within the resolution.
 ///
-/// Sorted uniforms are drawn one after another: the smallest of `n` over an interval lies at `1 - (1 - u)^(1/n)` of it,
-/// and the rest are `n - 1` over what remains. So a group needs no memory.
+/// The times are drawn one after another: the smallest of `n` uniform times lies at `1 - (1 - u)^(1/n)` of the
+/// interval, and the other `n - 1` are uniform over the rest. So a group needs no memory.
 #[derive(Debug)]
 pub(super) struct Spread {
     rng: ChaCha8Rng,
-    /// Requests of the group without an offset yet.
+    /// Requests of the group that have no offset yet.
     remaining: u64,
-    /// The beginning of the remaining interval, as a share of it.
+    /// Start of the remaining interval, as a share of the whole one.
     from_ratio: f64,
 }
 
@@ -23,7 +23,6 @@ impl Spread {
         Spread { rng, remaining: 0, from_ratio: 0.0 }
     }
 
-    /// Begins a group of `count` requests.
     pub(super) fn begin(&mut self, count: usize) {
         self.remaining = count as u64;
         self.from_ratio = 0.0;
@@ -34,7 +33,7 @@ impl Spread {
         self.remaining = count as u64;
     }
 
-    /// The next request's offset into an interval of `resolution_ns`; not less than the one before, and less than
+    /// Offset of the next request within an interval of `resolution_ns`. Offsets never decrease and are less than
     /// `resolution_ns`.
     pub(super) fn next_ns(&mut self, resolution_ns: u64) -> u64 {
         let draw: f64 = self.rng.random();
@@ -69,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_request_may_lie_anywhere_in_its_second() {
+    fn a_single_request_may_be_anywhere_in_its_second() {
         let mut spread = Spread::new(4, 0);
         let mean = (0..2000)
             .map(|_| {

@@ -4,18 +4,18 @@
 //! host ident user [17/May/2015:10:05:03 +0000] "GET /path HTTP/1.1" 200 1234 "referrer" "agent" ...
 //! ```
 //!
-//! Everything after the size is skipped, so common, combined and any longer variant are one parser.
+//! One parser reads common, combined and any longer variant, because it skips all text after the size.
 
 use super::escape::closing_quote;
 use super::{Raw, Reason, instant};
 use memchr::{memchr, memrchr};
 
-/// The last time read: on a busy server many successive lines have the same.
+/// The last time that was read. On a busy server many successive lines have the same time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastTime(Option<([u8; 26], i64)>);
 
 impl LastTime {
-    /// As [`instant::clf`]: the time at the beginning of `text`.
+    /// Reads the time at the beginning of `text`, like [`instant::clf`].
     #[inline]
     fn read(&mut self, text: &[u8]) -> Option<i64> {
         let digits: &[u8; 26] = text.first_chunk()?;
@@ -30,7 +30,7 @@ impl LastTime {
     }
 }
 
-/// Parses one line; with `has_host`, a virtual host precedes the client (`%v:%p %h ...`).
+/// Parses one line. With `has_host`, a virtual host precedes the client (`%v:%p %h ...`).
 #[inline]
 pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> Result<Raw<'a>, Reason> {
     let mut rest = line;
@@ -38,14 +38,15 @@ pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> 
         let end = memchr(b' ', rest).ok_or(Reason::Layout)?;
         rest = &rest[end + 1..];
     }
-    // Addresses are so short that a plain loop beats a vector search.
+    // Addresses are so short that a plain loop is faster than a vector search.
     let end = rest.iter().position(|byte| *byte == b' ').filter(|end| *end > 0).ok_or(Reason::Client)?;
     let (client, mut rest) = rest.split_at(end);
-    // Nearly every line: no ident, no user.
+    // Nearly every line has neither ident nor user.
     if rest.starts_with(b" - - [") {
         rest = &rest[5..];
     }
-    // A user's name may contain anything, even spaces and brackets: the time is the first bracket that parses as one.
+    // A user's name may contain any characters, even spaces and brackets, so the time starts at the first bracket
+    // that is followed by one.
     let time_ns = loop {
         let open = memchr(b'[', rest).ok_or(Reason::Time)?;
         rest = &rest[open + 1..];
@@ -69,8 +70,8 @@ pub(super) fn parse<'a>(line: &'a [u8], has_host: bool, last: &mut LastTime) -> 
     })
 }
 
-/// `GET / HTTP/1.1" 200 1234 ...`. Some servers do not escape quotes inside the request: its end is the first quote
-/// followed by a status.
+/// Parses `GET / HTTP/1.1" 200 1234 ...`. Some servers do not escape quotes inside the request, so it ends at the
+/// first quote that is followed by a status.
 #[inline]
 fn quoted_then_status(text: &[u8]) -> Result<(&[u8], u16, u64), Reason> {
     let mut from = 0;
@@ -86,7 +87,7 @@ fn quoted_then_status(text: &[u8]) -> Result<(&[u8], u16, u64), Reason> {
     Err(reason)
 }
 
-/// ` 200 1234`, then the end or a space.
+/// Parses ` 200 1234`, followed by the end or a space.
 #[inline]
 fn status_and_bytes(text: &[u8]) -> Result<(u16, u64), Reason> {
     let Some(&[b' ', a, b, c, b' ']) = text.first_chunk::<5>() else { return Err(Reason::Status) };
@@ -96,7 +97,7 @@ fn status_and_bytes(text: &[u8]) -> Result<(u16, u64), Reason> {
     Ok((status, bytes(&size[..end])?))
 }
 
-/// Three digits.
+/// Parses three digits.
 #[inline]
 pub(super) fn status(text: &[u8]) -> Result<u16, Reason> {
     match *text {
@@ -107,13 +108,13 @@ pub(super) fn status(text: &[u8]) -> Result<u16, Reason> {
     }
 }
 
-/// Digits, or `-` for none.
+/// Parses digits, or `-` for no size.
 #[inline]
 pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
     if text == b"-" {
         return Ok(0);
     }
-    // 18 digits are an exabyte: more is not a size, and would overflow.
+    // A size of 18 digits is nearly an exabyte. A longer number is no size and would overflow.
     if text.is_empty() || text.len() > 18 {
         return Err(Reason::Bytes);
     }
@@ -128,12 +129,12 @@ pub(super) fn bytes(text: &[u8]) -> Result<u64, Reason> {
     Ok(value)
 }
 
-/// Splits `METHOD TARGET HTTP/1.1` (or HTTP/0.9's `METHOD TARGET`). Spaces inside the target are kept, for the caller
-/// to refuse.
+/// Splits `METHOD TARGET HTTP/1.1` (or HTTP/0.9's `METHOD TARGET`). Spaces inside the target are kept; the caller
+/// rejects them.
 #[inline]
 pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
     let (method, rest) = match line.strip_prefix(b"GET ") {
-        // Nearly every request.
+        // Nearly every request is a GET.
         Some(rest) => (&line[..3], rest),
         None => {
             let Some(space) = line.iter().position(|byte| *byte == b' ') else {
@@ -145,14 +146,14 @@ pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
     if !is_method(method) {
         return Err(Reason::Request);
     }
-    // Every version of HTTP in use but "HTTP/2" and "HTTP/3" is written in 8 bytes.
+    // Every HTTP version in use but "HTTP/2" and "HTTP/3" has 8 bytes.
     if let Some((target, version)) = rest.split_last_chunk::<9>()
         && version.starts_with(b" HTTP/")
     {
         return Ok((method, target));
     }
     match memrchr(b' ', rest) {
-        // Some writers of JSON escape the slash.
+        // Some JSON encoders escape the slash.
         Some(last) if rest[last + 1..].starts_with(b"HTTP/") || rest[last + 1..].starts_with(br"HTTP\/") => {
             Ok((method, &rest[..last]))
         }
@@ -160,7 +161,7 @@ pub(super) fn request_line(line: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
     }
 }
 
-/// A method is a token of at most 32 letters, `-` or `_`; servers log binary junk as "requests" too.
+/// A method is a token of at most 32 letters, `-` or `_`. Servers log binary junk as "requests" too.
 #[inline]
 pub(super) fn is_method(method: &[u8]) -> bool {
     matches!(method.len(), 1..=32)
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_size_is_read_over() {
+    fn text_after_the_size_is_skipped() {
         let line = [COMMON, br#" "http://example/\"x\"" "Mozilla [x]" 0.123"#].concat();
         assert_eq!(parsed(&line, false).unwrap().bytes, Some(2326));
         let with_host = [b"www.example:80 ", COMMON].concat();
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_users_and_unescaped_quotes_do_not_hide_the_fields() {
+    fn fields_are_found_next_to_odd_users_and_unescaped_quotes() {
         let line = br#"::1 - my [odd] name [10/Oct/2000:13:55:36 -0700] "GET /?q="x" HTTP/1.1" 404 - "-" "-""#;
         let raw = parsed(line, false).unwrap();
         assert_eq!(raw.target, br#"/?q="x""#);

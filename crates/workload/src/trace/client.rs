@@ -1,11 +1,11 @@
-//! Addresses of clients, in the forms in which servers log them: `192.0.2.7`, `2001:db8::7`, `[2001:db8::7]`,
-//! `fe80::1%eth0`, `::ffff:192.0.2.7`, `unix:`, a name; each perhaps with a port after it.
+//! Client addresses in the forms in which servers log them: `192.0.2.7`, `2001:db8::7`, `[2001:db8::7]`,
+//! `fe80::1%eth0`, `::ffff:192.0.2.7`, `unix:`, or a name, each with or without a port.
 
 use memchr::{memchr, memrchr, memrchr_iter};
 use std::net::IpAddr;
 
-/// Only the address, in one form: without brackets, port and the prefix of an IPv4 address in IPv6. Other text stays as
-/// it is.
+/// The address in one form, without brackets, port and the IPv6 prefix of a mapped IPv4 address. Other text stays
+/// unchanged.
 #[inline]
 pub(super) fn address(logged: &[u8]) -> &[u8] {
     if logged.contains(&b':') { plain(logged) } else { logged }
@@ -38,14 +38,14 @@ fn is_port(text: &[u8]) -> bool {
     matches!(text.len(), 1..=5) && text.iter().all(u8::is_ascii_digit)
 }
 
-/// The client in a list of addresses that proxies forwarded for, if it is known.
+/// The client in a list of addresses that proxies forwarded, if it is known.
 pub(super) fn first_forwarded(list: &[u8]) -> Option<&[u8]> {
     let first = list[..memchr(b',', list).unwrap_or(list.len())].trim_ascii();
     (!first.is_empty() && !first.eq_ignore_ascii_case(b"unknown")).then_some(first)
 }
 
-/// The length of an address followed by one or more fields, with `colons` colons before and between them. `text` ends
-/// with the last of these fields.
+/// The length of an address that is followed by one or more fields, with `colons` colons before and between them.
+/// `text` ends with the last of these fields.
 pub(super) fn length_before(text: &[u8], colons: usize) -> Option<usize> {
     memrchr_iter(b':', text).skip(colons - 1).find(|at| is_address(&text[..*at]))
 }

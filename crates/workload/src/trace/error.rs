@@ -1,4 +1,4 @@
-/// A log that cannot be opened, recognised or read further.
+/// Why a log cannot be opened, recognised or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// Opening or reading failed.
@@ -6,7 +6,7 @@ pub enum TraceError {
     Read {
         /// The log.
         name: String,
-        /// Lines read before that.
+        /// Lines that were read before the error.
         line: u64,
         /// The system's error.
         cause: std::io::Error,
@@ -17,7 +17,7 @@ pub enum TraceError {
     Gzip {
         /// The log.
         name: String,
-        /// Lines read before that.
+        /// Lines that were read before the error.
         line: u64,
         /// The decoder's error.
         cause: std::io::Error,
@@ -28,7 +28,7 @@ pub enum TraceError {
     /// The log is empty.
     #[error("{0} is empty: there are no requests to replay")]
     Empty(String),
-    /// Not text.
+    /// The log is not text.
     #[error("{name} is not a text log: it has a NUL byte at offset {offset}")]
     Binary {
         /// The log.
@@ -36,7 +36,7 @@ pub enum TraceError {
         /// Offset of the first byte that is not text.
         offset: usize,
     },
-    /// Another compression.
+    /// The log has an unsupported compression.
     #[error("{name} is compressed with {with}, which is not read: decompress it first, or use gzip")]
     Compression {
         /// The log.
@@ -56,7 +56,7 @@ pub enum TraceError {
         /// First line of the log, made printable.
         start: String,
     },
-    /// A format was chosen, and not one line follows it.
+    /// Not one line follows the chosen format.
     #[error("{name}: not one of {lines} lines could be read as {format}; the first: {first}")]
     NothingReadable {
         /// The log.
@@ -68,7 +68,7 @@ pub enum TraceError {
         /// The first rejected line with its reason.
         first: String,
     },
-    /// A format name or format string that makes no sense.
+    /// A format name or format string is not valid.
     #[error("{0}")]
     Format(String),
 }

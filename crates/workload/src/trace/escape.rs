@@ -1,12 +1,12 @@
-//! Undoes the escapes that servers write into logs: `\"`, `\\`, `
-//! `, the byte `\xHH` (Apache, nginx), and JSON's `\/` and `\uHHHH`, which are characters.
+//! Removes the escapes that servers write into logs: `\"`, `\\`, the byte `\xHH` (Apache, nginx), and JSON's `\/` and
+//! `\uHHHH`, which stand for characters.
 
-/// Whether a target can be sent unchanged: no space, no control byte, no escape.
+/// Whether a target can be sent unchanged, because it has no space, control byte or escape.
 #[inline]
 pub(super) fn is_plain(target: &[u8]) -> bool {
     let mut bad = 0u8;
     for &byte in target {
-        // No early exit: the loop becomes vector code, and targets are short.
+        // The loop has no early exit, so that the compiler vectorizes it. Targets are short.
         bad |= u8::from(byte <= b' ') | u8::from(byte == 0x7f) | u8::from(byte == b'\\');
     }
     bad == 0
@@ -17,7 +17,7 @@ pub(super) fn is_sendable(target: &[u8]) -> bool {
     !target.is_empty() && target.iter().all(|&byte| byte > b' ' && byte != 0x7f)
 }
 
-/// Appends `text` with its escapes undone. An unknown escape stays as it is.
+/// Appends `text` without its escapes. An unknown escape stays unchanged.
 pub(super) fn undo(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'\\', rest) {
@@ -45,7 +45,8 @@ pub(super) fn undo(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// The character that `text` begins with as `\uHHHH`, or as a pair of them, and its length. Half of a pair is U+FFFD.
+/// The character at the beginning of `text` that is written as `\uHHHH` or as a surrogate pair, and the escape's
+/// length. A lone surrogate becomes U+FFFD.
 fn json_character(text: &[u8]) -> Option<(char, usize)> {
     let unit = |at: usize| match *text.get(at..at + 6)? {
         [b'\\', b'u', a, b, c, d] if [a, b, c, d].iter().all(|byte| is_hex(*byte)) => {
@@ -60,7 +61,8 @@ fn json_character(text: &[u8]) -> Option<(char, usize)> {
     }
 }
 
-/// The closing quote of a quoted field that starts at the beginning of `text`, from `from` on: the first unescaped `"`.
+/// Index of the closing quote of a quoted field at the beginning of `text`: the first unescaped `"` at or after
+/// `from`.
 #[inline]
 pub(super) fn closing_quote(text: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
@@ -91,19 +93,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_of_both_servers_are_undone() {
+    fn escapes_of_both_servers_are_removed() {
         let mut out = Vec::new();
         undo(br#"/a\"b\\c\x41\u0042\/\q\x4"#, &mut out);
         assert_eq!(out, br#"/a"b\cAB/\q\x4"#);
     }
 
     #[test]
-    fn json_names_characters_and_x_names_bytes() {
+    fn json_escapes_are_characters_and_x_escapes_are_bytes() {
         for (logged, target) in [
             (&br"/\u00e4\u00E4"[..], "/\u{e4}\u{e4}"),
             (br"/\u4e2d\u002f\u0026\u00ff\u0100\u07ff\u0800\uffff", "/\u{4e2d}/&\u{ff}\u{100}\u{7ff}\u{800}\u{ffff}"),
             (br"/\ud83d\ude00\uDBFF\uDFFF", "/\u{1f600}\u{10ffff}"),
-            // Half of a pair is no character.
+            // A lone surrogate is no character.
             (br"/\ud83d", "/\u{fffd}"),
             (br"/\ud83dx\ude00", "/\u{fffd}x\u{fffd}"),
             (br"/\ud83d\u0041", "/\u{fffd}A"),
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_quote_does_not_close() {
+    fn an_escaped_quote_does_not_end_the_field() {
         assert_eq!(closing_quote(br#"a\"b" c"#, 0), Some(4));
         assert_eq!(closing_quote(br#"a\\" c"#, 0), Some(3));
         assert_eq!(closing_quote(br#"a\""#, 0), None);

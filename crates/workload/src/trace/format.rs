@@ -1,4 +1,4 @@
-//! Names of formats, format strings in the servers' notations, and recognising a format from a log's beginning.
+//! Formats by name, format strings in the servers' notations, and recognising a format from a log's beginning.
 
 use super::pattern::Pattern;
 use super::template::{Field, Piece, Template};
@@ -6,17 +6,17 @@ use super::{SizeMeaning, clf, w3c};
 use std::fmt;
 use std::str::FromStr;
 
-/// The format of a log's lines. `FromStr` takes `auto`, `common`, `combined`, `nginx` (its default is combined),
-/// `vhost`, `w3c`, or a format string: with `$` it is nginx's `log_format`, with `%` Apache's `LogFormat`.
+/// Format of a log's lines. `FromStr` takes `auto`, `common`, `combined`, `nginx` (its default is combined), `vhost`,
+/// `w3c`, or a format string: with `$` it is nginx's `log_format`, with `%` Apache's `LogFormat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
-    /// Recognise it from the first lines.
+    /// Recognised from the first lines.
     Auto,
     /// `%h %l %u %t "%r" %>s %b`.
     Common,
-    /// Common with referrer and user agent after it.
+    /// Common, followed by referrer and user agent.
     Combined,
-    /// Combined with the virtual host before it: `%v:%p %h ...`, as Debian's `other_vhosts_access.log`.
+    /// Combined, preceded by the virtual host: `%v:%p %h ...`, as in Debian's `other_vhosts_access.log`.
     VhostCombined,
     /// W3C extended, with a `#Fields:` directive.
     W3c,
@@ -65,7 +65,6 @@ impl fmt::Display for Format {
 }
 
 impl Format {
-    /// The compiled format string, for formats that have one.
     pub(super) fn template(&self) -> Result<Option<Template>, String> {
         match self {
             Format::Nginx(text) => Template::new(nginx(text)).map(Some),
@@ -74,7 +73,6 @@ impl Format {
         }
     }
 
-    /// The format that most of the first lines follow.
     pub(super) fn recognise(start: &[u8]) -> Option<Format> {
         const LINES: usize = 50;
         if w3c::has_fields(start) {
@@ -84,8 +82,8 @@ impl Format {
         let (mut plain, mut with_host, mut with_more) = (0, 0, 0);
         let mut last = clf::LastTime::default();
         for line in lines.take(LINES) {
-            // A user's name may contain spaces, so a line with a host in front may also parse as plain; the ident,
-            // which is "-" almost everywhere, distinguishes them.
+            // A user's name may contain spaces, so a line with a host in front may also parse without one. The ident,
+            // which is nearly always "-", distinguishes them.
             let mut words = line.split(|byte| *byte == b' ');
             let is_shifted = words.nth(2) == Some(b"-") && words.next() == Some(b"-");
             if clf::parse(line, false, &mut last).is_ok() && !is_shifted {
@@ -104,7 +102,7 @@ impl Format {
     }
 }
 
-/// Reads nginx's notation: `$name`, `${name}`, everything else literal.
+/// Reads nginx's notation: `$name` and `${name}` are fields, all other text is literal.
 fn nginx(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -189,7 +187,7 @@ fn apache(text: &str) -> Result<Vec<Piece>, String> {
                     ('s', None) => Field::Status,
                     ('b' | 'B', None) => Field::Bytes(SizeMeaning::Body),
                     ('O', None) => Field::Bytes(SizeMeaning::HeaderAndBody),
-                    // %^FB and the like have a two-letter name.
+                    // Some directives, like %^FB, have a two-letter name.
                     ('^', _) => {
                         chars.next();
                         chars.next();
@@ -208,7 +206,7 @@ fn apache(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// The argument of `%{...}t`.
+/// Parses the argument of `%{...}t`.
 fn time(argument: &str) -> Result<Field, String> {
     let pattern = argument.strip_prefix("begin:").or_else(|| argument.strip_prefix("end:")).unwrap_or(argument);
     Ok(match pattern {

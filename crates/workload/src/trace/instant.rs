@@ -1,15 +1,14 @@
-//! Parses times of logs to nanoseconds since the Unix epoch. Each parser takes bytes that start with the time and
-//! returns its length.
+//! Parses times in logs to nanoseconds since the Unix epoch. Each parser takes bytes that start with the time.
 
 /// A parsed time: nanoseconds, resolution, length in bytes.
 pub(super) type Parsed = (i64, u64, usize);
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
-/// Years that fit nanoseconds in an `i64` with room to spare.
+/// Years whose nanoseconds fit an `i64` with room to spare.
 const YEARS: std::ops::RangeInclusive<u32> = 1970..=2200;
 
-/// `17/May/2015:10:05:03 +0000`.
+/// Parses `17/May/2015:10:05:03 +0000`.
 #[inline]
 pub(super) fn clf(text: &[u8]) -> Option<Parsed> {
     let text: &[u8; 26] = text.first_chunk()?;
@@ -65,7 +64,7 @@ pub(super) fn date(text: &[u8]) -> Option<i64> {
     Some(seconds * SECOND_NS as i64)
 }
 
-/// `10:05:03` or `10:05:03.123`, as nanoseconds within the day.
+/// Parses `10:05:03` or `10:05:03.123` to nanoseconds within the day.
 pub(super) fn time_of_day(text: &[u8]) -> Option<Parsed> {
     let clock: &[u8; 8] = text.first_chunk()?;
     if clock[2] != b':' || clock[5] != b':' {
@@ -83,7 +82,7 @@ pub(super) fn time_of_day(text: &[u8]) -> Option<Parsed> {
     Some((seconds * SECOND_NS as i64 + fraction_ns, resolution_ns, 9 + digits))
 }
 
-/// Decimal Unix time in units of `unit_ns`, such as `1431857103`.
+/// Parses a whole Unix time in units of `unit_ns`, such as `1431857103`.
 pub(super) fn epoch(text: &[u8], unit_ns: u64) -> Option<Parsed> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > 18 {
@@ -94,7 +93,7 @@ pub(super) fn epoch(text: &[u8], unit_ns: u64) -> Option<Parsed> {
     Some((whole_ns, unit_ns, digits))
 }
 
-/// Unix time in seconds that may have a fraction, such as `1431857103.123`.
+/// Parses a Unix time in seconds with or without a fraction, such as `1431857103.123`.
 pub(super) fn epoch_seconds(text: &[u8]) -> Option<Parsed> {
     let (whole_ns, _, digits) = epoch(text, SECOND_NS)?;
     if text.get(digits) != Some(&b'.') {
@@ -104,8 +103,8 @@ pub(super) fn epoch_seconds(text: &[u8]) -> Option<Parsed> {
     Some((whole_ns + fraction_ns, resolution_ns, digits + 1 + length))
 }
 
-/// Digits after a decimal point: nanoseconds, the value of the last digit, the number of digits. Digits beyond the
-/// ninth are skipped.
+/// Parses the digits after a decimal point; returns nanoseconds, the value of the last digit, and the number of
+/// digits. Digits beyond the ninth are skipped.
 pub(super) fn fraction(text: &[u8]) -> Option<Parsed> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {
@@ -120,25 +119,25 @@ pub(super) fn fraction(text: &[u8]) -> Option<Parsed> {
     Some((ns as i64, scale, digits))
 }
 
-/// Seconds since the epoch of a civil date and time in UTC; `None` for a date that does not exist.
+/// Unix time in seconds of a date and time in UTC; `None` for a date that does not exist.
 #[inline]
 pub(super) fn civil(year: u32, month: u32, day: u32, [hour, minute, second]: [u32; 3]) -> Option<i64> {
     const LENGTHS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let length = *LENGTHS.get((month as usize).wrapping_sub(1))?;
     let is_real = day >= 1 && day <= length && (month != 2 || day < 29 || is_leap);
-    // A leap second is written as :60 and counts as the second after.
+    // A leap second is written as :60 and counts as the next second.
     if !is_real || !YEARS.contains(&year) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // Years are counted from March, so that the leap day is the last of its year.
+    // Years start in March here, so that the leap day is the last day of its year.
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
     const EPOCH_DAYS: i64 = 719_468;
     Some((i64::from(days) - EPOCH_DAYS) * 86_400 + i64::from(hour * 3600 + minute * 60 + second))
 }
 
-/// `+0130`, in seconds east of UTC.
+/// Parses a zone such as `+0130` to seconds east of UTC.
 #[inline]
 pub(super) fn zone(text: &[u8; 5]) -> Option<i64> {
     let (hours, minutes) = (two(text[1], text[2])?, two(text[3], text[4])?);
@@ -153,7 +152,7 @@ pub(super) fn zone(text: &[u8; 5]) -> Option<i64> {
     }
 }
 
-/// Number of an English month's abbreviation, from 1.
+/// Number of a month, from 1, by its English abbreviation.
 #[inline]
 pub(super) fn month(name: &[u8; 3]) -> Option<u32> {
     Some(match name {
@@ -216,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn civil_agrees_with_counting_days(seconds in 0i64..7_000_000_000) {
+        fn calendar_dates_agree_with_counted_days(seconds in 0i64..7_000_000_000) {
             let stamp = record::time::utc_iso(seconds as u64 * 1000);
             prop_assert_eq!(iso(stamp.as_bytes()), Some((seconds * 1_000_000_000, SECOND_NS, 20)));
         }

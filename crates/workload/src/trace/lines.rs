@@ -1,13 +1,13 @@
-//! A stream cut into lines inside one fixed buffer.
+//! Cuts a stream into lines inside one fixed buffer.
 
 use crate::BYTE_ORDER_MARK;
 use memchr::memchr;
 use std::io::{self, Read};
 
-/// Longer lines are skipped and counted.
+/// Maximum length of a line. Longer lines are skipped and counted.
 pub const LINE_LIMIT_BYTES: usize = 64 * 1024;
 
-/// Size of the buffer, which is all memory for lines. Small enough for a core's second-level cache.
+/// Size of the buffer that holds all lines. It is small enough for a core's second-level cache.
 pub const BUFFER_BYTES: usize = 192 * 1024;
 
 /// The result of [`Lines::next`].
@@ -19,19 +19,18 @@ pub(super) enum Line {
     TooLong,
 }
 
-/// Lines of a stream, each a range of [`Lines::buffer`] that holds until the next call.
+/// Lines of a stream. Each is a range of [`Lines::buffer`] that is valid until the next call.
 pub(super) struct Lines {
     source: Box<dyn Read + Send>,
     buffer: Box<[u8]>,
-    /// Unread bytes are `buffer[start..end]`.
+    /// The unread bytes are `buffer[start..end]`.
     start: usize,
     end: usize,
     is_at_end: bool,
-    /// Inside a too long line, whose beginning was dropped.
+    /// Whether the buffer is inside a too long line whose beginning was dropped.
     is_skipping: bool,
-    /// Lines begun so far, including skipped ones; the number of the last line returned.
+    /// Lines begun so far, including skipped ones, which is the number of the last returned line.
     pub(super) line: u64,
-    /// Bytes of complete lines so far, with line ends.
     pub(super) bytes: u64,
 }
 
@@ -53,8 +52,8 @@ impl Lines {
         &self.buffer
     }
 
-    /// The beginning of the stream after a byte order mark, up to the buffer's size; only before the first line is
-    /// taken.
+    /// The beginning of the stream after a byte order mark, up to the buffer's size. Call it only before the first
+    /// line.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
         while !self.is_at_end && self.end < self.buffer.len() {
             self.fill()?;
@@ -98,7 +97,7 @@ impl Lines {
         }
     }
 
-    /// Numbers a complete line and strips `\r`.
+    /// Counts a complete line and strips `\r`.
     #[inline]
     fn take(&mut self, (start, mut end): (usize, usize)) -> Line {
         self.line += 1;
@@ -111,7 +110,7 @@ impl Lines {
         Line::Text(start, end)
     }
 
-    /// Reads more, after moving the unread part to the front when the buffer is full.
+    /// Reads more bytes, after moving the unread ones to the front when the buffer is full.
     fn fill(&mut self) -> io::Result<()> {
         if self.end == self.buffer.len() {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns a few bytes at a time, as a pipe may.
+    /// A reader that returns a few bytes at a time, as a pipe may.
     struct Trickle(Vec<u8>, usize);
 
     impl Read for Trickle {
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_line_allowed_is_read() {
+    fn the_longest_allowed_line_is_read() {
         let mut text = vec![b'x'; LINE_LIMIT_BYTES];
         text.push(b'\n');
         text.extend(vec![b'y'; LINE_LIMIT_BYTES + 1]);

@@ -1,8 +1,7 @@
-//! Times in Apache's `%{...}t`: strftime patterns, and its own words for fractions and Unix time.
+//! Reads times in Apache's `%{...}t`: strftime patterns, and Apache's names for fractions and Unix time.
 
 use super::instant::{self, SECOND_NS};
 
-/// One part of a time pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Literal(u8),
@@ -15,14 +14,14 @@ enum Part {
     Second,
     Zone,
     Epoch,
-    /// A weekday's name or number, which the date implies.
+    /// A weekday's name or number. It is skipped, because the date implies it.
     Weekday,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<Part>);
 
-/// The parts of a line's time read so far; several fields may each have a part of it.
+/// The parts of a line's time that were read so far. Several fields may each hold a part of the time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Partial {
     year: Option<u32>,
@@ -30,14 +29,14 @@ pub(super) struct Partial {
     day: Option<u32>,
     clock: [u32; 3],
     zone_s: i64,
-    /// Nanoseconds since the epoch, if one field has the whole time.
+    /// Nanoseconds since the epoch and their resolution, if one field has the whole time.
     whole: Option<(i64, u64)>,
     fraction: Option<(i64, u64)>,
 }
 
 impl Partial {
     pub(super) fn set_whole(&mut self, time_ns: i64, resolution_ns: u64) {
-        // Of two fields with a whole time the finer one counts.
+        // If two fields have a whole time, the finer one counts.
         if self.whole.is_none_or(|(_, known)| resolution_ns < known) {
             self.whole = Some((time_ns, resolution_ns));
         }
@@ -49,7 +48,7 @@ impl Partial {
         }
     }
 
-    /// The time and its resolution, if the fields were enough.
+    /// The time and its resolution, if the fields suffice.
     pub(super) fn resolve(&self) -> Option<(i64, u64)> {
         let (time_ns, resolution_ns) = match self.whole {
             Some(whole) => whole,
@@ -66,7 +65,7 @@ impl Partial {
 }
 
 impl Pattern {
-    /// Compiles a pattern; the error names the conversion that is not known.
+    /// Compiles a pattern. The error names the unknown conversion.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut chars = text.chars();
@@ -103,7 +102,8 @@ impl Pattern {
         Ok(Pattern(parts))
     }
 
-    /// Reads the pattern at the beginning of `text` into `partial`; the length read, or `None` where it does not fit.
+    /// Reads the pattern at the beginning of `text` into `partial`; returns the length, or `None` where the text does
+    /// not match.
     pub(super) fn read(&self, text: &[u8], partial: &mut Partial) -> Option<usize> {
         let mut at = 0;
         for part in &self.0 {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_split_over_two_patterns_and_a_fraction_is_put_together() {
+    fn a_time_in_two_patterns_and_a_fraction_is_combined() {
         let mut partial = Partial::default();
         assert_eq!(Pattern::compile("%a, %e %b %Y").unwrap().read(b"Sun,  7 May 2015", &mut partial), Some(16));
         assert_eq!(partial.resolve(), Some((1_430_956_800_000_000_000, SECOND_NS)));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_does_not_fit_is_refused() {
+    fn text_that_does_not_match_is_refused() {
         let pattern = Pattern::compile("%F %T").unwrap();
         for text in ["", "2015", "2015-05-17", "2015-05-17 10:5:03", "2015/05/17 10:05:03"] {
             assert_eq!(pattern.read(text.as_bytes(), &mut Partial::default()), None, "{text}");

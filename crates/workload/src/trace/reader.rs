@@ -1,4 +1,4 @@
-//! The reader: opens a log, recognises compression and format, and returns one entry after another.
+//! Opens a log, recognises its compression and format, and returns one entry after another.
 
 use super::lines::{Line, Lines};
 use super::rejected::excerpt;
@@ -12,13 +12,13 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// How much of a log's beginning decides about its format.
+/// Length of a log's beginning that decides its format.
 const START_BYTES: usize = 64 * 1024;
 
 /// Counts so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Lines, of every kind.
+    /// Lines of every kind.
     pub lines: u64,
     /// Bytes, after decompression.
     pub bytes: u64,
@@ -43,7 +43,7 @@ pub struct TraceReader {
     is_gzip: bool,
     format: Format,
     parser: Parser,
-    /// Targets whose escapes had to be undone, whose query is logged separately, or that are whole URLs.
+    /// Space for targets that contain escapes, have a separately logged query, or are whole URLs.
     scratch: Vec<u8>,
     directives: Vec<u8>,
     counts: Counts,
@@ -55,12 +55,13 @@ enum Parser {
     Template(Box<Template>),
 }
 
-/// The place of a parsed field in the line buffer, so that the loop can continue after a rejected line.
+/// Place of a parsed field in the line buffer. It does not borrow the buffer, so that the loop can continue after a
+/// rejected line.
 #[derive(Clone, Copy)]
 struct Span(usize, usize);
 
 impl Span {
-    /// `part` must be a part of `whole`, or empty.
+    /// Finds `part`, which must be empty or a part of `whole`.
     #[inline]
     fn of(part: &[u8], whole: &[u8]) -> Span {
         let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
@@ -97,7 +98,7 @@ impl TraceReader {
         }
         let source = io::Cursor::new(magic).chain(source);
         let source: Box<dyn Read + Send> = if is_gzip {
-            // A rotated log is often several gzip members in one file.
+            // A rotated log is often a file of several gzip members.
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(128 * 1024, source)))
         } else {
             Box::new(source)
@@ -144,7 +145,7 @@ impl TraceReader {
         })
     }
 
-    /// The format in use: the given one, or the recognised one.
+    /// The format in use, given or recognised.
     pub fn format(&self) -> &Format {
         &self.format
     }
@@ -163,7 +164,7 @@ impl TraceReader {
         &self.counts
     }
 
-    /// The log's name, as in messages.
+    /// The log's name for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -259,22 +260,22 @@ impl TraceReader {
     }
 }
 
-/// Whether a method is the parser's constant rather than a part of the line.
+/// Whether a method is the parser's constant instead of a part of the line.
 #[inline]
 fn is_default(method: &[u8], line: &[u8]) -> bool {
     !line.as_ptr_range().contains(&method.as_ptr())
 }
 
-/// Where a target is that can be sent.
+/// Where to find a target that can be sent.
 enum Place {
     Line,
-    /// After the scheme and host of so many bytes.
+    /// In the scratch space, after a scheme and host of this length.
     Scratch {
         host_len: usize,
     },
 }
 
-/// Checks the target, and puts it together in `scratch` where it cannot be used as logged.
+/// Checks the target. A target that cannot be used as logged is rewritten in `scratch`.
 #[inline]
 fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<Place, Reason> {
     if raw.query.is_empty() && raw.target.starts_with(b"/") && escape::is_plain(raw.target) {
@@ -289,7 +290,7 @@ fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<
         return Err(Reason::Target);
     }
     let host_len = host_length(scratch);
-    // RFC 9112, 3.2: what a client sends for a URL without a path.
+    // RFC 9112, 3.2: the path that a client sends for a URL without one.
     match scratch.get(host_len) {
         Some(b'/') => {}
         None if host_len > 0 && raw.method == b"OPTIONS" => scratch.push(b'*'),
@@ -299,7 +300,7 @@ fn target_of(raw: &Raw<'_>, has_escapes: bool, scratch: &mut Vec<u8>) -> Result<
     Ok(Place::Scratch { host_len })
 }
 
-/// The length of scheme and host, if `target` is a whole URL.
+/// Length of scheme and host, if `target` is a whole URL.
 fn host_length(target: &[u8]) -> usize {
     let is_scheme = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_alphabetic);
     let Some(colon) = memmem::find(target, b"://").filter(|colon| is_scheme(&target[..*colon])) else { return 0 };

@@ -1,4 +1,4 @@
-//! Lines that could not be read: counted by reason, a few kept to show.
+//! Lines that could not be read, counted by reason, with a few examples.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ macro_rules! reasons {
             /// Every reason.
             pub const ALL: &'static [Reason] = &[$(Reason::$name),+];
 
-            /// The reason in words.
+            /// The reason as a phrase.
             pub fn words(self) -> &'static str {
                 match self { $(Reason::$name => $words),+ }
             }
@@ -21,15 +21,15 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// No client address where one belongs.
+    /// The line has no client address at its place.
     Client = "no client address";
-    /// No readable time, or one before 1970 or after 2200.
+    /// The line has no readable time, or one before 1970 or after 2200.
     Time = "no readable time";
     /// The request line is not `METHOD TARGET HTTP/x`.
     Request = "the request is not METHOD TARGET HTTP/VERSION";
     /// The connection ended without a request (`"-"` or `""`).
     NoRequest = "the client sent no request";
-    /// The target holds a space or a control byte, so that it cannot be sent again.
+    /// The target contains a space or a control byte, so that it cannot be sent again.
     Target = "the target is empty, or holds a space or a control byte";
     /// The status is not a number of three digits.
     Status = "the status is not three digits";
@@ -41,9 +41,7 @@ reasons! {
     TooLong = "the line is longer than 64 KiB";
 }
 
-/// Examples kept of each reason.
 const EXAMPLES: usize = 2;
-/// Bytes of a line kept in its example.
 const EXCERPT_BYTES: usize = 120;
 
 /// A line that was not used.
@@ -51,13 +49,13 @@ const EXCERPT_BYTES: usize = 120;
 pub struct RejectedLine {
     /// Line of the log, from 1.
     pub line: u64,
-    /// Why.
+    /// Why it was not used.
     pub reason: Reason,
-    /// The beginning of the line, control bytes and non-ASCII escaped.
+    /// Beginning of the line, with control bytes and non-ASCII bytes escaped.
     pub excerpt: String,
 }
 
-/// How many lines were not used, by reason, with examples.
+/// Number of unused lines by reason, with examples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rejected {
     counts: [u64; Reason::ALL.len()],
@@ -65,12 +63,12 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// All of them.
+    /// Number of unused lines.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Those of one reason.
+    /// Number of lines that were not used for this reason.
     pub fn count(&self, reason: Reason) -> u64 {
         self.counts[reason as usize]
     }
@@ -99,7 +97,7 @@ impl fmt::Display for RejectedLine {
     }
 }
 
-/// The beginning of untrusted bytes, safe to print on one line of a terminal.
+/// The beginning of untrusted bytes, escaped so that it is safe to print on one line of a terminal.
 pub(super) fn excerpt(text: &[u8]) -> String {
     let mut out = text[..text.len().min(EXCERPT_BYTES)].escape_ascii().to_string();
     if text.len() > EXCERPT_BYTES {

@@ -1,8 +1,8 @@
-//! A log format given as the server's own format string: nginx's `log_format` or Apache's `LogFormat`.
+//! Log formats given as the server's format string: nginx's `log_format` or Apache's `LogFormat`.
 //!
 //! A format is a sequence of fields and the literal text between them. A field ends where the next literal begins; a
-//! quoted field ends at the first quote that is not escaped; the length of a time is known. An address may have colons
-//! in it that are none of the format.
+//! quoted field ends at the first quote that is not escaped; a time has a known length. The colons inside an address
+//! are no literals of the format.
 
 use super::escape::closing_quote;
 use super::pattern::{Partial, Pattern};
@@ -13,24 +13,24 @@ use memchr::{memchr, memmem};
 pub(super) enum Field {
     Skip,
     Client,
-    /// Addresses that proxies forwarded for: the first is the client; where there is none, the other address is.
+    /// Addresses that proxies forwarded. The first one is the client; without any, the other address is.
     Forwarded,
-    /// Apache's `%t`, brackets included.
+    /// Apache's `%t` with its brackets.
     BracketedTime,
     ClfTime,
     IsoTime,
-    /// Whole Unix time in units of so many nanoseconds; a fraction is a field of its own.
+    /// Whole Unix time in units of this many nanoseconds. A fraction is another field.
     EpochTime(u64),
     /// Unix time in seconds with its fraction.
     EpochSeconds,
     PatternTime(Pattern),
-    /// Digits below the second, the last worth so many nanoseconds.
+    /// Digits below the second. The last one is worth this many nanoseconds.
     Fraction(u64),
     Request,
     Method,
-    /// With its query.
+    /// The target with its query.
     Target,
-    /// Without its query.
+    /// The target without its query.
     Path,
     Query,
     Status,
@@ -38,7 +38,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// Whether it says when the request came.
+    /// Whether the field is a part of the request's time.
     fn is_time(&self) -> bool {
         matches!(
             self,
@@ -56,7 +56,6 @@ impl Field {
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     start: Vec<u8>,
-    /// Each field with the literal that follows it.
     fields: Vec<(Field, Literal)>,
     pub(super) size_meaning: SizeMeaning,
 }
@@ -65,11 +64,10 @@ pub(super) struct Template {
 struct Literal {
     text: Vec<u8>,
     finder: memmem::Finder<'static>,
-    /// Whether the field before it is quoted.
+    /// Whether the preceding field is quoted.
     is_quoted: bool,
 }
 
-/// What the notation's reader hands over, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
     Literal(String),
@@ -77,7 +75,7 @@ pub(super) enum Piece {
 }
 
 impl Template {
-    /// Builds the parser; the error names the field that requests need and the format lacks.
+    /// Builds the parser. The error names the missing field that requests need.
     pub(super) fn new(pieces: Vec<Piece>) -> Result<Self, String> {
         let mut start = Vec::new();
         let mut fields: Vec<(Field, Literal)> = Vec::new();
@@ -86,7 +84,7 @@ impl Template {
         for piece in pieces {
             match piece {
                 Piece::Literal(text) => literals.last_mut().expect("never empty").extend_from_slice(text.as_bytes()),
-                // Apache's %U%q is the target in two parts that nothing separates.
+                // Apache's %U%q is the target in two adjacent fields without a separator.
                 Piece::Field(Field::Query)
                     if kinds.last() == Some(&Field::Path) && literals.last().is_some_and(Vec::is_empty) =>
                 {
@@ -164,7 +162,7 @@ impl Template {
             }
         }
         let (time_ns, resolution_ns) = time.resolve().ok_or(Reason::Time)?;
-        // A query that the target shows already is not added again.
+        // A query that the target already contains is not added again.
         if memchr(b'?', target).is_some() {
             query = b"";
         }
@@ -172,7 +170,8 @@ impl Template {
         Raw { client, time_ns, resolution_ns, method, target, query, status, bytes }.checked()
     }
 
-    /// The length of an address at the beginning of `text` that a colon follows, as `$remote_addr:$remote_port`.
+    /// Length of an address at the beginning of `text` that is followed by a colon, as in
+    /// `$remote_addr:$remote_port`.
     fn address_length(&self, position: usize, text: &[u8]) -> Option<usize> {
         let from = &self.fields[position..];
         let (Field::Client, true) = (&from[0].0, from[0].1.is_colon()) else { return None };
@@ -194,7 +193,7 @@ impl Literal {
         self.text == b":"
     }
 
-    /// The field's value, and what follows the literal.
+    /// Returns the field's value and the text after the literal.
     fn split<'a>(&self, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         if self.text.is_empty() {
             return Some((text, b""));

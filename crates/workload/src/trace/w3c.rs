@@ -1,4 +1,5 @@
-//! W3C extended log format (IIS, CloudFront and others): `#Fields:` names the columns, and may change within the file.
+//! Reads W3C extended log format (IIS, CloudFront and others). A `#Fields:` directive names the columns, and may
+//! change within the file.
 //!
 //! Times are UTC, as in the format's draft (Hallam-Baker & Behlendorf, Extended Log File Format, 1996).
 
@@ -22,11 +23,11 @@ enum Column {
     Bytes,
 }
 
-/// A parser with the columns and the date of the directives so far.
+/// A parser with the columns and the date of the directives read so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct W3c {
     columns: Vec<Column>,
-    /// Midnight of `#Date:`, for files whose lines carry only a time.
+    /// Midnight of `#Date:`, for files whose lines have only a time of day.
     date_ns: Option<i64>,
     /// The directives in force.
     fields: Vec<u8>,
@@ -36,7 +37,7 @@ pub(super) struct W3c {
 
 impl W3c {
     pub(super) fn size_meaning(&self) -> SizeMeaning {
-        // Before the first directive the columns are not known yet; no such file lacks the size by default.
+        // The columns are unknown before the first directive. Files of this format have a size by default.
         if self.columns.is_empty() || self.columns.contains(&Column::Bytes) {
             SizeMeaning::HeaderAndBody
         } else {
@@ -44,7 +45,7 @@ impl W3c {
         }
     }
 
-    /// Takes a line that starts with `#`.
+    /// Reads a line that starts with `#`.
     pub(super) fn directive(&mut self, line: &[u8]) {
         if let Some(names) = strip_word(line, b"#fields:") {
             self.columns.clear();
@@ -57,7 +58,7 @@ impl W3c {
         }
     }
 
-    /// Puts the directives in force into `lines`, if they changed since the last call; else nothing.
+    /// Writes the directives in force into `lines` if they changed since the last call.
     pub(super) fn take_directives(&mut self, lines: &mut Vec<u8>) {
         lines.clear();
         if std::mem::take(&mut self.has_changed) {
@@ -68,7 +69,6 @@ impl W3c {
         }
     }
 
-    /// Parses a data line.
     pub(super) fn parse<'a>(&self, line: &'a [u8]) -> Result<Raw<'a>, Reason> {
         let (mut client, mut method, mut target, mut query): (&[u8], &[u8], &[u8], &[u8]) = (b"", b"GET", b"", b"");
         let (mut date_ns, mut time, mut status, mut bytes) = (self.date_ns, None, None, None);
@@ -123,7 +123,8 @@ fn column(name: &[u8]) -> Column {
     }
 }
 
-/// One value and what follows its separator; a quoted value may hold separators, and doubles the quotes inside it.
+/// Returns a value and the text after its separator. A quoted value may contain separators, and doubles its inner
+/// quotes.
 fn split_value(text: &[u8], separator: u8) -> Result<(&[u8], Option<&[u8]>), Reason> {
     if let Some(quoted) = text.strip_prefix(b"\"") {
         let mut at = 0;
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn tabs_quotes_and_a_date_directive_are_understood() {
+    fn tabs_quotes_and_a_date_directive_are_parsed() {
         let parser = with(&["#Date: 2015-05-17 00:00:00", "#Fields: time cs(Agent) c-ip cs-uri"]);
         let raw = parser.parse(b"10:05:03.5\t\"a \"\"b\"\" c\"\t::1\t/x").unwrap();
         assert_eq!((raw.client, raw.target, raw.method), (&b"::1"[..], &b"/x"[..], &b"GET"[..]));

@@ -1,8 +1,10 @@
-"""Independent count for the replay tests: reads a combined log, sorts it by time (stable), and groups the requests of a
-client that follow each other within GAP seconds. Prints "line connection time" for each request, in the order of time,
-connections numbered in the order of their first requests.
+"""An independent count for the replay tests. Reads a combined log, sorts it by time (stable), and groups requests
+of a client that follow each other within GAP seconds. Prints "line connection time" for each request, sorted by
+time. Connections are numbered in the order of their first requests.
 
-Usage: group.py LOG GAP WINDOW   (a line more than WINDOW seconds behind the latest before it counts as at the edge)
+Usage: group.py LOG GAP WINDOW (exits with an error if a line is more than WINDOW seconds earlier than the
+latest before it)
+
 """
 import re
 import sys

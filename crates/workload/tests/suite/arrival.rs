@@ -1,4 +1,4 @@
-//! Rate series and the processes made from them.
+//! Tests of rate series and of the arrivals made from them.
 
 use super::data;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn both_forms_are_read() {
 }
 
 #[test]
-fn bad_series_say_where_and_why() {
+fn errors_in_a_series_name_the_line_and_the_reason() {
     for (text, words) in [
         ("", "series has no requests"),
         ("0\n0\n", "series has no requests"),
@@ -29,7 +29,7 @@ fn bad_series_say_where_and_why() {
         ("1\n-5\n", "series:2: expected one count"),
         ("1998-04-30 21:30:00,2\n1998-04-30 21:30:01,2\n2098-04-30 21:30:00,2\n", "more than"),
         ("1\n99999999999\n", "series:2"),
-        // What has no letter is no header.
+        // A line without letters is no header.
         ("99999999999\n1\n", "series:1: expected one count"),
         ("1998-04-30T21:30:00Z,99999999999\n1998-04-30T21:31:00Z,2\n", "series:1: expected a time"),
         ("-5\n1\n", "series:1"),
@@ -52,7 +52,7 @@ fn a_byte_order_mark_hides_no_line() {
     assert_eq!(read("\u{feff}time,count\n1998-04-30 21:30:00,2\n").unwrap().counts, [2]);
 }
 
-/// A CSV of these times, in seconds since a midnight, each with its number as the count.
+/// A CSV with these times, in seconds since a midnight, each with its number as the count.
 fn csv(seconds: impl IntoIterator<Item = u32>) -> Result<RateSeries, String> {
     let line = |(number, at): (usize, u32)| {
         format!("1998-04-30 {:02}:{:02}:{:02},{}\n", at / 3600, at / 60 % 60, at % 60, number + 1)
@@ -61,8 +61,8 @@ fn csv(seconds: impl IntoIterator<Item = u32>) -> Result<RateSeries, String> {
 }
 
 #[test]
-fn one_time_between_the_others_is_no_interval() {
-    // A row of each minute, and another a second after the second.
+fn a_single_time_between_others_does_not_change_the_interval() {
+    // A row at each minute, and a second row one second after one of them.
     let series = csv([0, 60, 61].into_iter().chain((2..100).map(|minute| minute * 60))).unwrap();
     assert_eq!((series.interval_ns, series.counts.len()), (60 * SECOND_NS, 100));
     assert_eq!(series.counts[..3], [1, 2 + 3, 4]);
@@ -78,26 +78,26 @@ fn times_that_jitter_or_drift_leave_no_interval_empty() {
     // A loop that sleeps for 60 s and works for 0.3 s.
     let drift = (0..1000).map(|minute| minute * 603 / 10);
     assert_eq!(csv(drift).unwrap().counts, (1..=1000).collect::<Vec<u32>>());
-    // A missing minute is empty.
+    // A missing minute counts 0.
     assert_eq!(csv([0, 61, 179, 240]).unwrap().counts, [1, 2, 0, 3, 4]);
 }
 
 #[test]
-fn sparse_times_of_a_finer_grid_are_read_as_they_are() {
-    // Mostly each 5 s, but not only: whole seconds, most of them empty.
+fn sparse_times_on_a_finer_grid_keep_it() {
+    // Most steps are 5 s but some are not, so the interval is one second and most intervals are empty.
     let series = csv((0..40).map(|n| n * 5).chain([202, 203, 206, 208, 211, 213, 214])).unwrap();
     assert_eq!((series.interval_ns, series.counts.len()), (SECOND_NS, 215));
 }
 
 #[test]
-fn times_of_no_grid_are_refused_with_their_line() {
-    // From each minute to a row each 90 s, which is no multiple; and 14 s more.
+fn times_off_any_grid_are_refused_with_their_line() {
+    // The rows change from one per minute to one per 90 s, which is no multiple, with an offset of 14 s.
     let message = csv((0..20).map(|n| n * 60).chain((0..20).map(|n| 1214 + n * 90))).unwrap_err();
     assert!(message.contains("series:22: ") && message.contains("not at the interval of the others"), "{message}");
 }
 
 #[test]
-fn the_world_cup_is_read_whole() {
+fn the_world_cup_series_is_read_completely() {
     let Some(path) = data::public("worldcup98_requests_per_minute.csv") else { return };
     let series = RateSeries::open(&path, SECOND_NS).unwrap();
     assert_eq!(series.interval_ns, 60 * SECOND_NS);
@@ -106,11 +106,12 @@ fn the_world_cup_is_read_whole() {
 }
 
 #[test]
-fn the_nasa_series_is_read_whole() {
+fn the_nasa_series_is_read_completely() {
     let Some(path) = data::public("nasa95_requests_per_second.txt.gz") else { return };
     let series = RateSeries::open(&path, SECOND_NS).unwrap();
     assert_eq!(series.total(), 3_461_610);
-    // 100 times as fast, 20/s on average: the count is Poisson, so within six standard deviations.
+    // The series runs 100 times as fast at 20/s on average. The count is Poisson, so it is within six standard
+    // deviations.
     let plan =
         SeriesPlan { mean_rate_per_sec: 20.0, duration_ns: series.span_ns() / 100, seed: 9, share: Share::WHOLE };
     let expected = plan.mean_rate_per_sec * plan.duration_ns as f64 / 1e9;
@@ -145,7 +146,8 @@ fn counts_of_intervals_are_poisson_around_the_series() {
             }
         }
     }
-    // Each term is a squared standard normal: mean `cells`, variance twice that. Too even would be wrong as well.
+    // Each term is the square of a standard normal variable, so the sum has mean `cells` and twice that variance.
+    // Counts that are too even would be wrong as well.
     let deviations = (chi_square - f64::from(cells)) / f64::from(2 * cells).sqrt();
     assert!(deviations.abs() < 4.0, "chi-square {chi_square} over {cells}");
 }
@@ -166,7 +168,7 @@ fn arrivals_are_uniform_within_an_interval() {
 
 proptest! {
     #[test]
-    fn times_are_ordered_inside_and_repeatable(
+    fn times_are_ordered_within_the_duration_and_repeatable(
         counts in proptest::collection::vec(0u32..50, 1..60),
         rate in 0.1f64..5e4, duration_ns in 1u64..200_000_000, seed: u64,
     ) {
@@ -177,7 +179,7 @@ proptest! {
         prop_assert!(times.windows(2).all(|pair| pair[0] <= pair[1]));
         prop_assert!(times.iter().all(|at| *at < duration_ns));
         prop_assert_eq!(&times, &series.arrivals(plan).unwrap().collect::<Vec<_>>());
-        // Eight standard deviations and room for small counts.
+        // Allows eight standard deviations, and room for small counts.
         let expected = rate * duration_ns as f64 / 1e9;
         let off = (times.len() as f64 - expected).abs();
         prop_assert!(off < 8.0 * expected.sqrt() + 12.0, "{} of {}", times.len(), expected);

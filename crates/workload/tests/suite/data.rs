@@ -1,4 +1,4 @@
-//! Where the tests' inputs are.
+//! Locations of the tests' inputs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ pub fn own(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// A public data set that is too large for the repository: in the directory that `STRAINGAUGE_DATA` names, or in a
-/// directory `data` of a neighbour of the checkout. Prints why the caller does not run when it is absent.
+/// A public data set that is too large for the repository, in the directory that `STRAINGAUGE_DATA` names or in a
+/// directory `data` next to the checkout. When it is absent, prints why the caller does not run.
 pub fn public(name: &str) -> Option<PathBuf> {
     let directories: Vec<PathBuf> = match std::env::var_os("STRAINGAUGE_DATA") {
         Some(directory) => vec![directory.into()],
@@ -23,7 +23,7 @@ pub fn public(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether Python is there for the independent counts; prints why the caller does not run when not.
+/// Whether Python is installed for the independent counts. When it is not, prints why the caller does not run.
 pub fn has_python() -> bool {
     let found =
         std::process::Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());

@@ -1,4 +1,4 @@
-//! Document trees: complete, repeatable, and never outside their directory.
+//! Tests that document trees are complete, repeatable, and never outside their directory.
 
 use super::data;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ fn tree_of(lines: &[&str]) -> Tree {
     Tree::of_trace(&mut reader_of(lines), &Limits::default()).unwrap()
 }
 
-/// Every regular file below a directory with its content; anything else fails.
+/// Every regular file below a directory with its content. Fails on any other kind of file.
 fn listing(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     fn walk(top: &Path, at: &Path, into: &mut BTreeMap<String, Vec<u8>>) {
         for entry in std::fs::read_dir(at).unwrap().map(Result::unwrap) {
@@ -52,7 +52,7 @@ fn the_tree_of_a_mix_has_its_sizes_in_real_blocks() {
 }
 
 #[test]
-fn hostile_targets_stay_inside_and_all_get_their_bytes() {
+fn hostile_targets_stay_below_the_root_and_get_their_bytes() {
     let scratch = tempfile::tempdir().unwrap();
     let out = scratch.path().join("out");
     let long = format!("\"GET /{} HTTP/1.1\" 200 14", "n".repeat(300));
@@ -86,7 +86,7 @@ fn hostile_targets_stay_inside_and_all_get_their_bytes() {
 }
 
 #[test]
-fn sizes_come_from_what_the_log_answered_most_often() {
+fn each_file_has_the_size_that_the_log_answered_most_often() {
     let tree = tree_of(&[
         "\"GET /a HTTP/1.1\" 200 10",
         "\"GET /a HTTP/1.1\" 200 20",
@@ -112,7 +112,7 @@ fn sizes_come_from_what_the_log_answered_most_often() {
     assert_eq!((tree.requests, tree.requests_of_other_size, tree.without_file), (3, 1, 2));
 }
 
-/// Sizes and counts of one target, by the file made for it and by counting all of them.
+/// Sizes and counts of one target, by the file made for it and by a full count.
 fn size_and_others(sizes: &[u64]) -> ((u64, u64), (u64, u64)) {
     let lines: Vec<String> = sizes.iter().map(|size| format!("\"GET /a HTTP/1.1\" 200 {size}")).collect();
     let tree = tree_of(&lines.iter().map(String::as_str).collect::<Vec<_>>());
@@ -139,7 +139,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn more_sizes_than_are_counted_are_said() {
+fn targets_with_too_many_sizes_are_reported() {
     let lines: Vec<String> = (1..=70_000).map(|size| format!("\"GET /a HTTP/1.1\" 200 {size}")).collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let mut reader = reader_of(&lines);
@@ -149,7 +149,7 @@ fn more_sizes_than_are_counted_are_said() {
 }
 
 #[test]
-fn a_run_cut_short_goes_on_and_ends_the_same() {
+fn an_interrupted_run_continues_to_the_same_result() {
     let scratch = tempfile::tempdir().unwrap();
     let tree =
         tree_of(&["\"GET /a HTTP/1.1\" 200 100000", "\"GET /b/c HTTP/1.1\" 200 70000", "\"GET /d?e HTTP/1.1\" 200 5"]);
@@ -157,7 +157,7 @@ fn a_run_cut_short_goes_on_and_ends_the_same() {
     let limits = Limits::default();
     make(&tree, &whole, &limits, |_, _| {}).unwrap();
     make(&tree, &cut, &limits, |_, _| {}).unwrap();
-    // As a kill leaves it: one file missing, one not whole, one under its temporary name.
+    // The state after a kill: one file is missing, one is incomplete, and one has its temporary name.
     std::fs::remove_file(cut.join("root/a")).unwrap();
     std::fs::write(cut.join("root/a.partial"), b"half").unwrap();
     std::fs::write(cut.join("root/b/c"), b"short").unwrap();
@@ -167,7 +167,7 @@ fn a_run_cut_short_goes_on_and_ends_the_same() {
 }
 
 #[test]
-fn directories_of_others_are_refused_and_left_alone() {
+fn foreign_directories_are_refused_and_left_unchanged() {
     let scratch = tempfile::tempdir().unwrap();
     let limits = Limits::default();
     let tree = tree_of(&["\"GET /a HTTP/1.1\" 200 10"]);
@@ -199,7 +199,7 @@ fn a_symbolic_link_in_the_tree_is_not_followed() {
     std::os::unix::fs::symlink(&outside, out.join("root/dir")).unwrap();
     assert!(matches!(make(&tree, &out, &Limits::default(), |_, _| {}), Err(FilesError::Io { .. })));
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-    // A link in the place of a file is replaced, not written through.
+    // A symbolic link at the place of a file is replaced, and its target stays unchanged.
     std::fs::remove_file(out.join("root/dir")).unwrap();
     std::fs::write(outside.join("target"), b"keep").unwrap();
     std::fs::remove_file(out.join("root/b")).unwrap();
@@ -210,7 +210,7 @@ fn a_symbolic_link_in_the_tree_is_not_followed() {
 }
 
 #[test]
-fn limits_are_checked_before_anything_is_written() {
+fn limits_are_checked_before_writing() {
     let scratch = tempfile::tempdir().unwrap();
     let out = scratch.path().join("out");
     let tree = tree_of(&["\"GET /a HTTP/1.1\" 200 1000", "\"GET /b HTTP/1.1\" 200 999999999999999999"]);

@@ -1,4 +1,4 @@
-//! Mixes against the tables they come from.
+//! Tests of mixes against the tables of their sources.
 
 use super::data;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ const TABLE_1: [(&str, usize, u64, f64); 4] =
     [("html", 24, 180, 0.192), ("image", 29, 385, 0.754), ("sound", 20, 3580, 0.05), ("video", 4, 9216, 0.004)];
 
 #[test]
-fn webstone_is_table_1_to_the_byte() {
+fn the_webstone_mix_equals_table_1_to_the_byte() {
     let mix = Mix::webstone();
     assert_eq!(mix.documents.len(), 77);
     for (item, files, kbytes, probability) in TABLE_1 {
@@ -71,7 +71,7 @@ fn draws_repeat_by_seed_and_differ_by_share() {
 }
 
 #[test]
-fn surge_has_its_published_shape() {
+fn the_surge_mix_has_its_published_shape() {
     let parameters = SurgeParameters::default();
     let mix = Mix::surge(&parameters).unwrap();
     let mut sizes: Vec<f64> = mix.documents.iter().map(|document| document.bytes as f64).collect();
@@ -79,9 +79,9 @@ fn surge_has_its_published_shape() {
     assert_eq!(sizes.len(), 2000);
     let in_tail = sizes.iter().filter(|bytes| **bytes >= 133_000.0).count();
     assert_eq!(in_tail, 140, "7 % of the files");
-    // The median of the cut lognormal: half of its 0.93 below, of 0.968 that lie under the cut.
+    // The median of the truncated lognormal: half of its 0.93 lies below, of 0.968 below the cut.
     assert!((sizes[930] / 11_000.0 - 1.0).abs() < 0.1, "{}", sizes[930]);
-    // Zipf: the second document is asked for half as often as the first, the tenth a tenth.
+    // By Zipf's law the second document is requested half as often as the first, and the tenth a tenth as often.
     let p = |rank: usize| mix.documents[rank - 1].probability;
     assert!((p(1) / p(2) - 2.0).abs() < 1e-9 && (p(1) / p(10) - 10.0).abs() < 1e-9);
     let total_bytes: u64 = mix.documents.iter().map(|document| document.bytes).sum();
@@ -110,12 +110,13 @@ fn a_fit_finds_the_parameters_that_made_the_sizes() {
             checked += 1;
         }
     }
-    // The intervals take the tail's beginning as known, so they cover less often than 95 %; but they are not fiction.
+    // The intervals take the start of the tail as known, so they cover the true value in fewer than 95 % of cases.
+    // They must still cover it in 60 %.
     assert!(covered * 10 >= checked * 6, "{covered} of {checked}");
 }
 
 #[test]
-fn a_fit_that_does_not_hold_says_so() {
+fn a_bad_fit_is_reported() {
     let sizes = (0..3000u64).map(|index| if index % 2 == 0 { 100 } else { 1_000_000 } + index).collect();
     let fit = SizeFit::of(sizes).unwrap();
     assert!(fit.to_string().contains("the fit is rejected"), "{fit}");
@@ -138,7 +139,7 @@ fn a_mix_fitted_to_the_real_log_resembles_it() {
 }
 
 #[test]
-fn an_unknown_mix_names_the_known_ones() {
+fn the_error_for_an_unknown_mix_names_the_known_ones() {
     let message = Mix::named("webstoned").unwrap_err().to_string();
     assert_eq!(message, "there is no size mix 'webstoned': use webstone or surge, or fit one to an access log");
     for name in workload::mix::NAMES {

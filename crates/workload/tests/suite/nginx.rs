@@ -1,4 +1,4 @@
-//! A real server serves the tree: the map and the manifest mean what they say.
+//! Serves a tree with a real nginx to check the map and the manifest.
 
 use std::io::{Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,8 +20,8 @@ impl Drop for Nginx {
     }
 }
 
-/// Starts nginx on a free loopback port as docs/workloads.md says; `None`, with the reason printed, where there is
-/// none.
+/// Starts nginx on a free loopback port as docs/workloads.md describes; without nginx, prints the reason and returns
+/// `None`.
 fn start(files: &Path, scratch: &Path) -> Option<Nginx> {
     if Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_err() {
         eprintln!("not run: nginx is not installed");
@@ -51,7 +51,7 @@ fn start(files: &Path, scratch: &Path) -> Option<Nginx> {
     Some(Nginx { process, port })
 }
 
-/// Status and body of a GET for these very bytes.
+/// Status and body of a GET for exactly these bytes.
 fn get(port: u16, target: &[u8]) -> (u16, Vec<u8>) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(&[b"GET ", target, b" HTTP/1.0\r\nHost: h\r\n\r\n"].concat()).unwrap();

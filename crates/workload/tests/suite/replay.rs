@@ -1,4 +1,4 @@
-//! Plans against an independent count, and properties of splitting and pacing.
+//! Tests of plans against an independent count, and properties of splitting and pacing.
 
 use super::data;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn requests(log: &Path, options: ReplayOptions) -> Vec<PlannedRequest> {
         .collect()
 }
 
-/// (line, connection, Unix second) of each request, counted by a Python script that knows nothing of this crate.
+/// (line, connection, Unix second) of each request, counted by a Python script that shares no code with this crate.
 fn independent_count(log: &Path, gap_s: u32, window_s: u32) -> Vec<(u64, u64, u64)> {
     let output = Command::new("python3")
         .arg(data::own("group.py"))
@@ -52,7 +52,7 @@ fn agrees_with_independent_count(log: &Path) {
         assert_eq!(planned.len(), counted.len(), "gap {gap_s} window {window_s}");
         for (request, (line, connection, second)) in planned.iter().zip(&counted) {
             assert_eq!((request.line, request.connection), (*line, *connection), "gap {gap_s} window {window_s}");
-            // Spread within its second, never outside.
+            // Requests are spread within their second and never outside it.
             assert_eq!(request.intended_ns / 1_000_000_000, second - first_s, "line {line}");
         }
     }
@@ -73,7 +73,7 @@ fn grouping_of_a_real_log_equals_an_independent_count() {
 }
 
 #[test]
-fn replayers_together_send_every_request_once_and_no_client_twice() {
+fn all_replayers_together_send_every_request_once() {
     let log = data::own("sample.log");
     let whole = requests(&log, ReplayOptions::default());
     let mut by_line: HashMap<u64, u32> = HashMap::new();
@@ -89,7 +89,7 @@ fn replayers_together_send_every_request_once_and_no_client_twice() {
             let before = last.insert(request.client, request.intended_ns);
             assert!(before.is_none_or(|before| before <= request.intended_ns));
         }
-        // The part's requests of a client are the whole's, in the same order, in the same second.
+        // A share has the same requests of each client as the whole plan, in the same order and the same second.
         for client in last.keys() {
             let of = |requests: &[PlannedRequest]| -> Vec<(u64, u64)> {
                 requests
@@ -132,11 +132,11 @@ fn steps(source: Vec<u8>, format: &Format, options: ReplayOptions) -> Vec<PlanSt
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the log and the numbers of machines and threads, each thread sends from its machine's part exactly what
-    /// it would send from the whole log: the same requests at the same times, on the same connections; also those that
-    /// come too late to be sorted.
+    /// Each thread sends the same requests from its machine's part as from the whole log: at the same times, on the
+    /// same connections, for any log and any numbers of machines and threads, even the requests that come too late
+    /// for sorting.
     #[test]
-    fn a_part_of_a_log_is_replayed_as_it_would_be_from_the_whole(
+    fn a_part_of_a_log_is_replayed_as_from_the_whole_log(
         lines in prop::collection::vec((0u32..8, prop::sample::select(vec![0u32, 0, 0, 1, 3, 9, 20]), 0u32..12), 1..80),
         weights in prop::collection::vec(1u32..4, 1..5), threads in 1u32..4, seed: u64,
         is_w3c: bool, speed in prop::sample::select(vec![1.0, 7.0]),
@@ -219,7 +219,7 @@ fn every_connection_is_closed_after_its_last_request_and_only_once() {
         }
         assert!(open.is_empty());
         assert_eq!(closed, plan.counts().connections);
-        // Nothing is left to wait for when the log's last second is over.
+        // No connection waits longer than the last second of the log.
         assert!(last_ns <= plan.counts().span_ns + 1_000_000_000, "{grouping:?}: a close at {last_ns} ns");
         if grouping == Grouping::Never {
             assert_eq!(closed, plan.counts().requests);
@@ -228,7 +228,7 @@ fn every_connection_is_closed_after_its_last_request_and_only_once() {
 }
 
 #[test]
-fn the_host_of_an_absolute_target_is_left_out_unless_asked_for() {
+fn the_host_of_an_absolute_target_is_left_out_unless_requested() {
     let line = "10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET http://example.com?a HTTP/1.1\" 200 5\n";
     for (has_host, expected) in [(false, "/?a"), (true, "http://example.com/?a")] {
         let options = ReplayOptions { has_host, ..Default::default() };
@@ -240,7 +240,7 @@ fn the_host_of_an_absolute_target_is_left_out_unless_asked_for() {
 }
 
 #[test]
-fn what_went_back_is_counted() {
+fn lines_with_earlier_times_are_counted() {
     let mut plan = plan(&data::own("sample.log"), ReplayOptions { reorder_ns: 10_000_000_000, ..Default::default() });
     assert!(plan.by_ref().all(|step| step.is_ok()));
     let counts = plan.counts();
@@ -270,7 +270,7 @@ fn tight_limits_keep_every_request() {
 }
 
 #[test]
-fn options_that_cannot_be_meant_are_refused() {
+fn impossible_options_are_refused() {
     for speed in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
         let options = ReplayOptions { pace: Pace::Original { speed }, ..Default::default() };
@@ -282,11 +282,11 @@ fn options_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_damaged_end_yields_what_came_before_it() {
+fn requests_before_a_damaged_end_are_returned() {
     use std::io::Write;
     let text = std::fs::read(data::own("sample.log")).unwrap();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    // Large enough that the damage lies after the first buffer.
+    // The log is so large that the damage lies after the first buffer.
     for _ in 0..40 {
         packed.write_all(&text).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Logs of every format, plain and packed, good and bad.
+//! Tests of logs in every format, plain and compressed, valid and damaged.
 
 use super::data;
 use flate2::Compression;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::io::{Cursor, Write};
 use workload::trace::{Format, Reason, SizeMeaning, TraceError, TraceReader};
 
-/// An entry with everything owned: line, client, time in ms, method and target, status, bytes.
+/// An owned entry: line, client, time in ms, method and target, status, bytes.
 type Row = (u64, String, i64, String, Option<u16>, Option<u64>);
 
 fn open(text: &[u8], format: &str) -> Result<TraceReader, TraceError> {
@@ -97,7 +97,7 @@ fn format_strings_of_both_servers_are_understood() {
 }
 
 #[test]
-fn finer_times_keep_their_resolution() {
+fn fine_times_keep_their_resolution() {
     let mut reader = open(b"1431857103.250 ::1 /x", "$msec $remote_addr $request_uri").unwrap();
     let entry = reader.next_entry().unwrap().unwrap();
     assert_eq!((entry.time_ns, entry.resolution_ns), (1_431_857_103_250_000_000, 1_000_000));
@@ -181,7 +181,7 @@ fn a_client_is_its_address_without_the_port_in_every_form() {
         let lines = lines.map(|time| format!("{form}:{time} /a"));
         let format = "$remote_addr:$time_local $request_uri";
         assert_eq!(clients(&lines, format), expected[..2], "{form} with a time after it");
-        // One field with both: without brackets, the last group of an IPv6 address may be a port.
+        // One field with address and port: without brackets, the last group of an IPv6 address may be a port.
         let is_clear = !form.contains(':') || form.starts_with('[') || form.starts_with("::ffff");
         for ports in [&ports[2..], if is_clear { &ports[..] } else { &[""] }] {
             let lines: Vec<String> = ports.iter().map(|port| of(form, port)).collect();
@@ -193,7 +193,7 @@ fn a_client_is_its_address_without_the_port_in_every_form() {
 }
 
 #[test]
-fn absolute_targets_are_in_origin_form_with_their_host_apart() {
+fn absolute_targets_are_split_into_host_and_origin_form() {
     for (logged, host, target) in [
         ("GET http://www.example.com:8080/p?a=1", "http://www.example.com:8080", "/p?a=1"),
         ("GET HTTPS://u:p@[2001:db8::7]:443/", "HTTPS://u:p@[2001:db8::7]:443", "/"),
@@ -216,7 +216,7 @@ fn absolute_targets_are_in_origin_form_with_their_host_apart() {
 }
 
 #[test]
-fn a_json_log_gives_the_targets_that_clients_asked_for() {
+fn a_json_log_gives_the_targets_that_clients_requested() {
     let target = |line: &str, format: &str| {
         let mut reader = open(line.as_bytes(), format).unwrap();
         let target = reader.next_entry().map(|entry| entry.unwrap().target.escape_ascii().to_string());
@@ -243,14 +243,14 @@ fn a_json_log_gives_the_targets_that_clients_asked_for() {
 }
 
 #[test]
-fn a_backslash_of_a_w3c_log_is_one() {
+fn a_backslash_in_a_w3c_log_is_kept() {
     let log =
         b"#Fields: date time c-ip cs-uri-stem cs-uri-query\n2015-05-01 00:00:00 10.0.0.1 /a p=C:\\new\\\\x41\\u0041\n";
     assert_eq!(open(log, "auto").unwrap().next_entry().unwrap().unwrap().target, br"/a?p=C:\new\\x41\u0041");
 }
 
 #[test]
-fn a_byte_order_mark_before_a_log_is_left_out() {
+fn a_byte_order_mark_before_a_log_is_skipped() {
     let line = "\u{feff}10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 5\n";
     assert_eq!(open(line.as_bytes(), "auto").unwrap().next_entry().unwrap().unwrap().client, b"10.0.0.1");
     let w3c = "\u{feff}#Fields: date time c-ip cs-uri-stem\n2015-05-01 00:00:00 10.0.0.1 /a\n";
@@ -258,7 +258,7 @@ fn a_byte_order_mark_before_a_log_is_left_out() {
 }
 
 #[test]
-fn format_strings_that_cannot_work_say_why() {
+fn impossible_format_strings_are_refused_with_a_reason() {
     for (format, words) in [
         ("$status $request", "no client address"),
         ("$remote_addr $request", "no time"),
@@ -275,7 +275,7 @@ fn format_strings_that_cannot_work_say_why() {
 }
 
 #[test]
-fn gzip_of_several_members_reads_as_one_log() {
+fn a_gzip_file_of_several_members_is_read_as_one_log() {
     let mut packed = Vec::new();
     for _ in 0..3 {
         let mut member = GzEncoder::new(Vec::new(), Compression::fast());
@@ -287,7 +287,7 @@ fn gzip_of_several_members_reads_as_one_log() {
 }
 
 #[test]
-fn what_is_no_log_gets_one_clear_sentence() {
+fn a_file_that_is_no_log_gives_one_clear_sentence() {
     let cut = {
         let mut member = GzEncoder::new(Vec::new(), Compression::default());
         member.write_all(COMMON.repeat(100).as_bytes()).unwrap();
@@ -327,7 +327,7 @@ fn a_chosen_format_that_no_line_follows_is_an_error_at_the_end() {
 }
 
 #[test]
-fn malformed_lines_are_counted_with_line_and_reason_and_the_rest_is_read() {
+fn malformed_lines_are_counted_with_number_and_reason_and_the_rest_is_read() {
     let mut reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
     let found = rows(&mut reader).unwrap();
     assert_eq!(found.len(), 301);
@@ -339,7 +339,7 @@ fn malformed_lines_are_counted_with_line_and_reason_and_the_rest_is_read() {
 }
 
 #[test]
-fn a_line_of_a_megabyte_is_counted_and_passed() {
+fn a_line_of_a_megabyte_is_counted_and_skipped() {
     let mut text = format!("{COMMON}\n").into_bytes();
     text.extend(vec![b'x'; 1 << 20]);
     text.extend(format!("\n{COMMON}\n").into_bytes());
@@ -364,7 +364,7 @@ fn the_real_log_is_read_completely() {
     assert!(targets.len() > 1_400, "{}", targets.len());
 }
 
-/// Lines near enough to real ones that every branch of the parsers is reached.
+/// Lines so similar to real ones that they reach every branch of the parsers.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         Just(COMMON.to_string()),

@@ -17,12 +17,12 @@ from .order import FleetError, Order
 from .relay import Relay
 
 MAX_ORDER_BYTES = 1 << 20
-#: Ending the workers takes STOP_S at most, leaving the cluster a moment.
+# : Ending the workers takes at most STOP_S, and leaving the cluster a moment.
 LEAVE_S = 10.0
 
 
 class Driver:
-    """straingauge at the other end of the input and output. It has ended when the input ends, or at a signal."""
+    """The straingauge at the other end of the input and output. It has ended when the input ends, or at a signal."""
 
     def __init__(self) -> None:
         # All other prints go to standard error: standard output carries the driver's protocol.
@@ -36,7 +36,7 @@ class Driver:
             signal.signal(number, lambda *_: self._gone.set())
 
     def _listen(self) -> None:
-        # What comes after the order asks for nodes that have joined the cluster.
+        # Bytes after the order ask for nodes that have joined the cluster.
         while os.read(0, 4096):
             self._asked.set()
         self._gone.set()
@@ -45,7 +45,7 @@ class Driver:
         return self._gone.is_set()
 
     def asks(self) -> bool:
-        """It has asked since this was called last."""
+        """Whether it has asked since the last call."""
         has_asked = self._asked.is_set()
         self._asked.clear()
         return has_asked
@@ -71,7 +71,7 @@ async def serve(driver: Driver, cluster: Cluster, folders: List[str]) -> None:
         try:
             joined = await asyncio.to_thread(cluster.join)
             return await take(joined) if joined else []
-        except Exception as why:  # Ray's are of many kinds: the load goes on with the nodes that it has
+        except Exception as why:  # Ray raises many kinds: the load continues with the existing nodes
             driver.say(type="failed", why=f"no node could join: {type(why).__name__}: {sentence(why)}")
             return []
 
@@ -85,7 +85,7 @@ async def serve(driver: Driver, cluster: Cluster, folders: List[str]) -> None:
 
 
 def new_folder() -> str:
-    # Short, as a socket's path may have 107 bytes.
+    # The name is short, because a socket's path may have 107 bytes.
     return tempfile.mkdtemp(prefix="straingauge-fleet-")
 
 
@@ -101,10 +101,10 @@ def main() -> None:
         code = 0
     except FleetError as why:
         driver.say(type="failed", why=str(why))
-    except Exception as why:  # Ray's are of many kinds: whatever it is, it is the reason why there is no fleet
+    except Exception as why:  # Ray raises many kinds: each is the reason why there is no fleet
         driver.say(type="failed", why=f"the fleet's helper failed: {type(why).__name__}: {sentence(why)}")
     finally:
-        # A cluster without a head does not answer; do not wait for it.
+        # A cluster without a head does not answer, so do not wait for it.
         threading.Timer(LEAVE_S, leave_at_once, [folders]).start()
         if cluster is not None:
             cluster.close()
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def leave_at_once(folders: List[str], code: int = 1) -> None:
-    """Ends the process, even while Ray still runs in it."""
+    """Ends the process, even while Ray is still running in it."""
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Chooses the nodes of a Ray cluster, and brings straingauge to them."""
+"""Chooses the nodes of a Ray cluster and brings straingauge to them."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from .order import FleetError, Order
 
 PROBE_S = 5.0
 STOP_S = 5.0
-#: The first version that can ask an autoscaler for nodes with labels, too.
+# : The first version that can also ask an autoscaler for nodes with labels.
 LABELS_SINCE = (2, 51)
-#: A worker on a node that has joined later may take so long to start.
+# : A worker on a node that joined later may take this long to start.
 JOIN_S = 30.0
 
 
 class Member:
-    """A node that takes part: its name for messages, and the actor that holds its worker."""
+    """A node that takes part, with its name for messages and the actor that holds its worker."""
 
     def __init__(self, name: str, actor: Any) -> None:
         self.name = name
         self._actor = actor
 
     def write(self, data: bytes) -> Any:
-        """Awaitable: sends bytes to the worker. Calls of one kind keep their order."""
+        """Awaitable that sends bytes to the worker. Calls of one kind keep their order."""
         return self._actor.write.options(concurrency_group="write").remote(data)
 
     def read(self) -> Any:
-        """Awaitable: bytes of the worker, or none and how it ended."""
+        """Awaitable that returns bytes from the worker, or no bytes and how it ended."""
         return self._actor.read.options(concurrency_group="read").remote()
 
     def stop(self, timeout_s: float) -> Any:
-        """Awaitable: ends the worker."""
+        """Awaitable that ends the worker."""
         return self._actor.stop.options(concurrency_group="stop").remote(timeout_s)
 
     def is_there(self) -> Any:
-        """Awaitable: the worker runs."""
+        """Awaitable that completes when the worker is running."""
         return self._actor.is_there.remote()
 
     def kill(self, ray: Any) -> None:
@@ -63,19 +63,19 @@ class Cluster:
         self._size = growth.Size(order.most_workers or 0)
         self._actor: Any = None
         self._program: Tuple[str, List[Any]] = ("", [])
-        #: Workers that were ever started: the name of one that has just been killed may still be taken.
+        # : Number of workers that were ever started. The name of a worker that was just killed may still be taken.
         self._hired = 0
-        #: Nodes that were considered, by Ray's identifiers.
+        # : Ray's identifiers of the nodes that were considered.
         self._seen: Set[str] = set()
         self.members: List[Member] = []
 
     @property
     def may_grow(self) -> bool:
-        """Nodes that join the cluster later may take part."""
+        """Whether nodes that join the cluster later may take part."""
         return self._order.may_grow
 
     def open(self) -> None:
-        """Connects, reserves nodes and starts the workers. FleetError has the reason in one sentence."""
+        """Connects, reserves nodes and starts the workers. A FleetError holds the reason in one sentence."""
         until = time.monotonic() + self._order.wait_s
         if self._order.labels:
             self._check_labels_are_known()
@@ -95,7 +95,7 @@ class Cluster:
         _probe(address)
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except Exception as why:  # Ray's are of many kinds: each is the reason why there is no fleet
+        except Exception as why:  # Ray raises many kinds: each is the reason why there is no fleet
             if address == "auto":
                 raise FleetError(
                     "no Ray cluster is found on this machine: start one (ray start --head), or name it with --address HOST:6379"
@@ -123,7 +123,7 @@ class Cluster:
                 )
 
     def _taken(self) -> str:
-        """How much of the cluster other work has, if any."""
+        """Describes how much of the cluster other work uses, if any."""
         free, all_cpus = (resources().get("CPU", 0.0) for resources in (self._ray.available_resources, self._ray.cluster_resources))
         return f"; {all_cpus - free:g} of {all_cpus:g} CPUs are taken, by another fleet or job" if free < all_cpus else ""
 
@@ -134,9 +134,9 @@ class Cluster:
         ray, order = self._ray, self._order
         assert self._group is not None
         digest, packed = _packed(order.binary)
-        # In a list it travels to a node only when the node asks for it.
+        # In a list it travels to a node only when the node requests it.
         self._program = (digest, [ray.put(packed)])
-        # The nodes need Ray only: what they run travels to them.
+        # The nodes need only Ray. The program travels to them.
         ray.cloudpickle.register_pickle_by_value(node)
         self._actor = ray.remote(concurrency_groups={"write": 1, "read": 1, "stop": 1})(node.WorkerNode)
         places: Dict[int, str] = placement_group_table(self._group)["bundles_to_node_id"]
@@ -175,7 +175,8 @@ class Cluster:
         return member
 
     def join(self) -> List[Member]:
-        """Starts a worker on each node that has come since. One that cannot be started is left out, and not tried again."""
+        """Starts a worker on each node that has joined since the last call. One that cannot be started is left
+        out, and not tried again."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray, order = self._ray, self._order
@@ -195,13 +196,13 @@ class Cluster:
                     raise TimeoutError
                 ray.get(reference)
                 usable.append(member)
-            except Exception:  # Ray's are of many kinds: the load goes on without that node
+            except Exception:  # Ray raises many kinds: the load continues without that node
                 self.members.remove(member)
                 member.kill(ray)
         return usable
 
     def _ask_for_nodes(self) -> None:
-        """Has an autoscaler add nodes until there are as many as may take part."""
+        """Asks an autoscaler to add nodes up to the maximum."""
         order = self._order
         if order.most_workers is not None:
             address, able = str(self._ray.get_runtime_context().gcs_address), self._able()
@@ -215,14 +216,14 @@ class Cluster:
         return [one for one in self._ray.nodes() if one["Alive"]]
 
     def close(self) -> None:
-        """Ends the workers and leaves the cluster, also one that is only partly set up."""
+        """Ends the workers and leaves the cluster, even one that is only partly set up."""
         ray = self._ray
         if not ray.is_initialized():
             return
         try:
             stopped = [member.stop(STOP_S) for member in self.members]
             if stopped:
-                # One that is cut off does not answer. Its worker has ended with the driver's lease.
+                # A node that is cut off does not answer. Its worker has ended with the driver's lease.
                 ray.wait(stopped, num_returns=len(stopped), timeout=STOP_S + 1)
             for member in self.members:
                 member.kill(ray)
@@ -238,7 +239,7 @@ class Cluster:
 
 
 def _ray() -> Any:
-    # Ray's question about usage statistics does not belong in a helper's output.
+    # Keeps Ray's question about usage statistics out of a helper's output.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -250,7 +251,7 @@ def _ray() -> Any:
 
 
 def _probe(address: str) -> None:
-    """Reports a cluster that does not answer at once; Ray itself would wait for minutes."""
+    """Reports a cluster that does not answer, without the minutes that Ray would wait."""
     host, colon, port = address.rpartition(":")
     if not colon or "://" in address or not port.isdigit():
         return
@@ -271,7 +272,7 @@ def _packed(binary: str) -> Tuple[str, bytes]:
 
 
 def _listed(nodes: List[Dict[str, Any]], order: Order) -> str:
-    """The nodes, each with what it has of what a worker needs."""
+    """Lists the nodes, each with its amounts of the resources that a worker needs."""
     def has(one: Dict[str, Any]) -> str:
         amounts = [f"{one['Resources'].get(name, 0.0):g} {word}" for name, word in [("CPU", "CPUs"), *((own, own) for own in order.resources)]]
         labels = one.get("Labels") or {}
@@ -283,7 +284,7 @@ def _listed(nodes: List[Dict[str, Any]], order: Order) -> str:
 
 
 def sentence(why: BaseException) -> str:
-    """The cause of Ray's message, in one line of bounded length: what stands before it is where it was raised."""
+    """The cause in Ray's message, as one line of limited length without the place where it was raised."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(why))
     raised = list(re.finditer(r"^[\w.]*(?:Error|Exception|Exit|Interrupt): ", text, re.M))
     text = " ".join(text[raised[-1].start():].split() if raised else text.split()) or type(why).__name__

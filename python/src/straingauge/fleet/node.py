@@ -1,6 +1,7 @@
 """Runs straingauge as a worker on a node, and makes its pipes available to Ray.
 
-Only the standard library is used, as the module travels to the nodes by value: they need Ray and nothing else.
+The module uses only the standard library, because it travels to the nodes by value, so they need only Ray.
+
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import zlib
 from typing import Any, List, Optional, Tuple
 
 TRIES = 3
-#: A program that no fleet has used for a day is removed by the next.
+# : The next fleet removes a program that no fleet has used for a day.
 KEPT_S = 86_400.0
 CHUNK_BYTES = 1 << 20
 STDERR_BYTES = 4096
-#: By the names in a worker's reports of progress.
+# : Metrics by their names in a worker's progress reports.
 METRICS = {
     "throughput_per_sec": ("straingauge_client_requests_per_second", "Complete responses per second."),
     "connected": ("straingauge_client_connections", "Established connections."),
@@ -33,7 +34,7 @@ METRICS = {
 
 
 class Progress:
-    """What a worker reports of its load, as metrics of Ray for each client: its dashboard and Prometheus show them."""
+    """A worker's reports about its load as Ray metrics for each client. Ray's dashboard and Prometheus show them."""
 
     def __init__(self, number: int, gauge: Any) -> None:
         self._tags = {"client": str(number)}
@@ -41,11 +42,11 @@ class Progress:
         self._rest = b""
 
     def hear(self, data: bytes) -> None:
-        """Takes bytes of the worker as they come."""
+        """Takes bytes from the worker as they come."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if line.startswith((b'{"type":"progress"', b'{"type":"result"')):
-                # With its result the load is over.
+                # The result ends the load.
                 progress = json.loads(line) if line.startswith(b'{"type":"progress"') else {}
                 for word, gauge in self._gauges.items():
                     gauge.set(float(progress.get(word, 0)), tags=self._tags)
@@ -72,7 +73,7 @@ class WorkerNode:
                     bufsize=0, start_new_session=True,
                 )
             except OSError as why:
-                # Somebody cleaned the folder up meanwhile, or another process was forked while the file was open.
+                # The directory was cleaned up meanwhile, or another process was forked while the file was open.
                 if why.errno == errno.ENOEXEC:
                     raise RuntimeError(
                         f"this node is {platform.machine()}, and the straingauge that was sent is for another kind of machine: name one for it with "
@@ -90,11 +91,11 @@ class WorkerNode:
             self._stderr_end = (self._stderr_end + piece)[-STDERR_BYTES:]
 
     def is_there(self) -> int:
-        """The worker's process number, once it runs."""
+        """The worker's process id, once it is running."""
         return self._child.pid
 
     def write(self, data: bytes) -> bool:
-        """Sends bytes to the worker; False when it takes no more."""
+        """Sends bytes to the worker. Returns False when it takes no more."""
         stdin = self._child.stdin
         assert stdin is not None
         try:
@@ -106,7 +107,7 @@ class WorkerNode:
         return True
 
     def read(self) -> Tuple[bytes, Optional[str]]:
-        """Waits for bytes of the worker. No bytes: its output ended, and how."""
+        """Waits for bytes from the worker. When its output has ended, returns no bytes and how it ended."""
         assert self._child.stdout is not None
         try:
             data = os.read(self._child.stdout.fileno(), CHUNK_BYTES)
@@ -126,7 +127,7 @@ class WorkerNode:
         return f"{how}: {last[0]}" if last and status != 0 else how
 
     def stop(self, timeout_s: float) -> None:
-        """Ends the worker: first its input, then, if it still runs, the worker and its children."""
+        """Ends the worker: first its input, then, if it is still running, the worker and its children."""
         try:
             if self._child.stdin is not None:
                 self._child.stdin.close()
@@ -143,7 +144,8 @@ class WorkerNode:
 
 
 def _kept(digest: str, shipped: List[Any]) -> str:
-    """The program's path on this node. It is kept by its digest for later fleets, in a folder that only this user writes."""
+    """The program's path on this node. It is kept under its digest for later fleets, in a directory that only this
+    user can write."""
     folder = os.path.join(tempfile.gettempdir(), f"straingauge-worker-{os.getuid()}")
     try:
         os.mkdir(folder, 0o700)
@@ -155,7 +157,7 @@ def _kept(digest: str, shipped: List[Any]) -> str:
     path = os.path.join(folder, digest)
     if not _is_whole(path, digest):
         program = zlib.decompress(_fetched(shipped[0]))
-        # Several nodes may be one machine: each writes a file of its own, and the last rename counts.
+        # Several nodes may be on one machine. Each writes a separate file, and the last rename counts.
         handle, made = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "wb") as file:
             file.write(program)
@@ -163,7 +165,7 @@ def _kept(digest: str, shipped: List[Any]) -> str:
         os.rename(made, path)
     os.utime(path)
     for name in os.listdir(folder):
-        # Of older versions, and of fleets that were killed while they wrote.
+        # A file of an older version, or of a fleet that was killed while it wrote.
         other = os.path.join(folder, name)
         try:
             if name != digest and time.time() - os.lstat(other).st_mtime > KEPT_S:

@@ -1,4 +1,4 @@
-"""The driver's order to the helper: one JSON object, the first line of its input."""
+"""The driver's order to the helper: one JSON object in the first line of its input."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ class FleetError(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """An ordered fleet."""
+    """An order for a fleet."""
 
     binary: str
-    """straingauge for the nodes."""
+    """Path of the straingauge program for the nodes."""
     address: Optional[str]
-    """Ray's address, as HOST:PORT; None for the cluster that Ray finds."""
+    """Ray's address as HOST:PORT; None for the cluster that Ray finds."""
     workers: Optional[int]
-    """The number of workers to begin with; None for one on every node, also on those that join later."""
+    """Number of initial workers; None for one on every node, including nodes that join later."""
     worker_cpus: float
-    """CPUs that Ray reserves for each."""
+    """CPUs that Ray reserves for each worker."""
     arguments: List[str]
     """Words after the program's name."""
     wait_s: float
-    """Timeout for the start of nodes and workers."""
+    """Timeout in seconds for the start of nodes and workers."""
     prefix: Optional[str] = None
-    """Words before the worker's command, as a shell splits them; {number} is replaced by its number, from 1."""
+    """Words in front of the worker's command, split like a shell's. {number} is replaced by the worker's number,
+    from 1."""
     most_workers: Optional[int] = None
-    """The most, if nodes that join later take part."""
+    """Maximum number of workers, if nodes that join later take part."""
     resources: Dict[str, float] = field(default_factory=dict)
-    """Custom resources that Ray reserves for each."""
+    """Custom resources that Ray reserves for each worker."""
     labels: Dict[str, str] = field(default_factory=dict)
     """Labels that each node must have."""
 
     @staticmethod
     def read(line: str) -> "Order":
-        """Parses the driver's order; FleetError if it is not valid."""
+        """Parses the driver's order. Raises FleetError if it is not valid."""
         try:
             order = Order(**json.loads(line))
         except ValueError:
@@ -54,21 +55,21 @@ class Order:
 
     @property
     def may_grow(self) -> bool:
-        """Nodes that join the cluster later take part."""
+        """Whether nodes that join the cluster later take part."""
         return self.workers is None or self.most_workers is not None
 
     def fits(self, one: Dict[str, Any]) -> bool:
-        """Whether a node, as Ray lists it, can have a worker."""
+        """Whether a node in Ray's list can have a worker."""
         has, labels = one["Resources"], one.get("Labels") or {}
         return (has.get("CPU", 0.0) >= self.worker_cpus
                 and all(has.get(name, 0.0) >= amount for name, amount in self.resources.items())
                 and all(labels.get(key) == value for key, value in self.labels.items()))
 
     def wanted(self, free: str = "") -> str:
-        """What a node needs for a worker."""
+        """Describes the resources that a worker needs on a node."""
         return ", ".join([f"{self.worker_cpus:g} {free}CPUs", *(f"{amount:g} {free}{name}" for name, amount in self.resources.items()),
                           *(f"the label {key}={value}" for key, value in self.labels.items())])
 
     def prefix_of(self, number: int) -> List[str]:
-        """The words before the command of one worker."""
+        """The words in front of one worker's command."""
         return [word.replace("{number}", str(number)) for word in shlex.split(self.prefix or "")]

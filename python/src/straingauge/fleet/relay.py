@@ -1,4 +1,4 @@
-"""Bytes between the driver's sockets and the workers on the nodes. The bytes are not examined."""
+"""Carries bytes between the driver's sockets and the workers on the nodes without examining them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHUNK_BYTES = 1 << 18
 
 
 class Relay:
-    """A Unix socket for each worker, in a folder that only this user can enter. Each takes one driver, once."""
+    """A Unix socket for each worker, in a directory that only this user can enter. Each accepts one driver once."""
 
     def __init__(self, folder: str, members: List[Member]) -> None:
         self._folder = folder
@@ -23,7 +23,7 @@ class Relay:
         self._tasks: "set[asyncio.Task[None]]" = set()
 
     async def listen(self) -> List[str]:
-        """The sockets' paths, in the order of the members."""
+        """Paths of the sockets, in the order of the members."""
         paths = []
         for number, member in enumerate(self._members, start=1):
             path = os.path.join(self._folder, str(number))
@@ -33,8 +33,8 @@ class Relay:
 
     def _taker(self, member: Member, path: str) -> Any:
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            # One driver: a second one finds no socket. The last one removes the folder, so that nothing is left of a
-            # helper that is killed.
+            # A second driver finds no socket. The last one removes the directory, so that a killed helper leaves no
+            # files.
             with contextlib.suppress(OSError):
                 os.unlink(path)
                 os.rmdir(self._folder)
@@ -49,7 +49,7 @@ class Relay:
         return take
 
     async def close(self) -> None:
-        """No more bytes."""
+        """Stops carrying bytes."""
         for server in self._servers:
             server.close()
         for task in list(self._tasks):
@@ -58,9 +58,10 @@ class Relay:
 
 
 async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carries bytes until one side ends; the worker ends then, and the driver gets the reason if it still reads.
+    """Carries bytes until one side ends. Then the worker ends, and the driver gets the reason if it still reads.
 
-    Who cancels this ends the workers himself, all at once.
+    A caller that cancels this must end all workers.
+
     """
     ways = [asyncio.ensure_future(_to_worker(member, reader)), asyncio.ensure_future(_from_worker(member, writer))]
     try:
@@ -83,7 +84,7 @@ async def _to_worker(member: Member, reader: asyncio.StreamReader) -> str:
     try:
         while data := await reader.read(CHUNK_BYTES):
             if not await member.write(data):
-                # The end of its output has the reason.
+                # The end of the worker's output holds the reason.
                 await asyncio.sleep(STOP_S)
                 return "it takes no more messages"
     except OSError:
@@ -102,7 +103,7 @@ async def _from_worker(member: Member, writer: asyncio.StreamWriter) -> str:
             if ended is not None:
                 return str(ended)
             writer.write(data)
-            # Not more than the driver takes: a worker that floods waits.
+            # A worker that sends more than the driver reads must wait.
             await writer.drain()
     except OSError:
         return ""

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// The library's file name.
 pub const NAME: &str = "libscalable-select.so";
-/// Folders of an installation, besides those near the binary.
+/// Directories of an installation, besides those near the binary.
 const FOLDERS: [&str; 3] = ["/usr/local/lib/straingauge", "/usr/lib/straingauge", "/usr/libexec/straingauge"];
 
-/// Finds the library: where it was named, next to the binary, in an installation's lib folder, in the build tree.
+/// Finds the library: the named one, or next to the binary, in an installation's lib directory, or in the build tree.
 pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     let candidates = match named {
         Some(path) => vec![path.to_path_buf()],
@@ -27,7 +27,7 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     };
     let path = found.canonicalize().with_context(|| format!("cannot resolve {}", found.display()))?;
     refuse_writable(&path)?;
-    // The dynamic linker splits LD_PRELOAD at these, and has no way to quote them.
+    // The dynamic linker splits LD_PRELOAD at these characters, and cannot quote them.
     if path.to_str().is_none_or(|text| text.contains([':', ' ', '\t', '\n'])) {
         bail!(
             "{} has a colon or a blank in its path, which LD_PRELOAD cannot hold: install it elsewhere",
@@ -57,8 +57,8 @@ fn candidates(binary: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Refuses a library that others can write, or replace in its folder or a folder above: they could run code in the
-/// server.
+/// Refuses a library that others can write, or replace in its directory or a parent directory, because they could run
+/// code in the server.
 fn refuse_writable(path: &Path) -> Result<()> {
     // SAFETY: these take no arguments and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -68,7 +68,7 @@ fn refuse_writable(path: &Path) -> Result<()> {
             bail!("{} is not a file", part.display());
         }
         let mode = meta.mode();
-        // In a folder with the sticky bit only the owner of a file can replace it.
+        // In a directory with the sticky bit only the owner of a file can replace it.
         let is_shared = level > 0 && mode & libc::S_ISVTX != 0;
         let by_group = mode & libc::S_IWGRP != 0 && meta.gid() != 0 && meta.gid() != group;
         if !is_shared && (mode & libc::S_IWOTH != 0 || by_group) {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn library_that_others_may_write_is_refused_wherever_in_its_path() {
+    fn a_library_that_others_can_write_is_refused_anywhere_in_its_path() {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let folder = dir.path().join("lib");
         let file = folder.join(NAME);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn library_that_is_not_there_is_said_with_the_remedy() {
+    fn a_missing_library_is_reported_with_the_remedy() {
         let missing = find(Some(Path::new("/nonexistent/x.so"))).expect_err("missing").to_string();
         assert!(missing.contains("make -C toolkit/scalable-select"), "{missing}");
     }

@@ -12,9 +12,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Most characters of a sentence; its names and paths come from outside.
+/// Maximum characters of a sentence. Its names and paths are untrusted.
 const MOST_CHARS: usize = 4000;
-/// Variable of the library: where it writes its statistics.
+/// The library's variable that names the file for its statistics.
 const STATS: &str = "SCALABLE_SELECT_STATS";
 
 /// Runs an unmodified select or poll server with scalable select.
@@ -33,7 +33,7 @@ struct Options {
     /// Report whether scalable select applies to the server, and do not start it
     #[arg(long)]
     check: bool,
-    /// The library [default: in this program's folder, installed, or in the build tree]
+    /// The library [default: in this program's directory, installed, or in the build tree]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// Server to run, and its arguments: everything after --
@@ -56,7 +56,7 @@ fn complain(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "straingauge scale: {sentence}");
 }
 
-/// Returns after `--check`, or on failure.
+/// Returns only after `--check` or on failure.
 fn run(options: &Options) -> Result<()> {
     let name = &options.command[0];
     let path = target::find_program(name)?;
@@ -87,7 +87,7 @@ fn run(options: &Options) -> Result<()> {
     Err(anyhow!(command.exec()).context(format!("the server '{name}' cannot be started")))
 }
 
-/// The value of LD_PRELOAD: the library, then what the caller preloads already.
+/// The value of LD_PRELOAD: the library, followed by the caller's preloads.
 fn preload(library: &Path) -> OsString {
     let mut value = library.as_os_str().to_os_string();
     if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {

@@ -1,4 +1,4 @@
-//! Inspects a program before scalable select starts it: reads the file, runs nothing.
+//! Inspects a program's file before scalable select starts it, without running it.
 
 use anyhow::{Context, Result, anyhow, bail};
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
@@ -8,9 +8,9 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A program or a library larger than this is not read.
+/// Maximum size of a program or library that is read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// Longest chain of scripts whose interpreter is a script.
+/// Maximum length of a chain of scripts whose interpreter is a script.
 const MAX_INTERPRETERS: usize = 4;
 const MAX_LIBRARIES: usize = 200;
 /// The functions that the library replaces.
@@ -22,19 +22,19 @@ const EPOLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 /// Why the library does not apply to a program.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Hindrance {
-    /// No dynamic linker runs, so nothing can be preloaded.
+    /// It has no dynamic linker, so nothing can be preloaded.
     #[error("{0} is statically linked: nothing can be preloaded; use a dynamically linked build")]
     Static(String),
-    /// The Go runtime makes system calls itself.
+    /// The Go runtime makes its own system calls.
     #[error("{0} is a Go program: it makes system calls without the C library, and uses epoll already")]
     Go(String),
     /// The dynamic linker ignores LD_PRELOAD.
     #[error("{0} runs with another user's privileges ({1}): the dynamic linker ignores preloaded libraries there")]
     Privileged(String, &'static str),
-    /// It waits with epoll only.
+    /// It waits only with epoll.
     #[error("{0} imports epoll_wait and neither select nor poll: it scales with cold connections already")]
     Epoll(String),
-    /// It does not wait for several descriptors at all.
+    /// It never waits for several descriptors.
     #[error(
         "{0} and its libraries import neither select nor poll: there is nothing to replace. If it only starts the \
          server, let it start straingauge scale: WRAPPER ... straingauge scale -- SERVER ..."
@@ -45,10 +45,10 @@ pub enum Hindrance {
         "{0} is started by {1}, not by the GNU C library's dynamic linker: the library works with that C library only"
     )]
     OtherLibc(String, String),
-    /// The library is a 64-bit one of another architecture.
+    /// It has 64 bits, but the library is for another architecture.
     #[error("{0} is not a 64-bit program of this machine's architecture: the library cannot be loaded into it")]
     OtherMachine(String),
-    /// Neither ELF nor a script.
+    /// It is neither ELF nor a script.
     #[error("{0} is neither an ELF program nor a script that names its interpreter")]
     NotAProgram(String),
 }
@@ -56,11 +56,11 @@ pub enum Hindrance {
 /// The result of inspecting a program that the library may apply to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The file that is executed in the end: the interpreter, for a script.
+    /// The file that is finally executed: for a script, the interpreter.
     pub program: PathBuf,
-    /// Functions that the library replaces and that the program or its libraries import.
+    /// Replaced functions that the program or its libraries import.
     pub imports: BTreeSet<String>,
-    /// Reasons why the library may have no effect nevertheless.
+    /// Reasons why the library may still have no effect.
     pub notes: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ pub fn find_program(name: &str) -> Result<PathBuf> {
     })
 }
 
-/// The functions that a dynamic object defines; none if it is no object for this machine.
+/// The functions that a dynamic object defines; empty if it is no object for this machine.
 pub fn defined_by(path: &Path) -> Result<BTreeSet<String>> {
     let bytes = read(path)?;
     let Ok(file) = ElfFile64::<Endianness>::parse(&*bytes) else { return Ok(BTreeSet::new()) };
@@ -87,7 +87,7 @@ pub fn defined_by(path: &Path) -> Result<BTreeSet<String>> {
     Ok(defined.filter_map(|symbol| symbol.name().ok().map(str::to_string)).collect())
 }
 
-/// Looks at the program. `Err(Hindrance)` inside `Ok` is an answer, not a failure.
+/// Inspects the program. `Err(Hindrance)` inside `Ok` is an answer, not a failure.
 pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
     let mut program = path.to_path_buf();
     let mut bytes = read(&program)?;
@@ -141,7 +141,7 @@ fn is_system_linker(path: &str) -> bool {
 
 fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target, Hindrance> {
     let mut all = imports_of(file);
-    // $ORIGIN is the folder of the program's real file; for a library, the folder in which it was found.
+    // $ORIGIN is the directory of the program's real file; for a library, the directory in which it was found.
     let real = program.canonicalize().unwrap_or_else(|_| program.clone());
     let mut queue: VecDeque<(String, Folders)> = needed_by(file, &real, &[]).into();
     let mut seen = BTreeSet::new();
@@ -186,15 +186,14 @@ fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target,
     }
     if program.file_name().is_some_and(|file| SHELLS.iter().any(|shell| file == *shell)) {
         notes.push(
-            "it is a shell: what it starts gets the library as well, and was not looked at; to have it looked at, let \
-             the shell start straingauge scale -- SERVER ..."
+            "it is a shell: the programs that it starts also get the library, and were not checked; to check them, \
+             let the shell start straingauge scale -- SERVER ..."
                 .to_string(),
         );
     }
     if !epolls.is_empty() {
         notes.push(
-            "it can use epoll as well: only while it is configured to use select or poll does the library change \
-             anything"
+            "it can use epoll as well: the library has an effect only while it is configured to use select or poll"
                 .to_string(),
         );
     }
@@ -215,7 +214,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The interpreter in a script's first line; for env(1), the program that it looks for.
+/// The interpreter in a script's first line; for env(1), the program that it searches for.
 fn interpreter_of(bytes: &[u8]) -> Option<String> {
     let line = bytes.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line.get(..line.len().min(255))?).ok()?;
@@ -237,7 +236,7 @@ fn privilege(path: &Path) -> Result<Option<&'static str>> {
         return Ok(Some("set-group-id"));
     }
     let name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()))?;
-    // SAFETY: both strings end with a zero byte; no buffer is given, so that only the size is asked for.
+    // SAFETY: both strings end with a zero byte. No buffer is given, so only the size is returned.
     let size = unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
     Ok((size > 0).then_some("file capabilities"))
 }
@@ -253,17 +252,17 @@ fn imports_of(file: &ElfFile64<'_>) -> BTreeSet<String> {
         .collect()
 }
 
-/// Where the dynamic linker looks for the libraries that an object needs, before the system's folders (ld.so(8)).
+/// Where the dynamic linker searches for the libraries of an object before the system's directories (ld.so(8)).
 #[derive(Clone)]
 struct Folders {
-    /// DT_RPATH of the object and of those that need it: it holds for the libraries of its libraries, too.
+    /// DT_RPATH of the object and of those that need it, which also applies to the libraries of its libraries.
     inherited: Vec<PathBuf>,
-    /// DT_RUNPATH of the object: it holds for the object alone, and replaces the former.
+    /// DT_RUNPATH of the object, which applies only to the object and replaces DT_RPATH.
     own: Vec<PathBuf>,
 }
 
-/// The libraries that an object needs (DT_NEEDED), and where to look for them. `inherited` is from what needs the
-/// object.
+/// The libraries that an object needs (DT_NEEDED), and where to search for them. `inherited` comes from the objects
+/// that need it.
 fn needed_by(file: &ElfFile64<'_>, path: &Path, inherited: &[PathBuf]) -> Vec<(String, Folders)> {
     let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
     let folders_of = |tag: u32| -> Vec<PathBuf> {
@@ -279,7 +278,7 @@ fn needed_by(file: &ElfFile64<'_>, path: &Path, inherited: &[PathBuf]) -> Vec<(S
     dynamic_strings(file, elf::DT_NEEDED).into_iter().map(|name| (name, folders.clone())).collect()
 }
 
-/// The strings that the dynamic table names by entries of one kind. A table that contradicts itself names none.
+/// The strings that entries of one kind in the dynamic table name. An inconsistent table names none.
 fn dynamic_strings(file: &ElfFile64<'_>, tag: u32) -> Vec<String> {
     let (endian, data) = (file.endian(), file.data());
     let segments = file.elf_program_headers();
@@ -299,7 +298,7 @@ fn dynamic_strings(file: &ElfFile64<'_>, tag: u32) -> Vec<String> {
         .collect()
 }
 
-/// Finds a library most likely as the dynamic linker would, which skips files of other machines.
+/// Finds a library in the way of the dynamic linker, which skips files of other machines.
 fn find_library(name: &str, folders: &Folders) -> Option<(PathBuf, Vec<u8>)> {
     let system = [
         "/lib/x86_64-linux-gnu",
@@ -317,7 +316,7 @@ fn find_library(name: &str, folders: &Folders) -> Option<(PathBuf, Vec<u8>)> {
     if name.contains('/') {
         paths.push(PathBuf::from(name));
     } else {
-        // An object with RUNPATH has no RPATH, nor inherits any.
+        // An object with RUNPATH has no RPATH and inherits none.
         let before = if folders.own.is_empty() { folders.inherited.as_slice() } else { &[] };
         paths.extend(before.iter().map(|folder| folder.join(name)));
         paths.extend(variable.iter().flat_map(std::env::split_paths).map(|folder| folder.join(name)));

@@ -1,4 +1,4 @@
-//! Says why it cannot help, runs the server with the library where it can.
+//! Tests that the tool says why it cannot help, and runs the server with the library if it can.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -38,7 +38,7 @@ macro_rules! skip_unless {
     };
 }
 
-/// What a run said.
+/// Output of a run.
 struct Said {
     code: Option<i32>,
     out: String,
@@ -52,7 +52,7 @@ impl Said {
         self
     }
 
-    /// Asserts that there is one line of complaint with all of these words.
+    /// Asserts one line of complaint with all of these words.
     #[track_caller]
     fn complains_of(self, words: &[&str]) -> Self {
         assert_eq!(self.err.lines().count(), 1, "one line, not:\n{}", self.err);
@@ -75,7 +75,7 @@ fn scale(options: &[&str], server: &Path) -> Said {
     scale_with(&[], options, server)
 }
 
-/// Compiles a program; `None` where there is no C compiler, or no static C library.
+/// Compiles a program; `None` without a C compiler or a static C library.
 fn compiled(dir: &TempDir, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let (input, output) = (dir.path().join(format!("{name}.c")), dir.path().join(name));
     std::fs::write(&input, source).expect("our own folder");
@@ -97,33 +97,33 @@ fn refused(name: &str, source: &str, flags: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn static_program_cannot_be_helped() {
+fn a_static_program_is_refused() {
     refused("static-server", POLLS, &["-static"], &["statically linked"]);
 }
 
 #[test]
-fn go_program_cannot_be_helped() {
+fn a_go_program_is_refused() {
     refused("go-server", LIKE_GO, &[], &["Go program"]);
 }
 
 #[test]
-fn program_that_waits_with_epoll_needs_no_help() {
+fn a_program_that_uses_epoll_needs_no_help() {
     refused("epoll-server", EPOLLS, &[], &["epoll_wait", "already"]);
 }
 
 #[test]
-fn program_that_waits_for_nothing_cannot_be_helped() {
+fn a_program_without_select_or_poll_is_refused() {
     refused("plain-program", NEITHER, &[], &["neither select nor poll"]);
 }
 
-/// The linker need not exist: a program is looked at, not run.
+/// The linker need not exist, because the program is inspected instead of run.
 #[test]
-fn program_of_another_c_library_cannot_be_helped() {
+fn a_program_with_another_c_library_is_refused() {
     refused("musl-server", POLLS, &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"], &["ld-musl", "GNU C library"]);
 }
 
 #[test]
-fn program_of_another_installation_of_the_c_library_gets_a_note() {
+fn a_program_with_another_installation_of_the_c_library_gets_a_note() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found =
@@ -139,10 +139,10 @@ const SERVES: &str = "#include <poll.h>\nint serve(void) { return poll(0, 0, 0);
 const HANDS_ON: &str = "int serve(void);\nint start(void) { return serve(); }\n";
 const STARTS: &str = "int start(void);\nint main(void) { return start(); }\n";
 
-/// The program needs libstart.so, which needs libserve.so, which imports poll; both lie in a folder of the program's
-/// own.
+/// The program needs libstart.so, which needs libserve.so, which imports poll. Both are in a directory of the
+/// program.
 #[test]
-fn libraries_are_looked_for_where_the_dynamic_linker_finds_them() {
+fn libraries_are_searched_like_the_dynamic_linker_does() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir(dir.path().join("lib")).expect("our own folder");
@@ -174,7 +174,7 @@ fn libraries_are_looked_for_where_the_dynamic_linker_finds_them() {
 }
 
 #[test]
-fn program_that_only_starts_the_server_is_refused_with_the_way() {
+fn a_program_that_only_starts_the_server_is_refused_with_a_remedy() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     scale(&[], Path::new("env")).exits_with(1).complains_of(&[
         "scalable select does not apply",
@@ -184,7 +184,7 @@ fn program_that_only_starts_the_server_is_refused_with_the_way() {
 }
 
 #[test]
-fn file_that_is_not_the_library_is_not_loaded() {
+fn a_file_that_is_not_the_library_is_not_loaded() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, "poll-server", POLLS, &[]);
     skip_unless!(found.is_some(), "no C compiler here");
@@ -198,7 +198,7 @@ fn file_that_is_not_the_library_is_not_loaded() {
 }
 
 #[test]
-fn set_user_id_program_cannot_be_helped() {
+fn a_set_user_id_program_is_refused() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, "setuid-server", POLLS, &[]);
     skip_unless!(found.is_some(), "no C compiler here");
@@ -208,7 +208,7 @@ fn set_user_id_program_cannot_be_helped() {
 }
 
 #[test]
-fn text_is_no_server_and_a_missing_one_is_said() {
+fn text_files_and_missing_programs_are_refused() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let path = dir.path().join("text");
     std::fs::write(&path, "hello\n").expect("our own folder");
@@ -220,7 +220,7 @@ fn text_is_no_server_and_a_missing_one_is_said() {
 }
 
 #[test]
-fn script_is_judged_by_its_interpreter() {
+fn a_script_is_judged_by_its_interpreter() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, "interpreter", EPOLLS, &[]);
     skip_unless!(found.is_some(), "no C compiler here");
@@ -230,7 +230,7 @@ fn script_is_judged_by_its_interpreter() {
 }
 
 #[test]
-fn server_runs_with_the_library_and_reports_when_asked() {
+fn a_server_runs_with_the_library_and_reports_on_request() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, "poll-server", POLLS, &[]);
@@ -242,7 +242,7 @@ fn server_runs_with_the_library_and_reports_when_asked() {
     assert!(said.out.contains("libscalable-select.so"), "{}", said.out);
     let line = said.err.lines().find(|line| line.starts_with("{\"pid\"")).expect("a report");
     let report: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    // Three calls over one descriptor: helped or, as its set is hot, passed to the kernel.
+    // Three calls over one descriptor are scaled, or passed to the kernel because the set is hot.
     let counted = ["calls", "passed_hot", "passed_small", "passed_other"].map(|name| report[name].as_u64());
     assert_eq!(counted.into_iter().sum::<Option<u64>>(), Some(3), "{report}");
     assert_eq!(report["lost"].as_u64(), Some(0), "{report}");
@@ -251,7 +251,7 @@ fn server_runs_with_the_library_and_reports_when_asked() {
 }
 
 #[test]
-fn library_that_others_may_write_is_not_loaded() {
+fn a_library_that_others_can_write_is_not_loaded() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, "poll-server", POLLS, &[]);

@@ -1,5 +1,5 @@
-//! The microbenchmark of Kim and Rixner (2005, section 5): a server sends segments of the largest size over a number of
-//! connections in turn, at a constant rate; the other end acknowledges each.
+//! The microbenchmark of Kim and Rixner (2005, section 5). A server sends full segments over several connections in
+//! turn at a constant rate, and the other end acknowledges each.
 
 use crate::network::{self, CLIENT, SERVER, SERVER_ADDRESS};
 use crate::{Outcome, because, host, sys};
@@ -9,9 +9,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 const PORT: u16 = 5001;
-/// The payload of a full segment on a link of 1500 bytes, with time stamps.
+/// Payload of a full segment on a link of 1500 bytes, with time stamps.
 const SEGMENT: [u8; 1448] = [0; 1448];
-/// Waits for a lost wake-up before the count begins, and lets the last acknowledgements arrive.
+/// Timeout for a lost wake-up before the count begins, and for the last acknowledgements.
 const SETTLE_NS: u64 = 300_000_000;
 
 pub fn run(bench: &Bench) -> Outcome<()> {
@@ -68,7 +68,7 @@ fn serve(bench: &Bench, streams: &mut [TcpStream]) -> Outcome<()> {
     Ok(())
 }
 
-/// A constant rate: who is late sends at once and stays on the schedule.
+/// The rate is constant: a late server sends at once and keeps the schedule.
 struct Pace {
     next_ns: u64,
     interval_ns: u64,
@@ -97,7 +97,7 @@ fn receive(connections: u64) -> Outcome<()> {
         poller.wait(|number| {
             let stream = &mut streams[number as usize];
             let is_over = stream.as_mut().is_none_or(|stream| !matches!(stream.read(&mut buffer), Ok(1..)));
-            // Closing takes the descriptor off the epoll.
+            // Closing removes the descriptor from the epoll.
             if is_over && stream.take().is_some() {
                 open -= 1;
             }

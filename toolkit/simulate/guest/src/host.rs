@@ -1,5 +1,5 @@
-//! The host, by ports of devices that QEMU emulates: a debug console for words, the firmware's configuration for the
-//! job, and the panic device to stop the machine at an exact instruction.
+//! Communication with the host through ports of devices that QEMU emulates: a debug console for text, the firmware's
+//! configuration for the job, and the panic device to stop the machine at an exact instruction.
 
 use crate::Outcome;
 use std::arch::asm;
@@ -10,7 +10,7 @@ const SELECTOR: u16 = 0x510;
 const DATA: u16 = 0x511;
 const DIRECTORY: u16 = 0x19;
 const JOB: &[u8] = b"opt/straingauge/job";
-/// The most that a job may be.
+/// Maximum size of a job.
 const LARGEST_JOB: usize = 1 << 20;
 
 fn out_byte(port: u16, byte: u8) {
@@ -30,28 +30,28 @@ fn read(into: &mut [u8]) {
     }
 }
 
-/// Words for the host.
+/// Text for the host.
 pub fn say(words: &str) {
     words.bytes().for_each(|byte| out_byte(DEBUG_CONSOLE, byte));
 }
 
-/// Gives the host the address of something in this process's memory; the host reads it while the machine is stopped.
+/// Gives the host an address in this process's memory, which the host reads while the machine is stopped.
 pub fn show(name: &str, what: &[u8]) {
     say(&format!("{name} {} {}\n", what.as_ptr() as u64, what.len()));
 }
 
-/// Longer than the interval of the kernel's tick, in the guest's nanoseconds.
+/// Longer than the interval of the kernel's tick, in nanoseconds of the guest.
 const WAIT_TICKS: u64 = 8_000_000;
 
-/// The machine stops here, at this instruction, so that every resumption begins with the next.
+/// Stops the machine at this instruction, so that every resumption begins with the next one.
 ///
-/// While a machine that counts instructions stops, QEMU 7.2 may or may not move its clock on to the next timer (a race
-/// of `icount_start_warp_timer` with the stop). So interrupts are off here until a time after that timer, to the
-/// instruction: in both cases the guest goes on at the same time with the same interrupts waiting.
+/// While a machine that counts instructions stops, QEMU 7.2 may or may not advance its clock to the next timer (a
+/// race of `icount_start_warp_timer` with the stop). So interrupts are off until an exact time after that timer: in
+/// both cases the guest continues at the same time with the same pending interrupts.
 pub fn save_here() {
     say("ready\n");
-    // SAFETY: `allow_ports` lets this process disable interrupts; between `cli` and `sti` nothing touches memory, and
-    // the jump lands in the 128 one-byte NOPs, as rcx is kept between 0 and 128.
+    // SAFETY: `allow_ports` lets this process disable interrupts. No instruction between `cli` and `sti` touches
+    // memory, and the jump lands among the 128 one-byte NOPs, because rcx is kept between 0 and 128.
     unsafe {
         asm!(
             "cli",
@@ -70,7 +70,8 @@ pub fn save_here() {
             "sub rcx, rax",
             "cmp rcx, 128",
             "jg 2b",
-            // An instruction is a nanosecond and a tick of the time stamp: as many NOPs as are missing.
+            // An instruction takes a nanosecond and a tick of the time stamp, so this executes as many NOPs as are
+            // missing.
             "xor eax, eax",
             "test rcx, rcx",
             "cmovs rcx, rax",
@@ -91,7 +92,7 @@ pub fn save_here() {
     }
 }
 
-/// A file that the firmware's configuration offers: its selector and its size.
+/// A file in the firmware's configuration: its selector and its size.
 fn item(name: &[u8]) -> Option<(u16, usize)> {
     select(DIRECTORY);
     let mut count = [0; 4];
@@ -107,7 +108,7 @@ fn item(name: &[u8]) -> Option<(u16, usize)> {
     None
 }
 
-/// The job of this resumption.
+/// The job for this resumption.
 pub fn read_job() -> Outcome<String> {
     let (selector, size) = item(JOB).ok_or("the host gave no job")?;
     let mut text = vec![0; size.min(LARGEST_JOB)];
@@ -116,7 +117,7 @@ pub fn read_job() -> Outcome<String> {
     String::from_utf8(text).map_err(|_| "the job is no text".into())
 }
 
-/// Text for the host, as one line.
+/// Text for the host as one line.
 pub fn show_text(name: &str, text: &str) {
     say(&format!("{name} {}\n", text.replace('\n', " ")));
 }

@@ -10,7 +10,7 @@ mod sys;
 use model::job::{Job, Work};
 use std::fmt::Display;
 
-/// A sentence for the host instead of a result.
+/// A sentence for the host in place of a result.
 pub type Outcome<T> = Result<T, String>;
 
 /// What failed, and why.
@@ -34,7 +34,7 @@ fn main() {
     sys::power_off();
 }
 
-/// Until the state that is saved.
+/// Prepares the guest up to the state that is saved.
 fn prepare() -> Outcome<()> {
     sys::mount("proc", "/proc", "proc")?;
     sys::mount("sysfs", "/sys", "sysfs")?;
@@ -48,7 +48,7 @@ fn prepare() -> Outcome<()> {
     network::lay()?;
     let kernel = std::fs::read_to_string("/proc/kallsyms").map_err(because("cannot read the kernel's functions"))?;
     host::show("symbols", kernel.as_bytes());
-    // Not every kernel has it; without it objects are not told apart.
+    // Some kernels lack it. Without it objects are not distinguished.
     let types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     host::show("types", &types);
     // They stay where the host will look for them.

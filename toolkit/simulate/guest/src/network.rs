@@ -12,12 +12,12 @@ pub const SERVER_LINK: &str = "s0";
 pub const CLIENT_ADDRESS: &str = "10.0.0.1";
 pub const SERVER_ADDRESS: &str = "10.0.0.2";
 
-/// ETHTOOL_STSO, ETHTOOL_SGSO: segments are split by the stack, so that a packet is a segment.
+/// ETHTOOL_STSO, ETHTOOL_SGSO: the stack splits segments, so that a packet is a segment.
 const SPLITTING: [u32; 2] = [0x1f, 0x24];
-/// ETHTOOL_SGRO: without it veth has no NAPI, and so no thread that receives.
+/// ETHTOOL_SGRO: without it veth has no NAPI, and so no receiving thread.
 const JOINING: u32 = 0x2c;
 
-/// Runs a program of the guest's to its end.
+/// Runs a program in the guest to its end.
 pub fn run(line: &str) -> Outcome<()> {
     let mut words = line.split(' ');
     let program = words.next().unwrap_or_default();
@@ -28,7 +28,7 @@ pub fn run(line: &str) -> Outcome<()> {
     Err(format!("'{line}' in the guest: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Does something within a namespace, in a separate thread.
+/// Runs a closure within a namespace, in a separate thread.
 pub fn within<T: Send>(namespace: &str, what: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -48,7 +48,8 @@ pub fn lay() -> Outcome<()> {
             format!("ip -n {namespace} link set lo up"),
             format!("ip -n {namespace} addr add {address}/24 dev {link}"),
             format!("ip -n {namespace} link set {link} up"),
-            // Every segment is acknowledged at once, as in the paper: as many acknowledgements as segments.
+            // Every segment is acknowledged at once, as in the paper, so there are as many acknowledgements as
+            // segments.
             format!("ip -n {namespace} route change 10.0.0.0/24 dev {link} src {address} quickack 1"),
         ] {
             run(&line)?;
@@ -62,17 +63,17 @@ pub fn lay() -> Outcome<()> {
     Ok(())
 }
 
-/// Packets that the link receives are handled by a separate thread, so that their receiver is known.
+/// A separate thread handles the packets that the link receives, so that their receiver is known.
 fn receive_in_a_thread(namespace: &str, link: &str) -> Outcome<()> {
-    // A mount of sysfs shows the interfaces of the namespace in which it was made.
+    // A mount of sysfs shows the interfaces of the namespace in which it was mounted.
     let folder = format!("/run/sys-{namespace}");
     sys::mount("sysfs", &folder, "sysfs")?;
     let file = format!("{folder}/class/net/{link}/threaded");
     std::fs::write(&file, "1").map_err(because(file))
 }
 
-/// A datagram each way: first so that both ends know each other's address, and no request for it comes between; then,
-/// when `is_counted`, so that the plugin learns which thread receives for which end.
+/// Sends a datagram each way. The first exchange lets both ends learn each other's address, so that no address
+/// request comes later. The second, with `is_counted`, lets the plugin learn which thread receives for which end.
 pub fn introduce(is_counted: bool) -> Outcome<()> {
     let port = 9;
     let socket = |namespace: &'static str, address: &'static str| {
@@ -101,7 +102,8 @@ pub fn introduce(is_counted: bool) -> Outcome<()> {
     Ok(())
 }
 
-/// The path's one-way delay, both ways at the client's end, so that the delaying is no work of the server's CPU.
+/// Sets the path's one-way delay, both directions at the client's end, so that delaying is no work of the server's
+/// CPU.
 pub fn delay(one_way_us: u64) -> Outcome<()> {
     if one_way_us == 0 {
         return Ok(());
@@ -110,7 +112,7 @@ pub fn delay(one_way_us: u64) -> Outcome<()> {
     run(&format!("tc -n {CLIENT} qdisc add dev {CLIENT_LINK} root netem delay {round_trip}us limit 100000"))
 }
 
-/// Packets that the server's link received and sent; the calling thread is in the server's namespace.
+/// Packets that the server's link received and sent. The calling thread is in the server's namespace.
 pub fn packets() -> Outcome<(u64, u64)> {
     let path = "/proc/thread-self/net/dev";
     let text = std::fs::read_to_string(path).map_err(because(path))?;
@@ -123,7 +125,7 @@ pub fn packets() -> Outcome<(u64, u64)> {
     }
 }
 
-/// Connections that servers of the calling thread's namespace have accepted since it was made.
+/// Number of connections that servers in the calling thread's namespace have accepted since it was created.
 pub fn accepted() -> Outcome<u64> {
     let path = "/proc/thread-self/net/snmp";
     let text = std::fs::read_to_string(path).map_err(because(path))?;
@@ -134,11 +136,11 @@ pub fn accepted() -> Outcome<u64> {
     found.ok_or_else(|| format!("{path} reads otherwise than expected"))
 }
 
-/// Where servers of the calling thread's namespace listen: `port 80`, or `127.0.0.1:80`.
+/// Where servers in the calling thread's namespace listen: `port 80`, or `127.0.0.1:80`.
 pub fn listening() -> Outcome<Vec<String>> {
     let mut places = Vec::new();
     for path in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
-        // Without IPv6 there is no second file.
+        // Without IPv6 the second file does not exist.
         for line in std::fs::read_to_string(path).unwrap_or_default().lines().skip(1).take(1000) {
             let mut words = line.split_whitespace();
             let (Some(local), Some("0A")) = (words.nth(1), words.nth(1)) else { continue };

@@ -1,4 +1,4 @@
-//! A server of the host's under a load of straingauge's own.
+//! A server of the host under a load of straingauge.
 
 use crate::network::{self, CLIENT, SERVER, SERVER_ADDRESS};
 use crate::{Outcome, because, host, sys};
@@ -10,25 +10,25 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A server that does not listen after this time of the guest's does not start.
+/// Timeout in guest time for a server to listen.
 const STARTS_WITHIN_NS: u64 = 20_000_000_000;
 const LOOK_AGAIN_NS: u64 = 20_000_000;
-/// A load that has not opened its connections after this time of the guest's will not.
+/// Timeout in guest time for a load to open its connections.
 const OPENS_WITHIN_NS: u64 = 20_000_000_000;
-/// From the last packet of a load to its end, in time of the guest's; one that sends nothing for longer goes on.
+/// Time in the guest from the last packet of a load until the load counts as ended.
 const ENDS_WITHIN_NS: u64 = 1_000_000_000;
-/// A server that does not answer within this time of the guest's is not judged by its answer.
+/// Timeout in guest time for the answer by which a server is judged.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// Of an answer, to see what it is.
+/// Number of an answer's bytes that are read to recognise it.
 const FIRST_BYTES: usize = 80;
-/// Words of the server that are passed on.
+/// Number of the server's words that are passed on.
 const LAST_WORDS: usize = 300;
 /// The message of a load without any answer.
 const UNANSWERED: &str = "no request was answered";
-/// The exit code of a load that was interrupted.
+/// Exit code of an interrupted load.
 const INTERRUPTED: i32 = 130;
 const SERVER_WORDS: &str = "/run/server.log";
-/// What the load prints, JSON; and what it complains of.
+/// The load's output in JSON, and its error output.
 const LOAD_ACCOUNT: &str = "/run/load.json";
 const LOAD_WORDS: &str = "/run/load.log";
 
@@ -52,8 +52,8 @@ pub fn run(job: &Server) -> Outcome<()> {
         let after = network::packets()?;
         check_it_goes_on(&mut load)?;
         let (received, sent) = (after.0 - before.0, after.1 - before.1);
-        // One that was over within the count sends nothing more but the ends of its connections, and may be still at
-        // work on its account.
+        // A load that has ended within the count sends only the ends of its connections, and may still be computing
+        // its results.
         let end = sys::now_ns() + ENDS_WITHIN_NS;
         let of_closing = 2 * job.opened;
         while network::packets()?.1 <= after.1 + of_closing && sys::now_ns() < end {
@@ -67,7 +67,7 @@ pub fn run(job: &Server) -> Outcome<()> {
         return Err(format!("the server ended during the load ({status}): {}", last_words(SERVER_WORDS)));
     }
     outcome?;
-    // It prints what it has counted until now.
+    // It prints its counts so far.
     sys::interrupt(load.id());
     let ended = load.wait().map_err(because("the load"))?;
     let said = std::fs::read_to_string(LOAD_ACCOUNT).unwrap_or_default();
@@ -81,7 +81,7 @@ pub fn run(job: &Server) -> Outcome<()> {
     Ok(())
 }
 
-/// `out` and `err` may be one file.
+/// `out` and `err` may be the same file.
 fn start(command: &[String], namespace: &str, out: &str, err: &str) -> Outcome<Child> {
     let (program, arguments) = command.split_first().ok_or("the job names no program")?;
     let is_one = out == err;
@@ -91,10 +91,10 @@ fn start(command: &[String], namespace: &str, out: &str, err: &str) -> Outcome<C
     let mut command = Command::new(program);
     command.args(arguments).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").current_dir("/");
     command.stdin(Stdio::null()).stdout(out).stderr(err);
-    // SAFETY: the guest has one thread at this time, so the child may do as it likes before it becomes the program.
+    // SAFETY: the guest has one thread at this time, so the child may do anything before it becomes the program.
     unsafe {
         command.pre_exec(move || {
-            // Says whose work it is before the next call.
+            // Announces the end that the work belongs to before the next system call.
             if namespace == CLIENT {
                 sys::mark::<5>()
             } else {
@@ -114,7 +114,7 @@ fn wait_until_it_listens(server: &mut Child, port: u16) -> Outcome<()> {
         if is_there {
             return Ok(());
         }
-        // A server that went into the background has ended well; it may be listening yet.
+        // A server that went into the background has ended successfully, and may still listen.
         let ended = server.try_wait().map_err(because("the server"))?;
         if let Some(status) = ended.filter(|status| !status.success()) {
             return Err(format!("the server did not start in the guest ({status}): {}", last_words(SERVER_WORDS)));
@@ -136,8 +136,8 @@ fn wait_until_it_listens(server: &mut Child, port: u16) -> Outcome<()> {
     }
 }
 
-/// One request, so that a server of another protocol is reported before the load, which it would answer with nonsense
-/// at length. A server that does not answer at all is left to the load.
+/// Sends one request, so that a server of another protocol is reported before the load, which it would answer with
+/// long nonsense. A server that does not answer at all is left to the load.
 fn check_it_answers_http(port: u16) -> Outcome<()> {
     let Ok(mut stream) = TcpStream::connect((SERVER_ADDRESS, port)) else { return Ok(()) };
     let _ = stream.set_read_timeout(Some(ANSWERS_WITHIN));
@@ -147,7 +147,7 @@ fn check_it_answers_http(port: u16) -> Outcome<()> {
     }
     let mut answer = Vec::new();
     let mut part = [0; FIRST_BYTES];
-    // A line is enough, and of HTTP its beginning.
+    // One line is enough, and the beginning suffices for HTTP.
     let is_enough =
         |answer: &[u8]| answer.starts_with(b"HTTP/") || answer.contains(&b'\n') || answer.len() >= FIRST_BYTES;
     while !is_enough(&answer) {
@@ -163,12 +163,12 @@ fn check_it_answers_http(port: u16) -> Outcome<()> {
     let line = answer.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(&line[..line.len().min(FIRST_BYTES)]);
     Err(format!(
-        "the server on port {port} does not answer HTTP: to a request it said '{}'",
+        "the server on port {port} does not answer HTTP: it answered a request with '{}'",
         line.trim().escape_debug()
     ))
 }
 
-/// Opening connections is no part of the warm-up.
+/// Opening connections is not part of the warm-up.
 fn wait_until_it_opened(load: &mut Child, before: u64, wanted: u64) -> Outcome<()> {
     let end = sys::now_ns() + OPENS_WITHIN_NS;
     loop {
@@ -184,10 +184,10 @@ fn wait_until_it_opened(load: &mut Child, before: u64, wanted: u64) -> Outcome<(
     }
 }
 
-/// The load must last to the end of the count.
+/// The load must last until the end of the count.
 fn check_it_goes_on(load: &mut Child) -> Outcome<()> {
     let Some(status) = load.try_wait().map_err(because("the load"))? else { return Ok(()) };
-    let why = if status.success() { "what it was to send has ended".to_string() } else { last_sentence(LOAD_WORDS) };
+    let why = if status.success() { "its requests have ended".to_string() } else { last_sentence(LOAD_WORDS) };
     Err(format!(
         "the load ended in the guest before the count did: {why} (a log must last longer than --warmup and --duration \
          together{})",
@@ -195,7 +195,7 @@ fn check_it_goes_on(load: &mut Child) -> Outcome<()> {
     ))
 }
 
-/// What the load says last, without its name.
+/// The last output of the load, without the program's name.
 fn last_sentence(log: &str) -> String {
     let words = last_words(log);
     let last = words.rsplit("; ").next().unwrap_or_default();
@@ -208,7 +208,7 @@ fn last_words(log: &str) -> String {
     let mut kept: Vec<String> = Vec::new();
     let mut room = LAST_WORDS;
     for line in text.lines().rev().map(str::trim).filter(|line| !line.is_empty()) {
-        // The last line in any case, the ones before it while there is room.
+        // Always the last line, and earlier lines while there is room.
         if !kept.is_empty() && line.len() > room {
             break;
         }

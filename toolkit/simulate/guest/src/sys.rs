@@ -1,4 +1,4 @@
-//! The kernel's calls that the standard library lacks, from the C library that it links.
+//! System calls that the standard library lacks, from the C library that it links.
 
 use crate::{Outcome, because};
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
@@ -52,12 +52,12 @@ fn check(what: &str, code: c_int) -> Outcome<c_int> {
 pub fn mount(from: &str, at: &str, kind: &str) -> Outcome<()> {
     std::fs::create_dir_all(at).map_err(because(at))?;
     let (from, place, kind) = (text(from)?, text(at)?, text(kind)?);
-    // SAFETY: three strings that end in a zero and live until the call returns; no data.
+    // SAFETY: three strings that end in a zero and live until the call returns; there is no data.
     let code = unsafe { c_mount(from.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
     check(&format!("cannot mount {at}"), code).map(drop)
 }
 
-/// Lets this process speak to devices by port.
+/// Lets this process access devices by port.
 pub fn allow_ports() -> Outcome<()> {
     // SAFETY: takes no pointer.
     check("cannot reach the ports of devices", unsafe { iopl(3) }).map(drop)
@@ -73,7 +73,7 @@ pub fn load_module(path: &str) -> Outcome<()> {
         Ok(file) => (file, 0),
         Err(_) => {
             let found = ["xz", "zst", "gz"].iter().find_map(|end| File::open(format!("{path}.{end}")).ok());
-            // Not there: built into the kernel, or what needs it will say so.
+            // The module is missing: it is built into the kernel, or its user will report it.
             let Some(file) = found else { return Ok(()) };
             (file, MODULE_COMPRESSED)
         }
@@ -83,7 +83,7 @@ pub fn load_module(path: &str) -> Outcome<()> {
     check(&format!("cannot load {path}"), code as c_int).map(drop)
 }
 
-/// This thread goes into a network namespace.
+/// Moves this thread into a network namespace.
 pub fn enter_namespace(name: &str) -> Outcome<()> {
     let path = format!("/run/netns/{name}");
     let file = File::open(&path).map_err(because(&path))?;
@@ -91,7 +91,7 @@ pub fn enter_namespace(name: &str) -> Outcome<()> {
     check("cannot enter a network namespace", unsafe { setns(file.as_raw_fd(), CLONE_NEWNET) }).map(drop)
 }
 
-/// Switches a feature of an interface, as `ethtool -K` does: `command` is its number.
+/// Switches a feature of an interface like `ethtool -K`; `command` is its number.
 pub fn switch(interface: &str, command: u32, is_on: bool) -> Outcome<()> {
     #[repr(C)]
     struct Value {
@@ -111,7 +111,7 @@ pub fn switch(interface: &str, command: u32, is_on: bool) -> Outcome<()> {
     }
     // SAFETY: takes no pointer.
     let fd = check("cannot open a socket", unsafe { socket(2, 2, 0) })?;
-    // SAFETY: the number was just opened, so nothing else owns it.
+    // SAFETY: the descriptor was just opened, so no other value owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the request is an ifreq whose data points to an ethtool_value; both live until the call returns.
     let code = unsafe { ioctl(socket.as_raw_fd(), SIOCETHTOOL, (&raw mut request).cast()) };
@@ -134,7 +134,7 @@ pub fn power_off() -> ! {
     }
 }
 
-/// An event of epoll, packed as the kernel wants it.
+/// An epoll event, packed as the kernel requires.
 #[repr(C, packed)]
 #[derive(Clone, Copy, Default)]
 pub struct Event {
@@ -142,14 +142,14 @@ pub struct Event {
     data: u64,
 }
 
-/// Reports which descriptors can be read.
+/// Reports which descriptors are readable.
 pub struct Poller(OwnedFd);
 
 impl Poller {
     pub fn new() -> Outcome<Poller> {
         // SAFETY: takes no pointer.
         let fd = check("cannot make an epoll", unsafe { epoll_create1(0) })?;
-        // SAFETY: the number was just opened, so nothing else owns it.
+        // SAFETY: the descriptor was just opened, so no other value owns it.
         Ok(Poller(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -159,7 +159,7 @@ impl Poller {
         check("cannot watch a socket", unsafe { epoll_ctl(self.0.as_raw_fd(), 1, fd, &mut event) }).map(drop)
     }
 
-    /// Waits until something can be read, and calls with the data of each.
+    /// Waits until a descriptor is readable, and calls with the data of each one.
     pub fn wait(&self, mut each: impl FnMut(u64)) -> Outcome<()> {
         let mut events = [Event::default(); 64];
         // SAFETY: room for 64 events.
@@ -180,14 +180,14 @@ pub fn now_ns() -> u64 {
 
 pub fn sleep_until(ns: u64) {
     let time = [(ns / 1_000_000_000) as i64, (ns % 1_000_000_000) as i64];
-    // SAFETY: the time lives until the call returns; what is left is not asked for.
+    // SAFETY: the time lives until the call returns; the remaining time is not requested.
     unsafe { clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, std::ptr::null_mut()) };
 }
 
-/// Executes the mark with number `K` of [`crate::exchange`]'s list.
+/// Executes the mark number `K` of the list in [`crate::exchange`].
 #[inline(always)]
 pub fn mark<const K: u32>() {
-    // SAFETY: a NOP with a displacement that nothing reads.
+    // SAFETY: a NOP with a displacement that no instruction reads.
     unsafe {
         std::arch::asm!(".byte 0x0f, 0x1f, 0x84, 0x00", ".long 0x5eed0000 + {k}", k = const K, options(nomem, nostack))
     };

@@ -8,15 +8,15 @@ use std::str::FromStr;
 /// Which line of a full set is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Replacement {
-    /// The one that was not used for the longest time.
+    /// The line that was not used for the longest time.
     Lru,
-    /// The one to which the bits of a binary tree point (pseudo-LRU, as built in hardware); needs a power of two of
-    /// ways.
+    /// The line to which the bits of a binary tree point (pseudo-LRU, as built in hardware). It needs a power of two
+    /// of ways.
     TreePlru,
 }
 
 impl Replacement {
-    /// Its word: `lru`, `plru`.
+    /// Its name: `lru`, `plru`.
     pub fn word(self) -> &'static str {
         match self {
             Replacement::Lru => "lru",
@@ -34,7 +34,7 @@ pub struct Geometry {
     replacement: Replacement,
 }
 
-/// Why a geometry is not possible.
+/// Why a geometry is impossible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GeometryError(String);
 
@@ -46,14 +46,15 @@ impl fmt::Display for GeometryError {
 
 impl std::error::Error for GeometryError {}
 
-/// With more the model itself would need gigabytes.
+/// With more lines the model itself would need gigabytes.
 const LARGEST_BYTES: u64 = 1 << 30;
 const MOST_WAYS: u32 = 64;
 /// Pages of 2 MiB are the longest lines (of a TLB).
 const LINE_BYTES: std::ops::RangeInclusive<u32> = 8..=(1 << 21);
 
 impl Geometry {
-    /// A cache of `size_bytes` with `ways` lines of `line_bytes` in a set. The number of sets may be any whole number.
+    /// A cache of `size_bytes` with `ways` lines of `line_bytes` in a set. The number of sets may be any whole
+    /// number.
     pub fn new(
         size_bytes: u64,
         ways: u32,
@@ -109,7 +110,8 @@ impl Geometry {
     }
 }
 
-/// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; the form that is kept, and that the plugin reads.
+/// Text such as `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement. This form is kept, and the plugin
+/// reads it.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}/{}", self.size_bytes, self.ways, self.line_bytes, self.replacement.word())
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_geometry_survives_being_written() {
+    fn a_geometry_is_read_back_unchanged() {
         for (size, ways, line, replacement) in [
             (65536, 2, 64, Replacement::Lru),
             (1_310_720, 10, 64, Replacement::Lru),

@@ -1,4 +1,4 @@
-//! A job: what the guest does after it was resumed. The host writes it, the guest reads it.
+//! A job for the guest after it was resumed. The host writes it, the guest reads it.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use std::fmt::Write;
 pub struct Job {
     /// One-way delay of the path.
     pub delay_us: u64,
-    /// The work over that network.
+    /// The work over the path.
     pub work: Work,
 }
 
@@ -20,12 +20,12 @@ pub enum Work {
     Server(Server),
 }
 
-/// A server sends segments of the largest size over so many connections in turn, at a constant rate.
+/// A server sends full segments over this many connections in turn at a constant rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bench {
     /// Open connections.
     pub connections: u64,
-    /// Segments a second over all connections.
+    /// Segments per second over all connections.
     pub rate_per_sec: u64,
     /// Segments before the count begins.
     pub warmup_packets: u64,
@@ -33,7 +33,7 @@ pub struct Bench {
     pub packets: u64,
 }
 
-/// A program of the host's, with a load of straingauge's own.
+/// A program of the host, with a load of straingauge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     /// Port at which the server listens.
@@ -42,19 +42,19 @@ pub struct Server {
     pub command: Vec<String>,
     /// The client and its arguments.
     pub load: Vec<String>,
-    /// Connections that the load has opened when its warm-up begins.
+    /// Number of connections that the load has opened when its warm-up begins.
     pub opened: u64,
-    /// From then to the begin of the count.
+    /// Time from then to the start of the count.
     pub warmup_ms: u64,
-    /// Length of the count, in the guest's time.
+    /// Length of the count in guest time.
     pub window_ms: u64,
 }
 
-/// Longest line, so that a broken file is not read without end.
+/// Maximum length of a line, so that a broken file is not read endlessly.
 const LONGEST: usize = 1 << 16;
 
 impl Job {
-    /// As lines `word value`; ends with `end`.
+    /// The job as lines `word value`, ending with `end`.
     pub fn to_text(&self) -> String {
         let mut text = format!("delay_us {}\n", self.delay_us);
         let mut line = |word: &str, value: &dyn std::fmt::Display| {
@@ -80,7 +80,7 @@ impl Job {
         text
     }
 
-    /// Reads what [`Job::to_text`] wrote.
+    /// Reads the text of [`Job::to_text`].
     pub fn from_text(text: &str) -> Result<Job, String> {
         let (mut numbers, mut command, mut load) = (std::collections::HashMap::new(), Vec::new(), Vec::new());
         for line in text.lines() {
@@ -119,7 +119,7 @@ impl Job {
     }
 }
 
-/// Undoes `str::escape_default`.
+/// Reverses `str::escape_default`.
 fn unescape(text: &str) -> Result<String, String> {
     let wrong = || "a word of the job cannot be read".to_string();
     let mut out = String::new();
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_survives_being_written() {
+    fn a_job_is_read_back_unchanged() {
         let bench = Bench { connections: 64, rate_per_sec: 8000, warmup_packets: 10, packets: 1000 };
         let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
         let server = Server {

@@ -1,5 +1,5 @@
-//! What the program, the plugin and the guest's first process have in common: the model of the caches, the rule by
-//! which instructions are charged to layers, and the messages between the three.
+//! Code that the program, the plugin and the guest's first process share: the cache model, the rule by which
+//! instructions are charged to layers, and the messages between the three.
 
 pub mod attribution;
 pub mod cache;

@@ -1,5 +1,6 @@
-//! The bits of QEMU's description of an access: queried once for each bit, and then read without a call. Every version
-//! has its own places for the bits, and a call for each access would cost more than the cache model's answer.
+//! The bits of QEMU's description of an access. QEMU is asked once for each bit, and they are then read without a
+//! call. Their places differ between versions, and a call for each access would cost more than the cache model's
+//! answer.
 
 use crate::qemu::{self, AccessInfo};
 
@@ -7,7 +8,7 @@ use crate::qemu::{self, AccessInfo};
 #[derive(Default, Clone, Copy)]
 pub struct InfoBits {
     bits: Bits,
-    /// QEMU's answers are these bits; where they are not, QEMU is asked each time.
+    /// QEMU's answers are these bits. Where they are not, QEMU is asked each time.
     is_plain: bool,
 }
 
@@ -47,7 +48,7 @@ impl InfoBits {
         self.is_plain
     }
 
-    /// Direction and size, where they are plain.
+    /// Direction and size, if they are plain.
     #[inline(always)]
     pub fn plain(self, info: AccessInfo) -> Plain {
         let Bits { store, size_at, size_mask } = self.bits;

@@ -1,6 +1,6 @@
-//! What is known of a block of translated code. QEMU hands 64 bits to the callback of a block, and for nearly all
-//! blocks they are the whole of it: between two executions of a block so much of the guest's and the emulator's own
-//! code and data passes through this machine's caches that a record in memory would have to be waited for each time.
+//! A description of a block of translated code. QEMU passes 64 bits to the callback of a block, which suffice for
+//! nearly all blocks. A record in memory would be slow: between two executions of a block, so much code and data of
+//! the guest and the emulator passes through this machine's caches that each access to the record would miss.
 
 use crate::attribution::{End, Role};
 use crate::pages::image_page;
@@ -14,38 +14,38 @@ pub struct Block<'a> {
     pub role: Role,
     pub instructions: u16,
     pub end: End,
-    /// It begins at its function's first instruction.
+    /// Whether it begins at its function's first instruction.
     pub is_first: bool,
-    /// Of a function by which sides are learnt.
+    /// Whether its function is one by which sides are learnt.
     pub is_watched: bool,
     pub is_kernel: bool,
-    /// It is one repeated string instruction, executed once an element.
+    /// Whether it is one repeated string instruction, executed once per element.
     pub is_repeat: bool,
-    /// The address of the repeated string instruction in which it ends, of which further elements are a block of their
-    /// own; 0: none.
+    /// Address of the repeated string instruction in which it ends, whose further elements are a separate block; 0
+    /// without one.
     pub repeats_at: u64,
-    /// Its page as the ITLB sees it.
+    /// Its page as seen by the ITLB.
     pub page: u64,
     pub code: Code<'a>,
 }
 
-/// The lines of a block's code, by number.
+/// The lines of a block's code by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code<'a> {
-    /// The first, and how many follow each other.
+    /// The first line, and how many follow it contiguously.
     Row(u64, u8),
-    /// Each of them.
+    /// Each line.
     Lines(&'a [u64]),
 }
 
-/// All that is known of a block: itself in bits, or the address of a record of it, whose lowest bits say so. Records
-/// are for blocks that do not fit: of user code, of a module, of a repeated string instruction or before it.
+/// The description of a block: bits, or the address of a record, distinguished by the lowest bits. Records are for
+/// blocks that do not fit: user code, modules, and repeated string instructions with the block before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(pub u64);
 
-/// The block is in the word's own bits.
+/// The block is described by the word's own bits.
 const PACKED: u64 = 1;
-/// It is recorded, and one repeated string instruction.
+/// The block is recorded, and is one repeated string instruction.
 const REPEAT: u64 = 2;
 const MARKS: u64 = PACKED | REPEAT;
 const _: () = assert!(align_of::<Block<'_>>() > MARKS as usize);
@@ -60,7 +60,7 @@ const LINE_BITS: u32 = 26;
 const FUNCTION_BITS: u32 = 18;
 const _: () =
     assert!(1 + END_BITS + FLAG_BITS + ROLE_BITS + INSTRUCTION_BITS + COUNT_BITS + LINE_BITS + FUNCTION_BITS == 64);
-/// Of a role: the caller's; others are rows.
+/// The role of a caller; others are rows.
 const HELPS: u8 = (1 << ROLE_BITS) - 1;
 
 /// Appends fields to a word, the lowest first.
@@ -75,14 +75,14 @@ impl Packer {
 }
 
 impl Word {
-    /// Before any block.
+    /// The word before any block.
     pub const NONE: Word = Word(PACKED);
 
-    /// Of a block with its lines, each of which is `1 << line_shift` bytes long.
+    /// The word of a block with its lines, each of which has `1 << line_shift` bytes.
     pub fn new(block: Block<'_>, line_shift: u32) -> Word {
-        let Code::Lines(lines) = block.code else { unreachable!("whoever makes a block names its lines") };
+        let Code::Lines(lines) = block.code else { unreachable!("the maker of a block names its lines") };
         Word::packed(block, lines, line_shift).unwrap_or_else(|| {
-            // Never freed, as QEMU does not say when it drops a block.
+            // It is never freed, because QEMU does not report when it drops a block.
             let code = Code::Lines(Box::leak(lines.into()));
             let record: &Block<'static> = Box::leak(Box::new(Block { code, ..block }));
             Word(std::ptr::from_ref(record) as u64 | if block.is_repeat { REPEAT } else { 0 })
@@ -114,7 +114,7 @@ impl Word {
         fits.iter().all(|fits| *fits).then_some(Word(packer.0))
     }
 
-    /// Whether the block is in the word's own bits.
+    /// Whether the word's own bits describe the block.
     #[inline(always)]
     pub fn is_packed(self) -> bool {
         self.0 & PACKED != 0
@@ -129,10 +129,10 @@ impl Word {
     /// The block that is recorded elsewhere.
     ///
     /// # Safety
-    /// The word is of [`Word::new`] and not packed.
+    /// The word must come from [`Word::new`] and must not be packed.
     #[inline(always)]
     pub unsafe fn recorded(self) -> &'static Block<'static> {
-        // SAFETY: as promised; records are never freed and never changed.
+        // SAFETY: as the caller promises; records are never freed and never changed.
         unsafe { &*((self.0 & !MARKS) as *const Block<'static>) }
     }
 

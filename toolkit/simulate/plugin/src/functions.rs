@@ -1,14 +1,14 @@
-//! The kernel's functions that were seen, and their accounts.
+//! The kernel functions that were seen, and their accounts.
 
 use crate::cache::Counts;
 use crate::exchange::{Account, EXTRA_ROWS, Order};
 use std::collections::HashMap;
 
-/// The place of code whose function is not known.
+/// The place of code whose function is unknown.
 pub const UNKNOWN: u32 = 0;
 
-/// What is read and written of a function at each of its blocks and accesses, in half a line of this machine's cache:
-/// what was counted on behalf of the row that was charged last, and is not in its account yet.
+/// The data of a function that is read and written at each of its blocks and accesses, in half a line of this
+/// machine's cache: counts for the row that was charged last, which are not in its account yet.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Function {
@@ -19,14 +19,14 @@ struct Function {
     row: u8,
 }
 
-/// No row has this number.
+/// A number that no row has.
 const NO_ROW: u8 = u8::MAX;
 const NO_ACCOUNT: u32 = u32::MAX;
 
 /// Functions in the order in which they were seen.
 pub struct Functions {
     functions: Vec<Function>,
-    /// Their numbers: in the order's symbols, plus 1.
+    /// Their numbers: index in the order's symbols, plus 1.
     numbers: Vec<u32>,
     places: HashMap<u32, u32>,
     accounts: Vec<Account>,
@@ -66,7 +66,7 @@ impl Functions {
         self.numbers[place as usize]
     }
 
-    /// A function executes instructions on behalf of a row.
+    /// A function executes instructions for a row.
     #[inline(always)]
     pub fn charge(&mut self, place: u32, row: u8, instructions: u16) {
         if self.functions[place as usize].row != row {
@@ -75,7 +75,7 @@ impl Functions {
         self.functions[place as usize].instructions += u64::from(instructions);
     }
 
-    /// It reads or writes; counted without a branch that could not be predicted.
+    /// It reads or writes. Counted without an unpredictable branch.
     #[inline(always)]
     pub fn count_access(&mut self, place: u32, is_store: bool) {
         self.functions[place as usize].accesses[usize::from(is_store)] += 1;
@@ -106,7 +106,7 @@ impl Functions {
         (function.row, function.account) = (row, *account);
     }
 
-    /// What was counted goes to its account.
+    /// Moves the counts to its account.
     fn settle(&mut self, place: u32) {
         let function = &mut self.functions[place as usize];
         let account = &mut self.accounts[function.account as usize];
@@ -116,7 +116,7 @@ impl Functions {
         account.writes += writes;
     }
 
-    /// All counts are 0 again.
+    /// Resets all counts to 0.
     pub fn restart(&mut self) {
         (0..self.functions.len() as u32).for_each(|place| self.settle(place));
         for account in &mut self.accounts {
@@ -124,7 +124,7 @@ impl Functions {
         }
     }
 
-    /// Those accounts in which something was counted.
+    /// The accounts with counts.
     pub fn accounts(&mut self) -> Vec<Account> {
         (0..self.functions.len() as u32).for_each(|place| self.settle(place));
         self.accounts.iter().skip(1).filter(|account| account.instructions + account.repeats > 0).copied().collect()

@@ -1,8 +1,8 @@
-//! The QEMU plugin: every instruction and memory access of one virtual CPU goes through the cache model and is charged
-//! to a layer.
+//! The QEMU plugin: every instruction and memory access of one virtual CPU goes through the cache model and is
+//! charged to a layer.
 //!
-//! Until the guest executes the mark `MODEL`, only marks are looked for, and the guest runs at nearly the emulator's
-//! own speed.
+//! Until the guest executes the mark `MODEL`, the plugin only looks for marks, and the guest runs at nearly the
+//! emulator's full speed.
 
 mod access_info;
 mod block;
@@ -19,26 +19,26 @@ use model::{attribution, cache, exchange, objects};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The version of the interface for which QEMU takes this plugin. It is 1 to 3, by QEMU's own version: whoever starts
-/// QEMU writes it into the file (`machine/plugin_file.rs`).
+/// The interface version for which QEMU accepts this plugin, 1 to 3 by QEMU's version. The program that starts QEMU
+/// writes it into the file (`machine/plugin_file.rs`).
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = 1;
 
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The state, of which there is one.
+/// The only state.
 ///
 /// # Safety
-/// Only the emulator's one thread for virtual CPUs (`thread=single`) may call this, from a callback that QEMU made, and
-/// no two references may live at once.
+/// Only the emulator's one thread for virtual CPUs (`thread=single`) may call this, from a callback that QEMU made,
+/// and no two references may live at once.
 #[inline(always)]
 unsafe fn machine() -> &'static mut Machine {
-    // SAFETY: set once in `qemu_plugin_install`, before any callback was registered, and never freed; one thread, as
-    // above.
+    // SAFETY: set once in `qemu_plugin_install`, before any callback was registered, and never freed; there is one
+    // thread, as above.
     unsafe { &mut *MACHINE.load(Ordering::Relaxed) }
 }
 
-/// Called once by QEMU. The arguments are `order=FILE` and `answer=FILE`.
+/// QEMU calls it once. The arguments are `order=FILE` and `answer=FILE`.
 ///
 /// # Safety
 /// QEMU calls it with its description and `count` valid strings.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     count: c_int,
     arguments: *const *const c_char,
 ) -> c_int {
-    // SAFETY: QEMU passes a pointer to its description, which begins alike in all versions.
+    // SAFETY: QEMU passes a pointer to its description, which begins in the same way in all versions.
     qemu::set_interface(unsafe { (*info).version.current });
     let mut files = [None, None];
     for index in 0..usize::try_from(count).unwrap_or(0) {
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     let machine = Box::new(Machine::new(id, order, answer));
     MACHINE.store(Box::into_raw(machine), Ordering::Relaxed);
-    // SAFETY: the id is the one QEMU gave, the callback has the right type.
+    // SAFETY: QEMU gave this id, and the callback has the right type.
     unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, translate::light) };
     0
 }

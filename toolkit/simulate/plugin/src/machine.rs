@@ -1,4 +1,4 @@
-//! What the plugin knows of the guest, and what it does at a block and at an access.
+//! The plugin's knowledge of the guest, and its actions at a block and at an access.
 
 use crate::access_info::InfoBits;
 use crate::attribution::{Charge, End, Role, Side, Sides, Stacks};
@@ -15,10 +15,10 @@ pub struct Machine {
     pub id: qemu::PluginId,
     pub order: Order,
     pub caches: Option<Hierarchy>,
-    /// Where the guest's memory lies in QEMU, once it is known.
+    /// Where the guest's memory is in QEMU, once it is known.
     memory_base: Option<u64>,
     tally: Option<Tally>,
-    /// Instructions of the server's end up to now.
+    /// Instructions of the server's end so far.
     now: u64,
     /// Instructions of the client's end since the mark `BEGIN`.
     client_instructions: u64,
@@ -29,39 +29,39 @@ pub struct Machine {
     charge: Charge,
     /// The block that began last.
     last_block: Word,
-    /// It is a further execution of a repeated string instruction, whose element, if it has one, accesses memory.
+    /// Whether it is a further execution of a repeated string instruction, whose element, if it has one, accesses
+    /// memory.
     is_element_due: bool,
     end: End,
-    /// The function of the server's block that began last: what is read and written is its doing.
+    /// The function of the server's block that began last, which is charged with reads and writes.
     counted: u32,
     translations: SoftTlb,
     info: InfoBits,
     line_shift: u32,
     code_line_shift: u32,
     has_objects: bool,
-    /// The action at an access now.
+    /// The current action at an access.
     attention: Attention,
-    /// The page and the line of the kernel's image that were fetched last, by number: to fetch them again changes
-    /// nothing.
+    /// The last fetched page and line of the kernel's image by number. Fetching them again changes nothing.
     fetched: (u64, u64),
 }
 
 /// The action for an access of the guest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attention {
-    /// Nothing: it is the client's, which stands for another machine, or there are no caches.
+    /// No action, because the access belongs to the client, which stands for another machine, or there are no caches.
     None,
-    /// To be counted, and to go through the caches.
+    /// The access is counted and goes through the caches.
     Caches,
-    /// More.
+    /// Further actions.
     All,
 }
 
-/// What a push or a pop moves the stack pointer by.
+/// Number of bytes by which a push or pop moves the stack pointer.
 pub const STACK_BYTES: u64 = 8;
-/// No line of code, and no page.
+/// No line and no page of code.
 const NOTHING: u64 = u64::MAX;
-/// Pages of the kernel's image are of 2 MiB.
+/// Pages of the kernel's image have 2 MiB.
 const IMAGE_PAGE_SHIFT: u32 = 21;
 
 impl Machine {
@@ -96,31 +96,31 @@ impl Machine {
             fetched: (NOTHING, NOTHING),
         };
         machine.attend();
-        // Before anything ran: it has no caller.
+        // No code has run, so there is no caller.
         machine.functions.charge(UNKNOWN, machine.order.unattributed(), 0);
         machine
     }
 
-    /// Whether the function at a place of the table makes threads.
+    /// Whether the function at a place of the table creates threads.
     pub fn makes_threads(&self, function: u32) -> bool {
         function != UNKNOWN && self.functions.number(function) == self.order.watched.fork
     }
 
-    /// The lines of L1I of an instruction at an address and its physical one. Outside the kernel's image its bytes
-    /// beyond the page are left out: where they lie is known of the instruction after it.
+    /// The L1I lines of an instruction at an address and its physical address. Outside the kernel's image, its bytes
+    /// beyond the page are left out; the next instruction shows where they are.
     pub fn code_lines(&self, address: u64, physical: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
         let end = physical + bytes - 1;
         let last = if image_offset(address).is_some() { end } else { end.min(physical | ((1 << PAGE_SHIFT) - 1)) };
         physical >> self.code_line_shift..=last >> self.code_line_shift
     }
 
-    /// A block's word, for its callback.
+    /// A block's word for its callback.
     pub fn word(&self, block: Block<'_>) -> Word {
         Word::new(block, self.code_line_shift)
     }
 
-    /// The place in the table of the function at a kernel address, its role, whether it begins there, and whether sides
-    /// are learnt by it.
+    /// The table place of the function at a kernel address, its role, whether it begins there, and whether sides are
+    /// learnt from it.
     pub fn function_at(&mut self, address: u64) -> (u32, Role, bool, bool) {
         let after = self.order.symbols.partition_point(|symbol| symbol.address <= address);
         let Some(symbol) = after.checked_sub(1).map(|index| self.order.symbols[index]) else {
@@ -131,28 +131,28 @@ impl Machine {
         (self.functions.place(number), symbol.role, symbol.address == address, is_watched)
     }
 
-    /// Where the guest's memory lies in QEMU, if it is known.
+    /// Where the guest's memory is in QEMU, if it is known.
     pub fn memory_base(&self) -> Option<u64> {
         self.memory_base
     }
 
-    /// The guest's physical address 0 lies there.
+    /// Address of the guest's physical address 0.
     pub fn set_memory_base(&mut self, base: u64) {
         self.memory_base = Some(base);
         if let (Some(tally), Some(objects)) = (&mut self.tally, &self.order.objects) {
-            // SAFETY: QEMU maps the memory of a machine of the kind "pc" in one piece below the hole for devices, which
-            // begins at 3 GiB and is never reached (`--memory`), until it ends; this is called from its own callbacks.
+            // SAFETY: QEMU maps the memory of a "pc" machine contiguously below the hole for devices, which begins at
+            // 3 GiB and is never reached (`--memory`), until it ends. This is called from QEMU's own callbacks.
             tally.set_memory(unsafe { PhysicalMemory::new(base, objects.map.memory_bytes) });
         }
     }
 
-    /// Whether the block that began last ends so, and its end did not come yet.
+    /// Whether the block that began last ends this way, and its end has not come yet.
     #[inline(always)]
     pub fn end_is(&self, end: End) -> bool {
         self.end == end
     }
 
-    /// The end of the block came.
+    /// Call it at the end of the block.
     #[inline(always)]
     pub fn end_came(&mut self) {
         self.end = End::Jump;
@@ -161,7 +161,7 @@ impl Machine {
     /// A block begins.
     ///
     /// # Safety
-    /// The word is of [`Machine::word`].
+    /// The word must come from [`Machine::word`].
     #[inline(always)]
     pub unsafe fn enter(&mut self, word: Word) {
         if word.is_packed() {
@@ -185,7 +185,8 @@ impl Machine {
         }
     }
 
-    /// A block that is one repeated string instruction accesses memory. Up to QEMU 9 the last execution has no element.
+    /// A block that is one repeated string instruction accesses memory. Up to QEMU 9 the last execution has no
+    /// element.
     #[inline(always)]
     pub fn element_came(&mut self) {
         if self.last_block.is_repeat() && std::mem::take(&mut self.is_element_due) && self.sides.side() == Side::Server
@@ -220,7 +221,7 @@ impl Machine {
         if let Some(caches) = &mut self.caches {
             match block.code {
                 Code::Row(first, count) => {
-                    // All of it is of one page.
+                    // All of it is on one page.
                     let page = first >> (IMAGE_PAGE_SHIFT - self.code_line_shift);
                     if page != self.fetched.0 {
                         caches.translate_fetch(block.page, self.functions.caches(block.function));
@@ -244,7 +245,7 @@ impl Machine {
         }
     }
 
-    /// What accesses want from now on: whenever the side changes, or a thread is made.
+    /// Chooses the action at accesses, whenever the side changes or a thread is created.
     fn attend(&mut self) {
         self.attention = match (self.sides.is_forking(), self.sides.side(), &self.caches) {
             (true, ..) => Attention::All,
@@ -254,7 +255,7 @@ impl Machine {
         };
     }
 
-    /// A block of a function by which sides are learnt, or the next after one.
+    /// A block of a function by which sides are learnt, or the next block after one.
     #[inline(never)]
     fn enter_watched(&mut self, function: u32, is_first: bool) {
         let number = self.functions.number(function);
@@ -274,7 +275,8 @@ impl Machine {
         }
     }
 
-    /// So many pushes, of which the last stores to `address`, or pops, of which the last loads from there.
+    /// The block has this many pushes, of which the last stores to `address`, or pops, of which the last loads from
+    /// there.
     #[inline(always)]
     pub fn access_run(&mut self, info: qemu::AccessInfo, address: u64, count: u64, is_store: bool) {
         if self.attention == Attention::None {
@@ -287,7 +289,7 @@ impl Machine {
         }
     }
 
-    /// The short way of what was used last, which changes no cache.
+    /// The fast path for the last used line and page, which changes no cache.
     #[inline(always)]
     fn access_caches(&mut self, info: qemu::AccessInfo, address: u64) {
         let (Some(caches), Some(page)) = (&mut self.caches, self.translations.known(address)) else {
@@ -335,7 +337,7 @@ impl Machine {
         }
     }
 
-    /// The same, counted by kernel object too, which says where the caches see it.
+    /// The same, counted by kernel object as well, which gives the address that the caches see.
     #[inline(never)]
     fn access_object(&mut self, address: u64, last: u64, pages: Option<(Page, Option<Page>)>, is_store: bool) {
         let (Some(caches), Some(tally)) = (&mut self.caches, &mut self.tally) else { return };
@@ -357,7 +359,7 @@ impl Machine {
         let mut further = Misses::default();
         if let Some(last_page) = last_page {
             caches.translate_data(last_page.in_tlb, counts);
-            // Where another layout has moved the object's words, the last one has moved as far.
+            // Where another layout has moved the object's words, the last one has moved equally.
             let seen_last = last_page.physical(last).wrapping_add(seen.wrapping_sub(physical));
             if seen_last >> self.line_shift != seen >> self.line_shift {
                 further = caches.data(seen_last, is_store, counts);
@@ -397,7 +399,7 @@ impl Machine {
         self.stacks.pop(&mut self.charge.cursor, address);
     }
 
-    /// All translations may be other ones now.
+    /// All translations may have changed.
     pub fn forget_translations(&mut self) {
         self.translations.forget();
     }

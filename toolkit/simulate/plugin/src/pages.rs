@@ -1,13 +1,13 @@
 //! Addresses of the guest's kernel, as Linux lays them out on x86-64.
 
-/// Where the kernel maps all memory (`page_offset_base` without randomisation, four levels of page tables).
+/// Where the kernel maps all memory (`page_offset_base` without randomisation, with four levels of page tables).
 pub const DIRECT_MAP: std::ops::Range<u64> = 0xffff_8880_0000_0000..0xffff_c880_0000_0000;
-/// Where the kernel's image lies; physical address 0 is at its start.
+/// Where the kernel's image is; physical address 0 is at its start.
 const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_a000_0000;
-/// Pages are of 4 KiB.
+/// Pages have 4 KiB.
 pub const PAGE_SHIFT: u32 = 12;
 
-/// A page as the TLBs see it: the kernel's image and its map of all memory are mapped by pages of 2 MiB.
+/// A page as seen by the TLBs: the kernel's image and its map of all memory use pages of 2 MiB.
 #[inline(always)]
 pub fn tlb_page(address: u64) -> u64 {
     let within = address & 0xffff_ffff_ffff;
@@ -20,13 +20,13 @@ pub fn image_offset(address: u64) -> Option<u64> {
     IMAGE.contains(&address).then(|| address - IMAGE.start)
 }
 
-/// The page of the kernel's image with this physical address, as [`tlb_page`].
+/// The page of the kernel's image with this physical address, like [`tlb_page`].
 #[inline(always)]
 pub fn image_page(physical: u64) -> u64 {
     large_page(IMAGE.start.wrapping_add(physical) & 0xffff_ffff_ffff)
 }
 
-/// A page of 2 MiB, told from all small ones.
+/// A page of 2 MiB, distinguished from all small ones.
 #[inline(always)]
 fn large_page(within: u64) -> u64 {
     (within >> 21 | 1 << 40) << PAGE_SHIFT

@@ -1,6 +1,6 @@
-//! The part of QEMU's plugin interface that is used here: `include/qemu/qemu-plugin.h`, version 1 (QEMU 6.0 to 8.2), 2
-//! (9.0), 3 and 4 (9.1 to 10.0). The symbols are QEMU's own and are resolved when it loads the plugin. Of what is used,
-//! they differ in one function, [`qemu_plugin_insn_data`].
+//! The part of QEMU's plugin interface that is used here: `include/qemu/qemu-plugin.h`, version 1 (QEMU 6.0 to 8.2),
+//! 2 (9.0), 3 and 4 (9.1 to 10.0). The symbols belong to QEMU and are resolved when it loads the plugin. The versions
+//! differ in one used function, [`qemu_plugin_insn_data`].
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ pub struct Version {
     pub current: c_int,
 }
 
-/// `qemu_info_t` up to what is read here.
+/// `qemu_info_t` up to the fields that are read here.
 #[repr(C)]
 pub struct Info {
     pub target: *const c_char,
@@ -34,8 +34,8 @@ pub struct Info {
     pub most_cpus: c_int,
 }
 
-/// `QEMU_PLUGIN_MEM_RW`. Registering for one direction alone does not work in QEMU 7.2: `plugin-gen.c` tests the wrong
-/// bit, so loads are never reported, and stores of a read-only callback are.
+/// `QEMU_PLUGIN_MEM_RW`. Registering for one direction does not work in QEMU 7.2: `plugin-gen.c` tests the wrong bit,
+/// so loads are never reported, and a read-only callback gets stores.
 pub const BOTH_DIRECTIONS: c_int = 3;
 /// `QEMU_PLUGIN_CB_NO_REGS`.
 pub const NO_REGISTERS: c_int = 0;
@@ -78,15 +78,15 @@ type CopiesBytes = unsafe extern "C" fn(instruction: *const Instruction, to: *mu
 const FIRST_THAT_COPIES: c_int = 3;
 static DOES_COPY: AtomicBool = AtomicBool::new(false);
 
-/// Says which version of the interface QEMU speaks.
+/// Sets the version of the interface that QEMU uses.
 pub fn set_interface(version: c_int) {
     DOES_COPY.store(version >= FIRST_THAT_COPIES, Ordering::Relaxed);
 }
 
-/// The most bytes that an instruction has, and one more.
+/// One more than the maximum length of an instruction.
 pub const LONGEST: usize = 16;
 
-/// An instruction's bytes: how many, and they.
+/// An instruction's bytes and their number.
 ///
 /// # Safety
 /// The instruction is one of the block that QEMU is translating, and [`set_interface`] was called with QEMU's own

@@ -1,4 +1,4 @@
-//! What is hooked into a block when QEMU translates it.
+//! Hooks that are added to a block when QEMU translates it.
 
 use crate::attribution::{End, Kind, Role, Touch, is_of_entry, kind_of, touch_of};
 use crate::block::{Block, Code, Word};
@@ -29,7 +29,7 @@ extern "C" fn on_element(_: c_uint, info: AccessInfo, address: u64, _: *mut c_vo
     machine.access(info, address);
 }
 
-/// The last of so many pushes, or pops, of one block.
+/// The last of several pushes, or pops, of one block.
 extern "C" fn on_run(_: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
@@ -37,11 +37,11 @@ extern "C" fn on_run(_: c_uint, info: AccessInfo, address: u64, data: *mut c_voi
     machine.access_run(info, address, data as usize as u64, is_store);
 }
 
-/// A call stores the return address; one through memory also loads its target.
+/// A call stores the return address; a call through memory also loads its target.
 ///
-/// QEMU 7.2 may go on calling this, and the two below, at later instructions that reach memory by a helper and have no
-/// callback of their own, as `cmpxchg16b` where there are no caches, and when an interrupt comes. So a block's end
-/// comes once.
+/// QEMU 7.2 may continue to call this, and the two below, at later instructions that reach memory through a helper
+/// and have no callback, such as `cmpxchg16b` without caches, and when an interrupt comes. So a block's end comes
+/// once.
 extern "C" fn on_call(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
@@ -53,7 +53,7 @@ extern "C" fn on_call(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void)
     machine.access(info, address);
 }
 
-/// The data is the number of pops just before.
+/// The data is the number of pops just before it.
 extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
@@ -68,8 +68,8 @@ extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, data: *mut c_
     machine.access(info, address);
 }
 
-/// A return from an interrupt reads descriptors of segments, too, which are no stack; and from the CPU's own stack it
-/// leads to the user's code of the thread that ran before.
+/// A return from an interrupt also reads descriptors of segments, which are no stack. From the CPU's own stack it
+/// leads to the user code of the thread that ran before.
 extern "C" fn on_interrupt_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
@@ -92,12 +92,13 @@ extern "C" fn on_mark(_: c_uint, data: *mut c_void) {
 }
 
 extern "C" fn on_model(_: c_uint, _: *mut c_void) {
-    // SAFETY: a callback of QEMU. From light to full is safe; the way back makes QEMU 7.2 abort (plugins/core.c:473).
+    // SAFETY: a callback of QEMU. Changing from light to full is safe; the other direction makes QEMU 7.2 abort
+    // (plugins/core.c:473).
     unsafe { qemu::qemu_plugin_reset(crate::machine().id, begin) };
 }
 
 extern "C" fn begin(id: PluginId) {
-    // SAFETY: QEMU calls this once it has dropped the light translator and all its code.
+    // SAFETY: QEMU calls this after it has dropped the light translator and all its code.
     unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, full) };
 }
 
@@ -106,8 +107,8 @@ fn is_kernel(address: u64) -> bool {
     address >> 63 != 0
 }
 
-/// Pushes, or pops, of one block between which nothing else touches memory: one callback at the last does for all, as
-/// on the kernel's stack none of them can fault.
+/// Pushes, or pops, of one block without other memory accesses between them. One callback at the last suffices for
+/// all, because none of them can fault on the kernel's stack.
 #[derive(Clone, Copy)]
 struct Run {
     last: *mut qemu::Instruction,
@@ -117,7 +118,7 @@ struct Run {
 
 impl Run {
     /// # Safety
-    /// Only while QEMU translates the block.
+    /// Call it only while QEMU translates the block.
     unsafe fn register(self) {
         let (on_memory, data): (qemu::OnAccess, _) = match self.count {
             1 => (on_access, std::ptr::null_mut()),
@@ -128,7 +129,7 @@ impl Run {
     }
 }
 
-/// Before the mark `MODEL`: looks for that mark alone.
+/// Before the mark `MODEL`: only looks for that mark.
 pub extern "C" fn light(_: PluginId, block: *mut qemu::Block) {
     // SAFETY: QEMU's own block, whose instructions are valid during this callback.
     unsafe {
@@ -146,7 +147,7 @@ pub extern "C" fn light(_: PluginId, block: *mut qemu::Block) {
     }
 }
 
-/// From then on: everything.
+/// From then on: hooks all instructions.
 pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
@@ -158,7 +159,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let (function, role, is_first, is_watched) =
             if is_kernel { machine.function_at(address) } else { (UNKNOWN, Role::Helps, false, false) };
         let has_caches = machine.caches.is_some();
-        // Whose a new thread is, is learnt from what is stored while it is made.
+        // The side of a new thread is learnt from stores while it is created.
         let is_forking = machine.makes_threads(function);
         let (mut is_repeat, mut repeats_at, mut end, mut lines) = (false, 0, End::Jump, Vec::new());
         let nothing: *mut c_void = std::ptr::null_mut();
@@ -194,8 +195,8 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 let touch = if is_kernel { touch_of(&bytes[..size]) } else { Touch::Other };
                 let mut pops = nothing;
                 match (touch, run) {
-                    // It has no access, but may have a helper: at its end QEMU 7.2 forgets whom to call at accesses of
-                    // helpers.
+                    // It has no access, but may have a helper. At its end QEMU 7.2 forgets whom to call at accesses
+                    // of helpers.
                     (Touch::Nothing, _) => {
                         qemu::qemu_plugin_register_vcpu_mem_cb(
                             instruction,
@@ -211,7 +212,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                     (_, begun) => {
                         run = None;
                         match begun {
-                            // The return's own callback does for them, too.
+                            // The return's own callback also serves them.
                             Some(begun) if end == End::Return && begun.touch == Touch::Pop => {
                                 pops = begun.count as *mut c_void
                             }
@@ -258,7 +259,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let block = Block {
             function,
             role,
-            // QEMU puts at most 512 into a block.
+            // QEMU puts at most 512 instructions into a block.
             instructions: count as u16,
             end,
             is_first,

@@ -4,7 +4,7 @@ use crate::pages::{DIRECT_MAP, PAGE_SHIFT, image_offset, tlb_page};
 use crate::qemu;
 
 const ENTRIES: usize = 1024;
-/// The bits of a page's number by which addresses differ; above them lies the generation.
+/// The bits of a page number by which addresses differ. The generation is above them.
 const PAGE_BITS: u32 = 36;
 const NUMBER: u64 = (1 << PAGE_BITS) - 1;
 
@@ -16,7 +16,7 @@ pub struct Page {
     tag: u64,
     /// Its physical address.
     start: u64,
-    /// As the DTLB sees it.
+    /// The page as seen by the DTLB.
     pub in_tlb: u64,
 }
 
@@ -28,10 +28,10 @@ impl Page {
     }
 }
 
-/// Physical pages of virtual ones, so that QEMU is seldom asked, and nothing need be known of an address but its page.
+/// Physical pages of virtual ones, so that QEMU is seldom asked, and only the page of an address must be known.
 pub struct SoftTlb {
     pages: Box<[Page; ENTRIES]>,
-    /// Pages of an older one are gone.
+    /// Pages of an older generation are invalid.
     generation: u64,
 }
 
@@ -41,7 +41,7 @@ impl SoftTlb {
         SoftTlb { pages: Box::new([Page { tag: 0, start: 0, in_tlb: 0 }; ENTRIES]), generation: 1 }
     }
 
-    /// All translations may be other ones now.
+    /// All translations may have changed.
     pub fn forget(&mut self) {
         self.generation += 1;
         if self.generation >> (u64::BITS - PAGE_BITS) != 0 {
@@ -54,7 +54,7 @@ impl SoftTlb {
         address >> PAGE_SHIFT & NUMBER | self.generation << PAGE_BITS
     }
 
-    /// The page of an address, if it was asked for before.
+    /// The page of an address, if it was requested before.
     #[inline(always)]
     pub fn known(&self, address: u64) -> Option<&Page> {
         let tag = self.tag_of(address);
@@ -70,8 +70,8 @@ impl SoftTlb {
         }
     }
 
-    /// The pages of the first and the last byte of an access, as [`SoftTlb::page`]. QEMU reports an access over two
-    /// pages once, and both are in its own TLB then.
+    /// The pages of the first and the last byte of an access, like [`SoftTlb::page`]. QEMU reports an access over two
+    /// pages once, and both are in its TLB then.
     pub fn pages(&mut self, info: qemu::AccessInfo, address: u64, last: u64) -> Option<(Page, Option<Page>)> {
         let first = self.page(info, address)?;
         let is_one = address >> PAGE_SHIFT == last >> PAGE_SHIFT;
@@ -92,7 +92,7 @@ impl SoftTlb {
     }
 }
 
-/// Where the page with this tag is kept, whatever its generation.
+/// Where the page with this tag is kept, in any generation.
 #[inline(always)]
 fn slot_of(tag: u64) -> usize {
     let number = tag & NUMBER;
@@ -100,7 +100,7 @@ fn slot_of(tag: u64) -> usize {
 }
 
 fn ask(info: qemu::AccessInfo, address: u64) -> Option<u64> {
-    // SAFETY: QEMU allows the question within a memory callback; the answer is valid until it returns.
+    // SAFETY: QEMU allows the call within a memory callback; the answer is valid until the callback returns.
     unsafe {
         let place = qemu::qemu_plugin_get_hwaddr(info, address);
         if place.is_null() || qemu::qemu_plugin_hwaddr_is_io(place) {

@@ -5,7 +5,7 @@ use record::PlainText;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-/// Most characters of a sentence; its names and paths come from outside.
+/// Maximum characters of a sentence. Its names and paths are untrusted.
 const MOST_CHARS: usize = 4000;
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
@@ -22,7 +22,7 @@ pub fn wrong_usage(sentence: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(UsageError(sentence.into()))
 }
 
-/// Help and version go to standard output with code 0; a wrong command line becomes one sentence with code 2.
+/// Prints help and version to standard output with code 0. A wrong command line becomes one sentence with code 2.
 pub fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let _ = error.print();
@@ -41,17 +41,17 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if error.is::<UsageError>() { USAGE } else { FAILED })
 }
 
-/// One sentence on standard error.
+/// Prints one sentence to standard error.
 pub fn say(sentence: &str) {
     note(&format!("straingauge-simulate: {}", PlainText::new(&sentence.replace(['\n', '\r'], " "), MOST_CHARS)));
 }
 
-/// A line on standard error; a reader that is gone is no error.
+/// Prints a line to standard error. A closed standard error is no error.
 pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Prints text on standard output; a reader that is gone is no error.
+/// Prints text to standard output. A closed standard output is no error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,4 @@
-//! The program: parses options, resolves them, runs the experiment and prints.
+//! Parses options, resolves them, runs the experiment and prints the results.
 
 mod failure;
 mod options;
@@ -32,13 +32,13 @@ const TOOL: &str = "simulate";
 const MOST_SEEDS: u64 = 100;
 const MOST_PACKETS: u64 = 10_000_000;
 const LEAST_MEMORY_MIB: u64 = 256;
-/// With more, memory is not in one piece below the devices, and addresses are not those that the plugin assumes.
+/// With more memory, it is not contiguous below the devices, and addresses differ from those that the plugin assumes.
 const MOST_MEMORY_MIB: u64 = 3072;
 const PACKETS: u64 = 4000;
 const WARMUP_PACKETS: u64 = 1000;
 const LINE_BYTES: u32 = 64;
 
-/// What the program does: its exit code.
+/// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     let typed = match Cli::try_parse() {
         Ok(typed) => typed,
@@ -100,7 +100,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // Order matters: the conditional exit looks at the flag before this signal sets it.
+        // The order matters: the conditional exit checks the flag before this signal sets it.
         signal_hook::flag::register_conditional_shutdown(signal, failure::INTERRUPTED.into(), stop.clone())
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .context("cannot handle Ctrl-C")?;
@@ -108,7 +108,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The run directory: `run.json`, and `simulation.json` that grows by a point at a time.
+/// The run directory: `run.json`, and `simulation.json`, which grows by one point at a time.
 struct Kept(RunWriter);
 
 impl Kept {
@@ -162,7 +162,7 @@ fn schema() -> Result<ExitCode> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = settings.into_generator().into_root_schema_for::<Simulation>();
     schema.insert("title".into(), "straingauge-simulate: simulation.json, and --json".into());
-    // Descriptions are rustdoc, whose links lead nowhere here.
+    // Descriptions are rustdoc, whose links have no target here.
     let text = serde_json::to_string_pretty(&schema)?.replace("[`", "`").replace("`]", "`");
     print(&format!("{text}\n"))?;
     Ok(ExitCode::SUCCESS)
@@ -185,7 +185,7 @@ fn resolve(args: &SimulateArgs) -> Result<Experiment> {
         [instruction, l1_miss, l2_miss] if args.cost.iter().all(|cost| (0.0..=1e6).contains(cost)) => {
             Some(Cost { instruction, l1_miss, l2_miss })
         }
-        _ => return Err(wrong_usage("--cost wants three numbers of cycles between 0 and 1M: --cost 1,12,350")),
+        _ => return Err(wrong_usage("--cost needs three numbers of cycles between 0 and 1M: --cost 1,12,350")),
     };
     Ok(Experiment {
         points,

@@ -19,14 +19,14 @@ pub struct Cli {
     pub simulate: SimulateArgs,
 }
 
-/// What else the program does.
+/// Other actions of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Draw the report of a run directory again
     Report(ReportArgs),
     /// Show whether this machine can simulate, and what is missing
     Doctor,
-    /// Print the JSON schema of simulation.json, which --json prints, too
+    /// Print the JSON schema of simulation.json, which --json also prints
     Schema,
 }
 
@@ -47,32 +47,32 @@ pub struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("served").args(["server", "scenario"]).multiple(true)))]
 pub struct SimulateArgs {
-    /// Vary one thing, a point for each value [default: connections, unless --connections is given]
+    /// Vary one quantity, with a point for each value [default: connections, unless --connections is given]
     #[arg(long, value_enum, value_name = "AXIS", help_heading = "Points")]
     pub axis: Option<AxisWord>,
     /// Values along the axis [default: connections: 4,32,128,512; others: none]
     #[arg(long, value_name = "LIST", help_heading = "Points", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
-    /// Connections, beside another axis [default: 128]
+    /// Connections, if the axis varies another quantity [default: 128]
     #[arg(long, short = 'c', value_name = "N", value_parser = parse_count, help_heading = "Points")]
     pub connections: Option<u64>,
-    /// Requests per second (open loop); of the microbenchmark, full segments per second over all connections
-    /// [default: closed loop; of the microbenchmark: 8333]
+    /// Requests per second (open loop); for the microbenchmark full segments per second over all connections
+    /// [default: closed loop; microbenchmark: 8333]
     #[arg(long, short = 'r', value_name = "RATE", value_parser = parse_rate, help_heading = "Points")]
     pub rate: Option<f64>,
     /// One-way delay of an emulated path [default: no delay]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Points")]
     pub delay: Option<Duration>,
-    /// Packets that are counted [default: 4000]
+    /// Number of counted packets [default: 4000]
     #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "Points")]
     pub packets: Option<u64>,
-    /// Load before the window, in the guest's time, with a server [default: 300ms]
+    /// Load before the window, in guest time, with a server [default: 300ms]
     #[arg(long, value_name = "TIME", value_parser = seconds, requires = "served", help_heading = "Points")]
     pub warmup: Option<Duration>,
-    /// Length of the window, in the guest's time, with a server [default: 500ms]
+    /// Length of the window, in guest time, with a server [default: 500ms]
     #[arg(long, short = 'd', value_name = "TIME", value_parser = seconds, requires = "served", help_heading = "Points")]
     pub duration: Option<Duration>,
-    /// Boots, each with other places in memory; tables show the mean, and the range where it matters
+    /// Number of boots, each with other places in memory; tables show the mean, and the range where it matters
     #[arg(long, value_name = "K", value_parser = parse_count, default_value = "1", help_heading = "Points")]
     pub seeds: u64,
     /// Read options from a TOML file: the load, its server, the path's delay, and the machine's details in [simulate]
@@ -81,7 +81,7 @@ pub struct SimulateArgs {
     /// Size of L1I and of L1D
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64KiB", help_heading = "Caches")]
     pub l1: u64,
-    /// Sizes of L2, up to eight, all in the same pass
+    /// Sizes of L2, up to eight, all simulated in one pass
     #[arg(
         long,
         value_name = "BYTES,...",
@@ -94,27 +94,27 @@ pub struct SimulateArgs {
     /// Size of an L3 after the first L2 [default: none]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Caches")]
     pub l3: Option<u64>,
-    /// Let L2 bring the next line when it misses
+    /// Let L2 load the next line when it misses
     #[arg(long, help_heading = "Caches")]
     pub next_line_prefetch: bool,
-    /// Count instructions alone, several times faster
+    /// Count only instructions, which is several times faster
     #[arg(
         long,
         conflicts_with_all = ["l1", "l2", "l3", "curve", "next_line_prefetch", "objects", "repack", "cost"],
         help_heading = "Caches"
     )]
     pub no_caches: bool,
-    /// Report what L2 would miss at every size up to a million lines, too (fully associative, from distances of reuse)
+    /// Also report the misses of an L2 of any size up to a million lines (fully associative, from reuse distances)
     #[arg(long, help_heading = "What is reported")]
     pub curve: bool,
-    /// Count by kernel object, its lines and fields, too, and what prefetching objects would hide
+    /// Also count by kernel object, its lines and fields, and show how much prefetching objects would hide
     #[arg(long, help_heading = "What is reported")]
     pub objects: bool,
     /// Run each point again with the fields of these structures in the order of their accesses (tcp_sock, file, ...)
     #[arg(long, value_name = "STRUCT,...", value_delimiter = ',', help_heading = "What is reported")]
     pub repack: Vec<String>,
-    /// Estimate cycles, too: what an instruction, a miss of L1 and, on top, a miss of the first L2 cost; nothing
-    /// overlaps
+    /// Also estimate cycles: the cost of an instruction, of a miss of L1, and additionally of a miss of the first L2,
+    /// without overlap
     #[arg(
         long,
         value_name = "CYCLES,CYCLES,CYCLES",
@@ -123,10 +123,10 @@ pub struct SimulateArgs {
         help_heading = "What is reported"
     )]
     pub cost: Vec<f64>,
-    /// Functions listed by misses
+    /// Number of functions listed by misses
     #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10", help_heading = "What is reported")]
     pub functions: u64,
-    /// The guest's kernel: vmlinuz-VERSION beside its modules, or the folder of an unpacked kernel package
+    /// The guest's kernel: vmlinuz-VERSION with its modules, or the directory of an unpacked kernel package
     #[arg(long, value_name = "PATH", help_heading = "Guest")]
     pub kernel: Option<PathBuf>,
     /// The emulator [default: qemu-system-x86_64 of PATH]
@@ -135,20 +135,20 @@ pub struct SimulateArgs {
     /// The guest's memory
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "512MiB", help_heading = "Guest")]
     pub memory: u64,
-    /// The longest that a boot or a point may take on this machine
+    /// Time limit on this machine for a boot or a point
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "600s", help_heading = "Guest")]
     pub guest_timeout: Duration,
-    /// Where the server listens [default: 8080]
+    /// Port on which the server listens [default: 8080]
     #[arg(long, value_name = "PORT", requires = "served", help_heading = SERVED)]
     pub port: Option<u16>,
     /// Path of the requests [default: /]
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub path: Option<String>,
-    /// A file or folder that the server needs in the guest, at the same path (repeatable; files in its arguments are
-    /// included)
+    /// A file or directory that the server needs in the guest, at the same path (repeatable; files in its arguments
+    /// are included)
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub file: Vec<PathBuf>,
-    /// An empty folder that the server needs in the guest (repeatable)
+    /// An empty directory that the server needs in the guest (repeatable)
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub folder: Vec<String>,
     #[command(flatten)]
@@ -168,12 +168,12 @@ pub struct SimulateArgs {
 
 const SERVED: &str = "Server in the guest (with -- SERVER ...)";
 
-/// Options of section `[load]` that may be typed; `straingauge load` reads them in the guest.
+/// Command-line options of section `[load]`; `straingauge load` reads them in the guest.
 #[derive(Debug, Clone, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = SERVED)]
 pub struct LoadOptions {
-    /// Close a connection after N requests, and open another; 1 = no keep-alive [default: never]
+    /// Close a connection after N requests and open another; 1 = no keep-alive [default: never]
     #[arg(long, value_name = "N", requires = "served", value_parser = parse_count)]
     pub requests_per_connection: Option<u64>,
     /// Request the URLs of this file in turn
@@ -181,36 +181,36 @@ pub struct LoadOptions {
     pub urls: Option<String>,
 }
 
-/// Options of section `[workload]`, as `straingauge load` has them; it reads them in the guest.
+/// Options of section `[workload]`, as in `straingauge load`, which reads them in the guest.
 #[derive(Debug, Clone, Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadOptions {
-    /// Documents of a size mix, by their popularity: webstone, surge, or fitted (to the log)
+    /// Request documents of a size mix by their popularity: webstone, surge, or fitted (to the log)
     #[arg(long, value_name = "NAME")]
     pub mix: Option<String>,
-    /// Divide results into classes by size of document, with these largest sizes
+    /// Divide results into classes by document size, with these maximum sizes
     #[arg(long, value_name = "SIZES")]
     pub classes: Option<String>,
-    /// Share of the requests that goes to the URLs of --dynamic-urls
+    /// Share of the requests for --dynamic-urls
     #[arg(long, value_name = "SHARE")]
     pub dynamic_share: Option<String>,
-    /// Dynamic paths or URLs, one a line, with an optional weight after each
+    /// Dynamic paths or URLs, one per line, with an optional weight after each
     #[arg(long, value_name = "FILE")]
     pub dynamic_urls: Option<String>,
-    /// An access log, plain or gzip: replay it
+    /// Replay an access log, plain or gzip
     #[arg(long, value_name = "LOG")]
     pub trace: Option<String>,
     /// Format of the log
     #[arg(long, value_name = "FORMAT")]
     pub trace_format: Option<String>,
-    /// How many times faster than in the log or the rate series, or max: as fast as the server answers
+    /// Speed relative to the log or the rate series, or max: as fast as the server answers
     #[arg(long, value_name = "X")]
     pub speed: Option<String>,
     /// Requests of one client share a connection while the gap between them in the log is at most this
     #[arg(long, value_name = "TIME")]
     pub session_gap: Option<String>,
-    /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts
+    /// Let the rate follow a measured series: counts per second, one per line, or CSV with times and counts
     #[arg(long, value_name = "FILE")]
     pub rate_series: Option<String>,
 }
@@ -220,14 +220,14 @@ pub struct WorkloadOptions {
 pub enum AxisWord {
     /// Connections
     Connections,
-    /// Requests per second of the open loop; of the microbenchmark, full segments per second
+    /// Requests per second of the open loop; for the microbenchmark full segments per second
     Rate,
     /// One-way delay of the path between client and server
     Delay,
 }
 
 impl AxisWord {
-    /// As typed.
+    /// The value as typed.
     pub fn word(self) -> &'static str {
         match self {
             AxisWord::Connections => "connections",
@@ -241,7 +241,7 @@ impl AxisWord {
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MachineToml {
-    /// Packets before the count; at least two a connection.
+    /// Packets before the count; at least two per connection.
     pub warmup_packets: Option<u64>,
     /// Ways of L1I and of L1D.
     pub l1_ways: Option<u32>,
@@ -261,14 +261,14 @@ pub struct MachineToml {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplacementWord {
-    /// The one that was not used for the longest time
+    /// The line that was not used for the longest time
     #[default]
     Lru,
-    /// The one that the bits of a tree point to, as processors approximate it
+    /// The line to which the bits of a tree point, an approximation that processors use
     Plru,
 }
 
-/// A length of time, where a bare number is seconds: `10`, `10s`.
+/// A duration, in which a plain number means seconds: `10`, `10s`.
 fn seconds(text: &str) -> Result<Duration, UnitError> {
     match text.trim().parse::<f64>() {
         Ok(_) => parse_duration(&format!("{}s", text.trim())),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_the_documentation_is_taken() {
+    fn every_command_in_the_documentation_is_accepted() {
         let text = include_str!("../../README.md");
         let typed =
             text.lines().filter_map(|line| line.trim_start_matches("    ").strip_prefix("straingauge simulate "));

@@ -1,4 +1,4 @@
-//! The points: the values of the axis, everything else held.
+//! The points: one for each value of the axis, with all other quantities constant.
 
 use super::failure::wrong_usage;
 use super::options::{AxisWord, SimulateArgs};
@@ -7,19 +7,19 @@ use crate::simulation::PointPlan;
 use anyhow::Result;
 use record::units::{parse_count, parse_duration, parse_rate};
 
-/// Beyond this the guest has no memory for the sockets.
+/// With more, the guest has no memory for the sockets.
 const MOST_CONNECTIONS: u64 = 8192;
 const MOST_RATE: u64 = 1_000_000;
 const MOST_DELAY_US: u64 = 2_000_000;
-/// More values than this would take days.
+/// More values would take days.
 const MOST_VALUES: usize = 64;
 const CONNECTIONS: [u64; 4] = [4, 32, 128, 512];
-/// Held while something else is varied.
+/// Used while another quantity is varied.
 const HELD_CONNECTIONS: u64 = 128;
 /// 100 Mbit/s of full segments, as in the paper.
 const SEGMENT_RATE: f64 = 8333.0;
 
-/// The points that the command line asks for; a scenario's settings are in `served`.
+/// The points that the command line requests; settings of a scenario are in `served`.
 pub fn plan(args: &SimulateArgs, served: Option<&Served>) -> Result<Vec<PointPlan>> {
     let connections = args.connections.or(served.and_then(|served| served.connections));
     let axis = match (args.axis, connections) {
@@ -53,7 +53,7 @@ pub fn plan(args: &SimulateArgs, served: Option<&Served>) -> Result<Vec<PointPla
     Ok(points)
 }
 
-/// A point for each value of a list, sorted, without repetition.
+/// A point for each value of a list, sorted, without duplicates.
 fn along(axis: AxisWord, text: &str, held: PointPlan) -> Result<Vec<PointPlan>> {
     let point = |part: &str| {
         let wrong = |why: String| wrong_usage(format!("--axis-values: '{}' {why}", part.escape_debug()));

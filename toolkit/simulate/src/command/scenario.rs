@@ -1,5 +1,5 @@
-//! A scenario file: the machine's details are read here; the load is passed on as it is written, to `straingauge load`
-//! in the guest, which reads and checks it.
+//! A scenario file. The machine's details are read here; the load is passed on as written to `straingauge load` in
+//! the guest, which reads and checks it.
 
 use super::failure::wrong_usage;
 use super::options::MachineToml;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::{Table, Value};
 
-/// A scenario is small; anything larger was named by mistake.
+/// Maximum size of a scenario file. A larger one was named by mistake.
 const MOST_BYTES: u64 = 1 << 20;
-/// The load engine reads these keys from files: section, key, and what is before the path.
+/// Keys by which the load engine reads files: section, key, and the text before the path.
 const FILES: [(&str, &str, &str); 6] = [
     ("load", "urls", ""),
     ("load", "body", "@"),
@@ -55,7 +55,7 @@ impl ScenarioFile {
         self.sections.get("url")?.as_str()
     }
 
-    /// A section, out of the file.
+    /// Takes a section out of the file.
     pub fn take(&mut self, name: &str) -> Result<Section> {
         match self.sections.remove(name) {
             None => Ok(Section { name: name.into(), keys: Table::new() }),
@@ -70,12 +70,12 @@ impl ScenarioFile {
 pub struct Section {
     /// Its name.
     pub name: String,
-    /// What it sets.
+    /// Its keys and values.
     pub keys: Table,
 }
 
 impl Section {
-    /// Puts typed options over the file's.
+    /// Overrides the file's options with typed ones.
     pub fn lay_over(&mut self, typed: &impl serde::Serialize) -> Result<()> {
         self.keys.extend(Table::try_from(typed).context("the options cannot be written")?);
         Ok(())
@@ -102,7 +102,7 @@ impl Section {
         self.take(key, parse_rate)
     }
 
-    /// Takes a time; a bare number is seconds.
+    /// Takes a time; a plain number means seconds.
     pub fn take_time(&mut self, key: &str) -> Result<Option<Duration>> {
         self.take(key, |text| match text.parse::<f64>() {
             Ok(_) => parse_duration(&format!("{text}s")),
@@ -116,7 +116,7 @@ impl Section {
         words.unwrap_or_default()
     }
 
-    /// The files that it names, whose paths it makes absolute.
+    /// The files that it names. Makes their paths absolute.
     pub fn files(&mut self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for (_, key, before) in FILES.iter().filter(|(section, ..)| *section == self.name) {

@@ -1,5 +1,5 @@
-//! A server in the guest and the load on it. `straingauge load` runs there with a scenario file of the typed options
-//! over the scenario's, and with the files that it names.
+//! A server in the guest and the load on it. `straingauge load` runs there with a scenario file, in which typed
+//! options override the scenario's, and with the files that it names.
 
 use super::failure::wrong_usage;
 use super::options::SimulateArgs;
@@ -23,13 +23,13 @@ const LONGER_MS: u64 = 200;
 const PORT: u16 = 8080;
 const WARMUP: Duration = Duration::from_millis(300);
 const WINDOW: Duration = Duration::from_millis(500);
-/// Settings of the client's machine, which is another one in the guest.
+/// Settings of the client's machine, which is a different machine in the guest.
 const OF_THE_CLIENTS_MACHINE: [&str; 4] = ["threads", "cpus", "precise", "source-address"];
 
 /// A server, its load, and the scenario's settings for the points.
 pub struct Served {
     pub plan: ServerPlan,
-    /// From the scenario; a typed value wins.
+    /// The scenario's value; a typed one overrides it.
     pub connections: Option<u64>,
     pub rate: Option<f64>,
     pub delay: Option<Duration>,
@@ -51,9 +51,9 @@ struct Engine {
 /// When a load opens its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Opening {
-    /// All of them before its first request.
+    /// It opens all of them before its first request.
     First,
-    /// The same in a closed loop; at a rate, when a request is due.
+    /// The same in a closed loop; with a rate, when a request is due.
     FirstInClosedLoop,
     /// When a request is due.
     WhenDue,
@@ -79,7 +79,7 @@ impl GuestLoad for Engine {
             Opening::FirstInClosedLoop => point.rate_per_sec == 0,
             Opening::WhenDue => false,
         };
-        // Before any load it checks that the server answers, with a handshake where the server speaks TLS.
+        // It checks before any load that the server answers, with a handshake if the server uses TLS.
         let checks = if self.url.starts_with("https") { 2 } else { 1 };
         let opened = checks + if opens_first { point.connections } else { 1 };
         LoadCommand { words: words.into_iter().map(String::from).collect(), opened }
@@ -107,9 +107,7 @@ pub fn resolve(args: &SimulateArgs, mut file: ScenarioFile) -> Result<Option<Ser
     let delay = path.take_time("delay")?;
     path.keys.remove("quickack");
     if !path.keys.is_empty() {
-        return Err(wrong_usage(
-            "the guest's path has a delay and nothing else: leave loss, bandwidth and path-by out",
-        ));
+        return Err(wrong_usage("the guest's path has only a delay: leave loss, bandwidth and path-by out"));
     }
     let program = record::shell::find_program(&command[0]).and_then(|file| std::path::absolute(file).ok());
     let program = program.as_deref().and_then(Path::to_str);
@@ -117,7 +115,7 @@ pub fn resolve(args: &SimulateArgs, mut file: ScenarioFile) -> Result<Option<Ser
         .with_context(|| format!("the server {} is not on this machine", command[0].escape_debug()))?
         .to_string();
 
-    // Each point has its own.
+    // Each point has its own value.
     let (connections, rate) = (load.take_count("connections")?, load.take_rate("rate")?);
     let (duration, warmup) = (load.take_time("duration")?, load.take_time("warmup")?);
     OF_THE_CLIENTS_MACHINE.iter().for_each(|key| drop(load.keys.remove(*key)));
@@ -142,7 +140,7 @@ pub fn resolve(args: &SimulateArgs, mut file: ScenarioFile) -> Result<Option<Ser
     }
     let warmup_ms = args.warmup.or(warmup).unwrap_or(WARMUP).as_millis() as u64;
     let mut files = args.file.clone();
-    // The server most likely needs the files that its arguments name.
+    // The server most likely needs the files in its arguments.
     files.extend(command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists()).map(Into::into));
     let opening = opening(&load, &workload);
     let mut in_guest = Table::new();
@@ -163,14 +161,14 @@ pub fn resolve(args: &SimulateArgs, mut file: ScenarioFile) -> Result<Option<Ser
     Ok(Some(Served { plan, connections, rate, delay }))
 }
 
-/// `straingauge`, which loads the server: beside this program, or in PATH.
+/// Path of `straingauge`, which loads the server: next to this program, or in PATH.
 fn load_program() -> Result<PathBuf> {
     let beside = std::env::current_exe().ok().map(|own| own.with_file_name("straingauge"));
     let program = beside.filter(|file| file.is_file()).or_else(|| record::shell::find_program("straingauge"));
     program.context("the program straingauge, which loads the server, is neither beside this one nor in PATH")
 }
 
-/// What a scenario's URL says of the server.
+/// The parts of a scenario's URL that concern the server.
 struct Asked {
     scheme: &'static str,
     /// Value of the Host field; the guest's own without a URL.

@@ -1,18 +1,18 @@
 //! Users and groups of the guest: the system accounts of this machine, so that a server can switch to its own.
 //!
-//! Accounts of people stay out, and so do passwords, names, homes and shells: the contents of the guest's files depend
-//! on the names and numbers alone.
+//! Accounts of people are left out, and so are passwords, names, homes and shells, so that the contents of the
+//! guest's files depend only on the names and numbers.
 
 use std::collections::BTreeMap;
 
-/// The first number of people's accounts (`UID_MIN` of login.defs).
+/// First user id of people's accounts (`UID_MIN` of login.defs).
 const FIRST_OF_PEOPLE: u32 = 1000;
-/// `nobody`, on every distribution.
+/// User id of `nobody` on every distribution.
 const NOBODY: u32 = 65_534;
-/// An upper bound: no system has more system accounts.
+/// Maximum number of accounts; no system has more.
 const MOST: usize = 500;
 
-/// The guest's /etc/passwd and /etc/group, made of this machine's.
+/// The guest's /etc/passwd and /etc/group, made from this machine's.
 pub fn passwd_and_group(passwd: &str, group: &str) -> (String, String) {
     let mut users = BTreeMap::from([("root", (0, 0)), ("nobody", (NOBODY, NOBODY))]);
     for line in passwd.lines() {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_accounts_are_there_and_peoples_are_not() {
+    fn the_guest_has_system_accounts_and_no_user_accounts() {
         let passwd = "root:x:0:0:root:/root:/bin/bash\nmemcache:x:105:107:Memcached,,,:/nonexistent:/bin/false\n\
                       alice:x:1000:1000:Alice:/home/alice:/bin/zsh\nnobody:x:65534:65534:n:/:/bin/false\n\
                       +nis::::::\nhalf:x:7\n:x:1:1::/:\nodd name:x:8:8::/:\n";

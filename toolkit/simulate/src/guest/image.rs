@@ -1,7 +1,7 @@
-//! The guest's file system: a cpio archive of the kind "newc" that is a function of its files' names and bytes alone.
+//! The guest's file system: a cpio archive of the kind "newc" that depends only on the names and bytes of its files.
 //!
-//! Bytes matter: the guest's clock counts instructions, and its random numbers come from its clock, so a different
-//! inode number or time stamp leads to another boot with other hash seeds and other addresses.
+//! Every byte matters: the guest's clock counts instructions and its random numbers come from its clock, so a
+//! different inode number or time stamp would lead to another boot with other hash seeds and addresses.
 
 use super::libraries::libraries_of;
 use crate::SimulateError;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const TEXT: u32 = 0o100_644;
-/// An upper bound: more does not fit beside a kernel in a guest of a few hundred MiB.
+/// Maximum size. More does not fit next to a kernel in a guest of a few hundred MiB.
 const LARGEST_BYTES: usize = 512 << 20;
-/// Most files in a folder.
+/// Maximum number of files in a directory.
 const MOST_FILES: usize = 20_000;
 
 /// Files for the guest, by path without the leading slash.
@@ -30,7 +30,7 @@ impl Image {
         Image::default()
     }
 
-    /// Puts bytes at an absolute path; the folders above it are made.
+    /// Adds bytes at an absolute path, and creates the directories above it.
     pub fn put(&mut self, path: &str, bytes: Vec<u8>, is_program: bool) -> Result<(), SimulateError> {
         let refused = |why: &str| SimulateError::NotTaken { what: path.into(), why: why.into() };
         let inside = path.trim_start_matches('/');
@@ -46,15 +46,15 @@ impl Image {
         Ok(())
     }
 
-    /// An empty folder.
+    /// Adds an empty directory.
     pub fn folder(&mut self, path: &str) {
         let inside = path.trim_start_matches('/').trim_end_matches('/');
         self.folder_above(inside);
         self.files.entry(inside.into()).or_insert((FOLDER, Vec::new()));
     }
 
-    /// Copies a file of the host to the same path, or a folder with all its contents. Links are followed; in a folder
-    /// those to nowhere and to a folder above them are left out.
+    /// Copies a file of the host, or a directory with all its contents, to the same path. Links are followed; in a
+    /// directory, dangling links and links to a parent directory are left out.
     pub fn take(&mut self, path: &Path) -> Result<(), SimulateError> {
         let refused = |why: String| SimulateError::NotTaken { what: path.display().to_string(), why };
         let failed = |at: &Path, why: std::io::Error| SimulateError::NotTaken {
@@ -118,7 +118,7 @@ impl Image {
         path.to_str().is_some_and(|path| self.files.contains_key(path.trim_start_matches('/')))
     }
 
-    /// Leaves out what another image has, equal to the byte.
+    /// Leaves out files that are identical in another image.
     pub fn leave_out(&mut self, other: &Image) {
         self.files.retain(|path, file| other.files.get(path) != Some(file));
     }
@@ -141,14 +141,14 @@ impl Image {
     }
 }
 
-/// Whether a link is to a folder that it lies in.
+/// Whether a link points to a directory that contains it.
 fn leads_up(link: &Path) -> bool {
     let to = link.canonicalize().ok();
     to.is_some() && link.ancestors().skip(1).any(|above| above.canonicalize().ok() == to)
 }
 
-/// Fields of eight hexadecimal digits: inode, mode, user, group, links, time, size, device numbers, length of the name,
-/// check.
+/// Fields of eight hexadecimal digits: inode, mode, user, group, links, time, size, device numbers, length of the
+/// name, check.
 fn entry(out: &mut Vec<u8>, inode: u32, path: &str, mode: u32, bytes: &[u8]) {
     let links = if mode == FOLDER { 2 } else { 1 };
     let size = bytes.len() as u32;
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_depends_on_names_and_bytes_alone() {
+    fn the_archive_depends_only_on_names_and_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
         std::fs::write(&file, "words").unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_nowhere_and_to_a_folder_above_are_left_out() {
+    fn dangling_links_and_links_to_parent_directories_are_left_out() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let (site, other) = (folder.path().join("site"), folder.path().join("other"));
@@ -207,7 +207,7 @@ mod tests {
         image.take(&site).unwrap();
         let taken: Vec<&str> = image.files.keys().filter_map(|path| path.split_once("/site/")).map(|at| at.1).collect();
         assert_eq!(taken, ["pages", "pages/other", "pages/other/page"]);
-        // What cannot be read for another reason is named, and so is a path that was given.
+        // Files that cannot be read for another reason are named, and so is a given path.
         symlink("itself", site.join("itself")).unwrap();
         for (path, named) in [(&site, site.join("itself")), (&site.join("pages/nowhere"), site.join("pages/nowhere"))] {
             let error = image.take(path).unwrap_err().to_string();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_of_the_guest_is_refused() {
+    fn paths_that_lead_out_of_the_guest_are_refused() {
         let mut image = Image::new();
         for path in ["/", "", "/a/../../b", "/a\0b"] {
             assert!(image.put(path, Vec::new(), false).is_err(), "{path:?}");

@@ -1,26 +1,27 @@
-//! Finds the guest's kernel: installed, or a distribution's package that was unpacked into a folder.
+//! Finds the guest's kernel, which is installed or an unpacked package of a distribution.
 
 use crate::SimulateError;
 use std::path::{Path, PathBuf};
 
-/// Modules that the guest loads, with their folders below `kernel/`.
+/// Modules that the guest loads, with their directories below `kernel/`.
 const MODULES: [&str; 2] = ["drivers/net/veth.ko", "net/sched/sch_netem.ko"];
 const ENDS: [&str; 4] = ["", ".xz", ".zst", ".gz"];
 
 /// A kernel with its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// The image that boots.
+    /// The image to boot.
     pub image: PathBuf,
     /// Its version, as in `vmlinuz-VERSION`.
     pub version: String,
-    /// The modules' files by their names in the guest.
+    /// Files of the modules by their names in the guest.
     pub modules: Vec<(String, PathBuf)>,
 }
 
 impl Kernel {
-    /// The kernel at `named`: an image with `../lib/modules/VERSION` next to its folder, or the folder of an unpacked
-    /// package. Without a name, the one in the folder that `STRAINGAUGE_GUEST_KERNEL` names, or an installed one.
+    /// The kernel at `named`: an image with `../lib/modules/VERSION` next to its directory, or the directory of an
+    /// unpacked package. Without a name, the one in the directory that `STRAINGAUGE_GUEST_KERNEL` names, or an
+    /// installed one.
     pub fn find(named: Option<&Path>) -> Result<Kernel, SimulateError> {
         let from_environment = std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map(PathBuf::from);
         let roots: Vec<PathBuf> = match named {
@@ -34,7 +35,7 @@ impl Kernel {
     }
 }
 
-/// The newest with all modules, by name.
+/// The newest kernel with all modules, by name.
 fn in_folder(root: &Path) -> Option<Kernel> {
     let entries = std::fs::read_dir(root.join("boot")).ok()?;
     let mut images: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -45,7 +46,7 @@ fn in_folder(root: &Path) -> Option<Kernel> {
 fn of_image(image: &Path) -> Option<Kernel> {
     let version = image.file_name()?.to_str()?.strip_prefix("vmlinuz-")?.to_string();
     let root = image.parent()?.parent()?;
-    // A merged /usr keeps modules below it.
+    // A merged /usr has the modules below it.
     let folders = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(&version).join("kernel"));
     let folder = folders.iter().find(|folder| folder.is_dir())?;
     let module = |path: &&str| {

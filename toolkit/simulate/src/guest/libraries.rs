@@ -1,4 +1,4 @@
-//! The libraries that a program of the host needs, as the program's own loader finds them.
+//! Finds the libraries that a program of the host needs, by the program's own loader.
 
 use crate::SimulateError;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -9,9 +9,7 @@ use std::process::{Command, Stdio};
 pub(super) fn libraries_of(program: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>, SimulateError> {
     let refused = |why: String| SimulateError::NotTaken { what: program.display().to_string(), why };
     if bytes.starts_with(b"#!") {
-        return Err(refused(
-            "it is a script; name its interpreter as the program, and what that reads with --file".into(),
-        ));
+        return Err(refused("it is a script; name its interpreter as the program, and the script with --file".into()));
     }
     let Some(loader) = loader_of(bytes).map_err(refused)? else { return Ok(Vec::new()) };
     // The loader lists instead of running the program.
@@ -39,7 +37,7 @@ pub(super) fn libraries_of(program: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>,
     Ok(found)
 }
 
-/// The loader that an ELF program names; none if it is static.
+/// The loader that an ELF program names; `None` if it is static.
 fn loader_of(bytes: &[u8]) -> Result<Option<PathBuf>, String> {
     let header = object::elf::FileHeader64::<object::Endianness>::parse(bytes)
         .map_err(|_| "it is not a 64-bit program of Linux".to_string())?;

@@ -1,4 +1,4 @@
-//! The parts of the guest: a distribution's kernel, an image of the host's own programs, and the kernel's functions by
+//! The parts of the guest: a distribution's kernel, an image of the host's programs, and the kernel's functions by
 //! layer.
 
 mod accounts;
@@ -46,7 +46,7 @@ impl Image {
     }
 }
 
-/// A program of the host, also from the folders of administration tools.
+/// A program of the host, also searched in the directories of administration tools.
 fn tool(name: &str) -> Result<std::path::PathBuf, crate::SimulateError> {
     record::shell::find_program(name).ok_or_else(|| crate::SimulateError::NotTaken {
         what: format!("the program {name}"),

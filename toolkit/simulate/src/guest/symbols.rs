@@ -9,27 +9,27 @@ use record::layers::{self, Layer, Row, Rule};
 pub struct KernelFunction {
     /// Address of its first instruction.
     pub address: u64,
-    /// Its name; of several for one address the one that the layer table lists.
+    /// Its name. Of several names for one address, the one that the layer table lists.
     pub name: String,
     /// Its module, if it is in one.
     pub module: Option<String>,
 }
 
-/// All functions and the rows of the layer table.
+/// All functions, and the rows of the layer table.
 #[derive(Debug, Clone)]
 pub struct Functions {
-    /// By rising address.
+    /// Functions in ascending order of address.
     pub functions: Vec<KernelFunction>,
-    /// The rows that accounts refer to by number.
+    /// The rows to which accounts refer by number.
     pub rows: Vec<Row>,
     rule: &'static Rule,
 }
 
-/// An upper bound: no kernel has more lines.
+/// Maximum number of lines; no kernel has more.
 const MOST: usize = 2_000_000;
 
 impl Functions {
-    /// Reads `kallsyms`: address, kind, name and perhaps, in brackets, a module on each line. Only functions count.
+    /// Reads `kallsyms`: address, kind, name and perhaps a module in brackets on each line. Only functions count.
     pub fn parse(kallsyms: &str) -> Functions {
         let rule = Rule::built_in();
         let mut functions: Vec<KernelFunction> =
@@ -37,13 +37,13 @@ impl Functions {
         let is_known = |function: &KernelFunction| {
             !matches!(rule.role(&function.name, function.module.as_deref()), layers::Role::Unknown)
         };
-        // Of equal addresses the known name comes first, and stays.
+        // Of equal addresses the listed name comes first, and is kept.
         functions.sort_by(|a, b| (a.address, !is_known(a), &a.name).cmp(&(b.address, !is_known(b), &b.name)));
         functions.dedup_by_key(|function| function.address);
         Functions { functions, rows: rule.rows().into_iter().cloned().collect(), rule }
     }
 
-    /// The plugin's form of them.
+    /// The functions in the plugin's form.
     pub fn symbols(&self) -> Vec<Symbol> {
         let role = |function: &KernelFunction| match self.rule.role(&function.name, function.module.as_deref()) {
             layers::Role::Names(row) => {
@@ -64,7 +64,7 @@ impl Functions {
         Watched { fork: number("copy_thread"), receive: number("veth_poll"), transmit: number("net_tx_action") }
     }
 
-    /// The row of an account: the table's, unattributed (`None`), or user code.
+    /// The row of an account: a row of the table, unattributed (`None`), or user code.
     pub fn row(&self, number: u8) -> Option<Row> {
         let number = usize::from(number);
         match number.checked_sub(self.rows.len()) {
@@ -74,7 +74,7 @@ impl Functions {
         }
     }
 
-    /// The name of an account's function: index plus 1, or 0 for user code.
+    /// Name of an account's function by index plus 1, or 0 for user code.
     pub fn name(&self, number: u32) -> Option<&KernelFunction> {
         (number as usize).checked_sub(1).and_then(|index| self.functions.get(index))
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_get_their_rows_and_data_none() {
+    fn functions_get_rows_and_data_gets_none() {
         let text = "ffffffff81000000 T _stext\nffffffff81000100 T tcp_ack\nffffffff81000100 t some_alias\n\
             ffffffff81000200 T memcpy\nffffffff81000300 D jiffies\nffffffffc0001000 t veth_xmit\t[veth]\n\
             0000000000001000 A cpu_number\nnot a line\n";

@@ -1,4 +1,4 @@
-//! The kernel's type information, BTF (`Documentation/bpf/btf.rst`). No well-kept library under a permissive licence
+//! The kernel's type information, BTF (`Documentation/bpf/btf.rst`). No maintained library under a permissive licence
 //! reads it without a BPF loader (btf-rs is LGPL), and only sizes, members and enumerators are needed here.
 
 /// Why type information cannot be used.
@@ -7,9 +7,9 @@
 pub struct BtfError(&'static str);
 
 const MAGIC: u16 = 0xeb9f;
-/// The depth at which chains of typedefs and modifiers, and nested structures, end.
+/// Maximum depth of chains of typedefs and modifiers, and of nested structures.
 const DEEPEST: usize = 32;
-/// An upper bound: no kernel has more types.
+/// Maximum number of types; no kernel has more.
 const MOST_TYPES: usize = 4_000_000;
 
 mod kind {
@@ -68,11 +68,11 @@ pub struct Btf {
 pub struct Member {
     /// Its name; empty for an anonymous structure or union.
     pub name: String,
-    /// Bits from the beginning.
+    /// Offset from the beginning in bits.
     pub bit_offset: u64,
     /// Number of its type.
     pub type_id: u32,
-    /// Bits, of a bit field.
+    /// Number of bits of a bit field.
     pub bits: u64,
 }
 
@@ -82,7 +82,7 @@ impl Btf {
         let word = |at: usize| read_u32(&bytes, at);
         let short = BtfError("it ends too early");
         if bytes.len() < 24 || u16::from_le_bytes([bytes[0], bytes[1]]) != MAGIC {
-            return Err(BtfError("it does not begin like it"));
+            return Err(BtfError("it has a wrong beginning"));
         }
         let header = word(4).ok_or(short.clone())? as usize;
         let part = |offset: usize, length: usize| -> Option<std::ops::Range<usize>> {
@@ -103,7 +103,7 @@ impl Btf {
                 kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => 12 * one.count(),
                 kind::ENUM | kind::FUNC_PROTO => 8 * one.count(),
                 kind::PTR | 7..=12 | kind::FLOAT | kind::TYPE_TAG => 0,
-                _ => return Err(BtfError("it has a kind of type that is not known")),
+                _ => return Err(BtfError("it has an unknown kind of type")),
             };
             at += 12 + rest;
             if at > types_at.end || types.len() >= MOST_TYPES {
@@ -196,7 +196,8 @@ impl Btf {
         (0..one.count()).map(member).collect()
     }
 
-    /// Bytes from a structure's beginning to a member with this name, also within anonymous members.
+    /// Offset in bytes from a structure's beginning to a member with this name, which may be within anonymous
+    /// members.
     pub fn offset(&self, structure: &str, member: &str) -> Option<u64> {
         self.offset_in(self.structure(structure)?, member, DEEPEST)
     }
@@ -217,7 +218,7 @@ impl Btf {
         None
     }
 
-    /// The value of an enumerator of the enumeration with this name.
+    /// The value of an enumerator in the enumeration with this name.
     pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u32> {
         let one = self.types.iter().find(|one| one.kind() == kind::ENUM && self.name_at(one.name) == enumeration)?;
         let at = (0..one.count()).map(|index| one.rest + 8 * index).find(|at| self.name_at(self.word(*at)) == name)?;
@@ -322,7 +323,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_type_information_is_refused() {
+    fn invalid_type_information_is_refused() {
         assert!(Btf::parse(Vec::new()).is_err());
         assert!(Btf::parse(vec![0; 100]).is_err());
         let mut writer = Writer::new();

@@ -5,18 +5,18 @@ use super::Btf;
 /// A field that is not itself a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, after the names of the structures that contain it, with dots.
+    /// Its name, after the names of the structures that contain it, separated by dots.
     pub name: String,
-    /// Bytes from the object's beginning.
+    /// Offset in bytes from the object's beginning.
     pub offset: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 const DEEPEST: usize = 16;
 const MOST_FIELDS: usize = 20_000;
 
-/// Fields by rising offset. Of the members of a union the one with the most fields is taken.
+/// Fields in ascending order of offset. For a union, those of the member with the most fields.
 pub fn fields_of(btf: &Btf, structure: &str) -> Vec<Field> {
     let Some(number) = btf.structure(structure) else { return Vec::new() };
     let mut fields = Vec::new();
@@ -49,7 +49,7 @@ fn walk(btf: &Btf, number: u32, path: &str, start: u64, deepest: usize, fields: 
         inner
     });
     if btf.is_union(number) {
-        // Of equals the first, which the kernel's authors named first.
+        // Of equal ones the first, which the kernel's authors named first.
         let chosen = of_each.reduce(|best, next| if next.len() > best.len() { next } else { best });
         fields.extend(chosen.unwrap_or_default());
     } else {

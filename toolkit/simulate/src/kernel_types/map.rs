@@ -1,24 +1,28 @@
-//! The map from an address to an object, from the kernel's types and variables.
+//! Makes the map from an address to an object from the kernel's types and variables.
 
 use super::{Btf, Variables};
 use crate::objects::KernelMap;
 
-/// The address of the kernel's image, physical address 0.
+/// Address of the kernel's image, at physical address 0.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
-/// The map, or what is missing for it.
+/// The map, or the data that is missing for it.
 pub fn kernel_map(btf: &Btf, variables: &Variables, memory_bytes: u64) -> Result<KernelMap, String> {
     let offset = |structure: &str, member: &str| {
         btf.offset(structure, member).ok_or(format!("this kernel's types have no {structure}.{member}"))
     };
-    let address =
-        |name: &str| variables.address(name).ok_or(format!("this kernel does not say where its variable {name} lies"));
+    let address = |name: &str| {
+        variables.address(name).ok_or(format!(
+            "this kernel does not list the address of its variable \
+        {name}"
+        ))
+    };
     let flag = btf
         .enumerator("pageflags", "PG_slab")
         .filter(|bit| *bit < 64)
         .ok_or("this kernel does not mark pages of slabs by PG_slab")?;
     let page = btf.structure("page").ok_or("this kernel's types have no page")?;
-    // Before Linux 5.17 a slab was described by its first page itself.
+    // Before Linux 5.17 the first page of a slab described it.
     let slab = if btf.structure("slab").is_some() { "slab" } else { "page" };
     Ok(KernelMap {
         memory_bytes,

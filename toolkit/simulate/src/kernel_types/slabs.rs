@@ -1,4 +1,4 @@
-//! The structure of the objects of a slab cache.
+//! Finds the structure of the objects in a slab cache.
 
 use super::Btf;
 
@@ -17,7 +17,7 @@ fn structure_of(cache: &str) -> &str {
     known.map_or(cache, |(_, structure)| structure)
 }
 
-/// Whether the kernel's types have a structure of this name, or the structure of a slab cache of this name.
+/// Whether the kernel's types have a structure with this name, or the structure of a slab cache with this name.
 pub fn is_structure_or_cache(btf: &Btf, name: &str) -> bool {
     btf.structure(name).or_else(|| btf.structure(structure_of(name))).is_some()
 }
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_two_words_a_line() {
+    fn the_table_has_two_words_per_line() {
         for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             assert_eq!(line.split(' ').filter(|word| !word.is_empty()).count(), 2, "{line}");
         }

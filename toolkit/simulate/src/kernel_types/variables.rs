@@ -1,6 +1,6 @@
 //! The kernel's variables, from the guest's own `/proc/kallsyms`.
 
-/// Variables by rising address; those of each processor by their offset in its part.
+/// Variables in ascending order of address; per-CPU variables by their offset in a processor's part.
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
     /// Address and name.
@@ -8,9 +8,9 @@ pub struct Variables {
     per_cpu: Vec<(u64, String)>,
 }
 
-/// An upper bound: no kernel has more lines.
+/// Maximum number of lines; no kernel has more.
 const MOST: usize = 2_000_000;
-/// An upper bound: the static per-CPU variables of a kernel take less.
+/// Maximum size of the static per-CPU variables; those of a kernel need less.
 const MOST_PER_CPU: u64 = 1 << 20;
 
 impl Variables {
@@ -35,20 +35,20 @@ impl Variables {
         variables
     }
 
-    /// The address of a variable of the image.
+    /// The address of a variable in the image.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.image.iter().find(|(_, known)| known == name).map(|(address, _)| *address)
     }
 
-    /// The offset of a variable of each processor within that processor's part.
+    /// The offset of a per-CPU variable within a processor's part.
     pub fn per_cpu(&self, name: &str) -> Option<u64> {
         self.per_cpu.iter().find(|(_, known)| known == name).map(|(offset, _)| *offset)
     }
 
-    /// The variable at an address, or the last one before it; a line of 64 bytes may hold others.
+    /// The variable at an address, or the last one before it. A line of 64 bytes may hold others.
     pub fn at(&self, address: u64) -> Option<&str> {
         let list = if address >> 63 != 0 { &self.image } else { &self.per_cpu };
-        // A variable that begins within the line names it better than one that ends in it.
+        // A variable that begins within the line describes it better than one that ends in it.
         let within = list.partition_point(|(start, _)| *start < address);
         let begins = list.get(within).filter(|(start, _)| *start < address + 64);
         let before = list[..within].last().filter(|(start, _)| address - start < MOST_PER_CPU);

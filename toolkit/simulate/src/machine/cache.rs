@@ -1,6 +1,6 @@
-//! Booted guests, kept in the user's cache folder, so that each is booted once on a machine.
+//! Booted guests, kept in the user's cache directory, so that each is booted once on a machine.
 //!
-//! A guest is a folder whose name is a hash of all that its boot depends on. It appears under its name when it is
+//! A guest is a directory whose name is a hash of all inputs of its boot. It appears under its name when it is
 //! complete.
 
 use rustix::fs::{FlockOperation, flock};
@@ -11,12 +11,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Each takes about a hundred megabytes.
+/// Maximum number of kept guests. Each needs about a hundred megabytes.
 const MOST_KEPT: usize = 6;
 const LOCK: &str = "lock";
 const UNFINISHED: &str = "unfinished-";
 
-/// The name of a guest: a hash of what its boot depends on.
+/// The name of a guest: a hash of the inputs of its boot.
 pub(super) fn name_of(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -26,15 +26,15 @@ pub(super) fn name_of(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The folder, which other processes leave alone while this lives.
+/// The directory, which other processes leave alone while this value lives.
 pub(super) struct Cache {
     folder: PathBuf,
     _lock: File,
 }
 
 impl Cache {
-    /// The user's folder; waits for other processes that boot. `None` where there is no folder that is the user's
-    /// alone.
+    /// The user's directory. Waits for other processes that boot. `None` if there is no directory that only the user
+    /// can write.
     pub fn open() -> Option<Cache> {
         let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
         let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -58,12 +58,12 @@ impl Cache {
             return None;
         }
         let opened = files.map(|file| File::open(folder.join(file)).ok());
-        // The one that was not used for the longest time goes first.
+        // The least recently used one is removed first.
         let _ = File::open(&folder).and_then(|folder| folder.set_modified(SystemTime::now()));
         opened.iter().all(Option::is_some).then(|| opened.map(|file| file.expect("just looked at")))
     }
 
-    /// Keeps a guest, and removes those beyond the most that are kept.
+    /// Keeps a guest, and removes others beyond the maximum.
     pub fn put<const N: usize>(&self, name: &str, files: [(&str, &mut dyn io::Read); N]) -> io::Result<()> {
         let new = self.folder.join(format!("{UNFINISHED}{name}"));
         let _ = fs::remove_dir_all(&new);
@@ -84,7 +84,7 @@ impl Cache {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let folder = |entry: fs::DirEntry| {
             let facts = entry.metadata().ok().filter(fs::Metadata::is_dir)?;
-            // What a process that was killed left has no time of use.
+            // Files that a killed process left have no time of use.
             let is_unfinished = entry.file_name().to_string_lossy().starts_with(UNFINISHED);
             Some((if is_unfinished { SystemTime::UNIX_EPOCH } else { facts.modified().ok()? }, entry.path()))
         };
@@ -99,7 +99,7 @@ impl Cache {
     }
 }
 
-/// Whether a folder is this user's, and nobody else may write to it.
+/// Whether a directory belongs to this user, and no other user can write to it.
 fn is_ours(folder: &Path) -> bool {
     let facts = fs::symlink_metadata(folder);
     facts.is_ok_and(|it| it.is_dir() && it.uid() == rustix::process::geteuid().as_raw() && it.mode() & 0o022 == 0)
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_kept_until_others_were_used_after_it() {
+    fn the_least_recently_used_guest_is_removed_first() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(&folder.path().join("new/guests")).unwrap();
         fs::create_dir(cache.folder.join("unfinished-of-a-killed-process")).unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_not_used() {
+    fn a_directory_that_others_can_write_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("guests");
         drop(Cache::at(&place).unwrap());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_by_where_parts_begin() {
+    fn names_depend_on_the_boundaries_of_their_parts() {
         assert_ne!(name_of(&[b"ab", b"c"]), name_of(&[b"a", b"bc"]));
         assert_eq!(name_of(&[b"ab"]).len(), 64);
     }

@@ -2,10 +2,10 @@
 
 use crate::SimulateError;
 
-/// QEMU itself: translated code and its own heap.
+/// Memory of QEMU itself: translated code and its heap.
 const EMULATOR_MIB: u64 = 400;
 
-/// Refuses a guest that this machine has no memory for. If the free memory is not known, nothing is refused.
+/// Refuses a guest for which this machine has too little memory. If the free memory is unknown, it refuses no guest.
 pub(super) fn check(guest_mib: u64, files_bytes: u64) -> Result<(), SimulateError> {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let Some(free_mib) = available_mib(&text) else { return Ok(()) };

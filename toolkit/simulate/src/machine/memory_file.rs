@@ -6,15 +6,15 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Bytes read at most of the output of a guest or of QEMU.
+/// Maximum bytes that are read of the output of a guest or of QEMU.
 const LONGEST_TEXT: u64 = 64 << 20;
 
-/// A file in memory; it vanishes with the last process that has it open.
+/// A file in memory. It vanishes when the last process closes it.
 #[derive(Debug)]
 pub(super) struct MemoryFile(File);
 
 impl MemoryFile {
-    /// An empty file; the name is for people who look into `/proc`.
+    /// An empty file. The name is for users who look into `/proc`.
     pub fn new(name: &str) -> Result<MemoryFile, SimulateError> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC)
             .map_err(|why| SimulateError::system("cannot make a file in memory")(why.into()))?;
@@ -28,17 +28,17 @@ impl MemoryFile {
         Ok(file)
     }
 
-    /// A file on disk that is used in the place of one in memory.
+    /// A file on disk that is used in place of one in memory.
     pub fn opened(file: File) -> MemoryFile {
         MemoryFile(file)
     }
 
-    /// Its descriptor number, the same in the child.
+    /// Its descriptor number, which is the same in the child.
     pub fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// A path with which the child opens it again, at its beginning.
+    /// A path with which the child opens it again at its beginning.
     pub fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.number())
     }
@@ -57,7 +57,7 @@ impl MemoryFile {
     /// Its contents.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // Opened again: the position of the descriptor that the child uses stays.
+        // Opened again, so that the position of the child's descriptor does not change.
         if let Ok(file) = File::open(self.path()) {
             let _ = file.take(LONGEST_TEXT).read_to_end(&mut bytes);
         }

@@ -1,6 +1,6 @@
 //! The emulated machine: QEMU as a child process that cannot outlive this one and leaves no file.
 //!
-//! All its files are anonymous memory, passed by descriptor, so nothing is left behind, however this process ends.
+//! All its files are anonymous memory, passed by descriptor, so no files remain, however this process ends.
 
 mod cache;
 mod free_memory;

@@ -8,7 +8,7 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
 const VERSION: &str = "qemu_plugin_version";
 
-/// The plugin for a QEMU with this `interface`: QEMU reads a number from the file before it runs any of it.
+/// The plugin for a QEMU with this `interface`. QEMU reads the number from the file before it runs any of the code.
 pub(super) fn for_interface(interface: Interface) -> Result<Vec<u8>, SimulateError> {
     let path = parts::find(parts::PLUGIN)?;
     let bytes = std::fs::read(&path).map_err(SimulateError::system(format!("cannot read {}", path.display())))?;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_the_version_changes() {
+    fn only_the_version_changes() {
         let plugin = std::fs::read(parts::find(parts::PLUGIN).unwrap()).unwrap();
         let old = declaring(plugin.clone(), Interface(1)).unwrap();
         let new = declaring(plugin.clone(), Interface(3)).unwrap();

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The oldest version with the plugin interface that is used, and the first that is too new.
+/// The oldest version with the required plugin interface, and the first version that is too new.
 const VERSIONS: std::ops::Range<(u32, u32)> = (6, 0)..(11, 0);
-/// The number of the plugin interface, by the first version that asks for it.
+/// The plugin interface's number, by the first version that requires it.
 const INTERFACES: [((u32, u32), Interface); 3] =
     [((9, 1), Interface(3)), ((9, 0), Interface(2)), ((6, 0), Interface(1))];
 const NAME: &str = "qemu-system-x86_64";
-/// Characters of QEMU's or the guest kernel's output in an error.
+/// Number of characters of QEMU's or the guest kernel's output in an error.
 const LAST_WORDS: usize = 300;
 
 /// A version of QEMU's plugin interface.
@@ -30,7 +30,7 @@ pub struct Qemu {
     program: PathBuf,
     /// The interface that its plugins must declare.
     pub(super) interface: Interface,
-    /// Its version, as it prints it.
+    /// Its version as it prints it.
     pub version: String,
 }
 
@@ -39,12 +39,12 @@ pub struct Qemu {
 pub struct Limits {
     /// The guest's memory.
     pub memory_mib: u64,
-    /// The longest that a boot or a point may take on this machine.
+    /// Time limit on this machine for a boot or a point.
     pub timeout: Duration,
 }
 
 impl Qemu {
-    /// The emulator at `named`, or the one that `STRAINGAUGE_QEMU` names, or the one in PATH.
+    /// The emulator at `named`, the one that `STRAINGAUGE_QEMU` names, or the one in PATH.
     pub fn find(named: Option<&Path>) -> Result<Qemu, SimulateError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(SimulateError::OtherProcessor);
@@ -91,9 +91,9 @@ pub(super) struct Running {
     timeout: Duration,
 }
 
-/// A machine that is the same for all. Without fast string instructions the kernel copies in words (it takes FSRM,
-/// which QEMU 10 has, for a sign of ERMS); LA57 would move its map of memory. By the model, too, it chooses how to
-/// copy: that of QEMU 7.2 for all.
+/// A machine that is the same for all QEMU versions. Without fast string instructions the kernel copies in words (it
+/// takes FSRM, which QEMU 10 has, as a sign of ERMS), and LA57 would move its map of memory. The kernel also chooses
+/// how to copy by the CPU model, so all use that of QEMU 7.2.
 const MACHINE: [&str; 14] = [
     "-seed",
     "1",
@@ -110,7 +110,7 @@ const MACHINE: [&str; 14] = [
     "-action",
     "panic=pause",
 ];
-/// A slab cache for each kind of object, so that an address determines the kind. The timer of this machine works.
+/// A slab cache for each kind of object, so that an address determines the kind. This machine's timer works.
 const KERNEL_OPTIONS: &str =
     "console=ttyS0 quiet nokaslr slab_nomerge no_timer_check panic=-1 mitigations=off rdinit=/init";
 
@@ -121,7 +121,7 @@ pub(super) struct Start<'s> {
     pub seed: u64,
     pub limits: Limits,
     pub job: &'s MemoryFile,
-    /// The state with which the machine begins, instead of booting.
+    /// The saved state in which the machine begins instead of booting.
     pub state: Option<&'s MemoryFile>,
     /// The plugin with its order and the file for its answer.
     pub plugin: Option<[&'s MemoryFile; 3]>,
@@ -130,7 +130,7 @@ pub(super) struct Start<'s> {
 }
 
 impl Qemu {
-    /// What a boot depends on besides the kernel, the image, the seed and the memory.
+    /// Inputs of a boot besides the kernel, the image, the seed and the memory.
     pub(super) fn identity(&self) -> String {
         format!("{} {MACHINE:?} {KERNEL_OPTIONS}", self.version)
     }
@@ -145,19 +145,19 @@ impl Qemu {
             vec![start.image.number(), start.job.number(), words.number(), console.number(), control_number];
 
         let mut command = Command::new(&self.program);
-        // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and
-        // a fixed seed: two runs are equal, and nothing of this machine's load reaches the guest.
+        // One thread for all virtual CPUs, a clock that counts instructions and skips idle time, a fixed date and a
+        // fixed seed make two runs equal, independent of this machine's load.
         command.args(["-accel", "tcg,thread=single"]);
-        // A resumed machine is recorded, and the record thrown away: only then does the thread that moves the clock
-        // over idle time wait for the CPU's thread. Otherwise it may read the count of instructions when the CPU has
-        // halted and its thread has not yet brought the count up to date, and the clock jumps too far
-        // (`icount_start_warp_timer` against `icount_process_data`). A machine that is recorded cannot be saved, nor
-        // stepped through.
+        // A resumed machine is recorded, and the record is discarded. Only then does the thread that advances the
+        // clock over idle time wait for the CPU's thread. Otherwise it may read the count of instructions when the
+        // CPU has halted and its thread has not yet updated the count, and the clock jumps too far
+        // (`icount_start_warp_timer` against `icount_process_data`). A recorded machine cannot be saved or stepped
+        // through.
         let is_recorded = start.state.is_some() && start.debugger.is_none();
         let recorded = if is_recorded { ",rr=record,rrfile=/dev/null" } else { "" };
         command.arg("-icount").arg(format!("shift=0,sleep=off{recorded}"));
-        // A machine whose one CPU a debugger stopped counts as idle, so its clock jumps to the next timer: the
-        // real-time clock has one, a day ahead, which then must be on another clock.
+        // A machine whose only CPU a debugger stopped counts as idle, so its clock jumps to the next timer. The
+        // real-time clock has one a day ahead, so it must use another clock.
         let clock = if start.debugger.is_some() { "rt" } else { "vm" };
         command.args(["-rtc", &format!("base=2020-01-01,clock={clock}")]);
         command.args(["-m", &start.limits.memory_mib.to_string()]);
@@ -186,7 +186,7 @@ impl Qemu {
             passed.push(state.number());
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output(&complaints)?);
-        // SAFETY: the closure calls nothing but async-signal-safe system calls on numbers that it owns.
+        // SAFETY: the closure calls only async-signal-safe system calls on numbers that it owns.
         unsafe { command.pre_exec(move || prepare_child(&passed)) };
         let child = command.spawn().map_err(SimulateError::system("QEMU does not start"))?;
         drop(theirs);
@@ -203,12 +203,13 @@ fn output(file: &MemoryFile) -> Result<Stdio, SimulateError> {
     opened.map(Stdio::from).map_err(SimulateError::system("cannot open a file in memory"))
 }
 
-/// In the child: keeps the files open, ends it with its parent, and leaves the terminal's Ctrl-C to the parent.
+/// Runs in the child: keeps the files open, makes the child end with its parent, and leaves the terminal's Ctrl-C to
+/// the parent.
 fn prepare_child(passed: &[RawFd]) -> std::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     rustix::process::setpgid(None, None)?;
     for number in passed {
-        // SAFETY: open files of the parent, which the child was given; the borrow ends with the call.
+        // SAFETY: open files of the parent that the child inherited; the borrow ends with the call.
         let file = unsafe { BorrowedFd::borrow_raw(*number) };
         rustix::io::fcntl_setfd(file, rustix::io::FdFlags::empty())?;
     }
@@ -216,7 +217,7 @@ fn prepare_child(passed: &[RawFd]) -> std::io::Result<()> {
 }
 
 impl Running {
-    /// Checks that QEMU still works: an error if it ended, if it is late, or if `stop` is set.
+    /// Checks that QEMU still works. Returns an error if it ended, is late, or `stop` is set.
     pub fn is_alive(&mut self, stop: &dyn Fn() -> bool) -> Result<(), SimulateError> {
         if stop() {
             return Err(SimulateError::Interrupted);

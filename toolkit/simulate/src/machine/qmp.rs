@@ -1,6 +1,6 @@
-//! QEMU's control socket: a line of JSON each way. The crate qapi would bring types for all of QEMU's commands, of
-//! which eight are used here; but it passes no files over the socket, and a wait that is cut short to check that QEMU
-//! lives loses the part of a line that was read.
+//! QEMU's control socket, with one line of JSON per message. The crate qapi has types for all of QEMU's commands, of
+//! which eight are used here. But it cannot pass files over the socket, and a wait that is interrupted to check on
+//! QEMU would lose the part of a line that was read.
 
 use crate::SimulateError;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -12,11 +12,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How often a wait checks other things.
+/// Interval of other checks during a wait.
 const LOOK: Duration = Duration::from_millis(50);
-/// Checks until a QEMU that hung up has ended.
+/// Number of checks until a QEMU that hung up counts as ended.
 const LOOKS_AT_THE_END: usize = 40;
-/// An upper bound: no line of QEMU is longer.
+/// Maximum length of a line; QEMU sends no longer ones.
 const LONGEST: usize = 1 << 20;
 
 /// A connection. `alive` is called between checks, so that no wait is endless.
@@ -27,7 +27,7 @@ pub(super) struct Qmp {
 }
 
 impl Qmp {
-    /// Takes our end of the socket and does the greeting.
+    /// Takes this end of the socket and does the greeting.
     pub fn new(socket: UnixStream, alive: &mut dyn FnMut() -> Result<(), SimulateError>) -> Result<Qmp, SimulateError> {
         socket
             .set_read_timeout(Some(LOOK))
@@ -38,7 +38,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its answer.
     pub fn command(
         &mut self,
         name: &str,
@@ -52,7 +52,7 @@ impl Qmp {
         self.answer(name, alive)
     }
 
-    /// Passes QEMU an open file under a name.
+    /// Passes an open file to QEMU under a name.
     pub fn give_file(
         &mut self,
         name: &str,
@@ -89,7 +89,7 @@ impl Qmp {
         }
     }
 
-    /// Why the connection broke: QEMU's last output, if it ended; that may take a moment.
+    /// Why the connection broke: QEMU's last output if it ended, which may take a moment.
     fn broken(&self, why: std::io::Error, alive: &mut dyn FnMut() -> Result<(), SimulateError>) -> SimulateError {
         for _ in 0..LOOKS_AT_THE_END {
             if let Err(ended) = alive() {
@@ -134,7 +134,7 @@ impl Qmp {
             let mut some = [0; 4096];
             match self.socket.read(&mut some) {
                 Ok(0) => {
-                    // It is ending; the caller that checks whether it lives reports its last output.
+                    // QEMU is ending; the caller that checks on it reports its last output.
                     alive()?;
                     std::thread::sleep(LOOK);
                 }

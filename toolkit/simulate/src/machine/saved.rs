@@ -19,10 +19,10 @@ use std::time::Duration;
 
 /// Every job file has this size, because the size is part of the saved machine.
 const JOB_BYTES: usize = 16 << 10;
-/// An upper bound: the kernel's list of functions, and its types, are never longer.
+/// Maximum size of the kernel's list of functions, and of its types.
 const LONGEST_LIST: u64 = 64 << 20;
 
-/// A guest that booted and stopped at the instruction before it reads its job.
+/// A guest that booted and stopped before the instruction that reads its job.
 pub struct Saved {
     kernel: Kernel,
     image: MemoryFile,
@@ -38,23 +38,23 @@ pub struct Saved {
     types: Vec<u8>,
 }
 
-/// Steps a stopped machine; the socket speaks gdb's remote protocol.
+/// A debugger that steps a stopped machine. The socket carries gdb's remote protocol.
 pub type Debugger<'d> = dyn FnMut(UnixStream) -> Result<(), SimulateError> + 'd;
 
 /// The result of a point.
 pub struct Resumed {
-    /// Lines of the guest's first process: word and value.
+    /// Lines of the guest's first process, as word and value.
     pub words: Vec<(String, String)>,
     /// The plugin's counts.
     pub answer: Answer,
 }
 
-/// What is kept of a guest: the machine, the kernel's list of functions, its types.
+/// The kept parts of a guest: the machine, the kernel's list of functions, and its types.
 const FILES: [&str; 3] = ["state", "symbols", "types"];
 
 impl Saved {
     /// The guest that booted this image with a workload's files, kept from an earlier boot on this machine, or booted
-    /// now and kept. `seed` is a word on the kernel's command line: it changes addresses in memory and nothing else.
+    /// and kept now. `seed` is a word on the kernel's command line, which only changes addresses in memory.
     pub fn boot(
         qemu: &Qemu,
         kernel: &Kernel,
@@ -136,7 +136,7 @@ impl Saved {
         self.limits.memory_mib << 20
     }
 
-    /// Its kernel's types, or why they are not known.
+    /// Its kernel's types, or why they are unknown.
     pub fn types(&self) -> Result<Btf, String> {
         if self.types.is_empty() {
             return Err("this kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into());
@@ -154,9 +154,9 @@ impl Saved {
         self.resume_by(job, order, None, stop)
     }
 
-    /// As [`Saved::resume`], but under a debugger, with which a test learns of each instruction what the plugin cannot
-    /// know. It gets the machine stopped, and starts it by gdb's remote protocol; the guest does its job after the
-    /// debugger detaches.
+    /// Like [`Saved::resume`], but under a debugger, with which a test learns more about each instruction than the
+    /// plugin can know. The debugger gets the machine stopped and starts it by gdb's remote protocol; the guest does
+    /// its job after the debugger detaches.
     pub fn resume_debugged(
         &mut self,
         job: &Job,
@@ -198,7 +198,7 @@ impl Saved {
         match debugger {
             None => drop(control.command("cont", json!({}), alive)?),
             Some(debugger) => {
-                // QEMU reports every stop and start; nothing reads these reports.
+                // QEMU reports every stop and start; these reports are not read.
                 drop(control);
                 debugger(ours)?;
             }
@@ -217,7 +217,7 @@ impl Saved {
 
 type Alive<'a> = dyn FnMut() -> Result<(), SimulateError> + 'a;
 
-/// Boots the image: the machine, the kernel's list of functions, its types.
+/// Boots the image; returns the machine, the kernel's list of functions, and its types.
 fn boot(
     qemu: &Qemu,
     kernel: &Kernel,
@@ -240,7 +240,7 @@ fn boot(
     Ok([state, symbols, types])
 }
 
-/// Waits until the guest has stopped to be saved; its words.
+/// Waits until the guest has stopped to be saved; returns its words.
 fn stops_ready(
     running: &mut Running,
     control: &mut Qmp,
@@ -286,8 +286,8 @@ fn shown(
     });
     let file = MemoryFile::new("guest-memory")?;
     let Some((address, size)) = place.filter(|(_, size)| (1..=LONGEST_LIST).contains(size)) else { return Ok(file) };
-    // The machine is stopped in the first process, so addresses refer to its memory; QEMU opens the file of this
-    // process by its number.
+    // The machine is stopped in the first process, so addresses refer to its memory. QEMU opens the file of this
+    // process by its descriptor.
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.number());
     let read = json!({ "val": address, "size": size, "filename": path, "cpu-index": 0 });
     control.command("memsave", read, alive)?;

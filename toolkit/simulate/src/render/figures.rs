@@ -25,8 +25,8 @@ struct Axis {
 const AXES: [Axis; 3] = [
     Axis {
         name: "packets a second",
-        instructions: "Instructions for a packet against the rate",
-        misses: "L2 misses for a packet against the rate",
+        instructions: "Instructions per packet against the rate",
+        misses: "L2 misses per packet against the rate",
         number: "Figure 4",
         value: |point| point.rate_per_sec,
         scale: |values| Scale::linear(values.iter().copied(), format_si),
@@ -34,8 +34,8 @@ const AXES: [Axis; 3] = [
     },
     Axis {
         name: "connections",
-        instructions: "Instructions for a packet against connections",
-        misses: "L2 misses for a packet against connections",
+        instructions: "Instructions per packet against connections",
+        misses: "L2 misses per packet against connections",
         number: "Figure 5",
         value: |point| point.connections,
         scale: |values| Scale::doublings(values.iter().copied()),
@@ -43,8 +43,8 @@ const AXES: [Axis; 3] = [
     },
     Axis {
         name: "one-way delay",
-        instructions: "Instructions for a packet against the delay",
-        misses: "L2 misses for a packet against the delay",
+        instructions: "Instructions per packet against the delay",
+        misses: "L2 misses per packet against the delay",
         number: "Figure 6",
         value: |point| point.delay_us,
         scale: |values| Scale::linear(values.iter().copied(), |ms| format!("{} ms", number(ms))),
@@ -142,7 +142,7 @@ fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Fi
         ("L2".to_string(), of_stack(group, |counts| counts.l2_misses(0))),
         ("DTLB".to_string(), of_stack(group, |counts| counts.dtlb_misses())),
     ];
-    let title = "Misses of the stack for a packet against connections";
+    let title = "Misses of the stack per packet against connections";
     Figure {
         title,
         chart: lines(title, group, x, named),

@@ -1,13 +1,12 @@
 //! The findings of a run of `straingauge simulate`: the tables and figures of Kim and Rixner ("Performance
-//! characterization of the FreeBSD network stack", 2005; Tables 1 to 3, Figures 4 to 7) for the simulated kernel. Every
-//! number is simulated, except cycles, which are modelled from them with stated prices; none is measured.
-//!
-//! The crate `report` draws the tables and figures.
+//! characterization of the FreeBSD network stack", 2005; Tables 1 to 3, Figures 4 to 7) for the simulated kernel.
+//! Every number is simulated, except cycles, which are modelled from the counts with stated prices. The crate
+//! `report` draws the tables and figures.
 
 use crate::simulation::{Object, Point, Sample, Simulation};
 use std::collections::BTreeMap;
 
-/// `256 KiB`.
+/// Text such as `256 KiB`.
 pub fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
@@ -16,7 +15,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// The mean over a point's samples of a count per packet; `None` without a sample.
+/// The mean of a count per packet over a point's samples; `None` without a sample.
 pub fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> {
     let each: Vec<f64> = point
         .samples
@@ -28,13 +27,13 @@ pub fn per_packet(point: &Point, count: impl Fn(&Sample) -> f64) -> Option<f64> 
     if each.is_empty() { None } else { Some(each.iter().sum::<f64>() / each.len() as f64) }
 }
 
-/// Groups of points that differ in one quantity alone, by rising value of it; two points or more, the largest first.
+/// Groups of at least two points that differ only in one quantity, sorted by it, the largest group first.
 pub fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<Vec<&Point>> {
     let fixed = |point: &Point| {
         let own = quantity(point);
         let of = |value: u64, is_own: bool| if is_own { 0 } else { value };
         let all = [point.connections, point.rate_per_sec, point.delay_us];
-        // The quantity is one of the three, recognised by what changes when a point differs in it alone.
+        // The quantity is one of the three, recognised by the value in which the points differ.
         let probe = |index: usize| {
             let mut other = Point { connections: all[0], rate_per_sec: all[1], delay_us: all[2], ..Point::default() };
             match index {
@@ -60,7 +59,7 @@ pub fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<V
     groups
 }
 
-/// `128 connections, 20 ms one way`.
+/// Text such as `128 connections, 20 ms one way`.
 pub fn words(point: &Point) -> String {
     let mut words = record::units::count(point.connections, "connection");
     if point.delay_us > 0 {
@@ -69,18 +68,18 @@ pub fn words(point: &Point) -> String {
     words
 }
 
-/// The structure, else the cache, made safe to print.
+/// The structure, or else the cache, made safe to print.
 pub fn title(object: &Object) -> String {
     record::text::plain(object.title(), 60)
 }
 
-/// The point with most misses of the stack, whose objects and functions are shown.
+/// The point with the most misses of the stack, whose objects and functions are shown.
 pub fn foremost(simulation: &Simulation) -> Option<&Point> {
     let misses = |point: &Point| per_packet(point, |sample| sample.stack.l2_misses(0) as f64).unwrap_or(0.0);
     simulation.points.iter().max_by(|a, b| misses(a).total_cmp(&misses(b)))
 }
 
-/// The sentences.
+/// Sentences about the findings.
 pub fn sentences(simulation: &Simulation) -> Vec<String> {
     let mut said = Vec::new();
     let first_l2 = simulation.l2_bytes(0).map(size);
@@ -91,7 +90,7 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
         if let (Some(few), Some(many)) = (instructions(low), instructions(high)) {
             let misses = |point: &Point| per_packet(point, |sample| sample.stack.l2_misses(0) as f64).unwrap_or(0.0);
             let mut sentence = format!(
-                "From {} to {} connections the stack's instructions for a packet go from {few:.0} to {many:.0} ({:+.1} \
+                "From {} to {} connections the stack's instructions per packet go from {few:.0} to {many:.0} ({:+.1} \
                  %)",
                 low.connections,
                 high.connections,
@@ -124,7 +123,7 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
         && all > 0
     {
         said.push(format!(
-            "At {at} {:.0} % of all misses of that L2 ({:.2} of {:.2} for a packet) are in {}.",
+            "At {at} {:.0} % of all misses of that L2 ({:.2} of {:.2} per packet) are in {}.",
             100.0 * object.l2_misses(0) as f64 / all as f64,
             each(object.l2_misses(0)),
             each(all),

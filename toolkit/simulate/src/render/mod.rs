@@ -1,5 +1,5 @@
-//! Renders a simulation: tables, figures, text, page and JSON. Every number is simulated, except cycles, which are
-//! modelled from the counts by stated costs.
+//! Renders a simulation as tables, figures, text, page and JSON. Every number is simulated, except cycles, which are
+//! modelled from the counts with stated costs.
 
 mod figures;
 mod findings;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// Version of the JSON that `report --json` prints.
 const SCHEMA: u32 = 1;
 
-/// As JSON: the counts as stored, and the tables made of them.
+/// JSON with the counts as stored and the tables made from them.
 pub fn json(run: &RunDir, simulation: &Simulation) -> Value {
     json!({
         "schema": SCHEMA,
@@ -39,8 +39,8 @@ pub fn page(run: &RunDir, simulation: &Simulation) -> String {
         figures: figures::figures(simulation),
         tables: tables::tables(simulation, FUNCTIONS),
         done: "simulated",
-        how_to_read: "Everything here is simulated: counts of a cache model over the accesses of a guest, exact for \
-                      the model and repeatable. They say nothing of time and stand beside nothing measured. A real \
+        how_to_read: "All figures here are simulated: counts of a cache model over the accesses of a guest, exact \
+        for the model and repeatable. They do not show time and cannot be compared with measurements. A real \
                       processor has prefetchers, other replacement rules and speculative accesses.",
         meaning: "A packet is one that the server sent: a segment and its acknowledgement, at the server's end alone.",
     };

@@ -1,5 +1,5 @@
-//! Memory that misses: kinds, lines of structures, and what prefetching (the paper's Table 3) and other layouts could
-//! change.
+//! Memory that misses: kinds, lines of structures, and the possible effects of prefetching (the paper's Table 3) and
+//! of other layouts.
 
 use super::findings::{foremost, size, title};
 use super::tables::{number, of_point};
@@ -7,15 +7,15 @@ use crate::simulation::{Line, Object, Point, Sample, Simulation};
 use record::text::plain;
 use report::text::table::Titled as Table;
 
-/// Kinds of memory that are listed.
+/// Number of listed kinds of memory.
 const MOST_KINDS: usize = 20;
-/// Structures whose lines are listed.
+/// Number of structures whose lines are listed.
 const MOST_STRUCTURES: usize = 3;
 const MOST_LINES: usize = 64;
-/// Objects with fewer misses a packet than this get no row.
+/// Minimum misses per packet of an object for a row.
 const LEAST_MISSES: f64 = 0.05;
 
-/// The tables of the point with most misses.
+/// The tables of the point with the most misses.
 pub(super) fn tables(simulation: &Simulation) -> Vec<Table> {
     let Some(point) = foremost(simulation) else { return Vec::new() };
     let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0) else { return Vec::new() };
@@ -31,7 +31,7 @@ pub(super) fn tables(simulation: &Simulation) -> Vec<Table> {
     tables
 }
 
-/// `tcp_sock (TCP, 2304 B)`, `variables of the kernel: jiffies, ...`.
+/// Text such as `tcp_sock (TCP, 2304 B)` or `variables of the kernel: jiffies, ...`.
 fn kind(object: &Object) -> String {
     let name = plain(&object.name, 60);
     match (&object.structure, object.stride_bytes) {

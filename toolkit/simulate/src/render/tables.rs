@@ -9,10 +9,10 @@ use record::names::BODY_BYTES;
 use record::text::plain;
 use report::text::table::Titled as Table;
 
-/// Functions listed of a point by default.
+/// Default number of listed functions of a point.
 pub const FUNCTIONS: usize = 10;
 
-/// All tables. `functions`: how many functions are listed of each point.
+/// All tables. `functions` is the number of listed functions of each point.
 pub fn tables(simulation: &Simulation, functions: usize) -> Vec<Table> {
     let mut tables = vec![profiles(simulation), loads(simulation), counts(simulation)];
     tables.extend(sizes(simulation));
@@ -33,13 +33,13 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Without units, which the note says: ten columns fit on a page.
+/// Without units, which the note states, so that ten columns fit on a page.
 fn layer_columns() -> Vec<(String, String)> {
     let names = Layer::ALL.iter().map(|layer| layer.word()).chain(["unattributed", "Overall Stack"]);
     names.map(|name| (name.to_string(), String::new())).collect()
 }
 
-/// A count of each column.
+/// A count for each column.
 fn across(point: &Point, count: impl Fn(&Counts) -> f64) -> Vec<String> {
     let mut cells: Vec<Option<f64>> =
         Layer::ALL.into_iter().map(|layer| per_packet(point, |sample| count(&sample.layer(layer)))).collect();
@@ -57,7 +57,7 @@ fn label(simulation: &Simulation, point: &Point) -> String {
     words
 }
 
-/// The number of boots of a point, and of packets.
+/// Number of boots of a point, and of packets.
 fn samples(simulation: &Simulation) -> String {
     let counts: Vec<usize> = simulation.points.iter().map(|point| point.samples.len()).collect();
     let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
@@ -85,8 +85,8 @@ fn profiles(simulation: &Simulation) -> Table {
     }
     let cost = simulation.cost.map_or(String::new(), |cost| {
         format!(
-            " Cycles are modelled, not simulated: {} an instruction, {} more a miss of L1, {} more a miss of L2; \
-             nothing overlaps.",
+            " Cycles are modelled, not simulated: {} per instruction, {} more per miss of L1, {} more per miss of \
+             L2, without overlap.",
             cost.instruction, cost.l1_miss, cost.l2_miss
         )
     });
@@ -105,7 +105,7 @@ fn profiles(simulation: &Simulation) -> Table {
     }
 }
 
-/// `Caches: L1I 64 KiB 2-way 64 B LRU; ...`.
+/// Text such as `Caches: L1I 64 KiB 2-way 64 B LRU; ...`.
 fn caches_words(simulation: &Simulation) -> String {
     let Some(caches) = &simulation.caches else { return "No caches were simulated.".into() };
     let words = |cache: &Geometry| {
@@ -135,7 +135,7 @@ fn unknown_words(simulation: &Simulation) -> String {
     )
 }
 
-/// The answers that a server gave; no row without a server.
+/// The answers of a server; no row without a server.
 fn loads(simulation: &Simulation) -> Table {
     let row = |point: &Point| {
         let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0)?;
@@ -188,13 +188,13 @@ fn sizes(simulation: &Simulation) -> Option<Table> {
     }
     Some(Table {
         title: "Misses by size of L2 (after Table 2)".into(),
-        note: format!("Misses a packet, simulated in one pass over the same accesses ({}).", samples(simulation)),
+        note: format!("Misses per packet, simulated in one pass over the same accesses ({}).", samples(simulation)),
         columns: layer_columns(),
         rows,
     })
 }
 
-/// Counts that Table 1 leaves out.
+/// Counts that are not in Table 1.
 fn counts(simulation: &Simulation) -> Table {
     type Quantity = (&'static str, fn(&Counts) -> u64);
     let mut quantities: Vec<Quantity> = vec![("repeated string elements", |counts| counts.repeats)];

@@ -30,7 +30,7 @@ fn point(connections: u64, rate: u64, delay_us: u64, misses: u64) -> Value {
                 "lines_before": 31, "lines_after": 17,
             }],
             "stack_packed": counts(&Value::Null, 5000, 2 * misses),
-            // 100 packets and 20 answers a second.
+            // 100 packets and 20 answers per second.
             "load": { "point": {
                 "schema": 1, "index": 0, "sweep": "single", "repeat": 0, "connections": 7, "pace": { "loop": "closed" },
                 "started_unix_ms": 0, "warmup_ns": 0, "duration_ns": 200_000_000,
@@ -74,7 +74,7 @@ fn each_quantity_that_varies_has_its_points() {
 }
 
 #[test]
-fn tables_are_per_packet_and_cycles_say_their_costs() {
+fn tables_are_per_packet_and_cycles_name_their_costs() {
     let tables = tables::tables(&simulation(), 10);
     let table = |title: &str| {
         let found = tables.iter().find(|table| table.title.contains(title));
@@ -87,9 +87,9 @@ fn tables_are_per_packet_and_cycles_say_their_costs() {
     // (1000 + 10 * 30 + 100 * 10) / 10 packets
     assert_eq!(row("C:4 L:0 8333/s cycles")[2], "230");
     assert_eq!(table("Table 2").rows.len(), 2 * 5);
-    // 5 packets of 500 instructions for an answer.
+    // 5 packets of 500 instructions per answer.
     assert_eq!(table("The load").rows[0].1, ["4", "2", "7", "100", "5.00", "2,500"]);
-    // Of the point with most misses: 400 + 400 of 1200 come after the first instruction, 600 after 100.
+    // At the point with most misses, 400 + 400 of 1200 come after the first instruction, and 600 after 100.
     let hidden = &table("Table 3").rows[0].1;
     assert_eq!(hidden, &["120", "90.0", "60.0"]);
     assert_eq!(table("order of their accesses").rows[0].1[..2], ["120", "30.0"]);
@@ -97,7 +97,7 @@ fn tables_are_per_packet_and_cycles_say_their_costs() {
 }
 
 #[test]
-fn a_simulation_of_nothing_has_no_numbers() {
+fn an_empty_simulation_has_no_numbers() {
     let empty = Simulation::parse(b"{\"origin\": \"simulated\", \"points\": [{\"samples\": [{}]}]}").unwrap();
     assert!(!text::run(&empty, 10).contains("NaN") && figures::figures(&empty).is_empty());
 }

@@ -1,4 +1,4 @@
-//! A simulation for a terminal.
+//! Renders a simulation for a terminal.
 
 use super::findings::sentences;
 use crate::simulation::Simulation;
@@ -16,7 +16,7 @@ pub(super) fn headline(simulation: &Simulation) -> String {
     )
 }
 
-/// Sentences and tables. `functions`: how many functions are listed of each point.
+/// Sentences and tables. `functions` is the number of listed functions of each point.
 pub fn run(simulation: &Simulation, functions: usize) -> String {
     let mut out = format!("{}\n\n", headline(simulation));
     for sentence in sentences(simulation) {

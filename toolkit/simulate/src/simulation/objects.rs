@@ -1,5 +1,4 @@
-//! Accesses and misses by kind of memory, down to the fields of kernel objects, and what other layouts of them would
-//! change.
+//! Accesses and misses by kind of memory, down to the fields of kernel objects, and the effects of other layouts.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +10,7 @@ pub struct Object {
     pub name: String,
     /// The structure of its objects, if known.
     pub structure: Option<String>,
-    /// Bytes from one object to the next; 0 without objects.
+    /// Distance from one object to the next in bytes; 0 without objects.
     pub stride_bytes: u64,
     /// Loads.
     pub reads: u64,
@@ -21,25 +20,25 @@ pub struct Object {
     pub l1d_misses: u64,
     /// Misses of the L2 geometries.
     pub l2_misses: Vec<u64>,
-    /// How often another object than the last one was touched.
+    /// Number of times that another object than the last one was touched.
     pub visits: u64,
-    /// Misses of the first L2 by instructions since the visit began: the misses that a prefetch could hide.
+    /// Misses of the first L2 by instructions since the visit began, which a prefetch could hide.
     pub misses_by_instructions_since_visit: Distances,
     /// Fields that were touched, by offset.
     pub fields: Vec<Field>,
     /// Lines of 64 bytes of the object that were touched.
     pub lines: Vec<Line>,
-    /// Misses of the first L2 by variable, most first.
+    /// Misses of the first L2 by variable, sorted.
     pub variables: Vec<(String, u64)>,
 }
 
-/// Misses by distance from a visit's beginning.
+/// Misses by distance from the start of a visit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Distances {
     /// Upper ends of the classes.
     pub below: Vec<u64>,
-    /// Misses of each class, and one more beyond the last.
+    /// Misses of each class, and of one more class beyond the last.
     pub counts: Vec<u64>,
 }
 
@@ -49,9 +48,9 @@ pub struct Distances {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// Bytes from the object's beginning.
+    /// Offset in bytes from the object's beginning.
     pub offset: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
     /// Loads.
     pub reads: u64,
@@ -65,13 +64,13 @@ pub struct Field {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Line {
-    /// Bytes from the object's beginning.
+    /// Offset in bytes from the object's beginning.
     pub offset: u64,
     /// Loads and stores.
     pub accesses: u64,
     /// Misses of the first L2.
     pub l2_misses: u64,
-    /// Its fields with most accesses, most first.
+    /// Its fields with most accesses, sorted.
     pub fields: Vec<String>,
 }
 
@@ -81,18 +80,18 @@ pub struct Line {
 pub struct Packed {
     /// The structure, or the slab cache.
     pub object: String,
-    /// Its misses at the L2 geometries, with the original layout.
+    /// Its misses at the L2 geometries with the original layout.
     pub l2_misses_before: Vec<u64>,
-    /// The same with the fields in the order of their accesses.
+    /// Its misses with the fields in the order of their accesses.
     pub l2_misses_after: Vec<u64>,
-    /// Lines that a tenth of the visits or more touch, with the original layout.
+    /// Lines that at least a tenth of the visits touch, with the original layout.
     pub lines_before: u64,
-    /// The same when packed.
+    /// The same lines when packed.
     pub lines_after: u64,
 }
 
 impl Object {
-    /// The structure's name, else the cache's.
+    /// The structure's name, or else the cache's.
     pub fn title(&self) -> &str {
         self.structure.as_deref().unwrap_or(&self.name)
     }
@@ -107,7 +106,7 @@ impl Object {
         self.l2_misses.get(level).copied().unwrap_or(0)
     }
 
-    /// Lines that a tenth of the visits or more touch.
+    /// Lines that at least a tenth of the visits touch.
     pub fn lines_in_use(&self) -> u64 {
         self.lines.iter().filter(|line| line.accesses.saturating_mul(10) >= self.visits).count() as u64
     }

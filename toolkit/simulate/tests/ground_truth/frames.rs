@@ -1,17 +1,18 @@
-//! Who called, from the stack itself: the tables of the kernel's own unwinder (ORC, `arch/x86/kernel/unwind_orc.c`),
-//! which objtool made of the kernel's code, say for each instruction where its frame's return address lies.
+//! Finds the caller in the stack itself, with the tables of the kernel's own unwinder (ORC,
+//! `arch/x86/kernel/unwind_orc.c`). objtool made them from the kernel's code; they tell for each instruction where
+//! its frame's return address is.
 
 use crate::gdb::{Gdb, Registers};
 use simulate::SimulateError;
 use simulate::kernel_types::{Btf, Variables};
 
-/// `arch/x86/include/asm/orc_types.h` of Linux 6.1; other versions order the bits otherwise.
+/// `arch/x86/include/asm/orc_types.h` of Linux 6.1. Other versions order the bits differently.
 pub const KERNEL: &str = "6.1.";
 const ENTRY_BYTES: usize = 6;
 const TYPE_CALL: u16 = 0;
 const TYPE_REGISTERS: u16 = 1;
 const TYPE_INTERRUPT_FRAME: u16 = 2;
-/// More modules than any guest loads.
+/// Maximum number of modules; no guest loads more.
 const MOST_MODULES: usize = 100;
 
 /// `struct orc_entry`.
@@ -49,33 +50,33 @@ mod register {
     pub const SP_INDIRECT: u16 = 9;
 }
 
-/// A frame: where it executes, and what the unwinder knows of its registers.
+/// A frame, with its instruction and the registers that the unwinder knows.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
     pub ip: u64,
     sp: u64,
     bp: u64,
     registers: Option<Registers>,
-    /// It was interrupted there, or runs there; else it called.
+    /// Whether it was interrupted there or runs there. Otherwise it called.
     is_exact: bool,
     /// Where the frame below began: the address above its return address.
     pub canonical: u64,
 }
 
 impl Frame {
-    /// The frame that runs.
+    /// The running frame.
     pub fn innermost(registers: Registers) -> Frame {
         let (ip, sp, bp) = (registers.ip(), registers.sp(), registers.get(Registers::BP));
         Frame { ip, sp, bp, registers: Some(registers), is_exact: true, canonical: 0 }
     }
 
-    /// An address within the function: a call may be its last instruction.
+    /// An address within the function, because a call may be its last instruction.
     pub fn within(&self) -> u64 {
         if self.is_exact { self.ip } else { self.ip.wrapping_sub(1) }
     }
 }
 
-/// All tables, by rising address.
+/// All tables in ascending order of address.
 pub struct Frames(Vec<(u64, Entry)>);
 
 fn missing(what: &str) -> SimulateError {
@@ -114,7 +115,7 @@ impl Frames {
         after.checked_sub(1).map(|index| self.0[index].1)
     }
 
-    /// The frame above; `None` where the kernel was entered, or where the tables know no further.
+    /// The frame above; `None` where the kernel was entered, or where the tables end.
     pub fn caller(&self, frame: &Frame, gdb: &mut Gdb) -> Result<Option<Frame>, SimulateError> {
         let Some(entry) = self.entry(frame.within()) else { return Ok(None) };
         let of = |number: usize| frame.registers.map(|registers| registers.get(number));

@@ -1,4 +1,4 @@
-//! A debugger of the guest: the part of gdb's remote protocol that stepping needs.
+//! A debugger for the guest: the part of gdb's remote protocol that stepping needs.
 
 use simulate::SimulateError;
 use std::collections::HashMap;
@@ -6,24 +6,24 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Memory is read in blocks of this size, and QEMU answers with at most 2 KiB.
+/// Memory is read in blocks of this size; QEMU answers with at most 2 KiB.
 const BLOCK: u64 = 256;
 const MOST_BYTES: u64 = 2048;
-/// A step that takes longer will not end.
+/// Timeout of a step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What may happen with a step, as bits of QEMU's (`SSTEP_*` of `include/hw/core/cpu.h`).
+/// Side effects that a step may have, as QEMU's bits (`SSTEP_*` of `include/hw/core/cpu.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// An interrupt that waits may come first. The clock stands: QEMU takes a machine that a debugger stopped for an
-    /// idle one, and would move its clock on to the next timer at every step.
+    /// A pending interrupt may come first. The clock stands still: QEMU treats a machine that a debugger stopped as
+    /// idle, and would advance its clock to the next timer at every step.
     Plain = 1 | 4,
-    /// The clock moves on to the next timer, so that its interrupt waits.
+    /// The clock advances to the next timer, so that its interrupt is pending.
     ToNextTimer = 1,
     /// No interrupt comes.
     WithoutInterrupt = 1 | 2 | 4,
 }
 
-/// Registers at an instruction that is about to run. The order of the first 17 is gdb's.
+/// Registers at an instruction that is about to run. The first 17 have gdb's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registers {
     all: [u64; 17],
@@ -64,7 +64,7 @@ impl Registers {
 pub struct Gdb {
     socket: UnixStream,
     unread: Vec<u8>,
-    /// What was read since the last step.
+    /// Memory that was read since the last step.
     blocks: HashMap<u64, Option<Vec<u8>>>,
     step: Step,
 }
@@ -74,7 +74,7 @@ fn failed(what: impl std::fmt::Display) -> SimulateError {
 }
 
 impl Gdb {
-    /// Speaks to a machine that stands.
+    /// Connects to a stopped machine.
     pub fn new(socket: UnixStream) -> Result<Gdb, SimulateError> {
         socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
         let mut gdb = Gdb { socket, unread: Vec::new(), blocks: HashMap::new(), step: Step::Plain };
@@ -84,7 +84,7 @@ impl Gdb {
 
     fn send(&mut self, words: &str) -> Result<(), SimulateError> {
         let sum = words.bytes().fold(0_u8, u8::wrapping_add);
-        // The next packet stands for the acknowledgement of the last answer.
+        // The next packet also acknowledges the last answer.
         self.socket.write_all(format!("${words}#{sum:02x}").as_bytes()).map_err(failed)
     }
 
@@ -119,12 +119,12 @@ impl Gdb {
         }
     }
 
-    /// The machine stops before this instruction.
+    /// Sets a breakpoint before this instruction.
     pub fn stop_at(&mut self, address: u64) -> Result<(), SimulateError> {
         self.order(&format!("Z0,{address:x},1"))
     }
 
-    /// Not any more.
+    /// Removes the breakpoint.
     pub fn pass(&mut self, address: u64) -> Result<(), SimulateError> {
         self.order(&format!("z0,{address:x},1"))
     }
@@ -135,7 +135,7 @@ impl Gdb {
         self.stopped("c")
     }
 
-    /// Executes an instruction. Where an interrupt comes first, the machine stands at its entry.
+    /// Executes an instruction. If an interrupt comes first, the machine stops at its entry.
     pub fn step(&mut self, step: Step) -> Result<(), SimulateError> {
         if step != self.step {
             self.prepare(step)?;
@@ -171,7 +171,7 @@ impl Gdb {
         Ok(Registers::new(all))
     }
 
-    /// Bytes at a virtual address, or `None` where nothing is mapped.
+    /// Bytes at a virtual address; `None` if no memory is mapped there.
     pub fn read(&mut self, address: u64, bytes: u64) -> Result<Option<Vec<u8>>, SimulateError> {
         let mut all = Vec::with_capacity(bytes as usize);
         while (all.len() as u64) < bytes {
@@ -185,7 +185,7 @@ impl Gdb {
         Ok(Some(all))
     }
 
-    /// The word at an address; what was read once is kept until the next step.
+    /// The word at an address. A word that was read is kept until the next step.
     pub fn word(&mut self, address: u64) -> Result<Option<u64>, SimulateError> {
         let mut bytes = [0; 8];
         for (index, byte) in bytes.iter_mut().enumerate() {

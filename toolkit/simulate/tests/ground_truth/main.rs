@@ -1,6 +1,6 @@
-//! The attribution against the truth: the plugin counts a window of a real guest while a debugger steps through the
-//! very same window, instruction by instruction, and reads from the stack itself, by the tables of the kernel's own
-//! unwinder, who called. The two share the layer table and the list of functions, and nothing else.
+//! Tests the attribution against the truth. The plugin counts a window of a real guest, while a debugger steps
+//! through the same window instruction by instruction and finds the callers in the stack, with the tables of the
+//! kernel's own unwinder. The two share only the layer table and the list of functions.
 
 mod frames;
 mod gdb;
@@ -15,15 +15,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stepped::{Facts, Rows, Truth};
 
-const NAME: &str = "helpers_are_charged_to_whom_the_stack_itself_names";
+const NAME: &str = "helpers_are_charged_to_the_caller_in_the_stack";
 const LIMITS: Limits = Limits { memory_mib: 512, timeout: Duration::from_secs(900) };
 
-/// Packets that are stepped through: each instruction takes a fifth of a millisecond and more.
+/// Packets that are stepped through. Each instruction takes at least a fifth of a millisecond.
 fn packets() -> u64 {
     if std::env::var_os("STRAINGAUGE_LONG").is_some_and(|value| value == "1") { 10 } else { 1 }
 }
 
-/// Whatever runs a guest here, or why none runs.
+/// The means to run a guest here, or why none can run.
 fn guest() -> Result<(Qemu, Kernel, Image), String> {
     let qemu = Qemu::find(None).map_err(|why| why.to_string())?;
     let kernel = Kernel::find(None).map_err(|why| why.to_string())?;
@@ -35,7 +35,7 @@ fn guest() -> Result<(Qemu, Kernel, Image), String> {
 }
 
 #[test]
-fn helpers_are_charged_to_whom_the_stack_itself_names() {
+fn helpers_are_charged_to_the_caller_in_the_stack() {
     let (qemu, kernel, image) = match guest() {
         Ok(parts) => parts,
         Err(why) => {
@@ -89,13 +89,13 @@ fn helpers_are_charged_to_whom_the_stack_itself_names() {
 type Counts = BTreeMap<(u32, u8), u64>;
 
 struct Found {
-    /// All in truth, those of them that were counted there, and the same of helpers.
+    /// All instructions in truth, those among them that were counted there, and the same for helpers.
     instructions: [u64; 4],
-    /// What differs, the largest first.
+    /// The differences, the largest first.
     wrong: Vec<String>,
 }
 
-/// `of_function` says a function's name and whether it is a helper.
+/// `of_function` returns a function's name and whether it is a helper.
 fn compare<'n>(counted: &Counts, truth: &Counts, of_function: impl Fn(u32) -> (&'n str, bool)) -> Found {
     let mut found = Found { instructions: [0; 4], wrong: Vec::new() };
     let places: BTreeSet<_> = counted.keys().chain(truth.keys()).collect();

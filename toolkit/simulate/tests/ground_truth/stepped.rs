@@ -1,5 +1,5 @@
-//! The truth: each instruction of the counted window, stepped by the debugger, and who it works for according to the
-//! stack on which it runs.
+//! The truth: each instruction of the counted window, stepped by the debugger, and the function that it works for
+//! according to its stack.
 
 use crate::frames::{Frame, Frames};
 use crate::gdb::{Gdb, Registers, Step};
@@ -13,20 +13,20 @@ use std::os::unix::net::UnixStream;
 
 /// The server reads its interface's counters before the window begins.
 const BEFORE_WINDOW: &str = "dev_seq_show";
-/// After so many steps the clock jumps to its next timer, so that interrupts hit whatever runs; odd, and no multiple of
-/// a loop.
+/// After this many steps the clock jumps to its next timer, so that interrupts hit arbitrary code. The number is odd,
+/// and no multiple of a loop.
 const INTERRUPT_AFTER: u64 = 7919;
 const PAGE: u64 = 4096;
 const STACK_SHIFT: u32 = 14;
 /// Where the kernel maps the stacks of threads and of interrupts.
 const STACKS: std::ops::Range<u64> = 0xffff_c900_0000_0000..0xffff_e900_0000_0000;
 const MOST_TASKS: usize = 10_000;
-/// No instruction is longer.
+/// Maximum length of an instruction.
 const LONGEST: u64 = 15;
 const DEEPEST: usize = 200;
 const HALT: u8 = 0xf4;
 
-/// What the stack said. Each element of a repeated string instruction counts.
+/// Counts according to the stack. Each element of a repeated string instruction counts.
 #[derive(Debug, Default)]
 pub struct Truth {
     /// Instructions of the server's end by function (index plus 1; 0 is user code) and row.
@@ -35,18 +35,18 @@ pub struct Truth {
     pub client: u64,
     /// Interrupts that came between two instructions of the kernel.
     pub interrupts: u64,
-    /// Functions that another jumped to.
+    /// Functions to which another function jumped.
     pub tail_calls: u64,
 }
 
-/// Rows that are no layer's.
+/// Rows that are not layers.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows {
     pub unattributed: u8,
     pub user: u8,
 }
 
-/// Where the kernel keeps what tells the ends apart.
+/// Where the kernel keeps the data that distinguishes the ends.
 struct Tasks {
     current: u64,
     first: u64,
@@ -74,7 +74,7 @@ struct Stepping<'s> {
     was_user: bool,
     /// By address: whether the instruction there waits for an interrupt, and which mark it is.
     code: HashMap<u64, (bool, Option<u16>)>,
-    /// By where a frame begins: who jumped on, first first.
+    /// Functions that jumped on, in order, by the start of their frame.
     jumped: HashMap<u64, Vec<u32>>,
     truth: Truth,
 }
@@ -83,7 +83,7 @@ fn missing(what: &str) -> SimulateError {
     SimulateError::Guest(format!("the guest's kernel does not show its {what}"))
 }
 
-/// What is known before the machine runs.
+/// Data that is known before the machine runs.
 pub struct Facts {
     variables: Variables,
     types: Btf,
@@ -94,7 +94,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Of a machine that booted; `None` if its kernel lacks a function.
+    /// The data of a booted machine; `None` if its kernel lacks a function.
     pub fn of(saved: &Saved, types: Btf, symbols: Vec<Symbol>, rows: Rows) -> Option<Facts> {
         let functions = &saved.functions.functions;
         let before_window = functions.iter().find(|function| function.name == BEFORE_WINDOW)?.address;
@@ -106,7 +106,7 @@ impl Facts {
     }
 }
 
-/// Steps through the window of a machine that stands before its job.
+/// Steps through the window of a machine that is stopped before its job.
 pub fn step(socket: UnixStream, facts: &Facts) -> Result<Truth, SimulateError> {
     let mut gdb = Gdb::new(socket)?;
     let frames = Frames::read(&mut gdb, &facts.variables, &facts.types)?;
@@ -163,7 +163,7 @@ pub fn step(socket: UnixStream, facts: &Facts) -> Result<Truth, SimulateError> {
     Ok(stepping.truth)
 }
 
-/// Where a mark's instruction lies in a program; what the program has not touched yet is not there.
+/// Address of a mark's instruction in a program. Parts that the program has not touched yet are not mapped.
 fn places_of(gdb: &mut Gdb, code: std::ops::Range<u64>, number: u16) -> Result<Vec<u64>, SimulateError> {
     let mark = [&[0x0f, 0x1f, 0x84, 0][..], &(MARK_BASE + u32::from(number)).to_le_bytes()].concat();
     let mut places = Vec::new();
@@ -185,7 +185,7 @@ impl Stepping<'_> {
         loop {
             let (is_halt, mark) = self.code_at(&here)?;
             if mark == Some(mark::BEGIN) {
-                // The thread that begins the window is the server's.
+                // The thread that begins the window belongs to the server.
                 let current = self.current()?;
                 self.server_network = self.network(current)?;
                 self.learn_stacks()?;
@@ -198,9 +198,9 @@ impl Stepping<'_> {
                 None => Step::Plain,
             })?;
             let next = self.gdb.registers()?;
-            // An interrupt came first: what stood here has not run, unless it waited for just that.
+            // An interrupt came first. The instruction here has not run, unless it waited for that interrupt.
             let has_run = is_halt || !self.interrupt_entries.contains(&next.ip());
-            // Up to QEMU 9 a repeated string instruction is left by a step more, without an element.
+            // Up to QEMU 9 a repeated string instruction ends with an additional step without an element.
             let is_after_last = here.ip() == stayed_at && here.get(Registers::CX) == 0;
             stayed_at = if has_run && next.ip() == here.ip() { here.ip() } else { 0 };
             match judged {
@@ -223,7 +223,7 @@ impl Stepping<'_> {
         }
     }
 
-    /// Whether the instruction waits for an interrupt, and which mark it is. Code does not change in this time.
+    /// Whether the instruction waits for an interrupt, and which mark it is. Code does not change during this time.
     fn code_at(&mut self, here: &Registers) -> Result<(bool, Option<u16>), SimulateError> {
         if let Some(known) = self.code.get(&here.ip()) {
             return Ok(*known);
@@ -248,7 +248,7 @@ impl Stepping<'_> {
         }
     }
 
-    /// Function and row of the server's instruction that is about to run; `None` if it is the client's.
+    /// Function and row of the server's instruction that is about to run; `None` if it belongs to the client.
     fn judge(&mut self, here: &Registers) -> Result<Option<(u32, u8)>, SimulateError> {
         if here.is_kernel() {
             self.is_client = self.is_on_a_clients_stack(here.sp())?;
@@ -266,8 +266,8 @@ impl Stepping<'_> {
         Ok(Some((self.function_at(here.ip()), self.row(here)?)))
     }
 
-    /// The innermost function that names a row, of those whose frames are on the stack and those that jumped on from
-    /// there.
+    /// The innermost function that names a row, among those whose frames are on the stack and those that jumped on
+    /// from there.
     fn row(&mut self, here: &Registers) -> Result<u8, SimulateError> {
         let mut frame = Frame::innermost(*here);
         for _ in 0..DEEPEST {
@@ -287,7 +287,7 @@ impl Stepping<'_> {
         Ok(self.rows.unattributed)
     }
 
-    /// What the step from one instruction to the next did to the frames.
+    /// The effect of the step from one instruction to the next on the frames.
     fn follow(&mut self, from: &Registers, to: &Registers) -> Result<(), SimulateError> {
         if !from.is_kernel() || !to.is_kernel() {
             return Ok(());
@@ -302,7 +302,7 @@ impl Stepping<'_> {
         }
         let goes_on = (1..=LONGEST).contains(&to.ip().wrapping_sub(from.ip()));
         if left != entered && (to.sp() == from.sp() || goes_on) {
-            // Neither a call nor a return, which move the stack pointer: a jump.
+            // It is neither a call nor a return, which move the stack pointer, so it is a jump.
             if let Some(caller) = self.frames.caller(&Frame::innermost(*to), &mut self.gdb)? {
                 let jumped = self.jumped.entry(caller.canonical).or_default();
                 if jumped.last() != Some(&left) {
@@ -351,16 +351,16 @@ impl Stepping<'_> {
         Err(missing("threads"))
     }
 
-    /// Threads of the client's have its network, or receive from its link.
+    /// Threads of the client are in its network, or receive from its link.
     fn is_clients(&mut self, task: u64) -> Result<bool, SimulateError> {
         let network = self.network(task)?;
         let receives = self.word(task + self.tasks.name)?.to_le_bytes().starts_with(b"napi/c0");
         Ok(receives || network != self.server_network && network != self.tasks.init_network)
     }
 
-    /// Work is told apart by the stack on which it runs. On the way into the kernel and out of it the stack is the
-    /// processor's, or still the user's; then the thread tells. Stacks of interrupts are nobody's, so what runs there
-    /// is the server's.
+    /// Work is distinguished by the stack on which it runs. On the way into and out of the kernel, the stack is the
+    /// processor's or still the user's; then the thread decides. Stacks of interrupts belong to no thread, so their
+    /// work counts for the server.
     fn is_on_a_clients_stack(&mut self, sp: u64) -> Result<bool, SimulateError> {
         if let Some(is_client) = self.is_client_by_stack.get(&(sp >> STACK_SHIFT)) {
             return Ok(*is_client);

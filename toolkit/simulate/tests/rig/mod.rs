@@ -1,4 +1,4 @@
-//! Runs the program as a person would and reads what it says.
+//! Runs the program like a user and reads its output.
 
 #[path = "../../../../testbed/said.rs"]
 mod said;
@@ -13,12 +13,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command and its guests that use more processor time than this have gone astray; the longest take a quarter of it.
+/// Maximum processor time of a command and its guests. The longest need a quarter of it.
 const MOST_CPU: Duration = Duration::from_secs(240);
-/// A command hangs that uses no processor time for so long.
+/// A command that uses no processor time for this long hangs.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Writes why the calling test does not run, where libtest does not capture it.
+/// Prints why the calling test does not run, where libtest does not capture it.
 pub fn skipped(why: &str) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("a-test").to_string();
@@ -49,12 +49,12 @@ pub fn not_installed(name: &str) -> Option<String> {
     record::shell::find_program(name).is_none().then(|| format!("{name} is not installed"))
 }
 
-/// Where a program lies.
+/// Path of a program.
 pub fn program(name: &str) -> PathBuf {
     record::shell::find_program(name).unwrap_or_else(|| panic!("{name} was looked for before"))
 }
 
-/// A folder that servers which have become `nobody` can reach.
+/// A directory that servers which have become `nobody` can read.
 pub fn open_dir() -> TempDir {
     let everybody = std::fs::Permissions::from_mode(0o755);
     tempfile::Builder::new().prefix("straingauge-simulate-").permissions(everybody).tempdir().expect("a folder")
@@ -73,7 +73,7 @@ pub fn run(command: &mut Command) -> Said {
     Running::start(command).wait()
 }
 
-/// A run that is going on, its output kept in files, so that no pipe fills up.
+/// A run in progress. Its output is kept in files, so that no pipe fills up.
 pub struct Running {
     child: Child,
     kept: TempDir,
@@ -91,13 +91,13 @@ impl Running {
         Running { child, kept, used: Duration::ZERO, progressed: Instant::now() }
     }
 
-    /// Sends a signal to the command alone.
+    /// Sends a signal only to the command.
     pub fn signal(&self, signal: libc::c_int) {
-        // SAFETY: kill takes no pointers; the child is ours and not yet waited for, so its number is not another's.
+        // SAFETY: kill takes no pointers. The child is not yet waited for, so its number is not reused.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Waits until the condition holds; fails the test when the command ends before, or hangs.
+    /// Waits until the condition holds. Fails the test if the command ends before, or hangs.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, condition: impl Fn() -> bool) {
         while !condition() {
@@ -119,7 +119,7 @@ impl Running {
         }
     }
 
-    /// Waits a moment; fails the test when the command hangs.
+    /// Waits a moment. Fails the test if the command hangs.
     #[track_caller]
     fn look(&mut self) {
         std::thread::sleep(Duration::from_millis(20));
@@ -148,7 +148,7 @@ impl Drop for Running {
     }
 }
 
-/// Processor time of a process, of those that it started, and of those of them that have ended.
+/// Processor time of a process, of its children, and of those of them that have ended.
 fn cpu_of(pid: u32) -> Duration {
     let mut parents: HashMap<u32, (u32, u64)> = HashMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -169,7 +169,7 @@ fn cpu_of(pid: u32) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// Guests whose command line has this.
+/// Guests whose command line contains this.
 pub fn guests(mark: &str) -> usize {
     let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
     let lines = entries.flatten().filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

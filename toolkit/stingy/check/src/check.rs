@@ -179,8 +179,8 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
     }
     if !is_found {
         not_measured.push(
-            "Which size the objects have that have bounds: at the smallest another answer follows than at the largest. \
-             Say what is usual (typical_bytes in stingy.toml), and run memwalk again."
+            "The size of objects that have only bounds: the smallest size gives another answer than the largest. \
+             State the usual size (typical_bytes in stingy.toml), and run memwalk again."
                 .into(),
         );
     }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_an_answer_says_what_it_lacks() {
+    fn a_run_without_an_answer_names_the_missing_data() {
         // One call of select for each request, or for many.
         let falls = of_costs(|connections| Some(10.0 + 1000.0 / connections));
         assert_eq!(falls, Err(NotChecked::NoGrowth(128.0)));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_known_servers_are_answered() {
+    fn runs_of_known_servers_give_an_answer() {
         let outgrown = checked(0.9, 65536.0, None).expect("a check");
         assert_eq!(outgrown.remedy, Some(Remedy::Loop), "{outgrown:?}");
         assert!(outgrown.won.at_least > 1.05 && outgrown.won.at_most <= outgrown.won.amdahl, "{outgrown:?}");

@@ -10,16 +10,14 @@ use report::text::{list, wrap};
 pub fn text(check: &Check) -> String {
     let Check { loads, user_us, won, .. } = check;
     let answer = match check.remedy {
-        Some(Remedy::Loop) => "another event loop (admission, cold connections) could win it; the slab alone would not",
-        Some(Remedy::Slab) => {
-            "the slab could win it: all requests fit in it, and the server's memory outgrew the cache"
-        }
+        Some(Remedy::Loop) => "another event loop (admission, cold connections) could help; the slab alone would not",
+        Some(Remedy::Slab) => "the slab could help: all requests fit in it, and the server's memory outgrew the cache",
         Some(Remedy::Neither) => "neither loop nor slab is worth it",
-        None => "which of loop and slab would win it is not known",
+        None => "it is not known whether loop or slab would help",
     };
     let mut out = wrap(&format!("{:.2} to {:.2} times the requests: {answer}", won.at_least, won.at_most), "", "  ");
     let share = format!(
-        "at most {:.2} times by what changes user space alone: {:.0} % of the CPU time of a request is user time (n = \
+        "at most {:.2} times by changes in user space alone: {:.0} % of the CPU time of a request is user time (n = \
          {} points)",
         won.amdahl,
         check.user_ratio * 100.0,
@@ -34,7 +32,7 @@ pub fn text(check: &Check) -> String {
         grouped(loads.1)
     );
     let is_shown = won.at_least > 1.0;
-    let growth = growth + if is_shown { "" } else { "; it is within its errors, so that there may be nothing to win" };
+    let growth = growth + if is_shown { "" } else { "; it is within its errors, so there may be no gain" };
     let cache = check.cache_bytes.map_or("not known".into(), |bytes| format_bytes(bytes as f64));
     let mut rests = vec![share, growth, format!("second-level cache: {cache}")];
     rests.extend(check.memory_per_connection.map(|bytes| {

@@ -38,7 +38,7 @@ fn a_recorded_run_of_nginx_is_not_worth_it() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_refused_in_one_sentence() {
+fn uncheckable_runs_are_refused_in_one_sentence() {
     refused(&repository().join("docs"), &[], "run.json");
     let page = repository().join("README.md");
     let memwalk = ["--memwalk", page.to_str().expect("text")];

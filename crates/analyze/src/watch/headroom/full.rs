@@ -1,8 +1,8 @@
-//! The rate at which a resource is full, from its use at lower rates: where Banga and Mogul's line of idle time against
-//! the request rate ("Scalable kernel performance for Internet servers under realistic loads", 1998, section 6) meets
-//! zero. They warn that a request does not cost the same at every rate. So the interval also covers other models that
-//! fit the same readings (a fixed cost for each request; a cost that is a power of the rate), and widens with each
-//! doubling of the rate beyond the highest one seen.
+//! Estimates the rate at which a resource is full from its use at lower rates: the zero of Banga and Mogul's line of
+//! idle time against the request rate ("Scalable kernel performance for Internet servers under realistic loads",
+//! 1998, section 6). They warn that the cost of a request depends on the rate. So the interval also covers other
+//! models that fit the same readings (a fixed cost for each request; a cost that is a power of the rate), and widens
+//! with each doubling above the highest measured rate.
 
 use crate::predict::regression::{Line, line};
 use crate::statistics::student;
@@ -13,17 +13,17 @@ use record::watch::Range;
 const CONFIDENCE: f64 = 0.95;
 /// Fewer readings give no line.
 pub const FEWEST: usize = 10;
-/// Least ratio of the ninth decile of the rates to the first.
+/// Minimum ratio of the ninth decile of the rates to the first.
 const LEAST_VARIATION: f64 = 1.2;
-/// The interval is wider by this at the highest rate seen, and by as much again for each doubling beyond it.
+/// Relative widening of the interval at the highest measured rate, and for each doubling above it.
 const PER_DOUBLING: f64 = 0.08;
-/// Upper ends farther than this beyond the highest rate seen are left open.
+/// Upper ends above this multiple of the highest measured rate are left open.
 const FARTHEST: f64 = 10.0;
-/// From this share on a resource counts as full.
+/// A resource counts as full from this share on.
 const FULL: f64 = 0.95;
-/// If a resource is full at rates this many times apart, its use does not depend on the rate.
+/// If a resource is full at rates that differ by this factor, its use does not depend on the rate.
 const FULL_APART: f64 = 1.5;
-/// The last readings, which are "now".
+/// Number of last readings that count as "now".
 pub const LAST: usize = 5;
 /// Range of the exponent of the rate.
 const EXPONENTS: (f64, f64) = (0.5, 1.5);
@@ -33,9 +33,9 @@ const EXPONENTS: (f64, f64) = (0.5, 1.5);
 pub struct Use {
     /// Requests per second.
     pub rate: f64,
-    /// In use by all programs.
+    /// Use by all programs.
     pub used: f64,
-    /// The server's part of it.
+    /// Use by the server.
     pub own: f64,
 }
 
@@ -49,7 +49,7 @@ pub fn now(uses: &[Use]) -> Use {
 /// The rate at which all of `most` is in use.
 ///
 /// # Errors
-/// Why it cannot be told, in words that follow the resource's name.
+/// The reason why the rate is unknown, in words that follow the resource's name.
 pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     if uses.len() < FEWEST {
         return Err(format!("{} so far, at least {FEWEST} are needed", record::units::count(uses.len(), "reading")));
@@ -87,7 +87,7 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     let idle: Vec<(f64, f64)> = uses.iter().map(|at| (at.rate, most - at.used)).collect();
     let fitted = line(&idle, CONFIDENCE);
     let (x, reach) =
-        fitted.as_ref().and_then(|line| zero(line, &idle)).ok_or("its use does not clearly grow with the rate")?;
+        fitted.as_ref().and_then(|line| zero(line, &idle)).ok_or("its usage does not clearly grow with the rate")?;
     let others = mean(&uses.iter().map(|at| at.used - at.own).collect::<Vec<_>>()).unwrap_or(0.0);
     let left = most - others;
     let also: Vec<f64> = [ratio(uses, left), power(uses, left)].into_iter().flatten().collect();
@@ -97,20 +97,20 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     let high = reach.1.map(|reach| also.iter().fold(x + reach, |high, x| high.max(*x)));
     let low = low / doublings(low);
     let high = high.filter(|high| *high <= FARTHEST * seen).map(|high| high * doublings(high));
-    // A rate that was served is below the limit.
+    // The limit is above a rate that was served.
     let low = low.max(seen.min(x));
     Ok(Range { low, high: high.map(|high| high.max(low)) })
 }
 
-/// Where the line of idle time meets zero, and the reach of its interval to both sides (the upper one may be open).
-/// Autocorrelated residuals widen it as they widen the interval of a mean.
+/// The rate at which the line of idle time reaches zero, and the distance of its interval's ends (the upper one may
+/// be open). Autocorrelated residuals widen it like the interval of a mean.
 fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))> {
     let (x, interval) = (line.x_intercept?, line.x_intercept_interval?);
     let residuals: Vec<f64> = points.iter().map(|(x, y)| y - line.intercept.value - line.slope.value * x).collect();
     let widening = widening(&residuals);
     let slope = line.slope.interval?;
     let share = widening * (slope.high - slope.low) / 2.0 / line.slope.value.abs();
-    // Beyond one the slope may be zero.
+    // From a share of one on, the slope may be zero.
     if line.slope.value >= 0.0 || share >= 1.0 || x <= 0.0 {
         return None;
     }
@@ -118,11 +118,11 @@ fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))>
     Some((x, ((x - interval.low) * widening, up)))
 }
 
-/// The square root of the number of readings over that of independent readings with the same information.
+/// The square root of the ratio of readings to independent readings with the same information.
 fn widening(residuals: &[f64]) -> f64 {
     let all: f64 = residuals.iter().map(|one| one * one).sum();
     let neighbours: f64 = residuals.windows(2).map(|pair| pair[0] * pair[1]).sum();
-    // The correlation is underestimated by about 1/n for each of the line's parameters and the mean.
+    // The correlation is underestimated by about 1/n for each parameter of the line and for the mean.
     let n = residuals.len() as f64;
     let correlation = if all > 0.0 { (neighbours / all + 3.0 / n).clamp(0.0, 0.9) } else { 0.0 };
     ((1.0 + correlation) / (1.0 - correlation)).sqrt()
@@ -134,7 +134,7 @@ fn ratio(uses: &[Use], left: f64) -> Option<f64> {
     Some(left * rate / own).filter(|x| x.is_finite() && *x > 0.0)
 }
 
-/// The capacity if the server's use is a power of the rate, and clearly not the first.
+/// The capacity if the server's use is a power of the rate, and clearly differs from the fixed cost.
 fn power(uses: &[Use], left: f64) -> Option<f64> {
     let logs: Vec<(f64, f64)> =
         uses.iter().filter(|at| at.rate > 0.0 && at.own > 0.0).map(|at| (at.rate.ln(), at.own.ln())).collect();
@@ -154,13 +154,12 @@ mod tests {
     use rand::RngExt;
     use rand_chacha::ChaCha8Rng;
 
-    /// A server whose true use of one CPU is known at each rate.
     struct Server {
         name: &'static str,
         used: fn(f64) -> f64,
     }
 
-    /// CPUs at a rate, which is a share of 1,000/s.
+    /// CPUs used at a rate, which is a share of 1,000/s.
     const SERVERS: [Server; 6] = [
         Server { name: "linear", used: |at| at },
         Server { name: "with an idle cost", used: |at| 0.04 + 0.96 * at },
@@ -170,7 +169,7 @@ mod tests {
         Server { name: "contended more", used: |at| at.powf(1.15) },
     ];
 
-    /// The share of 1,000/s at which the server fills what is left of its CPU.
+    /// The share of 1,000/s at which the server fills the rest of its CPU.
     fn capacity(server: &Server, left: f64) -> f64 {
         let (mut low, mut high) = (0.0, 4.0);
         for _ in 0..60 {
@@ -180,8 +179,8 @@ mod tests {
         low * 1000.0
     }
 
-    /// A minute of readings, each of a second: a slow swing of the rate with noise, up to `peak` of the capacity;
-    /// `others` use the CPU, too, on average, more and less for seconds at a time.
+    /// A minute of readings, one per second: the rate swings slowly with noise, up to `peak` of the capacity. Other
+    /// work uses the CPU, too: on average `others`, more or less for seconds at a time.
     fn readings(server: &Server, peak: f64, others: f64, random: &mut ChaCha8Rng) -> Vec<Use> {
         let (mut drift, phase, swing) = (0.0, random.random_range(0.0..6.0), random.random_range(0.25..0.8));
         let period: f64 = random.random_range(15.0..90.0);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_capacity_of_most_servers_of_every_kind() {
+    fn the_interval_contains_the_capacity_of_most_servers_of_every_kind() {
         let mut random = random(3);
         let mut misses = Vec::new();
         for server in &SERVERS {
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn use_that_does_not_follow_the_rate_is_refused() {
+    fn usage_that_does_not_follow_the_rate_is_refused() {
         let mut random = random(5);
         let refused = (0..200)
             .filter(|_| {
@@ -258,12 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn a_full_resource_is_full_now_and_other_work_is_no_capacity() {
+    fn a_full_resource_has_no_room_and_other_work_reduces_the_capacity() {
         let at = |rate: f64, used: f64, own: f64| Use { rate, used, own };
         let full: Vec<Use> = (0..20).map(|n| at(f64::from(n % 3) + 500.0, 0.99, 0.9)).collect();
         let range = full_at(&full, 1.0).unwrap();
         assert!(range.low < 501.0 && range.high.unwrap() > 500.0 && range.high.unwrap() < 540.0, "{range:?}");
-        // One that polls is as full at a third of the rate.
+        // A polling server uses as much CPU at a third of the rate.
         let polls: Vec<Use> = (0..20).map(|n| at(if n < 10 { 300.0 } else { 900.0 }, 1.0, 0.98)).collect();
         let why = full_at(&polls, 1.0).unwrap_err();
         assert!(why.contains("as busy at 300/s as at 900/s") && why.contains("polls"), "{why}");

@@ -1,4 +1,4 @@
-//! Frames that a server sends on a connection, and the rules that it may break.
+//! Handles the frames that a server sends, and checks the rules for them.
 
 use super::super::frame::*;
 use super::super::settings::MAX_WINDOW_BYTES;
@@ -6,39 +6,36 @@ use super::super::{Consumed, Malformed};
 use super::{Data, Ended, Header, KEPT_BYTES, NONE, Session};
 use crate::framing::Parted;
 
-/// Maximum size of a header, so that an endless one ends.
 const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// Maximum frames of a header.
 const MAX_HEADER_FRAMES: u32 = 128;
-/// Interim (1xx) responses before a final one.
 const MAX_INTERIM: u8 = 100;
-/// Maximum frames that demand an answer from us between two responses.
+/// Maximum frames between two responses that we must answer.
 const MAX_DEMANDS: u32 = 10_000;
 const HTTP_1: Malformed = Malformed("the server answered HTTP/1.1, not HTTP/2: leave out --http2");
 const TLS: Malformed = Malformed("the server answered TLS: write the URL with https");
 const NOT_HTTP_2: Malformed =
     Malformed("the server does not speak HTTP/2: its connection does not begin with SETTINGS");
-const TOO_LONG_FRAME: Malformed = Malformed("a frame of HTTP/2 is longer than the 16384 bytes that we allow");
-const WRONG_LENGTH: Malformed = Malformed("a frame of HTTP/2 has a length that its kind does not have");
+const TOO_LONG_FRAME: Malformed = Malformed("an HTTP/2 frame is longer than the allowed 16384 bytes");
+const WRONG_LENGTH: Malformed = Malformed("an HTTP/2 frame has a wrong length for its type");
 const WRONG_STREAM: Malformed = Malformed("an HTTP/2 frame is on a stream on which its type is not allowed");
-const WRONG_PADDING: Malformed = Malformed("a frame of HTTP/2 has more padding than payload");
-const WRONG_ORDER: Malformed = Malformed("the server interrupts a header by another frame of HTTP/2");
+const WRONG_PADDING: Malformed = Malformed("an HTTP/2 frame has more padding than payload");
+const WRONG_ORDER: Malformed = Malformed("the server interrupts a header with another HTTP/2 frame");
 const TOO_LONG_HEADER: Malformed = Malformed("a header of more than 64 KiB");
 const UNASKED: Malformed = Malformed("the server answers a request that was not sent");
-const NO_STATUS: Malformed = Malformed("a response of HTTP/2 has no status");
-const NO_HEADER: Malformed = Malformed("a response of HTTP/2 has a body before its header");
-const NO_END: Malformed = Malformed("a response of HTTP/2 goes on after its trailers");
-const BAD_LENGTH: Malformed = Malformed("a response of HTTP/2 has a content-length that is not one decimal number");
-const TOO_SHORT: Malformed = Malformed("the body of a response of HTTP/2 is shorter than its content-length says");
+const NO_STATUS: Malformed = Malformed("an HTTP/2 response has no status");
+const NO_HEADER: Malformed = Malformed("an HTTP/2 response has a body before its header");
+const NO_END: Malformed = Malformed("an HTTP/2 response continues after its trailers");
+const BAD_LENGTH: Malformed = Malformed("an HTTP/2 response has a content-length that is not one decimal number");
+const TOO_SHORT: Malformed = Malformed("the body of an HTTP/2 response is shorter than its content-length");
 const TOO_LONG: Malformed =
-    Malformed("a response of HTTP/2 has more body than its content-length, its status or HEAD allows");
-const CUT_MESSAGE: Malformed = Malformed("a response of gRPC ends in the middle of a message");
+    Malformed("an HTTP/2 response has a longer body than its content-length, its status or HEAD allows");
+const CUT_MESSAGE: Malformed = Malformed("a gRPC response ends in the middle of a message");
 const TOO_MANY_INTERIM: Malformed = Malformed("more than 100 interim (1xx) responses");
-const PUSHED: Malformed = Malformed("the server pushes a response (PUSH_PROMISE), though we do not allow it");
-const OVER_WINDOW: Malformed = Malformed("the server sends more than the window of HTTP/2 allows");
-const WRONG_WINDOW: Malformed = Malformed("the server opens a window of HTTP/2 by nothing, or beyond 2 GiB");
+const PUSHED: Malformed = Malformed("the server pushes a response (PUSH_PROMISE), which the client did not allow");
+const OVER_WINDOW: Malformed = Malformed("the server sends more than the HTTP/2 window allows");
+const WRONG_WINDOW: Malformed = Malformed("the server opens an HTTP/2 window by 0, or beyond 2 GiB");
 const FLOOD: Malformed =
-    Malformed("the server sends 10000 frames that demand an answer (PING, SETTINGS), and no response");
+    Malformed("the server sends 10000 frames that require an answer (PING, SETTINGS), and no response");
 
 impl<R: Default + Clone> Session<R> {
     pub(super) fn feed_frames(&mut self, bytes: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
@@ -79,7 +76,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Whether a frame belongs to another request than the current one.
+    /// Whether a frame belongs to a request other than the current one.
     #[inline]
     fn is_of_another(&self, head: &Head) -> bool {
         matches!(head.kind, DATA | HEADERS | RST_STREAM | CONTINUATION)
@@ -174,7 +171,7 @@ impl<R: Default + Clone> Session<R> {
                 self.go_away(number(payload) & 0x7fff_ffff, number(&payload[4..]), fed);
                 Ok(())
             }
-            // PRIORITY, acknowledgements, and unknown kinds, which must be ignored.
+            // PRIORITY, acknowledgements and unknown types, which must be ignored.
             _ => Ok(()),
         }
     }
@@ -209,7 +206,7 @@ impl<R: Default + Clone> Session<R> {
         self.complete(place, ended, fed);
     }
 
-    /// Takes the head of a DATA frame and its padding length; the payload follows.
+    /// Takes the header of a DATA frame and its padding length; the payload follows.
     #[inline]
     fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let place = self.place_of(head.stream)?;
@@ -247,7 +244,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Counts bytes against the connection's window, and reopens it.
+    /// Counts received bytes and reopens the connection's window.
     #[inline]
     fn receive(&mut self, bytes: u32) -> Result<(), Malformed> {
         self.received += bytes;
@@ -260,7 +257,7 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// As [`receive`](Self::receive) for a stream's window; the last frame needs none.
+    /// Counts received bytes and reopens the stream's window, unless this was its last frame.
     #[inline]
     fn receive_of(&mut self, place: usize, bytes: u32, is_last: bool) -> Result<(), Malformed> {
         let stream = self.streams.at(place);
@@ -274,7 +271,6 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Takes the next bytes of a DATA payload.
     #[inline]
     fn take_data(&mut self, bytes: &[u8], fed: &mut Consumed) {
         let part = (self.data.left as usize).min(bytes.len());
@@ -292,7 +288,6 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Counts the body parts that end in these bytes.
     #[inline]
     fn count(&mut self, place: usize, bytes: &[u8], fed: &mut Consumed) {
         let stream = self.streams.at(place);
@@ -352,10 +347,10 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Takes a whole header block: a header, an interim one, or trailers.
+    /// Takes a whole header block of a response, an interim response, or trailers.
     #[inline]
     fn take_block(&mut self, stream: u32, is_last: bool, block: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
-        // Also for a stream that is over: the table belongs to the connection.
+        // Also read for a stream that is over, because the table belongs to the connection.
         let fields = self.fields.read(block)?;
         let Some(place) = self.place_of(stream)? else { return Ok(()) };
         self.current = place as u32;
@@ -375,7 +370,7 @@ impl<R: Default + Clone> Session<R> {
             0 => return Err(NO_STATUS),
             100..=199 => {
                 stream.interim += 1;
-                // HTTP/2 has no 101.
+                // HTTP/2 does not allow 101.
                 return if is_last || fields.status == 101 {
                     Err(NO_STATUS)
                 } else if stream.interim > MAX_INTERIM {
@@ -450,21 +445,21 @@ impl<R: Default + Clone> Session<R> {
         self.demanded()
     }
 
-    /// Counts a frame that demands an answer from us.
+    /// Counts a frame that we must answer.
     fn demanded(&mut self) -> Result<(), Malformed> {
         self.demands += 1;
         if self.demands > MAX_DEMANDS { Err(FLOOD) } else { Ok(()) }
     }
 
     fn go_away(&mut self, last: u32, code: u32, fed: &mut Consumed) {
-        // A server that closes gracefully first allows all streams.
+        // For a graceful close, the first GOAWAY still allows all streams.
         let last = self.going.map_or(last, |(before, _)| before.min(last));
         self.going = Some((last, code));
         self.is_refusing = true;
         fed.is_complete = self.refuse();
     }
 
-    /// Reports the next request that the server does not process, if there is one.
+    /// Reports the next request that the server will not process, if any.
     fn refuse(&mut self) -> bool {
         let (last, code) = self.going.unwrap_or((u32::MAX, 0));
         let place = self.streams.position(0, |stream| stream.id > last);
@@ -475,7 +470,7 @@ impl<R: Default + Clone> Session<R> {
         place.is_some()
     }
 }
-/// Bytes of a frame that are needed at once: all of it, or the head of DATA.
+/// Bytes of a frame that must be complete before it is handled: the whole frame, or the header of DATA.
 #[inline]
 fn needed(head: &Head) -> usize {
     match head.kind {
@@ -484,7 +479,7 @@ fn needed(head: &Head) -> usize {
     }
 }
 
-/// Recognises other protocols. The first byte of HTTP/2 is 0, in a short SETTINGS frame.
+/// Recognises other protocols. HTTP/2 begins with byte 0, the high byte of the length of a short SETTINGS frame.
 fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     match bytes {
         [b'H', ..] => Err(HTTP_1),
@@ -494,7 +489,6 @@ fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// The first four bytes, as a number.
 #[inline]
 fn number(payload: &[u8]) -> u32 {
     payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))

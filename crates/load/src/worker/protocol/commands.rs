@@ -6,19 +6,18 @@ use rand_distr::{Distribution, Zipf};
 use record::Share;
 use record::protocol::Keyspace;
 
-/// Draws keys and whether to read. One per thread.
 pub(super) struct Draws {
     rng: ChaCha8Rng,
     keys: u64,
     zipf: Option<Zipf<f64>>,
-    /// A draw of 32 bits below this is a read.
+    /// A random number of 32 bits below this is a read.
     reads_below: u64,
     pub(super) value: Box<[u8]>,
 }
 
 impl Draws {
     pub(super) fn new(keyspace: &Keyspace, seed: u64, share: Share) -> Self {
-        // Independent of the draws of schedule and targets.
+        // Independent of the random numbers of schedule and targets.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(2 << 32 | u64::from(share.index));
         let is_skewed = keyspace.zipf_exponent > 0.0;
@@ -32,7 +31,7 @@ impl Draws {
         }
     }
 
-    /// The number of a key. By Zipf's law, 0 is the most frequent one.
+    /// Draws the number of a key. With Zipf's law, 0 is the most frequent one.
     #[inline]
     pub(super) fn key(&mut self) -> u64 {
         match &self.zipf {
@@ -48,7 +47,6 @@ impl Draws {
     }
 }
 
-/// Appends a number in decimal.
 #[inline]
 pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
@@ -64,18 +62,16 @@ pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// A piece of a word.
 enum Piece {
     Text(Box<[u8]>),
     Key,
     Value,
 }
 
-/// A word of a command, with places for keys and values.
 pub(super) struct Word(Vec<Piece>);
 
 impl Word {
-    /// `{key}` and `{value}` are places.
+    /// Parses a word with the placeholders `{key}` and `{value}`.
     pub(super) fn parse(text: &str) -> Self {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -97,7 +93,6 @@ impl Word {
         Word(pieces)
     }
 
-    /// Appends the word, drawing its keys.
     #[inline]
     pub(super) fn put(&self, draws: &mut Draws, out: &mut Vec<u8>) {
         for piece in &self.0 {
@@ -131,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_drawn_from_the_whole_space_and_by_zipfs_law_the_first_most() {
+    fn keys_are_drawn_from_the_whole_space_and_by_zipfs_law() {
         let keyspace = Keyspace { keys: 50, ..Keyspace::default() };
         let count = |zipf_exponent| {
             let mut draws = draws(&Keyspace { zipf_exponent, ..keyspace.clone() });

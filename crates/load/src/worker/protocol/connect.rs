@@ -1,4 +1,4 @@
-//! No protocol: a connection that is established is an answered request.
+//! A load without a protocol: each established connection is an answered request.
 
 use super::{Protocol, Stream};
 use crate::connection::Connection;

@@ -72,7 +72,7 @@ impl Protocol for Http1 {
 
     const IS_HTTP_1: bool = true;
 
-    /// The source has the bytes, apart from a trace id.
+    /// Does nothing: the source has the bytes, apart from a trace id.
     #[inline]
     fn put<S: Source>(&mut self, source: &mut S, requests: &Requests, slot: usize, _stream: &mut Framing) -> u32 {
         if let Some(traces) = &mut self.traces {

@@ -22,7 +22,6 @@ pub(crate) struct Http2 {
     traces: Option<Traces>,
 }
 
-/// The status of a complete response to a gRPC call.
 pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize) -> u16 {
     match session.status(place) {
         200 => record::protocol::grpc_status(session.grpc_status(place)),
@@ -31,7 +30,7 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 }
 
 impl Http2 {
-    /// `body`: the plan's, shared by all threads.
+    /// The protocol of a plan. `body`: the plan's, shared by all threads.
     pub(crate) fn new(plan: &LoadPlan, body: Arc<[u8]>, connections: usize) -> Result<Self, Errno> {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
         let depth = plan.protocol.pipeline();
@@ -52,7 +51,7 @@ pub(crate) struct Streams {
     session: Session<UnderWay>,
     /// Place of the request that the connection describes.
     described: Option<usize>,
-    /// No request in flight was sent earlier.
+    /// All requests in flight were sent at this time or later.
     oldest_ns: u64,
     heard_ns: u64,
     is_grpc: bool,
@@ -78,7 +77,7 @@ impl Stream for Streams {
         *self = Streams::default();
     }
 
-    /// Without a request, that of the opening.
+    /// The status of the current request; without one, that of the opening.
     #[inline]
     fn status(&self) -> u16 {
         match self.described {
@@ -233,7 +232,7 @@ impl Protocol for Http2 {
             stream.session.count_parts(self.is_grpc);
         }
         stream.session.open(&self.requests, self.depth as u32);
-        // The server's SETTINGS.
+        // The opening has one reply: the server's SETTINGS.
         1
     }
 
@@ -272,7 +271,7 @@ impl Protocol for Http2 {
         connection.stream.session.out()
     }
 
-    /// Requests follow each other without a response between them, however short they are.
+    /// Returns the maximum, because requests follow each other without a response between them.
     fn longest<S: Source>(&self, _source: &S, _requests: &crate::request::Requests) -> usize {
         usize::MAX
     }

@@ -10,19 +10,18 @@ use crate::tally::Failure;
 use crate::worker::Source;
 use std::collections::VecDeque;
 
-/// One of these protocols: the bytes of its requests, and where its replies end.
+/// A protocol that answers in order: the bytes of its requests, and the end of its replies.
 pub(crate) trait OrderedProtocol {
     type Reply: Reply;
 
-    /// Appends what opens a connection; returns the number of replies to it.
+    /// Appends the opening of a connection; returns the number of replies to it.
     fn open(&mut self, _out: &mut Vec<u8>) -> u32 {
         0
     }
 
-    /// Appends the next request. The returned value is passed to `feed` with its reply.
+    /// Appends the next request. `feed` receives the returned value with the reply.
     fn put(&mut self, out: &mut Vec<u8>) -> u32;
 
-    /// Takes the next bytes of a connection.
     fn feed(&mut self, reply: &mut Self::Reply, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed>;
 }
 
@@ -122,7 +121,7 @@ impl<K: OrderedProtocol> Protocol for InOrder<K> {
         self.protocol.open(&mut stream.out)
     }
 
-    /// The source decides when, not what.
+    /// The source chooses only the time; the protocol chooses the request.
     #[inline]
     fn put<S: Source>(
         &mut self,
@@ -145,7 +144,7 @@ impl<K: OrderedProtocol> Protocol for InOrder<K> {
         &connection.stream.out
     }
 
-    /// Requests follow each other without a response between them, however short they are.
+    /// Returns the maximum, because requests follow each other without a response between them.
     fn longest<S: Source>(&self, _source: &S, _requests: &Requests) -> usize {
         usize::MAX
     }

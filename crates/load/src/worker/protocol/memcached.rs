@@ -28,7 +28,7 @@ impl Memcached {
 impl OrderedProtocol for Memcached {
     type Reply = replies::Memcached;
 
-    /// Returns the number of keys of a get; 0 for a set. Meta commands are one for each key.
+    /// Appends a command. Returns the number of keys of a get, and 0 for a set. Meta commands are one for each key.
     #[inline]
     fn put(&mut self, out: &mut Vec<u8>) -> u32 {
         let mark = if self.is_meta { replies::META } else { 0 };

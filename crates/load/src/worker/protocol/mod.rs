@@ -1,16 +1,16 @@
-//! The protocol of a connection: its opening, the bytes of a request, and where its response ends. Without I/O: a
-//! [`Transport`](super::Transport) carries the bytes, and [`exchange`](super::exchange) passes them to the protocol and
-//! acts on its answer.
+//! The protocol of a connection: its opening, the bytes of a request, and where its response ends. No I/O: a
+//! [`Transport`](super::Transport) carries the bytes, and [`exchange`](super::exchange) passes them to the protocol
+//! and acts on its results.
 //!
-//! - [`Http1`]: one request at a time on a connection; its state is [`Framing`](crate::framing::Framing), inline in the
-//!   connection;
+//! - [`Http1`]: one request at a time on a connection; its state is [`Framing`](crate::framing::Framing), inline in
+//!   the connection;
 //! - [`InOrder`]: several requests in flight on a connection, answered in order: [`Redis`], [`Memcached`], [`Tcp`];
 //! - [`Http2`]: several, answered in any order;
 //! - [`Connect`]: none, only a connection.
 //!
-//! A connection describes one request in flight. In-order protocols describe the oldest one and keep the later ones in
-//! their [`Stream`]. Multiplexed protocols keep all, and [`Stream::turn`] lets the connection describe the one that is
-//! answered.
+//! A connection describes one request in flight. In-order protocols describe the oldest one and keep the later ones
+//! in their [`Stream`]. Multiplexed protocols keep all requests, and [`Stream::turn`] lets the connection describe
+//! the one that is answered.
 
 mod commands;
 mod connect;
@@ -43,10 +43,9 @@ pub(crate) trait Stream: Default {
     /// Prepares for another response.
     fn reset(&mut self);
 
-    /// The connection is closed: forgets everything.
     fn close(&mut self);
 
-    /// The status of the complete response; 200 to 399 are good.
+    /// The status of the complete response; 200 to 399 mean success.
     fn status(&self) -> u16;
 
     /// Whether another request may follow the complete response on the connection.
@@ -68,18 +67,16 @@ pub(crate) trait Stream: Default {
     /// Skips `count` body bytes that were discarded unread; at most [`Stream::skippable`].
     fn skip(&mut self, _count: u64) {}
 
-    /// Bytes allocated outside the connection.
     fn carry_bytes(&self) -> usize;
 
-    /// Whether another request may be put while one is in flight, with at most `depth` of them.
+    /// Whether another request may be put while others are in flight, at most `depth` in all.
     fn has_room(&self, _depth: usize) -> bool {
         false
     }
 
-    /// Keeps the request that was just put.
     fn push(&mut self, _request: UnderWay) {}
 
-    /// Forgets the described request and returns another one, the oldest if in order.
+    /// Forgets the described request and returns another one, the oldest if responses come in order.
     fn next(&mut self) -> Option<UnderWay> {
         None
     }
@@ -96,7 +93,7 @@ pub(crate) trait Stream: Default {
         0
     }
 
-    /// Multiplexed: describes the request to which the last bytes belong. False if there is none.
+    /// Multiplexed: describes the request that the last bytes belong to; false if there is none.
     fn turn(&mut self, _described: &mut UnderWay) -> bool {
         true
     }
@@ -104,26 +101,25 @@ pub(crate) trait Stream: Default {
     /// Multiplexed: describes one of the requests in flight if none is described.
     fn describe_any(&mut self, _described: &mut UnderWay) {}
 
-    /// Multiplexed: forgets the described request. Returns whether others are in flight.
+    /// Multiplexed: forgets the described request; returns whether others are in flight.
     fn release(&mut self) -> bool {
         false
     }
 
-    /// Multiplexed: bytes came in.
+    /// Multiplexed: called when bytes came in.
     fn heard(&mut self, _now_ns: u64) {}
 
-    /// Multiplexed: describes a request that was sent before `before_ns`, if there is one. Returns when bytes last came
-    /// in.
+    /// Multiplexed: describes a request that was sent before `before_ns`, if any. Returns when bytes last came in.
     fn late(&mut self, _before_ns: u64, _described: &mut UnderWay) -> Option<u64> {
         None
     }
 
-    /// Multiplexed: whether there is something to report without more bytes.
+    /// Multiplexed: whether there is more to report before further bytes come.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Multiplexed: why the complete request has no response.
+    /// Multiplexed: why the request has ended without a response.
     fn failure(&self) -> Option<Failure> {
         None
     }
@@ -133,30 +129,29 @@ pub(crate) trait Stream: Default {
         false
     }
 
-    /// Every request was handed to the transport.
+    /// Called when every request was handed to the transport.
     fn all_sent(&mut self) {}
 
-    /// The server's message in an error response. Untrusted.
     fn error_message(&self) -> Option<&[u8]> {
         None
     }
 }
 
-/// Chosen once for each thread, like its [`Source`] and [`Transport`](super::Transport).
+/// A protocol, chosen once for each thread like its [`Source`] and [`Transport`](super::Transport).
 pub(crate) trait Protocol: Sized {
     type Stream: Stream;
 
-    /// Several requests may be in flight on a connection, and connections may have an opening. Otherwise code for these
-    /// is not compiled.
+    /// Whether a connection may have several requests in flight, and an opening. If false, the code for both is not
+    /// compiled.
     const IS_PIPELINED: bool;
 
-    /// Requests are answered in any order, and fail one by one. Some bytes belong to no request.
+    /// Whether requests are answered in any order and fail separately. Some bytes then belong to no request.
     const IS_MULTIPLEXED: bool = false;
 
-    /// Statuses are those of HTTP/1, in their bytes.
+    /// Whether statuses are those of HTTP/1.
     const IS_HTTP_1: bool = false;
 
-    /// Nothing is sent: an open connection is an answered request.
+    /// Whether an open connection is an answered request, without sending anything.
     const CONNECTS_ONLY: bool = false;
 
     /// Maximum requests in flight on a connection.
@@ -164,21 +159,20 @@ pub(crate) trait Protocol: Sized {
         1
     }
 
-    /// Maximum places for requests on a connection.
     #[inline]
     fn places(&self) -> usize {
         1
     }
 
-    /// Puts what opens a connection; returns the number of replies to it.
+    /// Puts the opening of a connection; returns the number of replies to it.
     fn open(&mut self, _stream: &mut Self::Stream) -> u32 {
         0
     }
 
-    /// Puts the next request on `slot`. The returned target is passed to [`feed`](Self::feed) with its response.
+    /// Puts the next request on `slot`. [`feed`](Self::feed) receives the returned target with the response.
     fn put<S: Source>(&mut self, source: &mut S, requests: &Requests, slot: usize, stream: &mut Self::Stream) -> u32;
 
-    /// The bytes put last on a connection, not all of which were handed to the transport.
+    /// The bytes of the last request on a connection, if not all of them were handed to the transport.
     fn bytes<'b, S: Source>(
         &'b mut self,
         source: &'b S,
@@ -192,12 +186,11 @@ pub(crate) trait Protocol: Sized {
         None
     }
 
-    /// The length of the longest possible request, as far as it matters for Nagle's algorithm.
+    /// The length of the longest request, as far as it matters for Nagle's algorithm.
     fn longest<S: Source>(&self, source: &S, requests: &Requests) -> usize;
 
-    /// Takes the next bytes of a connection. `target` is that of the request they answer.
+    /// Takes the next bytes of a connection. `target`: that of the request that they answer.
     fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed>;
 
-    /// The failure of a request that is answered by such bytes.
     fn failure(malformed: Malformed) -> Failure;
 }

@@ -11,11 +11,11 @@ pub(crate) struct Redis {
     draws: Draws,
     /// GET and SET, chosen by the share of reads; or the plan's commands in turn.
     commands: Vec<Vec<Word>>,
-    /// The next command; `None`: by the share of reads.
+    /// Index of the next command; `None` chooses by the share of reads.
     next: Option<usize>,
     opening: Vec<u8>,
     opening_replies: u32,
-    /// Buffer for a word, whose length precedes it.
+    /// Buffer for a word, because its length precedes it.
     word: Vec<u8>,
 }
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_opens_with_its_password_and_its_database() {
+    fn a_connection_starts_with_password_and_database() {
         let mut plan = RedisPlan::default();
         assert_eq!(opening(&plan), (Vec::new(), 0));
         plan.password = "p w".into();

@@ -8,7 +8,7 @@ use record::time::monotonic_ns;
 
 pub(crate) struct Closed {
     choice: Choice,
-    /// Connections are the requests: none is opened before the load begins.
+    /// Whether connections are the requests; then none is opened before the load begins.
     connects_only: bool,
 }
 
@@ -39,7 +39,7 @@ impl Source for Closed {
 
     fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if A::CONNECTS_ONLY {
-            // It began before the window's end and is answered after it.
+            // The attempt began before the window's end, and the request is answered after it.
             return worker.send_request(slot, now, now);
         }
         if worker.is_loading() && now < worker.tally.end_ns {
@@ -47,8 +47,8 @@ impl Source for Closed {
         }
     }
 
-    /// When the window ends, events are handled before draining begins. A request sent for one of them would reach the
-    /// server and belong to no window.
+    /// At the end of the window, the remaining events are handled first. A request sent for one of them would belong
+    /// to no window.
     #[inline]
     fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if worker.is_loading() && now < worker.tally.end_ns {
@@ -69,7 +69,7 @@ impl Source for Closed {
         self.connects_only
     }
 
-    /// The attempt is for the connection's next request.
+    /// The attempt opens the connection for its next request.
     fn carried_by<F>(connection: &Connection<F>, has_begun: bool) -> Option<u64> {
         has_begun.then_some(connection.since_ns)
     }

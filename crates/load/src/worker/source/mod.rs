@@ -19,10 +19,10 @@ use crate::tally::Failure;
 /// Functions that take a worker are called when a connection changes its state; they may send a request, or open or
 /// close connections. The others return information to the worker.
 pub(crate) trait Source: Sized {
-    /// Requests have intended sends of their own. Otherwise a request's intended send is the end of the one before it.
+    /// Whether requests have intended sends of their own. Otherwise a request is intended when the one before it
+    /// ends.
     const IS_SCHEDULED: bool;
 
-    /// Begins the load. The tally's window is set.
     fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, now: u64);
 
     fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
@@ -32,15 +32,14 @@ pub(crate) trait Source: Sized {
 
     fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize);
 
-    /// Sends every due request for which there is a connection.
     fn send_due<T: Transport, A: Protocol>(_worker: &mut Worker<'_, Self, T, A>, _now: u64) {}
 
-    /// When [`send_due`](Self::send_due) has work to do; `u64::MAX`: never.
+    /// When [`send_due`](Self::send_due) next has work to do; `u64::MAX`: never.
     fn due_ns(&self) -> u64 {
         u64::MAX
     }
 
-    /// When the thread must wake up for a request; not for one that waits for an event.
+    /// When the thread must wake up for a request. Requests that wait for an event do not count.
     fn wake_ns(&self) -> u64 {
         self.due_ns()
     }
@@ -48,7 +47,6 @@ pub(crate) trait Source: Sized {
     /// The target of the next request on `slot`: an index into the [`HeadCache`].
     fn target(&mut self, requests: &Requests, slot: usize) -> usize;
 
-    /// The class of the request under way on `slot`.
     fn class(&self, requests: &Requests, _slot: usize, target: usize) -> u8 {
         requests.class_of(target)
     }
@@ -67,36 +65,34 @@ pub(crate) trait Source: Sized {
         requests.longest()
     }
 
-    /// The cache of response heads.
     fn heads(&self, requests: &Requests) -> HeadCache {
         HeadCache::new(requests.is_head, requests.targets.len())
     }
 
-    /// Connections are opened only when a request needs them.
+    /// Whether connections are opened only when a request needs them.
     fn opens_on_demand(&self) -> bool {
         false
     }
 
-    /// The first request is known.
+    /// Whether the first request is known.
     fn is_ready(&mut self) -> bool {
         true
     }
 
-    /// The intended send of the request that a connection attempt is for, if any.
+    /// The intended send of the request for which a connection attempt is made, if any.
     fn carried_by<F>(connection: &Connection<F>, has_begun: bool) -> Option<u64> {
         let _ = has_begun;
         connection.carried_request()
     }
 
-    /// Attempts to connect are for requests, so the end waits for them.
+    /// Whether connection attempts are made for requests; then the end of the run waits for them.
     fn attempts_are_requests(&self) -> bool {
         true
     }
 
-    /// Called when an attempt to connect has failed.
     fn attempt_failed(&mut self, _failure: Failure) {}
 
-    /// Whether a response with this status is what the request on `slot` asked for.
+    /// Whether this status is a success for the request on `slot`.
     #[inline]
     fn is_ok(&self, _slot: usize, status: u16) -> bool {
         (200..400).contains(&status)
@@ -105,12 +101,12 @@ pub(crate) trait Source: Sized {
     /// Called for a complete response to a request of the window.
     fn compare(&mut self, _slot: usize, _status: u16, _body_bytes: u64) {}
 
-    /// Stops sending requests.
+    /// Whether all requests of the source were sent.
     fn is_done(&self) -> bool {
         true
     }
 
-    /// Everything was sent, so the window ends with the last response.
+    /// Whether the window ends with the last response because everything was sent.
     fn ends_window(&self) -> bool {
         false
     }
@@ -118,14 +114,12 @@ pub(crate) trait Source: Sized {
     /// Cuts the run short: requests intended for `end_ns` or later are not sent.
     fn cut(&mut self, _end_ns: u64) {}
 
-    /// Called at the end of the window.
     fn window_ends(&mut self) {}
 
-    /// The intended sends before `end_ns` of requests that are unsent when the run ends.
+    /// The intended sends before `end_ns` of the requests that are unsent when the run ends.
     fn left_over(&mut self, _end_ns: u64) -> impl Iterator<Item = u64> {
         std::iter::empty()
     }
 
-    /// Adds the source's own figures and memory.
     fn report(&self, _report: &mut Report) {}
 }

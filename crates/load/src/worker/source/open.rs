@@ -17,12 +17,12 @@ pub(crate) struct Open<'a> {
     choice: Choice,
     rate_per_sec: f64,
     arrival: Arrival,
-    /// Given arrivals, until the schedule is made from them.
+    /// Arrivals that were given, until the schedule is made from them.
     given: Option<Box<dyn Iterator<Item = u64> + Send + 'a>>,
-    /// Whether a connection is opened only when a request needs it: with a limit of requests per connection.
+    /// Whether connections are opened only when a request needs them; true with a limit of requests per connection.
     is_on_demand: bool,
     schedule: Option<Schedule<'a>>,
-    /// `schedule.peek()`, or never.
+    /// When the next request is due (`schedule.peek()`); `u64::MAX`: never.
     due_ns: u64,
     /// Connections that can take a request, longest idle first. Entries may be stale: see `take_free`.
     free: VecDeque<u32>,
@@ -83,7 +83,7 @@ impl Source for Open<'_> {
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
                 let Connection { since_ns: begun_ns, first_byte_ns: waits_since_ns, .. } = worker.connections[slot];
-                // Opening the connection is waiting for it, or, if connections are the requests, the request itself.
+                // Opening the connection is the wait for it; if connections are the requests, it is the request.
                 let left_ns = if A::CONNECTS_ONLY { begun_ns } else { now };
                 worker.tally.left(intended_ns, left_ns, left_ns.saturating_sub(waits_since_ns));
                 worker.send_request(slot, intended_ns, now);
@@ -191,7 +191,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
         }
     }
 
-    /// Keeps a connection available that has room for another request.
+    /// Queues a connection that has room for another request.
     #[inline]
     fn keep_free(&mut self, slot: usize) {
         if A::IS_PIPELINED && self.has_room(slot) {
@@ -199,7 +199,6 @@ impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
         }
     }
 
-    /// The connection that has been free the longest.
     fn take_free(&mut self) -> Option<usize> {
         while let Some(slot) = self.source.free.pop_front() {
             let slot = slot as usize;
@@ -214,8 +213,8 @@ impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
         None
     }
 
-    /// Whether every connection failed to open and pauses: requests due now have failed for that reason. False if none
-    /// has failed yet.
+    /// Fails the due requests if every connection failed to open and pauses. Returns false if no connection has
+    /// failed yet.
     fn fail_due(&mut self, now: u64) -> bool {
         let Some(failure) = self.source.last_failure else { return false };
         let intended_ns = self.source.due_ns;

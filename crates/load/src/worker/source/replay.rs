@@ -1,10 +1,10 @@
 //! Replay: chooses the requests of a log, their time and their connection.
 //!
-//! A client holds a connection slot while it has an open connection or a waiting request. Its requests leave one after
-//! another, in the log's order, also across its sessions: the first request of the next session waits for the answer to
-//! the last one. A due request leaves at once if its client is free, otherwise as soon as it is, however late; none is
-//! dropped. Memory is bounded: beyond [`WAITING_LIMIT`] waiting requests the log is not read further. Intended times
-//! remain those of the log.
+//! A client holds a connection slot while it has an open connection or a waiting request. Its requests are sent one
+//! after another in the log's order, also across sessions: the first request of a session waits for the response to
+//! the last one before it. A due request is sent as soon as its client is free, however late; none is dropped. With
+//! [`WAITING_LIMIT`] waiting requests, the log is not read further, which bounds the memory. Intended times remain
+//! those of the log.
 //!
 //! If there are more clients than slots, the connection that has been idle the longest is closed for the next client
 //! (counted as evicted); if all are busy, the client waits for the first free one.
@@ -21,11 +21,10 @@ use clients::Due;
 use record::time::monotonic_ns;
 use std::collections::{HashMap, VecDeque};
 
-/// Maximum requests of one thread that wait for their client.
 const WAITING_LIMIT: usize = 1 << 16;
-/// In mode "as fast as possible", this many requests per connection are searched for free clients.
+/// Requests per connection that are searched for free clients in mode "as fast as possible".
 const LOOK_AHEAD: usize = 16;
-/// Pause before a late reader is checked again.
+/// Pause before checking again whether a late reader has a step.
 const LOOK_AGAIN_NS: u64 = 300_000;
 
 pub(crate) struct Replay {
@@ -38,11 +37,11 @@ pub(crate) struct Replay {
     clients: HashMap<u64, Client>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Slots by the time since which they are idle, with the number of their visit. Entries may be stale.
+    /// Idle slots, longest idle first, with the number of their visit. Entries may be stale.
     idle: VecDeque<(u32, u32)>,
     /// Clients that wait for a slot.
     unplaced: VecDeque<u64>,
-    /// Slots whose connection is free or gone. They are handled later, not by the code that freed them, to avoid
+    /// Slots whose connection is free or gone. The loop handles them, not the code that freed them, to avoid
     /// recursion.
     freed: Vec<u32>,
     waiting: usize,
@@ -69,9 +68,9 @@ enum Item {
 struct Slot {
     client: Option<u64>,
     session: u64,
-    /// Number of uses; identifies stale entries of the idle queue.
+    /// Number of uses of the slot; identifies stale entries of the idle queue.
     visits: u32,
-    /// The visit after which it was last put into the idle queue.
+    /// The visit in which the slot was last put into the idle queue.
     rested: Option<u32>,
     under_way: Option<Box<Pending>>,
 }
@@ -194,7 +193,7 @@ impl Source for Replay {
         self.feed.peek() != Next::NotYet
     }
 
-    /// A status that the log's server gave may be given again, except a server error.
+    /// A status that the log has for the request is a success, unless it is a server error.
     fn is_ok(&self, slot: usize, status: u16) -> bool {
         let is_as_logged = || self.under_way(slot).is_some_and(|request| request.status == Some(status));
         matches!(status, 200..400) || (matches!(status, 400..500) && is_as_logged())
@@ -230,7 +229,7 @@ impl Source for Replay {
             }
         }
         self.waiting = 0;
-        // If the queue was full, more was due. Do not wait long for the reader.
+        // With a full queue, more requests were due. Do not wait long for the reader.
         let give_up_ns = monotonic_ns() + 200_000_000;
         while !self.is_over {
             match self.feed.peek() {
@@ -272,7 +271,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
             replay.place(slot, key);
             self.go_on(slot as usize, now);
         } else if let Some(slot) = replay.longest_idle() {
-            // Its client had nothing to send; a later request opens a new connection.
+            // The client had nothing to send; its later requests open a new connection.
             if let Some(former) = replay.slots[slot as usize].client.take() {
                 replay.clients.remove(&former);
             }
@@ -310,7 +309,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
                 None if state == State::Closed => return replay.release(slot as u32),
                 None if replay.unplaced.is_empty() => return replay.rests(slot as u32),
                 None => {
-                    // Another client waits for a connection; this one opens a new one for its next request.
+                    // Another client waits for a connection; this client opens a new one for its next request.
                     replay.comparison.evicted += 1;
                     self.drop_socket(slot, now, true);
                 }
@@ -348,7 +347,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
 
     fn send_replayed(&mut self, slot: usize, intended_ns: u64, now: u64) {
         if !self.source.is_paced {
-            // In mode "as fast as possible" the intended send is the earliest possible time.
+            // In mode "as fast as possible", a request is intended for the earliest possible time.
             return self.send_request(slot, now, now);
         }
         let Some(request) = self.source.under_way(slot) else { return };

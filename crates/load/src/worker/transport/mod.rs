@@ -12,10 +12,10 @@ pub(crate) use tls::Tls;
 
 use super::{Protocol, Source, Worker};
 
-/// The most consecutive reads from one connection before others have their turn.
+/// Maximum consecutive reads from one connection before others have their turn.
 const READS_A_TURN: usize = 32;
 
-/// Carries the bytes of a connection. Chosen once for each thread, like its [`Source`].
+/// The transport of a connection's bytes, chosen once for each thread like its [`Source`].
 pub(crate) trait Transport: Sized {
     /// How fast responses are read.
     type Pace: Pace;
@@ -24,7 +24,7 @@ pub(crate) trait Transport: Sized {
 
     fn pace_mut(&mut self) -> &mut Self::Pace;
 
-    /// Called when TCP is established. Leads to [`Worker::ready`], at once or after a handshake.
+    /// Called when TCP is established. Calls [`Worker::ready`], at once or after a handshake.
     fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     /// Handles an event on a connection during its handshake.
@@ -36,7 +36,6 @@ pub(crate) trait Transport: Sized {
     ) {
     }
 
-    /// Sends the request under way.
     fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     /// Called when the socket has room again for the rest of a request.
@@ -45,9 +44,7 @@ pub(crate) trait Transport: Sized {
     /// Reads until the socket is empty, the response is complete, or the turn is over.
     fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
-    /// Called when the socket of a slot is closed.
     fn closed(&mut self, _slot: usize) {}
 
-    /// Adds the transport's own figures and memory.
     fn report(&self, _report: &mut super::Report) {}
 }

@@ -1,8 +1,9 @@
-//! How fast clients read: as fast as possible, or at a limited pace, as slow clients and clients of fixed bandwidth do.
+//! How fast clients read: as fast as possible, or at a limited pace, as slow clients and clients of fixed bandwidth
+//! do.
 //!
-//! A limited connection reads a quantum, then pauses until its pace allows the next one. Meanwhile bytes fill the
-//! socket's small receive buffer, close the window and delay the server as a slow link does. Pauses are timers in one
-//! heap for each thread, on a grid of a millisecond, so a wake-up serves many connections and nothing polls.
+//! A limited connection reads a quantum, then pauses until its pace allows the next one. Meanwhile, bytes fill the
+//! socket's small receive buffer and close the window, which delays the server as a slow link does. Pauses are timers
+//! in one heap for each thread, on a grid of a millisecond, so a wake-up serves many connections and nothing polls.
 
 use super::Transport;
 use super::reap::Arrival;
@@ -14,20 +15,20 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// About this many reads a second for each connection.
+/// Approximate reads per second of each connection.
 const READS_PER_SEC: f64 = 10.0;
-/// The smallest read: links are not shared in less than an Ethernet segment.
+/// Minimum read: links are not shared in units below an Ethernet segment.
 const SMALLEST_READ: usize = 1460;
 const LARGEST_READ: usize = 64 * 1024;
-/// Timers are rounded up to this.
+/// Timers are rounded up to a multiple of this.
 const GRID_NS: u64 = 1_000_000;
-/// The number of groups in which connections begin, spread over the time of one read.
+/// Connections begin in this many groups, spread over the time of one read.
 const GROUPS: u64 = 64;
 
-/// When a connection may read, how much, and whether the arrival of bytes is timed. The default: everything available,
-/// not timed.
+/// Controls when a connection may read and how much, and records arrivals. The default reads everything and records
+/// nothing.
 pub(crate) trait Pace {
-    /// One read of at most a quantum in each turn; otherwise as many reads as the socket has bytes for.
+    /// Whether a turn is one read of limited size. Otherwise it has as many reads as the socket has bytes for.
     const IS_LIMITED: bool;
 
     /// Prepares a new socket; returns the number of system calls made.
@@ -39,14 +40,13 @@ pub(crate) trait Pace {
     #[inline]
     fn request_leaves<F>(&mut self, _slot: usize, _connection: &mut Connection<F>, _now_ns: u64) {}
 
-    /// Reads as much as fits the buffer.
     #[inline]
     fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         socket::receive(connection.fd, buffer)
     }
 
-    /// When the last byte of a complete response arrived; `None` if that is not dated. `by_bytes`: the bytes of the
-    /// last read completed it, not the end of the connection, whose time is unknown.
+    /// When the last byte of a complete response arrived; `None` if that was not recorded. `by_bytes`: the last read
+    /// completed the response, not the end of the connection, whose time is unknown.
     #[inline]
     fn arrival<F>(&mut self, _connection: &mut Connection<F>, _by_bytes: bool) -> Option<Arrival> {
         None
@@ -58,20 +58,20 @@ pub(crate) trait Pace {
         u64::MAX
     }
 
-    /// Called after each wait, before the thread handles its `events` of `now_ns`. `are_all`: there is nothing else to
-    /// read. Returns a finished period in which arrivals were dated.
+    /// Called after each wait, before the `events` at `now_ns` are handled. `are_all`: there is nothing else to read.
+    /// Returns a finished period in which arrivals were recorded.
     fn look(&mut self, _now_ns: u64, _events: usize, _are_all: bool) -> Option<Range<u64>> {
         None
     }
 
-    /// Number of response bytes, at most `most`, that `slot` may read now; `None` while it pauses, with its timer set.
+    /// Bytes that `slot` may read now, at most `most`; `None` while it pauses, with its timer set.
     #[inline]
     fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
         Some(most)
     }
 
-    /// `slot` has read `bytes` of a response. There may be more: it is read when the pace allows, because the event
-    /// that announced it does not repeat.
+    /// Called when `slot` has read `bytes` of a response. A timer reads the rest, because the event that announced it
+    /// does not repeat.
     #[inline]
     fn took(&mut self, _slot: usize, _bytes: usize, _now_ns: u64, _in_window: bool) {}
 
@@ -87,7 +87,6 @@ pub(crate) trait Pace {
         None
     }
 
-    /// Adds its own figures and memory.
     fn report(&self, _report: &mut Report) {}
 }
 
@@ -95,9 +94,9 @@ pub(crate) trait Pace {
 pub(crate) struct Limited {
     bytes_per_sec: f64,
     quantum: usize,
-    /// Duration of one read, and the maximum delay that is made up for.
+    /// Duration of one read. Delays up to this are made up for.
     interval_ns: u64,
-    /// Whether the whole delay since the request is made up for, as with a fixed bandwidth.
+    /// Whether all delay since the request is made up for, as with a fixed bandwidth.
     makes_up: bool,
     /// When each connection may read again.
     allowed_ns: Vec<u64>,
@@ -108,7 +107,7 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// `None` for clients that read as fast as they can.
+    /// The pace of paced clients; `None` for clients that read as fast as they can.
     pub(crate) fn new(clients: &ClientPlan, connections: usize) -> Option<Self> {
         let bytes_per_sec = clients.pace_bytes_per_sec()?.max(1.0);
         let quantum = ((bytes_per_sec / READS_PER_SEC) as usize).clamp(SMALLEST_READ, LARGEST_READ);
@@ -118,7 +117,7 @@ impl Limited {
             quantum,
             interval_ns,
             makes_up: clients.bandwidth.is_some(),
-            // Offsets until the first request, then times.
+            // Offsets before a slot's first request, then times.
             allowed_ns: (0..connections as u64).map(|slot| slot % GROUPS * (interval_ns / GROUPS)).collect(),
             has_timer: vec![false; connections],
             timers: BinaryHeap::with_capacity(connections),
@@ -149,7 +148,7 @@ impl Pace for Limited {
         Ok(2)
     }
 
-    /// Time before the request is not made up for, except for the spread of the first requests.
+    /// Time before the request is not made up for, except the spread of the first requests.
     fn request_leaves<F>(&mut self, slot: usize, _connection: &mut Connection<F>, now_ns: u64) {
         let allowed = &mut self.allowed_ns[slot];
         *allowed = if *allowed < 1_000_000_000 { now_ns + *allowed } else { (*allowed).max(now_ns) };
@@ -202,14 +201,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Number of bytes, at most `most`, that a connection may read now; `None` while it pauses.
     #[inline]
     pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
-        // Only responses have a pace.
+        // Only responses are paced.
         if self.connections[slot].state != State::Busy {
             return Some(most);
         }
         self.transport.pace_mut().room(slot, now, most)
     }
 
-    /// Counts what a connection has read.
     #[inline]
     pub(super) fn note_read(&mut self, slot: usize, now: u64, bytes: usize) {
         if self.connections[slot].state == State::Busy {
@@ -229,12 +227,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets connections read whose pause is over.
+    /// Lets connections whose pause is over read.
     #[inline]
     pub(in crate::worker) fn read_rested(&mut self, now: u64) {
         while let Some(slot) = self.transport.pace_mut().take_due(now) {
-            // Responses, and connections with them, may have ended since the timer was set; a multiplexed connection
-            // may have bytes that belong to no request.
+            // Responses and connections may have ended since the timer was set; a multiplexed connection may have
+            // bytes that belong to no request.
             let state = self.connections[slot].state;
             if state == State::Busy || (A::IS_MULTIPLEXED && state == State::Idle) {
                 T::receive(self, slot, now);
@@ -248,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_rests_as_long_as_its_pace_demands() {
+    fn a_connection_pauses_as_long_as_its_pace_requires() {
         let clients = ClientPlan { read_bytes_per_sec: 50_000, ..Default::default() };
         let mut pace = Limited::new(&clients, 2).unwrap();
         assert_eq!(pace.quantum, 5000);

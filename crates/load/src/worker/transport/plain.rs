@@ -10,7 +10,7 @@ use crate::worker::protocol::Stream;
 use crate::worker::{Protocol, Source, Worker};
 use record::time::monotonic_ns;
 
-/// At least this many known body bytes are discarded from the socket without copying.
+/// Minimum number of known body bytes that are discarded without copying.
 const DISCARD_FROM: u64 = 16 * 1024;
 const DISCARD_AT_ONCE: u64 = 1 << 20;
 
@@ -44,7 +44,7 @@ impl<P: Pace> Transport for Plain<P> {
     #[inline]
     fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         if A::IS_PIPELINED && worker.connections[slot].has(WATCHES_WRITABLE) {
-            // The rest of earlier requests is sent first, followed by these.
+            // The rest of earlier requests is sent first, then these.
             return;
         }
         loop {
@@ -126,8 +126,8 @@ impl<P: Pace> Transport for Plain<P> {
                     } else if worker.take_bytes(slot, count, now) {
                         return;
                     }
-                    // Edge-triggered: a short read has emptied the socket, and later bytes cause another event. But the
-                    // end of the connection is reported only once.
+                    // Edge-triggered: a short read has emptied the socket, and later bytes cause another event. The
+                    // end of a connection is reported only once, though.
                     let is_empty = count < room && !worker.connections[slot].has(PEER_CLOSED);
                     if is_empty || (P::IS_LIMITED && is_busy) {
                         return;

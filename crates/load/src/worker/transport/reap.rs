@@ -1,12 +1,13 @@
-//! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part of
-//! a response time.
+//! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part
+//! of a response time.
 //!
-//! While one socket of the machine asks for it, the kernel dates every packet where the device hands it over, and a
-//! read can ask when its last byte came in (`SO_TIMESTAMPING`). So the delay includes the client's own protocol work,
-//! its wake-up and the events that were taken up before it.
+//! If any socket of the machine asks for it, the kernel stamps every packet that a device hands over, and a read can
+//! return the stamp of its last byte (`SO_TIMESTAMPING`). So the delay includes the client's own protocol work, its
+//! wake-up, and the events that were handled before.
 //!
-//! Both cost CPU time, so both are done in short bursts at random times. What belongs to a burst is decided by when the
-//! last byte came in, never by how long it lay: every response has the same chance, also one that lies for a second.
+//! Both cost CPU time, so they are done in short bursts at random times. The arrival of the last byte decides whether
+//! a response belongs to a burst, not the time for which it waited: every response has the same chance, however long
+//! it waits.
 
 use super::Pace;
 use crate::connection::{Connection, STAMPED};
@@ -17,28 +18,28 @@ use record::time::monotonic_ns;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One burst begins at a random time in each period. Switching the dates on and off costs all CPUs, so bursts are not
+/// One burst begins at a random time in each period. Switching stamps on and off costs every CPU, so bursts are not
 /// shorter.
 const PERIOD_NS: u64 = 500_000_000;
 const BURST_NS: u64 = 20_000_000;
-/// A shorter load is one burst.
+/// A load shorter than this is one burst.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Two clocks read within this time can be compared.
+/// Maximum time between the readings of two clocks that are compared.
 const EXACT_NS: u64 = 5_000;
 const TRIES: u32 = 3;
 /// Both clocks run at the same speed; a larger difference means that the wall clock was set.
 const STEP_NS: u64 = 20_000;
 
-/// When the last byte of a response of a burst arrived.
+/// When the last byte of a response in a burst arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// On the monotonic clock.
     At(u64),
-    /// The kernel gave no stamp with the last read, or the wall clock, to which stamps refer, was set meanwhile.
+    /// The kernel gave no stamp with the last read, or the wall clock that stamps refer to was set meanwhile.
     Unknown,
 }
 
-/// Reads as fast as the socket has bytes, and dates the arrival of the responses of bursts.
+/// Reads as fast as the socket has bytes, and records the arrivals of the responses in bursts.
 pub(crate) struct Sampled {
     stamping: Socket,
     bursts: Bursts,
@@ -47,19 +48,19 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    /// For a thread of this many connections. The error says that the kernel has no stamps.
+    /// A sampler for a thread with this many connections. Fails if the kernel cannot stamp packets.
     pub(crate) fn new(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
         let stamping = Socket(socket::stream_socket(libc::AF_INET)?);
         socket::set_stamping(stamping.0, true)?;
         let bursts = Bursts::new(Times::of(plan), connections);
-        // If the first burst begins at the start, stamping stays on: the kernel does not turn it on at once.
+        // The kernel does not turn stamping on at once, so it stays on if the first burst begins at the start.
         if !bursts.times.is_always {
             socket::set_stamping(stamping.0, false)?;
         }
         Ok(Sampled { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
     }
 
-    /// Dates no arrivals.
+    /// A pace without limit that records no arrivals.
     pub(crate) fn never(plan: &LoadPlan) -> Self {
         let bursts = Bursts { next_ns: u64::MAX, ..Bursts::new(Times::of(plan), 0) };
         Sampled { stamping: Socket(-1), bursts, wall: WallClock::new(), stamp_ns: None }
@@ -91,7 +92,7 @@ impl Pace for Sampled {
         if !self.bursts.is_dating() {
             return None;
         }
-        // All responses in one read had arrived by then.
+        // All responses in one read had arrived by the stamp of its last byte.
         let stamp_ns = self.stamp_ns.filter(|_| by_bytes);
         let arrival = stamp_ns.map_or(Arrival::Unknown, |stamp_ns| self.wall.arrival(stamp_ns, connection.since_ns));
         self.bursts.takes(arrival, connection.since_ns).then_some(arrival)
@@ -106,7 +107,7 @@ impl Pace for Sampled {
         let was_dating = self.bursts.is_dating();
         let over = self.bursts.look(now_ns, events, are_all);
         if self.bursts.is_dating() != was_dating {
-            // This worked the first time, and allocates nothing.
+            // This has succeeded before, and allocates nothing.
             let _ = socket::set_stamping(self.stamping.0, !was_dating);
         }
         over
@@ -118,16 +119,16 @@ impl Pace for Sampled {
 }
 
 impl Sampled {
-    /// Every read of the response requests a stamp, because the last read is known only afterwards.
+    /// Every read of a response asks for a stamp, because it is not known in advance which is the last one.
     #[cold]
     fn receive_stamped<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         if !connection.has(STAMPED) {
-            // The packets are stamped already; this makes the socket return the stamps. Done here and not when the
-            // request is sent, so that its cost is in no response time.
+            // Makes the socket return the stamps that its packets have. Done at the first read, not at the send, so
+            // that no response time includes the cost.
             let _ = socket::set_stamps(connection.fd);
             connection.set(STAMPED, true);
         }
-        // A stamp left by an earlier read does not belong to this response.
+        // A stamp of an earlier read does not belong to this response.
         self.stamp_ns = None;
         let (count, stamp_ns) = socket::receive_stamped(connection.fd, buffer)?;
         self.stamp_ns = stamp_ns;
@@ -135,8 +136,8 @@ impl Sampled {
     }
 }
 
-/// When bursts are planned to begin and end. The times are random, so that they do not coincide with periodic work, and
-/// equal for all threads, because dating costs every thread of the machine.
+/// The planned times of bursts. They are random, so that they do not coincide with periodic work, and equal for all
+/// threads, because stamping costs every thread of the machine.
 struct Times {
     seed: u64,
     is_always: bool,
@@ -147,7 +148,6 @@ impl Times {
         Times { seed: plan.seed, is_always: plan.duration_ns < SHORT_NS }
     }
 
-    /// The burst of `now_ns`, or the next one.
     fn next(&self, now_ns: u64) -> Range<u64> {
         if self.is_always {
             return 0..u64::MAX;
@@ -157,7 +157,7 @@ impl Times {
         [last, this].into_iter().find(|burst| burst.end > now_ns).unwrap_or_else(|| self.of_period(period + 1))
     }
 
-    /// Bursts begin uniformly in their period, and end in it or in the next one.
+    /// The burst of a period begins at a uniformly random time in it, and may end in the next period.
     fn of_period(&self, period: u64) -> Range<u64> {
         // SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
         let mut bits = self.seed.wrapping_add(period).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -168,12 +168,12 @@ impl Times {
     }
 }
 
-/// Which responses are of a burst.
+/// Decides which responses belong to a burst.
 ///
-/// A burst lasts from the thread's first look at its events at or after the time meant for it to its first look after
-/// that time. So the time from one look to the next is in a burst as a whole, or not at all, and it is if the first of
-/// them falls into the time meant. That has nothing to do with how long it takes to the next look: a stall is as likely
-/// to be seen as any moment, and as a whole.
+/// A burst begins with the thread's first check of its events at or after the planned begin, and ends with its first
+/// check after the planned end. So the time between two checks belongs to a burst as a whole or not at all, and the
+/// first check decides. The length of that time has no influence, so a stall is as likely to be sampled as any other
+/// moment, and as a whole.
 struct Bursts {
     times: Times,
     connections: usize,
@@ -186,7 +186,7 @@ struct Bursts {
 enum Phase {
     Off,
     On,
-    /// The burst is over, but its last responses may still be in the kernel, after at most this many events.
+    /// The burst has ended, but its last responses may still be in the kernel, among at most this many events.
     Rest(usize),
 }
 
@@ -195,15 +195,15 @@ impl Bursts {
         Bursts { times, connections, phase: Phase::Off, burst: 0..0, next_ns: 0 }
     }
 
-    /// Whether packets are dated, and reads ask for the dates. Stays on until the last response of the burst is read:
-    /// turning it off would delay that.
+    /// Whether packets are stamped and reads ask for the stamps. Stamping stays on until the last response of the
+    /// burst is read, because turning it off would delay that.
     #[inline]
     fn is_dating(&self) -> bool {
         self.phase != Phase::Off
     }
 
-    /// Called after each wait, before the thread handles its `events` of `now_ns`. `are_all`: there is nothing else to
-    /// read. Returns a finished burst.
+    /// Called after each wait, before the `events` at `now_ns` are handled. `are_all`: there is nothing else to read.
+    /// Returns a finished burst.
     fn look(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
         if now_ns < self.next_ns {
             return None;
@@ -218,13 +218,13 @@ impl Bursts {
                 self.next_ns = 0;
             }
             Phase::Rest(0) => self.phase = Phase::Off,
-            // The kernel returns events in turn, and a connection has one response at a time: the last ones are read
-            // when every connection had its turn, or when nothing was left.
+            // The kernel returns events in turn, and a connection has one response at a time. So the last responses
+            // are read when every connection had its turn, or when nothing was left.
             Phase::Rest(left) => *left = if are_all { 0 } else { left.saturating_sub(events) },
             Phase::Off => {}
         }
         if self.phase == Phase::Off {
-            // Not the planned burst, if the wait has passed it.
+            // Skips the planned burst if the wait has passed it.
             let meant = self.times.next(now_ns);
             self.next_ns = meant.start;
             if meant.contains(&now_ns) {
@@ -236,8 +236,8 @@ impl Bursts {
         was_on.then(|| self.burst.clone())
     }
 
-    /// Whether a response belongs to the burst, whose request was sent at `sent_ns`. Without a date it arrived before
-    /// the burst, or before the kernel began to date, unless its request was sent after that.
+    /// Whether the response to a request sent at `sent_ns` belongs to the burst. A response without a stamp arrived
+    /// before the burst or before stamping began, unless its request was sent later.
     fn takes(&self, arrival: Arrival, sent_ns: u64) -> bool {
         match arrival {
             Arrival::At(at_ns) => self.burst.contains(&at_ns),
@@ -245,16 +245,15 @@ impl Bursts {
         }
     }
 
-    /// The current burst; empty if there is none.
     fn open(&self) -> Range<u64> {
         if self.phase == Phase::On { self.burst.clone() } else { 0..0 }
     }
 }
 
-/// The wall clock, to which stamps refer, relative to the monotonic clock, to which all other times refer.
+/// Converts stamps from the wall clock to the monotonic clock, which all other times use.
 struct WallClock {
     offset: Offset,
-    /// The wall clock was set some time before this.
+    /// The last step of the wall clock was before this time.
     stepped_ns: u64,
 }
 
@@ -263,8 +262,8 @@ impl WallClock {
         WallClock { offset: Offset::now(), stepped_ns: 0 }
     }
 
-    /// A stamp on the monotonic clock. The request was sent at `sent_ns`. A stamp that may be older than the last step
-    /// of the wall clock, or is not between `sent_ns` and now, is not used.
+    /// Converts a stamp to the monotonic clock. The request was sent at `sent_ns`. A stamp that may be older than the
+    /// last step of the wall clock, or is not between `sent_ns` and now, is not used.
     fn arrival(&mut self, stamp_ns: u64, sent_ns: u64) -> Arrival {
         self.convert(stamp_ns, sent_ns, Offset::now(), monotonic_ns())
     }
@@ -289,7 +288,7 @@ impl WallClock {
     }
 }
 
-/// Wall clock minus monotonic clock, and the possible error: other work may run between two readings.
+/// Wall clock minus monotonic clock, with the possible error: the thread may be interrupted between two readings.
 #[derive(Debug, Clone, Copy)]
 struct Offset {
     ns: i64,
@@ -319,34 +318,33 @@ mod tests {
     use super::*;
 
     const SENT_NS: u64 = 5_000_000_000;
-    /// A time of the wall clock, which is ahead by `offset_ns`.
     fn wall(offset_ns: i64) -> (WallClock, Offset) {
         let offset = Offset { ns: offset_ns, slack_ns: 1_000 };
         (WallClock { offset, stepped_ns: 0 }, offset)
     }
 
     #[test]
-    fn a_stamp_is_brought_to_the_monotonic_clock() {
+    fn a_time_stamp_is_converted_to_the_monotonic_clock() {
         let (mut clock, same) = wall(1_700_000_000_000_000_000);
         let stamp_ns = 1_700_000_000_000_000_000 + SENT_NS + 70_000;
         assert_eq!(clock.convert(stamp_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::At(SENT_NS + 70_000));
-        // Stamps before the request and after its answer was read: the wall clock was set and set back.
+        // Stamps before the request, and after its response was read: the wall clock was set and set back.
         for wrong_ns in [stamp_ns - 100_000, stamp_ns + 1_000_000] {
             assert_eq!(clock.convert(wrong_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::Unknown);
         }
     }
 
     #[test]
-    fn a_stamp_that_may_be_older_than_a_step_of_the_wall_clock_says_nothing() {
+    fn a_time_stamp_that_may_precede_a_clock_step_is_ignored() {
         for step_ns in [-3_600_000_000_000, -1_000_000, 1_000_000, 3_600_000_000_000] {
             let (mut clock, before) = wall(1_700_000_000_000_000_000);
             let stamp = |offset: Offset, at_ns: u64| (offset.ns + at_ns as i64) as u64;
             let after = Offset { ns: before.ns + step_ns, ..before };
-            // Noticed at the first read after it, of a request that arrived before it.
+            // The step is noticed at the first read after it, for a request that arrived before it.
             let seen_ns = SENT_NS + 9_000_000;
             let old = stamp(before, SENT_NS + 2_000_000);
             assert_eq!(clock.convert(old, SENT_NS, after, seen_ns), Arrival::Unknown, "{step_ns}");
-            // Another one in flight then, whichever clock its stamp has.
+            // Another request was in flight during the step, whichever clock its stamp has.
             for offset in [before, after] {
                 let stamp = stamp(offset, SENT_NS + 8_000_000);
                 assert_eq!(
@@ -355,7 +353,7 @@ mod tests {
                     "{step_ns}"
                 );
             }
-            // One sent after the step was noticed.
+            // A request that was sent after the step was noticed.
             let (sent_ns, arrived_ns) = (seen_ns + 10, seen_ns + 50_000);
             let arrival = clock.convert(stamp(after, arrived_ns), sent_ns, after, seen_ns + 60_000);
             assert_eq!(arrival, Arrival::At(arrived_ns), "{step_ns}");
@@ -363,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_was_interrupted_is_no_step() {
+    fn an_interrupted_reading_is_no_clock_step() {
         let (mut clock, good) = wall(1_000_000_000_000);
         let poor = Offset { ns: good.ns + 4_000_000, slack_ns: 8_000_000 };
         let stamp_ns = (good.ns as u64) + SENT_NS + 70_000;
@@ -371,7 +369,7 @@ mod tests {
         assert_eq!(clock.convert(stamp_ns, SENT_NS, good, SENT_NS + 95_000), Arrival::At(SENT_NS + 70_000));
     }
 
-    /// Checks the events from `now_ns` on, of a load of one connection that is always served.
+    /// Checks events from `now_ns` on, for a load of one connection that always has a response.
     struct Looks(Bursts);
 
     impl Looks {
@@ -379,13 +377,13 @@ mod tests {
             Looks(Bursts::new(Times { seed, is_always: false }, 1))
         }
 
-        /// Two successive checks; returns whether a response that arrives after the second, and is read at the next, is
-        /// taken.
+        /// Makes two checks; returns whether a response that arrives after the second one, and is read at the third,
+        /// is sampled.
         fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
             self.0.look(now_ns, 1, true);
             let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
-            // Read before the next check; or after it; or the thread was preempted between its wait, which found
-            // nothing, and that check: then the next wait finds it.
+            // The response is read before the next check or after it. Or the thread is preempted between a wait that
+            // found nothing and its check; the next wait then finds the response.
             let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(Arrival::At(arrived_ns), 0);
             let early = dated && read(&self.0);
             self.0.look(read_ns, 0, true);
@@ -398,13 +396,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_of_any_length_is_as_likely_to_be_seen_as_any_other_moment() {
+    fn stalls_of_any_length_are_sampled_without_bias() {
         const STALLS: u64 = 20_000;
         let wanted = STALLS * BURST_NS / PERIOD_NS;
         for stall_ns in [100_000, 7_000_000, 100_000_000, 1_000_000_000, 3_000_000_000] {
             let (mut looks, mut now_ns, mut taken) = (Looks::new(stall_ns), 0, 0);
             for _ in 0..STALLS {
-                // In step with the periods: the stall, then checks every 5 ms until it comes again.
+                // In step with the periods: a stall, then checks every 5 ms until the next stall.
                 let again_ns = (now_ns + stall_ns).next_multiple_of(PERIOD_NS) + 60_000_000;
                 let (is_taken, next_ns) = looks.takes(now_ns, stall_ns);
                 taken += u64::from(is_taken);
@@ -418,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_have_their_share_of_the_time_and_no_rhythm() {
+    fn bursts_take_their_share_of_the_time_at_random_times() {
         const PERIODS: u64 = 20_000;
         const PLACES: u64 = PERIOD_NS / BURST_NS;
         let times = Times { seed: 7, is_always: false };
@@ -434,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_in_before_a_burst_or_after_it_is_not_of_it() {
+    fn arrivals_before_or_after_a_burst_do_not_belong_to_it() {
         let mut bursts = Looks::new(3).0;
         let meant = bursts.times.next(SENT_NS);
         let (on_ns, over_ns) = (meant.start + 1_000, meant.end + 9_000_000);
@@ -442,16 +440,16 @@ mod tests {
         bursts.look(meant.start - 1, 0, true);
         assert!(!bursts.is_dating());
         assert_eq!((bursts.look(on_ns, 512, false), bursts.open()), (None, on_ns..u64::MAX));
-        // Longer than planned: the thread was held up.
+        // The burst is longer than planned because the thread was held up.
         assert_eq!(bursts.look(meant.end - 1, 512, false), None);
         assert_eq!((bursts.look(over_ns, 512, false), bursts.open()), (Some(on_ns..over_ns), 0..0));
         let is_of = |bursts: &Bursts, at_ns| bursts.takes(Arrival::At(at_ns), SENT_NS);
         for (at_ns, is_in) in [(on_ns - 1, false), (on_ns, true), (over_ns - 1, true), (over_ns, false)] {
             assert_eq!(is_of(&bursts, at_ns), is_in, "{at_ns}");
         }
-        // Without a date it arrived before, unless it was requested in the burst.
+        // A response without a stamp arrived before the burst, unless its request was sent in the burst.
         assert!(!bursts.takes(Arrival::Unknown, on_ns - 1) && bursts.takes(Arrival::Unknown, on_ns));
-        // Its last responses come after other connections' events.
+        // The burst's last responses come after the events of other connections.
         bursts.look(over_ns + 1, 488, false);
         assert!(bursts.is_dating(), "1,000 connections may have had none yet");
         bursts.look(over_ns + 2, 512, false);

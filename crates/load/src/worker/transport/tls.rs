@@ -43,7 +43,7 @@ impl<P: Pace> Transport for Tls<P> {
         &mut self.pace
     }
 
-    /// Begins the handshake. The attempt lasts until it is complete.
+    /// Begins the handshake, which is part of the connection attempt.
     fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.connections[slot].state = State::Handshaking;
         let sessions = &mut worker.transport.sessions;
@@ -74,7 +74,7 @@ impl<P: Pace> Transport for Tls<P> {
 
     fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         if A::IS_PIPELINED && worker.connections[slot].has(WATCHES_WRITABLE) {
-            // The rest of earlier requests is sent first, followed by these.
+            // The rest of earlier requests is sent first, then these.
             return;
         }
         worker.connections[slot].written = 0;
@@ -85,7 +85,7 @@ impl<P: Pace> Transport for Tls<P> {
         worker.flush(slot, now);
     }
 
-    /// Handles the decrypted bytes.
+    /// Handles decrypted bytes.
     fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
@@ -139,7 +139,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         self.failed_by(slot, now, || error_text(error));
     }
 
-    /// The server has closed the connection during the handshake, or reset it because of unread bytes of ours.
+    /// Handles a server that closed the connection during the handshake, or reset it because of unread bytes.
     fn handshake_cut(&mut self, slot: usize, now: u64) {
         self.failed_by(slot, now, || {
             "it closed the connection during the handshake: does it limit connections?".into()
@@ -161,7 +161,8 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         }
     }
 
-    /// Sends the session's bytes, and what it then takes of the request; waits for room when the socket is full.
+    /// Sends the session's bytes, then as much of the request as the session takes; waits for room when the socket is
+    /// full.
     fn flush(&mut self, slot: usize, now: u64) {
         let outcome = loop {
             match self.write(slot) {
@@ -177,7 +178,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { return };
             let Ok(taken) = session.writer().write(rest) else { return self.lost(slot, now, Failure::Tls) };
             if taken == 0 {
-                // All are sent, or the server reads no more.
+                // All bytes are sent, or the server reads no more.
                 break Ok(true);
             }
             let is_whole = taken == rest.len();
@@ -247,7 +248,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             let has_ended = match session.process_new_packets() {
                 Ok(state) => state.peer_has_closed(),
                 Err(error) => {
-                    // Send the server the alert for it.
+                    // Sends the server the alert about the error.
                     let _ = session.write_tls(&mut Sink(self.connections[slot].fd));
                     return self.tls_failed(slot, now, &error);
                 }
@@ -276,7 +277,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         }
     }
 
-    /// The server has ended TLS. It may leave TCP open until the client has done the same, as asyncio does.
+    /// Handles the server's end of TLS. The server may keep TCP open until the client has ended TLS, as asyncio does.
     fn on_notice(&mut self, slot: usize, now: u64) {
         let generation = self.connections[slot].generation;
         if !self.connections[slot].has(PEER_CLOSED)
@@ -299,7 +300,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         let mut has_plain = false;
         while self.connections[slot].generation == generation {
             let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { break };
-            // "Would block": nothing more yet. The socket reports an end, with or without a notice.
+            // "Would block": no more bytes yet. The socket reports the end, with or without close_notify.
             let Ok(count @ 1..) = session.reader().read(&mut self.buffer) else { break };
             has_plain = true;
             self.take_bytes(slot, count, now);

@@ -1,4 +1,4 @@
-//! An exact profile from beginning to end: find the server, calibrate, hook, measure in bursts, unhook.
+//! An exact profile: finds the server, calibrates, hooks, measures in bursts, unhooks.
 
 use super::calibration;
 use super::programs::Programs;
@@ -14,14 +14,14 @@ use record::profile::exact::{ExactProfile, HookCosts, Machine};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// Bursts of a profile; the spread between them gives the intervals.
+/// Number of bursts in a profile; their spread gives the intervals.
 pub const BURSTS: u32 = 10;
-/// The programs need a moment to learn each thread's state before counting begins.
+/// The programs need this time to learn each thread's state before counting begins.
 const ACQUAINTANCE: Duration = Duration::from_millis(30);
-/// Longest wait for the first hook after the end of a burst.
+/// Maximum wait for the first hook after the end of a burst.
 const SETTLE: Duration = Duration::from_millis(8);
 
-/// Maximum attempts at a burst if this program loses its CPU at an edge.
+/// Maximum attempts at a burst if this program loses its CPU at one of its ends.
 const ATTEMPTS: u32 = 4;
 
 /// The settings of an exact profile.
@@ -55,7 +55,7 @@ pub struct ExactProfiler {
 }
 
 impl ExactProfiler {
-    /// Finds the server, measures what hooks cost, and hooks the boundaries.
+    /// Finds the server, measures the cost of hooks, and hooks the boundaries.
     pub fn attach(options: BurstOptions) -> Result<Self, ProfileError> {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
@@ -78,7 +78,7 @@ impl ExactProfiler {
         Ok(profiler)
     }
 
-    /// Measures one burst, again if this program lost its CPU at an edge.
+    /// Measures a burst, again if this program lost its CPU at one of its ends.
     pub fn burst(&mut self) -> Result<(), ProfileError> {
         self.admit()?;
         let pids = self.group.pids();
@@ -92,8 +92,7 @@ impl ExactProfiler {
         Ok(())
     }
 
-    /// A burst, and how long the slower of its edges took between reading the scheduler's account and opening or
-    /// closing the gate.
+    /// A burst, and the longest time between reading the scheduler's account and opening or closing the gate.
     fn attempt(&self, pids: &[u32]) -> Result<(Burst, u64), ProfileError> {
         let before = self.programs.read(u64::MAX, 0)?;
         let packets_before = self.programs.packets()?;
@@ -108,10 +107,10 @@ impl ExactProfiler {
         let closes_ns = now_ns();
         self.programs.set_gate(opens_ns, closes_ns)?;
         let closing_ns = now_ns() - ending_ns;
-        // A CPU that is awake soon reaches a hook; the reader adds the rest for one that sleeps.
+        // An active CPU soon reaches a hook; for a sleeping one, the reader adds the rest.
         std::thread::sleep(SETTLE);
         let after = self.programs.read(opens_ns, closes_ns)?;
-        // Processes that ended meanwhile are in neither sum.
+        // Processes that have ended meanwhile are in neither sum.
         let both = cpu_before.iter().zip(&cpu_after).filter_map(|(then, now)| Some((*now)?.saturating_sub((*then)?)));
         let burst = Burst {
             length_ns: closes_ns - opens_ns,
@@ -153,7 +152,7 @@ fn cpu_times(pids: &[u32]) -> Vec<Option<u64>> {
     pids.iter().map(|pid| cpu_clock::of_process(*pid).ok()).collect()
 }
 
-/// Measures [`BURSTS`] bursts, or fewer when `is_stopped`.
+/// Measures [`BURSTS`] bursts, or fewer if `is_stopped`.
 pub fn run(options: BurstOptions, is_stopped: &dyn Fn() -> bool) -> Result<ExactProfile, ProfileError> {
     let mut profiler = ExactProfiler::attach(options)?;
     for _ in 0..BURSTS {

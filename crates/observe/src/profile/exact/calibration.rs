@@ -1,4 +1,4 @@
-//! The cost of a hook, measured in the run: pairs around empty kernel functions, and empty system calls.
+//! Measures the cost of a hook during the run: pairs around empty kernel functions, and empty system calls.
 
 pub use measure::{bare_call_ns, measure};
 
@@ -11,12 +11,12 @@ mod measure {
     use record::profile::exact::HookCosts;
     use rustix::process::getppid;
 
-    /// Short batches, of which the median is taken, so that interruptions disturb few of them.
+    /// Short batches; their median is used, so interruptions matter little.
     const BATCHES: usize = 15;
     const PAIRS_A_BATCH: u64 = 100;
     const CALLS_A_BATCH: u64 = 200;
 
-    /// An empty system call, before any program is attached.
+    /// The cost of an empty system call without any program attached.
     pub fn bare_call_ns() -> f64 {
         median((0..BATCHES).map(|_| {
             let before = now_ns();
@@ -31,8 +31,8 @@ mod measure {
         }
     }
 
-    /// Measures with the tracepoints attached and no function hooked yet. The empty functions stay hooked: no other
-    /// code calls them. `bare_call_ns`: the result of [`bare_call_ns`] before they were attached.
+    /// Measures with the tracepoints attached and no function hooked yet. The empty functions stay hooked, because no
+    /// other code calls them. `bare_call_ns`: the earlier result of [`bare_call_ns`].
     pub fn measure(programs: &mut Programs, bare_call_ns: f64) -> Result<HookCosts, ProfileError> {
         let kernel = |reading: &Reading| own(reading, Charged::To(Layer::SystemCall)).ns as f64;
         let calls = batches(programs, |_| {
@@ -62,7 +62,7 @@ mod measure {
         })
     }
 
-    /// This program's own work in each of some short windows.
+    /// This program's own work in each of several short windows.
     fn batches(
         programs: &Programs,
         work: impl Fn(&Programs) -> Result<(), ProfileError>,

@@ -1,4 +1,4 @@
-//! The BPF programs: one pair for each boundary function that this kernel has, and those of the tracepoints.
+//! The BPF programs: a pair for each boundary function of this kernel, and those of the tracepoints.
 
 use super::reading::{CALIBRATION, Reading, layer_number};
 use crate::bpf::members::Members;
@@ -22,11 +22,11 @@ const SLOTS: usize = 96;
 /// Lines of libbpf's and the verifier's last messages in an error.
 const LOG_LINES: usize = 3;
 
-/// Functions of the kernel that do nothing, made for testing programs (net/bpf/test_run.c).
+/// Kernel functions that do nothing, made for testing programs (net/bpf/test_run.c).
 const EMPTY_FUNCTIONS: [&str; 4] = ["bpf_fentry_test1", "bpf_fentry_test2", "bpf_fentry_test3", "bpf_fentry_test4"];
 
-/// Programs of tracepoints that every kernel has, in order of attachment; ends before begins, so that every begin has
-/// an end.
+/// Programs for tracepoints of every kernel, in order of attachment: ends before begins, so that every begin has an
+/// end.
 const TRACEPOINTS: [&str; 13] = [
     "process_forked",
     "process_executed",
@@ -42,7 +42,7 @@ const TRACEPOINTS: [&str; 13] = [
     "irq_handler_begins",
     "packet_received",
 ];
-/// Programs of tracepoints that depend on the processor, with the BTF type of each.
+/// Programs for tracepoints that depend on the processor, with the BTF type of each.
 const OPTIONAL: [(&str, &str); 5] = [
     ("local_timer", "btf_trace_local_timer_entry"),
     ("call_function", "btf_trace_call_function_entry"),
@@ -56,7 +56,6 @@ pub struct Programs {
     tracepoints: Vec<Link>,
     optional: Vec<&'static str>,
     object: Object,
-    /// Boundaries by slot.
     slots: Vec<Boundary>,
     is_hooked: Vec<bool>,
     /// Boundaries without programs.
@@ -67,7 +66,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads a pair for every boundary that this kernel has, for the server's port in its network namespace.
+    /// Loads a pair for every boundary function of this kernel, for the server's port in its network namespace.
     pub fn load(
         boundaries: &[Boundary],
         symbols: &KernelSymbols,
@@ -98,8 +97,8 @@ impl Programs {
             .filter(|(_, kind)| btf.type_by_name::<types::Typedef<'_>>(kind).is_some())
             .map(|(name, _)| name)
             .collect();
-        // The kernel may refuse a function (inlined, too many arguments, not traceable): the loader names the program,
-        // and the others are loaded without it.
+        // The kernel may refuse a function (inlined, too many arguments, not traceable). The loader names the
+        // program, and the others are loaded without it.
         loop {
             match load_once(&wanted, &optional, port, netns_inode) {
                 Ok(object) => {
@@ -146,7 +145,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Hooks the boundary functions. One that the kernel refuses now is left out like those that it refused to load.
+    /// Hooks the boundary functions. A function that the kernel refuses now is left out, like those that it refused
+    /// to load.
     pub fn attach_functions(&mut self) -> Result<(), ProfileError> {
         let mut refused = None;
         self.is_hooked.clear();
@@ -176,7 +176,7 @@ impl Programs {
         }
     }
 
-    /// Hooks `count` more empty functions; there are four.
+    /// Hooks `count` more of the four empty functions.
     pub fn attach_empty_functions(&mut self, count: usize) -> Result<(), ProfileError> {
         for slot in self.empty_slots.clone().into_iter().skip(self.empty_hooked).take(count) {
             self.empty_hooked += 1;
@@ -199,7 +199,7 @@ impl Programs {
         program.test_run(ProgramInput::default()).map(|_| ()).map_err(|error| refusal(error.into()))
     }
 
-    /// Processes of the server; the programs follow their forks.
+    /// Sets the server's processes; the programs follow their forks.
     pub fn set_members(&mut self, processes: &[Process]) -> Result<(), ProfileError> {
         self.members.update(&self.object, processes).map_err(refusal)
     }
@@ -215,7 +215,7 @@ impl Programs {
         let map = bpf::map(&self.object, "cpus")?;
         let cpus = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(error.into()))?;
         let mut reading = Reading::empty();
-        // The map has a value for each possible CPU: an offline one would count as sleeping.
+        // The map has a value for each possible CPU, and an offline one would count as sleeping.
         let (cpus, online) = (cpus.unwrap_or_default(), record::machine::online_cpu_numbers());
         for cpu in online.iter().filter_map(|at| value_of::<Cpu>(cpus.get(*at)?)) {
             reading.add_cpu(&cpu, opens_ns, closes_ns);
@@ -241,7 +241,7 @@ impl Drop for Programs {
     }
 }
 
-/// Why an exact profile is not possible here. Tries a pair of programs on an empty kernel function.
+/// Why an exact profile is not possible on this machine, if so. Tries a pair of programs on an empty kernel function.
 pub fn why_not_possible() -> Option<String> {
     let attempt = || -> Result<(), ProfileError> {
         needs_hosts_process_ids()?;
@@ -308,13 +308,12 @@ fn prepare(
     bpf::set_constants(open, ".rodata.target", &Target { port: port.into(), netns, period_ns: 0 })
 }
 
-/// The slot of a program; the log names the one that the kernel refused.
 fn slot_of(name: &str) -> Option<usize> {
     let digits = name.strip_prefix("enter_").or(name.strip_prefix("leave_"))?;
     usize::from_str_radix(digits, 8).ok()
 }
 
-/// The name as in the macro of `exact.bpf.c`.
+/// The name that the macro of `exact.bpf.c` forms.
 fn enter_name(slot: usize) -> String {
     format!("enter_0{slot:02o}")
 }
@@ -327,7 +326,7 @@ fn refusal(why: Refusal) -> ProfileError {
     if why.error.kind() == ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
         return ProfileError::NotPermitted;
     }
-    // libbpf suspects a memory limit; the error number is the only sign of a forbidden operation.
+    // libbpf suspects a memory limit; only the error number shows a forbidden operation.
     let is_forbidden = why.to_string().contains("(os error 1)");
     let tail = if is_forbidden { String::new() } else { why.last_words(LOG_LINES) };
     let (open, close) = if tail.is_empty() { ("", "") } else { (" (", ")") };

@@ -1,16 +1,16 @@
-//! The counts of the programs of `bpf/exact.bpf.c`: time and hooks by place.
+//! Counts of the programs in `bpf/exact.bpf.c`: time and hooks by place.
 
 use crate::bpf::types::exact::Cpu;
 use crate::profile::samples::Side;
 use record::layers::Layer;
 use record::sum::Growing;
 
-/// As in `bpf/exact.h`: [`Reading::add_cpu`] does not compile with another number of cells.
+/// As in `bpf/exact.h`; with another number of cells, [`Reading::add_cpu`] does not compile.
 const LAYERS: usize = 16;
 const PLACES: usize = 4;
 const CELLS: usize = 4 * PLACES * LAYERS;
 
-/// The owner of time.
+/// What the time is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Charged {
     /// A layer.
@@ -19,7 +19,7 @@ pub enum Charged {
     Unknown,
     /// The programs' own work.
     Measurement,
-    /// An empty function of the kernel, called to measure the cost of a pair of hooks.
+    /// An empty kernel function, called to measure the cost of a pair of hooks.
     Calibration,
 }
 
@@ -41,7 +41,7 @@ pub enum Whose {
     Server,
     /// Another process.
     Others,
-    /// None.
+    /// No process.
     Idle,
     /// straingauge itself.
     Tool,
@@ -51,12 +51,12 @@ impl Whose {
     const ALL: [Whose; 4] = [Whose::Server, Whose::Others, Whose::Idle, Whose::Tool];
 }
 
-/// A place of time: the process that ran, the packet's side inside of a network softirq, and the layer.
+/// A place of time: the process that ran, the packet's side within a network softirq, and the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExactPlace {
     /// The process that ran.
     pub whose: Whose,
-    /// In a network softirq: the end at which the packet was received.
+    /// Within a network softirq: the end that receives the packet.
     pub packet: Option<Side>,
     /// The layer.
     pub charged: Charged,
@@ -80,11 +80,11 @@ impl ExactPlace {
 pub struct Cell {
     /// Nanoseconds.
     pub ns: u64,
-    /// Pairs of hooks whose inner part lies here: functions entered.
+    /// Pairs of hooks whose inner part is in this place: functions entered.
     pub pairs_in: u64,
-    /// Pairs whose outer part lies in here: functions called.
+    /// Pairs whose outer part is in this place: functions called.
     pub pairs_out: u64,
-    /// Halves of single hooks.
+    /// Halves of single hooks in this place.
     pub marks: u64,
 }
 
@@ -102,11 +102,11 @@ pub struct Reading {
     pub not_left: u64,
     /// Functions called from too deep a stack.
     pub too_deep: u64,
-    /// Threads whose stack was replaced by another's.
+    /// Threads whose stack was overwritten by that of another thread.
     pub lost_threads: u64,
     /// Programs run.
     pub hooks: u64,
-    /// CPUs on which no program ran at all.
+    /// CPUs on which no program ran.
     pub silent_cpus: u64,
 }
 
@@ -125,8 +125,8 @@ impl Reading {
         }
     }
 
-    /// Adds one CPU's record. A sleeping CPU reaches no hook, so its uncharged time between `opens_ns` and `closes_ns`
-    /// is added to its current place.
+    /// Adds the record of a CPU. A sleeping CPU reaches no hook, so its uncharged time between `opens_ns` and
+    /// `closes_ns` is added to its current place.
     pub fn add_cpu(&mut self, cpu: &Cpu, opens_ns: u64, closes_ns: u64) {
         if cpu.is_known == 0 {
             self.silent_cpus += 1;
@@ -155,7 +155,7 @@ impl Reading {
         }
     }
 
-    /// The counts after `earlier`.
+    /// The growth of the counts since `earlier`.
     pub fn since(&self, earlier: &Reading) -> Reading {
         let mut new = self.clone();
         for (cell, then) in new.cells.iter_mut().zip(&earlier.cells) {
@@ -188,12 +188,12 @@ impl Reading {
     }
 }
 
-/// The number of a layer in the programs.
+/// The number that the programs use for a layer.
 pub fn layer_number(layer: Layer) -> u8 {
     Layer::ALL.iter().position(|one| *one == layer).unwrap_or(0) as u8
 }
 
-/// The number of [`Charged::Calibration`].
+/// The number that the programs use for [`Charged::Calibration`].
 pub const CALIBRATION: u8 = 10;
 
 #[cfg(test)]
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_under_way_belongs_to_its_side() {
+    fn a_packet_in_transit_belongs_to_its_side() {
         let mut reading = Reading::empty();
         reading.add_cpu(&record(1_700, 3, 0, 2, (2, 1)), 1_000, 1_800);
         let (place, cell) = reading.places().find(|(_, cell)| cell.ns > 0).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_without_a_program_is_counted_as_such_and_an_odd_place_left_out() {
+    fn cpus_without_a_program_are_counted_and_impossible_places_are_left_out() {
         let mut reading = Reading::empty();
         reading.add_cpu(&Cpu::default(), 0, u64::MAX);
         reading.add_cpu(&record(0, 0, 99, 0, (2, 1)), 0, 10);

@@ -9,9 +9,9 @@ use record::profile::PacketCounts;
 use record::profile::exact::{ExactProfile, ExactRow, HookCosts, Machine, Perturbation, SumCheck, Unpaired};
 use record::{Doubt, DoubtKind};
 
-/// Difference between the sum of the layers and the scheduler's account that is not reported.
+/// Differences between the sum of the layers and the scheduler's account up to this share are not reported.
 pub const SUM_TOLERANCE: f64 = 0.02;
-/// If hooks make up more than this share of a layer's measured time, the rest is doubted.
+/// If hooks make up a larger share of a layer's measured time, the rest is uncertain.
 const DOUBTFUL_CORRECTION: f64 = 0.5;
 
 /// One burst.
@@ -19,7 +19,7 @@ const DOUBTFUL_CORRECTION: f64 = 0.5;
 pub struct Burst {
     /// Its length.
     pub length_ns: u64,
-    /// The scheduler's account of the server in it.
+    /// The scheduler's account of the server during the burst.
     pub scheduler_ns: u64,
     /// The counts.
     pub counted: Reading,
@@ -42,7 +42,6 @@ fn row_of(charged: Charged) -> Option<Option<Layer>> {
     }
 }
 
-/// A layer's time without the hooks' part.
 fn corrected(layer: Option<Layer>, cell: &Cell, calls: u64, costs: &HookCosts) -> f64 {
     let hooks = cell.pairs_in as f64 * costs.pair_inner_ns
         + cell.pairs_out as f64 * costs.pair_outer_ns

@@ -1,4 +1,4 @@
-//! The phases of a point's requests: means of the requests in windows.
+//! The phases of a point's requests: means over the requests in windows.
 
 use crate::watch::point_watch::PointReadings;
 use record::figure::{Figures, Origin};
@@ -11,7 +11,7 @@ pub(super) const PHASES: [(&str, &str); 3] = [
     (names::WATCH_LOG, names::WATCH_LOG_CPU),
 ];
 
-/// Means over the classes, each weighted with its exact number of requests.
+/// Means over the classes, each weighted by its exact number of requests.
 pub(super) fn of_all(figures: &mut Figures, readings: &PointReadings, classes: &[ClassTotals]) {
     let timed: u64 = readings.phases.iter().map(|phases| phases.requests).sum();
     if timed == 0 {
@@ -40,14 +40,14 @@ pub(super) fn of_all(figures: &mut Figures, readings: &PointReadings, classes: &
     mean(names::WATCH_DISK, 1.0, &|phases| phases.disk_bytes);
 }
 
-/// In the order of [`PHASES`].
+/// Figures in the order of [`PHASES`].
 const PACK_PHASES: [(&str, &str); 3] = [
     (names::WATCH_PACK_PARSE, names::WATCH_PACK_PARSE_CPU),
     (names::WATCH_PACK_PROCESS, names::WATCH_PACK_PROCESS_CPU),
     (names::WATCH_PACK_LOG, names::WATCH_PACK_LOG_CPU),
 ];
 
-/// Means over the requests whose phases the server's functions showed. Empty without a pack.
+/// Means over the requests whose phases the server's functions showed; empty without a pack.
 pub(super) fn by_pack(figures: &mut Figures, readings: &PointReadings) {
     let timed = |pack: &PackTotals| pack.by_functions.iter().map(|class| class.requests).sum::<u64>();
     let pack = readings.pack.as_ref().filter(|pack| timed(pack) > 0);

@@ -1,4 +1,4 @@
-//! Additions to the engine's load for an axis: one quantity is varied, everything else is held.
+//! Additions to the engine's load for an axis: one quantity is varied, and all others are held.
 
 use super::search::Ended;
 use crate::cli::{LoadOptions, Options, PathOptions};
@@ -15,23 +15,22 @@ use record::machine::cpu_list;
 use record::protocol::Protocol;
 use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
 
-/// The longest delay of an axis of delays without given values.
 const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Stands for the number of CPUs in the server's command.
+/// Placeholder for the number of CPUs in the server's command.
 const CPUS: &str = "{cpus}";
 /// Connections that keep a CPU of most servers busy.
 const CONNECTIONS_PER_CPU: u64 = 16;
 
-/// CPUs of client and server on an axis of CPUs.
+/// CPUs of client and server for an axis of CPUs.
 pub struct CpuSet {
     client: Vec<usize>,
-    /// All of the server's; it gets the first ones.
+    /// All CPUs of the server; each trial gives it the first ones.
     pub server: Vec<usize>,
 }
 
 impl CpuSet {
-    /// Gives the server so many of its CPUs, and writes their number into its command.
+    /// Gives the server its first `count` CPUs and writes `count` into its command.
     pub fn give(&self, options: &mut Options, count: usize) {
         if !self.client.is_empty() {
             options.load.cpus = Some(cpu_list(&self.client));
@@ -41,7 +40,7 @@ impl CpuSet {
     }
 }
 
-/// The CPUs for an axis of CPUs. Sets its values where none were given: doubled, and all.
+/// The CPUs for an axis of CPUs. Sets default values of the axis: powers of two, and all CPUs.
 pub(super) fn cpu_set(drive: &RunOptions, axis: &mut AxisPlan) -> Result<CpuSet> {
     if drive.command().is_empty() {
         return Err(wrong_usage(
@@ -69,7 +68,7 @@ pub(super) fn cpu_set(drive: &RunOptions, axis: &mut AxisPlan) -> Result<CpuSet>
     Ok(CpuSet { client, server })
 }
 
-/// Requests a path that can be delayed. It is created and tested with the longest delay.
+/// Sets up a path whose delay can be changed. It is created and tested with the longest delay.
 pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Result<()> {
     refuse_what_is_varied(Axis::Delay, &[(path.delay.is_some(), "--delay")])?;
     let longest = values.iter().copied().fold(0.0, f64::max);
@@ -78,8 +77,7 @@ pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Res
     Ok(())
 }
 
-/// Defaults that an axis sets in the plan where the user gave nothing else.
-/// `round_trip_ns`: that of the path.
+/// Sets the plan's defaults for an axis; options that the user gave stay. `round_trip_ns`: that of the path.
 pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, round_trip_ns: u64) -> Result<()> {
     match axis.axis {
         // A client in overload gives up an attempt early and retries for the next request (Banga and Druschel 1997).
@@ -113,7 +111,7 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, r
     Ok(())
 }
 
-/// Sets a place of the axis; `most` is the highest value that the run will measure.
+/// Sets up a place on the axis. `most`: the highest value that the run will measure.
 pub(super) fn prepare(session: &mut Session, place: AxisPlace, most: f64) -> Result<Option<Ended>> {
     session.runner.hold(&session.plan, place, most, &mut session.progress)?;
     if session.stop.is_set() {

@@ -1,4 +1,4 @@
-//! The command of `find --beside` while it runs: where the server is.
+//! The command of `find --beside` while it runs, on the server's machine.
 
 use crate::commands::session::Session;
 use crate::companions::server::is_here;
@@ -8,16 +8,15 @@ use crate::server::agent::Agent;
 use anyhow::{Result, anyhow};
 use std::time::Duration;
 
-/// A command that runs beside the server.
 pub(super) enum Beside {
     /// On this machine.
     Here(Agent),
-    /// On the server's machine, where the watcher started it.
+    /// On another machine, where the server's watcher started it.
     Elsewhere,
 }
 
 impl Beside {
-    /// Starts it beside the session's server, which listens on `port`.
+    /// Starts the command on the machine of the session's server, which listens on `port`.
     pub fn start(command: &[String], port: u16, session: &mut Session) -> Result<Beside> {
         if let Some(watcher) = session.runner.companions.watcher() {
             watcher.borrow_mut().start_beside(command).map_err(|why| anyhow!(why))?;
@@ -31,7 +30,7 @@ impl Beside {
         Agent::start(command, session.server.as_ref(), port, pid).map(Beside::Here)
     }
 
-    /// How it ended by itself.
+    /// How the command ended by itself, if it did.
     pub fn gone(&mut self, runner: &mut Runner) -> Option<String> {
         match self {
             Beside::Here(agent) => agent.gone(),
@@ -39,19 +38,18 @@ impl Beside {
         }
     }
 
-    /// How often it is looked whether it has ended.
+    /// Interval for checking whether the command has ended.
     pub fn look_every(&self) -> Duration {
         Duration::from_millis(if matches!(self, Beside::Here(_)) { 10 } else { 200 })
     }
 
-    /// Its processes are no other work from now on; a watcher knows them already.
+    /// Excludes the command's processes from "other work"; a watcher knows them already.
     pub fn is_known_to(&self, runner: &mut Runner) {
         if let Beside::Here(agent) = self {
             runner.companions.beside(&agent.pids());
         }
     }
 
-    /// Ends it, and returns the end of its output.
     pub fn end(self, runner: Option<&mut Runner>) -> Vec<u8> {
         match (self, runner) {
             (Beside::Here(mut agent), runner) => {

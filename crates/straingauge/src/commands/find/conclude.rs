@@ -16,7 +16,7 @@ use std::process::ExitCode;
 impl Search<'_> {
     /// Writes the verdict and the report from what was measured.
     pub fn conclude(mut self, ended: Result<Ended>, limits: &[Limit]) -> Result<ExitCode> {
-        // The server and its namespaces are removed before the slower work of drawing.
+        // Remove the server and its namespaces before the slower drawing.
         self.close();
         let (status, why) = match &ended {
             Ok(Ended::Complete) => (Status::Complete, None),
@@ -33,7 +33,7 @@ impl Search<'_> {
                 ));
             }
             finished = finished.and(side.writer.finish(status, why.clone()));
-            // From memory, not from the directory: a full disk must not lose measurements.
+            // Use the run in memory, not the directory: a full disk must not lose measurements.
             runs.push(side.run());
         }
         let first = &runs[0];
@@ -75,7 +75,7 @@ impl Search<'_> {
         let compared_checks = compared.as_ref().map(ComparedRuns::checks).unwrap_or_default();
         let mut cases = [&checks[..], &compared_checks[..]].concat();
         if why.is_none() && output.summary.junit.is_some() {
-            // Markdown begins with it; JUnit has no other place.
+            // The JUnit file has no other place for the verdict; Markdown begins with it.
             cases[0].words = analyze::verdict::sentences(first, &zones::of_run(first)).headline;
         }
         let summarised = output.summary.write(markdown, &cases);
@@ -107,7 +107,7 @@ impl Search<'_> {
 }
 
 struct Judged<'a> {
-    /// Of two runs the one that is meant: `A: `.
+    /// Prefix for one of two runs: `A: `.
     whose: &'static str,
     limit: &'a Limit,
     check: Check,

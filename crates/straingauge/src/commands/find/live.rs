@@ -1,5 +1,5 @@
-//! `find --live`: the report in a browser during the run. It is drawn between two points, only if somebody looks, and
-//! so rarely that drawing takes little of the run's time. The serving thread sleeps until a browser asks.
+//! `find --live`: the report in a browser during the run. It is drawn between points, only if a browser has asked for
+//! it, and so rarely that drawing takes little of the run's time. The serving thread sleeps until a request comes.
 
 use crate::failure::wrong_usage;
 use crate::serve::{Answer, Request, Server, Site, response};
@@ -12,19 +12,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Connections at once: a browser opens up to six.
+/// Maximum simultaneous connections; a browser opens up to six.
 const MOST_CLIENTS: usize = 16;
-/// Pause after a report, as a multiple of the time to draw it: drawing takes at most a twentieth of the run.
+/// Pause after drawing a report, as a multiple of the drawing time, so that drawing takes at most a twentieth of the
+/// run.
 const REST: u32 = 19;
 const HTML: &str = "text/html; charset=utf-8";
-/// The token is part of the URL, so nothing may be kept or passed on.
+/// The URL contains the token, so browsers must not cache pages or send the URL to others.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
                        Cross-Origin-Resource-Policy: same-origin\r\n";
 
 pub(super) struct Live {
     server: Server,
     site: Arc<Pages>,
-    /// When the last report was drawn, and how long that took.
+    /// When the last report was drawn, and how long drawing took.
     drawn: Option<(Instant, Duration)>,
 }
 
@@ -33,7 +34,7 @@ struct Pages {
     around: String,
     policy: String,
     now: Mutex<Now>,
-    /// Somebody has asked for a page since the last was drawn.
+    /// Whether a page was requested since the last one was drawn.
     is_wanted: AtomicBool,
 }
 
@@ -45,7 +46,7 @@ struct Now {
 }
 
 impl Live {
-    /// Serves on a loopback address from now on, and says where.
+    /// Starts serving on a loopback address, and prints the URL.
     pub fn begin(address: SocketAddr, url: &str) -> Result<Live> {
         check(address)?;
         let cannot = || format!("cannot serve the live page on {address}");
@@ -62,7 +63,7 @@ impl Live {
         Ok(Live { server, site, drawn: None })
     }
 
-    /// Sends the news to all followers, and draws the report again if it is time.
+    /// Sends the new progress to all followers, and draws the report again if it is time.
     pub fn show(&mut self, run: impl FnOnce() -> RunDir) {
         if !self.site.is_wanted.load(Ordering::Relaxed) && self.server.followers() == 0 {
             return;
@@ -75,7 +76,6 @@ impl Live {
         self.tell(&run, false);
     }
 
-    /// Shows the whole run, and ends.
     pub fn end(mut self, run: &RunDir) {
         if self.server.followers() > 0 {
             self.draw(run);
@@ -101,7 +101,6 @@ impl Live {
     }
 }
 
-/// Refuses an address that others can reach.
 pub(super) fn check(address: SocketAddr) -> Result<()> {
     if address.ip().is_loopback() {
         return Ok(());
@@ -125,7 +124,7 @@ impl Pages {
         lock(&self.now)
     }
 
-    /// What follows the token in a target that has it.
+    /// The rest of a target after the token; `None` without the token.
     fn place<'a>(&self, target: &'a str) -> Option<&'a str> {
         let (typed, place) = target.strip_prefix('/')?.split_once('/')?;
         // Compares all bytes, so that the time does not reveal the first wrong one.
@@ -138,9 +137,9 @@ impl Site for Pages {
     fn answer(&self, request: &Request<'_>) -> Answer {
         let text =
             |status, body: &str| Answer::Whole(response(status, "text/plain; charset=utf-8", HEADERS, body.as_bytes()));
-        // Against DNS rebinding.
+        // Refuses DNS rebinding.
         if !request.host.is_some_and(is_loopback) {
-            return text("403 Forbidden", "this is for 127.0.0.1 and localhost alone\n");
+            return text("403 Forbidden", "this is only for 127.0.0.1 and localhost\n");
         }
         let page = |policy: &str, body: &str| {
             let headers = format!("{HEADERS}Content-Security-Policy: {policy}\r\n");
@@ -152,7 +151,7 @@ impl Site for Pages {
         }
         match place {
             Some("") => page(&self.policy, &self.around),
-            // The report has a policy of its own.
+            // The report has its own content security policy.
             Some("report.html") => page("frame-ancestors 'self'", &Arc::clone(&self.now().report)),
             Some("events") => {
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_is_served_and_asked() {
+    fn only_loopback_addresses_and_hosts_are_served() {
         for (address, expected) in
             [("127.0.0.1:80", true), ("[::1]:0", true), ("0.0.0.0:80", false), ("192.0.2.1:80", false)]
         {
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_long_and_never_the_same() {
+    fn tokens_are_long_and_never_repeat() {
         let tokens: std::collections::BTreeSet<String> = (0..100).map(|_| token().expect("random bits")).collect();
         assert!(tokens.len() == 100 && tokens.iter().all(|token| token.len() == 32), "{tokens:?}");
     }

@@ -1,51 +1,50 @@
-//! Connections of the open loop: those that the closed loop needed at its peak, with head room; more only if a rate
-//! needs them and the server answers more over them. Many servers are slower with every open connection (a scanned
-//! list, a worker for each).
+//! Chooses the connections of the open loop: those that the closed loop needed at its peak, with headroom, and more
+//! only if a rate needs them and they increase the throughput. Many servers get slower with every open connection (a
+//! scanned list, a worker for each).
 //!
-//! A server with a thread or process for each connection leaves the others unanswered at any rate; that would be taken
-//! for its failing rate.
+//! A server with a worker per connection leaves further connections unanswered at any rate, which would look like its
+//! failing rate.
 
 use record::units::grouped;
 use record::{Arrival, Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Point, Sweep, names};
 use std::collections::BTreeMap;
 
-/// Share of connections that may get no byte of a response, or that the server may close before a request.
+/// Tolerated share of connections without any response byte, or closed by the server before a request.
 const LOST_RATIO: f64 = 0.1;
-/// Share of answers that may be errors: a full server may say so.
+/// Tolerated share of error responses: a full server may send errors.
 const ERROR_RATIO: f64 = 0.5;
-/// Each try has this part of the connections of the one before.
+/// Each try uses the connections of the one before, divided by this.
 const PART: u64 = 4;
-/// With fewer connections, a silent server is slow, not out of workers.
+/// With fewer connections than this, a silent server is slow, not out of workers.
 const FEWEST: u64 = 16;
-/// A server that is out of workers answers this many times as much over fewer connections; a slow one does not.
+/// With fewer connections, a server that was out of workers answers this many times as much; a slow one does not.
 const MORE_ANSWERS: u64 = 2;
-/// A moderate load: about as many requests as most servers have workers for connections.
+/// A moderate load: about as many requests as most servers have workers.
 const RATE_PER_SEC: f64 = 500.0;
 const DURATION_NS: u64 = 400_000_000;
-/// Bounds the time of a try.
 const TIMEOUT_NS: u64 = 400_000_000;
 
-/// Connections without a closed loop, if the server serves them.
+/// Connections if no closed loop was measured and the server serves that many.
 pub(super) const UNKNOWN: u64 = 64;
-/// Connections of the open loop over the fewest with the second share of the peak: arrivals come in bursts.
+/// Connections of the open loop as a multiple of those that reached nearly the peak, because arrivals come in bursts.
 const HEAD_ROOM: u64 = 4;
 const PEAK_RATIO: f64 = 0.95;
 /// Below this share of the peak, the server is slower because of its connections.
 const SLOWER_RATIO: f64 = 0.9;
-/// A longer wait for a connection at the 99th percentile is not chance.
+/// A longer wait for a connection at p99 is significant.
 const WAIT_US: f64 = 10e3;
-/// More connections help if this many times as much is answered.
+/// More connections help if the throughput rises by this factor.
 const MORE_RATIO: f64 = 1.05;
-/// A server with more failed requests does not serve these connections.
+/// Maximum share of failed requests of a server that serves its connections.
 const SERVED_ERROR_RATIO: f64 = 0.001;
 
-/// Whether every connection of a closed loop got an answer.
+/// Whether every connection of a closed loop got a response.
 pub(super) fn is_heard(point: &Point) -> bool {
     point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0
 }
 
-/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower, and the
-/// most that it may get; `None` without a closed loop.
+/// The connections that a closed loop needed at its peak, with headroom as long as they did not slow the server down,
+/// and their maximum. `None` without a closed loop.
 pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
     let is_served = |point: &Point| is_heard(point) && point.outcomes.failed_ratio() <= SERVED_ERROR_RATIO;
     let mut best: BTreeMap<u64, f64> = BTreeMap::new();
@@ -60,13 +59,13 @@ pub(super) fn needed(points: &[Point], most: u64) -> Option<(u64, u64)> {
     let (busy, _) = best.iter().find(|(_, good)| peak > 0.0 && **good >= PEAK_RATIO * peak)?;
     let wanted = (HEAD_ROOM * busy).max(FEWEST);
     let as_fast = best.range(busy..).take_while(|(_, good)| **good >= SLOWER_RATIO * peak).map(|(load, _)| *load);
-    // Beyond the sweep's most connections nothing is known.
+    // The sweep tells nothing about more connections than it had.
     let slower_beyond = as_fast.last().filter(|last| best.keys().any(|load| load > last));
     let most = slower_beyond.unwrap_or(most).min(most);
     Some((wanted.min(most), most))
 }
 
-/// More connections for a load whose requests waited for one although the server can answer the rate.
+/// More connections for a load whose requests waited for a connection although the server can answer the rate.
 /// `capacity_per_sec`: the highest rate of a closed loop.
 pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> Option<u64> {
     let offered = point.offered_per_sec()?;
@@ -76,14 +75,14 @@ pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> O
     (is_waiting && is_slow && point.connections < most).then(|| (PART * point.connections).min(most))
 }
 
-/// Whether the server answered more, and failed no more.
+/// Whether the server answered more requests and failed no more.
 pub(super) fn is_more(point: &Point, before: &Point) -> bool {
     let good = |point: &Point| point.value(names::GOODPUT).unwrap_or(0.0);
     let is_served = point.outcomes.failed_ratio() <= before.outcomes.failed_ratio().max(SERVED_ERROR_RATIO);
     is_served && good(point) >= MORE_RATIO * good(before)
 }
 
-/// A number of connections, and what became of the requests over them.
+/// The result of a try with this many connections.
 pub(super) struct Tried {
     pub connections: u64,
     outcomes: Outcomes,
@@ -101,7 +100,7 @@ impl Tried {
         self.outcomes.closed_unused as f64 > self.connections as f64 * LOST_RATIO
     }
 
-    /// Why the open loop uses these instead of more.
+    /// Explains why the open loop uses these connections and not more.
     pub fn doubt(&self, more: &Tried) -> Doubt {
         DoubtKind::SilentConnections.warning(
             format!("open loop: {}, {}, which it uses", more.words(), self.words()),
@@ -110,7 +109,7 @@ impl Tried {
         )
     }
 
-    /// What came of it: `0 of 250 connections answered with 1,024 open`.
+    /// The result in words: `0 of 250 connections answered with 1,024 open`.
     fn words(&self) -> String {
         let Outcomes { connections_silent: silent, connections_used: used, closed_unused, non_2xx, .. } = self.outcomes;
         let answered = used.saturating_sub(silent);
@@ -125,9 +124,9 @@ impl Tried {
     }
 }
 
-/// Tries the most connections, then fewer. `None`: the server serves the most, or fewer do not help. Otherwise the
-/// first try, and the largest number that is served and gets more answers. `known`: most connections of a closed loop
-/// with answers, 0 without one.
+/// Tries the most connections, then fewer. Returns `None` if the server serves the most, or if fewer do not help.
+/// Otherwise returns the first try and the largest number that is served and gets more responses. `known`: most
+/// connections of a closed loop with responses, 0 without one.
 pub(super) fn served<E>(
     plan: &LoadPlan,
     most: u64,
@@ -162,8 +161,8 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    /// What is found of a server that answers this many of 250 requests over so many connections, at most this many of
-    /// which it serves; and the numbers that were tried.
+    /// The result for a server that answers this many of 250 requests with a given number of connections, of which it
+    /// serves at most `most`; also the numbers tried.
     fn found_with(known: u64, most: u64, answered: u64, pool: impl Fn(u64) -> u64) -> (u64, Vec<u64>) {
         let mut tried = Vec::new();
         let result = served(
@@ -187,7 +186,6 @@ mod tests {
         found_with(0, most, answered, pool)
     }
 
-    /// A point with so many good answers per second.
     fn point(sweep: Sweep, connections: u64, pace: Pace, good: f64, wait_ms: f64) -> Point {
         let mut point = Point { duration_ns: 1_000_000_000, ..Point::of(sweep, 0, connections, pace) };
         for (name, value) in [(names::GOODPUT, good), (names::CONNECTION_WAIT_P99, wait_ms * 1e3)] {
@@ -197,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn the_open_loop_has_the_connections_of_the_peak_with_head_room() {
+    fn the_open_loop_has_the_peaks_connections_with_headroom() {
         let needed = |closed: &[(u64, f64)]| {
             let of = |&(connections, good): &_| point(Sweep::Connections, connections, Pace::Closed, good, 0.0);
             super::needed(&closed.iter().map(of).collect::<Vec<_>>(), 1024)
         };
         let flat = [(1, 30e3), (2, 58e3), (4, 80e3), (8, 83e3), (16, 82e3), (64, 80e3), (256, 79e3)];
         assert_eq!(needed(&flat), Some((16, 1024)));
-        // A list of connections is scanned.
+        // The server scans a list of connections.
         let scanned = [(1, 30e3), (2, 58e3), (4, 70e3), (8, 83e3), (16, 81e3), (32, 60e3), (256, 12e3)];
         assert_eq!(needed(&scanned), Some((16, 16)), "32 were slower");
         assert_eq!(needed(&[(1, 10.0), (64, 640.0), (1024, 9e3)]), Some((1024, 1024)), "the most");
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn more_connections_are_opened_where_requests_wait_though_the_server_could_answer() {
+    fn more_connections_are_opened_if_requests_wait_for_a_connection() {
         let pace = Pace::Open { rate_per_sec: 10e3, arrival: Arrival::Poisson };
         let more = |connections, good, wait_ms, capacity| {
             super::more(&point(Sweep::Rate, connections, pace, good, wait_ms), capacity, 1024)
@@ -233,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_all_is_asked_once() {
+    fn a_server_that_answers_all_connections_is_tried_once() {
         assert_eq!(found(1024, 250, |held| held), (1024, vec![1024]));
     }
 
     #[test]
-    fn workers_held_by_idle_connections_are_not_outnumbered() {
-        // Apache, which loses its connections where there are more than its backlog, and a pool of 64 processes.
+    fn idle_connections_do_not_use_up_all_workers() {
+        // Apache, which loses connections beyond its backlog, and a server with 64 processes.
         assert_eq!(found(1024, 250, |held| if held > 512 { 0 } else { held }), (256, vec![1024, 256]));
         assert_eq!(found(1024, 250, |_| 64), (64, vec![1024, 256, 64]));
         assert_eq!(found_with(64, 1024, 250, |_| 64), (64, vec![1024, 64]), "a closed loop went as far as 64");
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_the_server_closes_or_answers_with_errors_are_not_served() {
+    fn connections_with_errors_or_closed_by_the_server_count_as_unserved() {
         let found = |of: fn(u64) -> Outcomes| {
             let plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
             let load = |plan: &LoadPlan| Ok::<_, Infallible>(of(plan.connections));
@@ -274,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_server_keeps_the_connections_and_so_does_a_dead_one() {
+    fn the_number_of_connections_stays_for_a_slow_or_dead_server() {
         assert_eq!(found(1024, 50, |held| held), (1024, vec![1024, 256, 64, 16]));
         assert_eq!(found(1024, 0, |_| 0).0, 1024);
         assert_eq!(found(20, 0, |_| 0), (20, vec![20]));

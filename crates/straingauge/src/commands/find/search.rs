@@ -1,4 +1,4 @@
-//! The loop of every search: asks the planner, carries out the step, keeps the point, asks again.
+//! The loop of every search: it asks the planner for a step, carries it out, keeps the point, and repeats.
 
 use super::beside::Beside;
 use super::live::Live;
@@ -20,11 +20,12 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most servers.
+/// Connections of the yardstick: enough to keep a server busy, few enough to be elastic on most servers.
 const YARDSTICK_CONNECTIONS: u64 = 8;
 /// Bounds of the yardstick's length, which otherwise is that of a point.
 const YARDSTICK_NS: RangeInclusive<u64> = 100_000_000..=300_000_000;
-/// Axes that change the server's work; the yardstick runs at their value 0, so that its work is always the same.
+/// The place at which the yardstick runs, so that its work is always the same: value 0 of an axis that changes the
+/// server's work.
 fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
     let axis = axis.filter(|axis| matches!(axis.axis, Axis::Delay | Axis::SlowDown))?.axis;
     Some(AxisPlace { axis, value: 0.0, slowed: None })
@@ -33,18 +34,17 @@ fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
 pub(super) enum Ended {
     Complete,
     Interrupted,
-    /// The server, a client or the command beside the server was lost, and the run ends with it: a sentence.
+    /// The server, a client or the command was lost, so the run ends; the text is a sentence.
     Lost(String),
 }
 
-/// A server under test: its run, and the points in it so far.
+/// A server under test, with its run and points so far.
 pub(super) struct Side {
     pub writer: RunWriter,
     pub points: Vec<Point>,
 }
 
 impl Side {
-    /// The run so far, from memory.
     pub fn run(&self) -> RunDir {
         RunDir {
             path: self.writer.path().to_path_buf(),
@@ -58,27 +58,26 @@ impl Side {
 pub(super) struct Search<'a> {
     pub drive: &'a RunOptions,
     pub plan: &'a SearchPlan,
-    /// One server, or two where servers are compared.
+    /// The servers: one, or two for a comparison.
     pub sides: Vec<Side>,
-    /// The page that shows the first server's run.
+    /// The live page of the first server's run.
     pub live: Option<Live>,
-    /// The server that is measured now.
+    /// Index of the server being measured.
     now: usize,
     session: Option<Session>,
-    /// The metrics of all points, for other programs.
     metrics: Option<Loads>,
     beside: Option<Beside>,
-    /// CPUs that the server was started on, where these are varied.
+    /// CPUs of the started server, if the sweep varies their number.
     on_cpus: Option<usize>,
-    /// The highest value of the axis, as far as it is known.
+    /// The highest value of the axis, if known.
     pub highest_value: f64,
-    /// Connections of the open loop, once they are known; the same for both sides.
+    /// Connections of the open loop once known, equal for both sides.
     open_connections: Option<u64>,
-    /// The most of them that the server is not slower for, where a closed loop showed it.
+    /// The most connections that do not slow the server down, if a closed loop showed it.
     most_served: Option<u64>,
-    /// Whether the server answered no more over more of them.
+    /// Whether more connections did not increase the throughput.
     has_enough_connections: bool,
-    /// Whether each server needs a warm-up after a start; `None`: unknown.
+    /// Whether each server needs a warm-up after a start; `None` if unknown.
     pub(super) is_slow_at_first: [Option<bool>; 2],
     started: Instant,
 }
@@ -110,17 +109,17 @@ impl<'a> Search<'a> {
         Ok(search)
     }
 
-    /// The seed of every random choice; it is recorded with the run.
+    /// The seed of all random choices, which the run records.
     pub fn seed(&self) -> u64 {
         self.session.as_ref().map_or(1, |session| session.plan.seed)
     }
 
-    /// All points of the present server.
+    /// All points of the current server.
     pub fn points(&self) -> &[Point] {
         &self.sides[self.now].points
     }
 
-    /// Carries out the planner's steps until the last.
+    /// Carries out the planner's steps to the last.
     pub fn run(&mut self, planner: &mut dyn Planner) -> Result<Ended> {
         loop {
             let elapsed_ns = self.elapsed_ns();
@@ -144,7 +143,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Lines of progress.
+    /// Prints lines of progress.
     pub fn announce(&mut self, said: &[String]) -> Result<()> {
         let progress = &mut self.session()?.progress;
         said.iter().for_each(|line| progress.say(line));
@@ -159,7 +158,6 @@ impl<'a> Search<'a> {
         self.now
     }
 
-    /// The record of the present server's run.
     pub fn record_mut(&mut self) -> &mut RunRecord {
         self.sides[self.now].writer.record_mut()
     }
@@ -183,7 +181,7 @@ impl<'a> Search<'a> {
         self.warm_up()
     }
 
-    /// Continues with the same server, with the command (side 1, started anew for each turn) or without (side 0).
+    /// Continues with the same server: side 1 with the command, started for each turn, side 0 without it.
     fn change_beside(&mut self, side: usize) -> Result<Option<Ended>> {
         self.end_beside();
         let Some((command, settle)) = self.plan.beside() else { bail!("no command is to run beside the server") };
@@ -214,7 +212,7 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Ends what runs beside the server, and keeps its output.
+    /// Ends the command that runs with the server, and keeps its output.
     fn end_beside(&mut self) {
         let Some(beside) = self.beside.take() else { return };
         let output = beside.end(self.session.as_mut().map(|session| &mut session.runner));
@@ -234,7 +232,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The next points belong to this side; creates its run where there is none.
+    /// Makes this side current, and creates its run if it has none.
     fn turn_to(&mut self, side: usize, session: &Session) -> Result<()> {
         if self.sides.len() <= side {
             let folder = match self.sides.first() {
@@ -303,11 +301,11 @@ impl<'a> Search<'a> {
         session.scenario(self.drive, kind)
     }
 
-    /// Stops the server, its clients and the watch; keeps the server's output.
+    /// Stops the server, its clients and the watch, and keeps the server's output.
     pub fn close(&mut self) {
         self.end_beside();
         let Some(mut session) = self.session.take() else { return };
-        // Both sides of a command have one server.
+        // With --beside, both sides have the same server.
         let side = if self.plan.beside().is_some() { 0 } else { self.now };
         let Some(Side { writer, .. }) = self.sides.get_mut(side) else { return };
         writer.record_mut().server_facts.extend(session.runner.companions.server_facts());
@@ -366,7 +364,7 @@ impl<'a> Search<'a> {
         {
             return Ok(Some(ended));
         }
-        // The first answer over a new connection takes two round trips, each further one of a closed loop one.
+        // The first response on a new connection takes two round trips; each further one of a closed loop takes one.
         let (sweep, round_trip_ns) = (&self.plan.sweep, self.session()?.round_trip_ns());
         let typed = &self.drive.options.load;
         if typed.warmup.is_none() {
@@ -380,7 +378,7 @@ impl<'a> Search<'a> {
         self.measure(plan, trial.load.sweep(), trial.repeat, place)
     }
 
-    /// Connections of the open loop (see [`open_loop`]); a typed number is taken as it is.
+    /// Connections of the open loop (see [`open_loop`]), unless their number was typed.
     fn open_connections(&mut self, load: Load) -> Result<u64> {
         let most = self.plan.sweep.open_connections;
         if self.has_fixed_connections() {
@@ -401,7 +399,7 @@ impl<'a> Search<'a> {
         let known = known.max().unwrap_or(0);
         let session = self.session()?;
         session.progress.show(&format!("{} connections: whether the server serves so many", format_si(most as f64)));
-        // With all that accompanies a point, so that none counts what happened before it.
+        // Includes all companions of a point, so that they count nothing from before it.
         let round_trip_ns = session.round_trip_ns();
         let mut load = |plan: &LoadPlan| {
             let plan = LoadPlan { timeout_ns: plan.timeout_ns + round_trip_ns, ..plan.clone() };
@@ -428,14 +426,14 @@ impl<'a> Search<'a> {
         self.plan.are_connections_typed || self.session.as_ref().is_some_and(has_log)
     }
 
-    /// So many connections are checked to fit before the search.
+    /// Connections that must be possible; checked before the search.
     fn most_open_connections(&self) -> u64 {
         let SearchPlan { sweep, which, .. } = self.plan;
         let fits = if *which == SweepWord::Both { sweep.connections_max } else { 0 };
         self.most_served.unwrap_or(fits.max(sweep.open_connections))
     }
 
-    /// Sets up what an axis needs in addition to the engine's load.
+    /// Sets up the additions of an axis to the engine's load.
     fn prepare(&mut self, place: AxisPlace) -> Result<Option<Ended>> {
         let most = self.highest_value;
         axis::prepare(self.session()?, place, most)
@@ -463,13 +461,13 @@ impl<'a> Search<'a> {
             threads: 1,
             ..session.plan.clone()
         };
-        // The reference load is plain and fast, whatever the clients are.
+        // The reference load is plain and fast, whatever the run's clients are.
         plan.clients.bandwidth = None;
         plan.clients.read_bytes_per_sec = 0;
         self.measure(plan, Sweep::Yardstick, earlier, None)
     }
 
-    /// Measures and keeps a point; returns whether the search ends with it.
+    /// Measures and keeps a point; returns whether that ends the search.
     fn measure(
         &mut self,
         mut plan: LoadPlan,
@@ -489,7 +487,7 @@ impl<'a> Search<'a> {
         }
         let mut measured = session.runner.point(&plan, sweep, repeat, &mut session.progress)?;
         if measured.result.interrupted {
-            // A point cut short is dropped; the points before it are kept.
+            // A point that was cut short is dropped; those before it are kept.
             return Ok(Some(Ended::Interrupted));
         }
         let at = label(&plan);
@@ -514,14 +512,14 @@ impl<'a> Search<'a> {
             }
         }
         if may_widen {
-            // More connections were tried: requests that wait here would wait in the server.
+            // More connections were tried and do not help: the requests would then wait in the server.
             measured.point.doubts.retain(|doubt| doubt.kind != DoubtKind::ConnectionWait);
         }
         if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
-            // It ran for a part of the point at best.
+            // The command ran for only a part of the point.
             return Ok(Some(Ended::Lost(format!("{how} at {at}"))));
         }
-        // A vanished server failed at no load: the point is dropped.
+        // The server vanished, which is not a failure under load, so the point is dropped.
         let is_doubtful = measured.point.outcomes.completed() == 0 || measured.point.outcomes.refused > 0;
         let gone = session.server_gone().map(|how| format!("the server {how} at {at}"));
         let refuses = || is_doubtful.then(|| session.takes_no_connection()).flatten();
@@ -544,13 +542,13 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The smallest number of CPUs on an axis of CPUs: the yardstick always runs with it.
+/// The smallest number on an axis of CPUs. The yardstick always runs with it.
 fn fewest_cpus(plan: &SearchPlan) -> Option<usize> {
     let axis = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Cpus)?;
     axis.values.first().map(|count| *count as usize)
 }
 
-/// Seed of a trial's arrival times. It fits a double, which JSON readers keep exactly.
+/// Seed of a trial's arrival times, small enough for a double, so that JSON readers keep it exactly.
 fn drawn_anew(seed: u64, trial: u64) -> u64 {
     seed.wrapping_add(trial.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 11
 }
@@ -573,7 +571,7 @@ fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
     }
 }
 
-/// Sends one request before the search: a wrong URL must not be reported as a slow server.
+/// Sends one request before the search, so that a wrong URL is not reported as a slow server.
 fn check_answer(session: &Session, any_status: bool) -> Result<()> {
     let answer =
         load::probe(&session.plan, Duration::from_nanos(session.plan.timeout_ns)).map_err(anyhow::Error::from)?;

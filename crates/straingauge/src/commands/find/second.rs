@@ -10,13 +10,13 @@ use record::PlainText;
 use std::process::Command;
 use std::time::Duration;
 
-/// The side that the first one is compared with.
+/// The side that is compared with the first one.
 pub(in crate::commands) struct Second {
-    /// The command of the second server, or the one that runs beside the first.
+    /// The command of the second server, or the command that runs with the first.
     pub command: Vec<String>,
-    /// The time that a command beside the server gets to start or to end; `None`: it is a server.
+    /// Time for a command to start or end; `None` for a second server.
     pub settle: Option<Duration>,
-    /// If the second side is worse by more than this, the exit code is that of a crossed limit.
+    /// The exit code is that of a crossed limit if the second side is worse by more than this.
     pub threshold_ratio: f64,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn second(options: &FindOptions, drive: &RunOptions) -> Result<Option
     Ok(Some(Second { command, settle, threshold_ratio }))
 }
 
-/// The words of a command that is quoted as for a shell.
+/// Splits a command that is quoted as for a shell.
 fn shell_words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     match shlex::split(typed) {
         Some(words) if !words.is_empty() => Ok(words),
@@ -61,8 +61,8 @@ fn shell_words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The second server's command; `scale` is the first server under scalable select. The tool is on the server's machine,
-/// and asked here whether it applies.
+/// The second server's command; `scale` is the first server under scalable select. On this machine, the tool is asked
+/// whether it applies.
 pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Result<Vec<String>> {
     if first.is_empty() {
         return Err(wrong_usage("--compare-with needs the first server, too: add -- SERVER ..."));
@@ -81,7 +81,7 @@ pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Resul
     shell_words("--compare-with", with, "'scale', or the second server's words")
 }
 
-/// Whether scalable select applies to a server: otherwise the tool's reason.
+/// Checks that scalable select applies to a server; the error is the tool's reason.
 fn applies(server: &[String]) -> Result<()> {
     let program = tools::program("scale").context("--compare-with scale")?;
     let said = Command::new(&program).args(["--check", "--"]).args(server).output();
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_server_is_read_as_a_shell_would() {
+    fn the_second_servers_command_is_split_like_a_shell_command() {
         let first = vec!["nginx".to_string()];
         let words = command("nginx -c '/a b/c.conf' -g \"daemon off;\"", &first, false).unwrap();
         assert_eq!(words, ["nginx", "-c", "/a b/c.conf", "-g", "daemon off;"]);

@@ -1,4 +1,4 @@
-//! Warms the server up before the first point: see [`WarmUp`].
+//! Warms up the server before the first point: see [`WarmUp`].
 
 use super::search::{Ended, Search};
 use analyze::sweep::WarmUp;
@@ -10,14 +10,14 @@ use std::time::Instant;
 
 /// Enough connections to keep most servers busy.
 const CONNECTIONS: u64 = 8;
-/// A server that is restarted for each turn is warmed up again if its cost fell by more than this, for this share of
-/// the first warm-up's time.
+/// A server that is restarted for each turn is warmed up again, for this share of the first warm-up, if its cost fell
+/// by more than this share.
 const FALL_RATIO: f64 = 0.1;
 const AGAIN_PART: u64 = 8;
 
 impl Search<'_> {
-    /// Loads the server until a request's CPU time stops falling. These loads are no points; their length is a server
-    /// fact. Returns whether the search ends with it.
+    /// Loads the server until the CPU time per request stops falling. These loads are not points; their duration is
+    /// kept with the server's facts. Returns whether that ends the search.
     pub fn warm_up(&mut self) -> Result<Option<Ended>> {
         let (sweep, side) = (&self.plan.sweep, self.side());
         let budget_ns = match self.is_slow_at_first[side] {

@@ -1,7 +1,7 @@
-//! `straingauge profile --axis`: Kim and Rixner's experiments (2005, sections 4 and 5): layers per packet against the
-//! rate, the connections or the delay.
+//! `straingauge profile --axis`: the experiments of Kim and Rixner (2005, sections 4 and 5), which show layers per
+//! packet against the rate, the connections or the delay.
 //!
-//! Points are measured and kept as `find` does with an axis; only what is profiled and what is sent differ.
+//! Points are measured and kept as in `find --axis`, with other profiles and loads.
 
 use super::frequency_hz;
 use crate::cli::{
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 const SHORTEST_POINT: Duration = Duration::from_millis(200);
 const SHORTEST_BUDGET: Duration = Duration::from_secs(1);
-/// The highest rate: a client sends less.
+/// Maximum rate; higher than any client can send.
 const MOST_RATE: f64 = 1e7;
 
 pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
@@ -73,7 +73,7 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     search(RunOptions { target: Target::parse(&url)?, options, output }, plan, &[])
 }
 
-/// The values of the axis (none: found during the run), and the connections that are held beside it.
+/// The values of the axis (empty: found during the run), and the connections to hold with it.
 fn values(typed: &SweepArgs, axis: Axis) -> Result<(Vec<f64>, u64)> {
     if let Some(Count(wrong)) = typed.connections.filter(|count| !(1..=MOST_CONNECTIONS).contains(&count.0)) {
         return Err(wrong_usage(format!("--connections {wrong} is not between 1 and {MOST_CONNECTIONS}")));
@@ -88,7 +88,7 @@ fn values(typed: &SweepArgs, axis: Axis) -> Result<(Vec<f64>, u64)> {
         Some(text) => places::values(text, axis)?,
         None => match axis {
             Axis::Connections => defaults::PROFILE_CONNECTIONS.iter().map(|count| *count as f64).collect(),
-            // Shares of the capacity, which is measured during the run.
+            // The run measures the capacity and uses shares of it.
             Axis::Rate => Vec::new(),
             _ => defaults::PROFILE_DELAYS.iter().map(|delay| delay.as_nanos() as f64).collect(),
         },
@@ -145,7 +145,7 @@ fn sweep(args: &ProfileArgs, axis: Axis, values: Vec<f64>, connections: u64) -> 
             function: None,
             axis,
             values,
-            // A server's capacity bounds the rates that are found during the run.
+            // Rates that are found during the run are bounded by the server's capacity.
             overload_ratio: if axis == Axis::Rate { 0.9 } else { 1.0 },
             conforming_ratio: 1.0,
         }),

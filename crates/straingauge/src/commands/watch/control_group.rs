@@ -1,16 +1,14 @@
-//! The control group of --cgroup, by its folder, or by the name of a unit or the id of a container.
+//! Finds the control group of --cgroup by its folder, by the name of a unit, or by the id of a container.
 
 use crate::failure::wrong_usage;
 use anyhow::Result;
 use record::text::plain;
 use std::path::{Path, PathBuf};
 
-/// Folders that are searched at most.
 const MOST_FOLDERS: usize = 100_000;
-/// Characters of a container's id that name it, as runtimes print them.
+/// Characters of a container's id that runtimes print.
 const SHORT_ID: usize = 12;
 
-/// The folder of the group.
 pub fn found(word: &Path) -> Result<PathBuf> {
     match word.to_str() {
         Some(name) if !name.contains('/') && !word.exists() => {
@@ -55,8 +53,8 @@ fn by_name(root: &Path, name: &str) -> Result<PathBuf> {
     }
 }
 
-/// `nginx.service` and `nginx.scope` have the name `nginx`; `docker-ID.scope`, `cri-containerd-ID.scope`,
-/// `libpod-ID.scope` and `ID` that of a container.
+/// Whether a folder has this name: `nginx.service` and `nginx.scope` are named `nginx`; `docker-ID.scope`,
+/// `cri-containerd-ID.scope`, `libpod-ID.scope` and `ID` are named by the container's id.
 fn is_named(folder: &str, name: &str) -> bool {
     let stem = [".service", ".scope", ".slice"].iter().find_map(|end| folder.strip_suffix(end)).unwrap_or(folder);
     let id = stem.rsplit('-').next().unwrap_or(stem);
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_or_a_container_is_found_by_its_name() {
+    fn units_and_containers_are_found_by_name() {
         let root = tempfile::tempdir().unwrap();
         let id = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
         let other = "0123456789abffff0123456789abcdef0123456789abcdef0123456789abcdef";

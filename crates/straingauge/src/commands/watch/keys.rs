@@ -4,18 +4,18 @@ use crate::signals::{Stop, heeded};
 use std::io::Read;
 use std::sync::atomic::Ordering;
 
-/// The terminal's settings, to be restored.
+/// The terminal's original settings.
 pub struct Keys {
     before: libc::termios,
 }
 
 impl Keys {
-    /// Takes single keys from the terminal on standard input; `None` without one, or when another process group reads
-    /// it.
+    /// Reads single keys from the terminal on standard input. `None` without a terminal, or when another process
+    /// group reads it.
     pub fn listen(stop: &Stop) -> Option<Self> {
         // SAFETY: an all-zero termios is valid, and is overwritten before it is used.
         let mut before: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: the calls take no pointers but that to a live termios.
+        // SAFETY: the only pointer is to a live termios.
         let is_ours = unsafe {
             libc::tcgetattr(libc::STDIN_FILENO, &mut before) == 0
                 && libc::tcgetpgrp(libc::STDIN_FILENO) == libc::getpgrp()
@@ -30,12 +30,12 @@ impl Keys {
             return None;
         }
         for signal in heeded(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]) {
-            // The first signal ends the watch in order, a second one at once: then nothing is dropped any more.
-            // SAFETY: tcsetattr(3) may be called in a signal handler (signal-safety(7)), and takes a live termios.
+            // The first signal ends the watch in order, the second one at once, without running destructors. SAFETY:
+            // tcsetattr(3) may be called in a signal handler (signal-safety(7)), and takes a live termios.
             let put_back = move || unsafe {
                 libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &before);
             };
-            // SAFETY: the action does nothing but that.
+            // SAFETY: the action makes only that call.
             let _ = unsafe { signal_hook::low_level::register(signal, put_back) };
         }
         let keys = Keys { before };
@@ -56,7 +56,7 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // SAFETY: a live termios, as the terminal gave it.
+        // SAFETY: a live termios with the terminal's own settings.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &self.before) };
     }
 }

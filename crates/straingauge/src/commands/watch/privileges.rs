@@ -1,13 +1,13 @@
 //! Drops the privileges that a watch no longer needs once its programs are attached. It keeps those for attaching and
 //! detaching in windows (CAP_BPF, CAP_PERFMON) and for finding a restarted server among other users' processes
-//! (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Probes in functions (a pack) need CAP_SYS_ADMIN, too, and another user's
-//! folder for the recording CAP_DAC_OVERRIDE. Everything else is given up for good.
+//! (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Probes in functions (a pack) also need CAP_SYS_ADMIN, and a recording in
+//! another user's folder needs CAP_DAC_OVERRIDE. All others are dropped for good.
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Drops every capability that a watch does not need after it has started. Does nothing where there is none.
+/// Drops every capability that a running watch does not need.
 pub fn drop_all_but_bpf(probes_functions: bool, out: Option<&Path>) -> std::io::Result<()> {
     let mut kept =
         CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;

@@ -1,5 +1,5 @@
-//! A watch kept in a run directory: `run.json`, and `watch.jsonl` with one reading a line, appended as it is taken. The
-//! kernel has each written line: kill -9 loses none, a crash of the machine the last few.
+//! A watch kept in a run directory: `run.json`, and `watch.jsonl`, to which one line per reading is appended. The
+//! kernel has each written line, so kill -9 loses none; a crash of the machine may lose the last few.
 
 use super::super::session::repeat_command;
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Creates it.
+    /// Creates the run directory.
     pub fn create(path: &Path, watcher: &Watcher, watching: &Watching) -> Result<Self> {
         let port = watcher.options().port;
         let mut server_facts = std::collections::BTreeMap::new();
@@ -47,7 +47,6 @@ impl Recording {
         self.lines.write_all(line.text().as_bytes()).context("cannot write watch.jsonl: is the disk full?")
     }
 
-    /// Adds a reading.
     pub fn add(&mut self, reading: &Reading, rates: &Rates, headroom: &Headroom, watcher: &Watcher) -> Result<()> {
         self.line(&super::view::line_of(reading, rates, headroom, watcher.doubts()))
     }
@@ -57,7 +56,7 @@ impl Recording {
         Ok(self.writer.save()?)
     }
 
-    /// Ends it, before its time if there is a reason; returns its path.
+    /// Completes the run; returns its path. `ended_by`: why it ended early.
     pub fn finish(mut self, doubts: &[Doubt], ended_by: Option<String>) -> Result<String> {
         let written = self.lines.sync_all().context("cannot write watch.jsonl");
         self.writer.record_mut().doubts = doubts.to_vec();

@@ -1,4 +1,4 @@
-//! The output of a watch: one screen that is redrawn on a terminal, plain lines elsewhere with the tables at the end,
+//! The output of a watch: a screen that is redrawn on a terminal; elsewhere plain lines with the tables at the end,
 //! or JSON lines.
 
 use super::emit;
@@ -15,14 +15,13 @@ use std::io::IsTerminal;
 pub struct View {
     is_json: bool,
     is_terminal: bool,
-    /// The last reading.
     earlier: Option<Reading>,
-    /// Held for as long as the screen is drawn.
+    /// Takes keys while the screen is drawn.
     _keys: Option<Keys>,
 }
 
 impl View {
-    /// The view for these options and this standard output.
+    /// The view for this option and this standard output.
     pub fn new(is_json: bool, stop: &Stop) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let keys = if is_terminal && !is_json { Keys::listen(stop) } else { None };
@@ -37,7 +36,7 @@ impl View {
         if self.is_terminal {
             let end = if is_last { "\n" } else { "" };
             let mut earlier = self.earlier.replace(frame.now.clone()).unwrap_or_else(|| frame.first.clone());
-            // Counters of the machine that are read less often have no rate of the last interval.
+            // Counters of the machine that are read less often have no rate for the last interval.
             if earlier.system.at_ns == frame.now.system.at_ns {
                 earlier.system = frame.first.system.clone();
             }
@@ -51,7 +50,6 @@ impl View {
     }
 }
 
-/// A reading as a line of JSON.
 pub fn line_of(reading: &Reading, rates: &Rates, headroom: &Headroom, doubts: Vec<Doubt>) -> Line {
     let headroom = Some(headroom.clone());
     Line::Reading(Box::new(Taken { totals: reading.clone(), rates: rates.clone(), headroom, doubts }))

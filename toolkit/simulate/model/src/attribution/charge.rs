@@ -1,4 +1,4 @@
-//! The rule of charging: which row each block of code is charged to.
+//! The charging rule: decides which row each block of code is charged to.
 
 use super::{Cursor, Stacks};
 
@@ -7,7 +7,7 @@ use super::{Cursor, Stacks};
 pub enum Role {
     /// It names this row of the table.
     Names(u8),
-    /// It works for its caller: a helper, or a function that the table does not list.
+    /// It works for its caller, because it is a helper or the table does not list it.
     Helps,
 }
 
@@ -21,13 +21,13 @@ pub enum End {
     Return,
     /// With a return from an interrupt.
     InterruptReturn,
-    /// With a jump, or it goes on.
+    /// With a jump, or by continuing.
     #[default]
     Jump,
 }
 
 impl End {
-    /// The end with this number, in the order above.
+    /// The end with this number in the order above.
     #[inline(always)]
     pub fn of_number(number: u8) -> End {
         match number {
@@ -50,7 +50,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Nothing ran yet; `unattributed` is charged.
+    /// No code has run yet; `unattributed` is charged.
     pub fn new(unattributed: u8) -> Charge {
         Charge { row: unattributed, ..Charge::default() }
     }
@@ -61,10 +61,10 @@ impl Charge {
         self.row
     }
 
-    /// The row for a block of `function`, which begins at the function's first instruction or not, and ends as `end`.
+    /// The row for a block of `function`, which may begin at the function's first instruction and ends as `end`.
     ///
-    /// A helper that was called, or returned into, is charged to the innermost open call's caller. A helper that was
-    /// jumped to (a tail call) is charged to the current row, and so are its callees.
+    /// A helper that was called, or returned into, is charged to the caller of the innermost open call. A helper that
+    /// was jumped to (a tail call) is charged to the current row, and so are its callees.
     #[inline(always)]
     pub fn enter(
         &mut self,
@@ -94,7 +94,7 @@ impl Charge {
     pub fn enter_user(&mut self, user: u8) {
         self.row = user;
         self.function = u32::MAX;
-        // The next kernel code is an entry, not a tail call of the user's.
+        // The next kernel code is an entry, and not a tail call of the user code.
         self.end = End::InterruptReturn;
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_works_for_its_caller_however_deep() {
+    fn a_helper_is_charged_to_its_caller_at_any_depth() {
         let mut guest = Guest::new();
         assert_eq!(guest.block(1, Role::Names(TCP), true, End::Call), TCP);
         guest.call(8);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_call_goes_on_for_whom_it_was_made() {
+    fn a_tail_call_is_charged_to_the_original_caller() {
         let mut guest = Guest::new();
         guest.block(1, Role::Names(IP), true, End::Call);
         guest.call(8);
@@ -171,7 +171,7 @@ mod tests {
         guest.block(1, Role::Names(TCP), true, End::Call);
         guest.call(8);
         guest.block(2, Role::Helps, true, End::Jump);
-        // The interrupt's entry names its row; it pushes below and comes back.
+        // The entry of the interrupt names its row; the interrupt pushes below and returns.
         assert_eq!(guest.block(7, Role::Names(5), true, End::Call), 5);
         guest.call(256);
         guest.block(8, Role::Helps, true, End::InterruptReturn);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_caller_nobody_is_charged() {
+    fn without_a_caller_no_function_is_charged() {
         let mut guest = Guest::new();
         guest.charge.enter_user(6);
         assert_eq!(guest.charge.row(), 6);

@@ -1,6 +1,6 @@
-//! Decodes x86-64 instructions as far as charging needs it, from their bytes alone.
+//! Decodes x86-64 instructions from their bytes, as far as charging needs it.
 
-/// Marks that a program in the guest executes: an 8-byte NOP whose displacement is this plus the mark's number.
+/// Marks that a program in the guest executes: an 8-byte NOP whose displacement is this value plus the mark's number.
 pub const MARK_BASE: u32 = 0x5eed_0000;
 
 /// The kind of an instruction.
@@ -12,17 +12,17 @@ pub enum Kind {
     Return,
     /// Returns from an interrupt or exception.
     InterruptReturn,
-    /// A string instruction with a repeat prefix, which the emulator executes as one instruction an element.
+    /// A string instruction with a repeat prefix, which the emulator executes as one instruction per element.
     Repeat,
-    /// Changes or drops translations of addresses: mov to cr3 or cr4, invlpg, invpcid.
+    /// Changes or drops address translations: mov to cr3 or cr4, invlpg, invpcid.
     Translation,
     /// A mark with its number.
     Mark(u16),
-    /// Anything else.
+    /// Any other instruction.
     Plain,
 }
 
-/// The kind of the instruction with these bytes (one instruction, as the emulator split them).
+/// The kind of the instruction with these bytes (one instruction as split by the emulator).
 pub fn kind_of(bytes: &[u8]) -> Kind {
     if let [0x0f, 0x1f, 0x84, 0x00, a, b, c, d] = *bytes {
         let mark = u32::from_le_bytes([a, b, c, d]);
@@ -60,31 +60,32 @@ pub fn kind_of(bytes: &[u8]) -> Kind {
 /// The effect of an instruction on memory, as far as its bytes show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
-    /// Nothing, and the stack pointer stays.
+    /// No access, and the stack pointer stays.
     Nothing,
-    /// Stores 8 bytes below the stack pointer, which then points to them.
+    /// Stores 8 bytes below the stack pointer, which points to them afterwards.
     Push,
-    /// Loads the 8 bytes at the stack pointer, which then points past them.
+    /// Loads the 8 bytes at the stack pointer, which points past them afterwards.
     Pop,
-    /// Anything, or not known.
+    /// Any access, or unknown.
     Other,
 }
 
-/// The effect of the instruction with these bytes on memory: certain unless it is [`Touch::Other`].
+/// The effect of the instruction with these bytes on memory. It is certain unless it is [`Touch::Other`].
 pub fn touch_of(bytes: &[u8]) -> Touch {
     let (rex, opcode) = match *bytes {
         [rex @ 0x40..=0x4f, ref rest @ ..] => (rex, rest),
         _ => (0, bytes),
     };
     const STACK_POINTER: u8 = 4;
-    // A register of a ModRM byte, separated from r12 by the prefix; ah, which has the same number, is treated as it.
+    // A register in a ModRM byte. A prefix distinguishes it from r12; ah, which has the same number, is treated like
+    // it.
     let is_stack = |field: u8, extended: u8| field & 7 == STACK_POINTER && rex & extended == 0;
     let of_registers = |operand: u8| {
         let has_only_registers = operand >> 6 == 3 && !is_stack(operand, 1) && !is_stack(operand >> 3, 4);
         if has_only_registers { Touch::Nothing } else { Touch::Other }
     };
     match *opcode {
-        // push and pop of a register but the stack pointer itself; push of a number.
+        // push and pop of any register but the stack pointer; push of a number.
         [0x50..=0x57] => Touch::Push,
         [0x58..=0x5f] if !is_stack(opcode[0], 1) => Touch::Pop,
         [0x6a, _] | [0x68, _, _, _, _] => Touch::Push,
@@ -100,7 +101,7 @@ pub fn touch_of(bytes: &[u8]) -> Touch {
         [0xc7, operand @ 0xc0..=0xc7, ..] => of_registers(operand),
         // lea
         [0x8d, operand, ..] if !is_stack(operand >> 3, 4) => Touch::Nothing,
-        // endbr64 has a prefix, and is one of the long nops.
+        // endbr64 has a prefix, and is one of the long NOPs.
         [0xf3, 0x0f, 0x1e, 0xfa] | [0x0f, 0x1f, ..] => Touch::Nothing,
         // cmov, set, imul, movzx, movsx.
         [0x0f, 0x40..=0x4f | 0x90..=0x9f | 0xaf | 0xb6 | 0xb7 | 0xbe | 0xbf, operand, ..] => of_registers(operand),
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_are_known_by_their_bytes() {
+    fn instructions_are_decoded_from_their_bytes() {
         for (bytes, kind) in [
             (&[0xe8, 1, 2, 3, 4][..], Kind::Call),
             (&[0xff, 0xd0], Kind::Call),                   // call *%rax
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_touches_no_memory_is_known_and_nothing_else() {
+    fn only_instructions_without_memory_access_are_recognised_as_such() {
         for (bytes, touch) in [
             (&[0x53][..], Touch::Push),                                  // push %rbx
             (&[0x41, 0x57], Touch::Push),                                // push %r15
@@ -167,7 +168,7 @@ mod tests {
             (&[0x48, 0x89, 0x1f], Touch::Other),                         // mov %rbx,(%rdi)
             (&[0x48, 0x89, 0xdc], Touch::Other),                         // mov %rbx,%rsp
             (&[0x49, 0x89, 0xdc], Touch::Nothing),                       // mov %rbx,%r12
-            (&[0x48, 0x89, 0xe5], Touch::Other), // mov %rsp,%rbp, which is not looked at closely
+            (&[0x48, 0x89, 0xe5], Touch::Other), // mov %rsp,%rbp, which is not decoded in detail
             (&[0x48, 0x83, 0xec, 0x10], Touch::Other), // sub $16,%rsp
             (&[0x48, 0x83, 0xc3, 0x10], Touch::Nothing), // add $16,%rbx
             (&[0x48, 0x83, 0x43, 0x10, 1], Touch::Other), // addq $1,16(%rbx)

@@ -1,6 +1,6 @@
-//! The layer that an instruction works for.
+//! Finds the layer that an instruction works for.
 //!
-//! A function names a row of the table or works for its caller ([`Role`]); the rule is that of `record::layers`. The
+//! A function names a row of the table or works for its caller ([`Role`]), by the rule of `record::layers`. The
 //! caller is known from a shadow stack ([`Stacks`]) that follows the kernel's calls and returns by the addresses at
 //! which they store and load the return address, so neither a register nor a frame pointer is read, and interrupt
 //! stacks and context switches need no special case.

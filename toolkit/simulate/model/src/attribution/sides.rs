@@ -1,10 +1,10 @@
-//! The end that the guest's one CPU works for: the server or its client.
+//! Finds the end for which the guest's only CPU works: the server or its client.
 //!
-//! Work is separated by the kernel stack on which it runs, as each thread has its own. A thread that executes a mark
-//! names its end; a thread that it makes (`copy_thread` writes to the new stack) is on the same end; and packets
-//! received from a link are handled by a separate thread (threaded NAPI), which is learnt from one datagram. Everything
-//! else, such as timers and the scheduler's idle thread, is the server's; but packets that the path's delay line sends
-//! are the client's, because it is at the client's end.
+//! Work is separated by the kernel stack on which it runs, because each thread has its own. A thread that executes a
+//! mark names its end; a thread that it makes (`copy_thread` writes to the new stack) is on the same end; and packets
+//! received from a link are handled by a separate thread (threaded NAPI), which is learnt from one datagram. All
+//! other work, such as timers and the scheduler's idle thread, belongs to the server; but packets that the path's
+//! delay line sends are the client's, because it is at the client's end.
 
 use super::stacks::block_of;
 use std::collections::HashMap;
@@ -12,17 +12,17 @@ use std::collections::HashMap;
 /// An end of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Side {
-    /// Counted.
+    /// The server's end, which is counted.
     #[default]
     Server,
-    /// Not counted: it stands for another machine.
+    /// The client's end, which is not counted, because it stands for another machine.
     Client,
 }
 
-/// Functions of the kernel from which ends are learnt; their numbers, 0 if the kernel has none of the name.
+/// Numbers of the kernel functions from which ends are learnt; 0 if the kernel has no function with that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Watched {
-    /// Makes a thread: `copy_thread`.
+    /// Creates a thread: `copy_thread`.
     pub fork: u32,
     /// Receives packets from a link: `veth_poll`.
     pub receive: u32,
@@ -37,14 +37,14 @@ impl Watched {
     }
 }
 
-/// Sides of the stacks.
+/// The side of each stack.
 #[derive(Debug, Default)]
 pub struct Sides {
     watched: Watched,
     by_block: HashMap<u64, Side>,
-    /// The next thread that enters the kernel is on this side.
+    /// The side of the next thread that enters the kernel.
     announced: Option<Side>,
-    /// The next thread that receives from a link is on this side.
+    /// The side of the next thread that receives from a link.
     taught: Option<Side>,
     is_forking: bool,
     /// The stack on which the delay line sends, and the address of its frame.
@@ -53,8 +53,8 @@ pub struct Sides {
     side: Side,
 }
 
-/// Whether an address is in the area of entry code (`CPU_ENTRY_AREA`): stacks that belong to the CPU and to no thread,
-/// and the descriptors of segments.
+/// Whether an address is in the area of entry code (`CPU_ENTRY_AREA`), which holds stacks that belong to the CPU
+/// instead of a thread, and the descriptors of segments.
 pub fn is_of_entry(address: u64) -> bool {
     ENTRY_BLOCKS.contains(&block_of(address))
 }
@@ -77,23 +77,23 @@ impl Sides {
         self.side
     }
 
-    /// Whether a thread is being made: a store may be to its stack.
+    /// Whether a thread is being created, so that a store may go to its stack.
     #[inline(always)]
     pub fn is_forking(&self) -> bool {
         self.is_forking
     }
 
-    /// The thread that runs now in user mode is on this side.
+    /// The thread that now runs in user mode is on this side.
     pub fn announce(&mut self, side: Side) {
         self.announced = Some(side);
     }
 
-    /// The thread that receives next from a link is on this side.
+    /// The next thread that receives from a link is on this side.
     pub fn teach(&mut self, side: Option<Side>) {
         self.taught = side;
     }
 
-    /// A call stores its return address; returns whether the work may belong to the other end from now on.
+    /// A call stores its return address. Returns whether the work may belong to the other end from now on.
     #[inline]
     pub fn call(&mut self, address: u64) -> bool {
         let block = block_of(address);
@@ -104,7 +104,7 @@ impl Sides {
         self.on_stack(block)
     }
 
-    /// A return loads its address; returns whether the work may belong to the other end from now on.
+    /// A return loads its address. Returns whether the work may belong to the other end from now on.
     #[inline]
     pub fn ret(&mut self, address: u64) -> bool {
         let block = block_of(address);
@@ -134,8 +134,8 @@ impl Sides {
         is_threads
     }
 
-    /// A block of a kernel function begins; `is_first` at its first instruction. `frame` is where its return address
-    /// lies.
+    /// A block of a kernel function begins, with `is_first` at its first instruction. `frame` is the address of its
+    /// return address.
     #[inline]
     pub fn enter(&mut self, function: u32, is_first: bool, frame: Option<u64>) {
         self.is_forking = function == self.watched.fork && function != 0;
@@ -157,7 +157,7 @@ impl Sides {
         }
     }
 
-    /// A store while a thread is made: if it is to another stack, the thread of that stack is on this end.
+    /// A store while a thread is created. If it goes to another stack, the thread of that stack is on this end.
     #[inline(always)]
     pub fn store(&mut self, address: u64) {
         if self.is_forking {
@@ -167,7 +167,7 @@ impl Sides {
 
     fn inherit(&mut self, address: u64) {
         let block = block_of(address);
-        // Stacks are in the area of vmalloc; the new thread's description is not.
+        // Stacks are in the area of vmalloc; the new thread's task structure is not.
         let is_stack = (0xffff_c900_0000_0000..0xffff_e900_0000_0000).contains(&address);
         if is_stack && self.current != Some(block) {
             self.by_block.insert(block, self.side);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_on_the_side_that_it_announced_and_so_are_its_children() {
+    fn a_thread_and_its_children_are_on_the_side_that_it_announced() {
         let mut sides = sides();
         sides.call(A - 8);
         assert_eq!(sides.side(), Side::Server, "who says nothing is the server");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_receives_is_learnt_once() {
+    fn the_receiving_side_is_learnt_once() {
         let mut sides = sides();
         sides.teach(Some(Side::Client));
         sides.call(A - 8);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_delay_line_sends_is_the_clients_until_it_returns() {
+    fn packets_of_the_delay_line_belong_to_the_client_until_it_returns() {
         let mut sides = sides();
         sides.call(IRQ - 64);
         sides.enter(3, true, Some(IRQ - 64));

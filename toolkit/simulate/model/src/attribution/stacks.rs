@@ -1,14 +1,15 @@
-//! Shadow stacks: for each open call the address of its return address and the row that the caller worked for.
+//! Shadow stacks hold, for each open call, the address of its return address and the row that the caller worked for.
 
 use std::collections::HashMap;
 
-/// Kernel stacks of x86-64 are aligned blocks of this size (`THREAD_SIZE`), those of interrupts too.
+/// Kernel stacks of x86-64, including those of interrupts, are aligned blocks of this size (`THREAD_SIZE`).
 const BLOCK_SHIFT: u32 = 14;
-/// A call deeper than this is not followed; its helpers are charged like those of the deepest call that is.
+/// Maximum depth of calls that are followed. Helpers of deeper calls are charged like those of the deepest followed
+/// call.
 const DEEPEST: usize = 256;
 
-/// All stacks of the guest's kernel. Tasks come and go; their blocks are used again, so the number of stacks is bounded
-/// by the guest's memory.
+/// All stacks of the guest's kernel. Tasks come and go and their blocks are reused, so the guest's memory bounds the
+/// number of stacks.
 #[derive(Debug, Default)]
 pub struct Stacks {
     by_block: HashMap<u64, usize>,
@@ -24,21 +25,21 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The row that the innermost open call's caller worked for.
+    /// The row that the caller of the innermost open call worked for.
     #[inline(always)]
     pub fn top(&self) -> Option<u8> {
         self.top
     }
 }
 
-/// The block of memory of an address, if it were on a stack.
+/// The memory block of an address, if it is on a stack.
 #[inline(always)]
 pub fn block_of(address: u64) -> u64 {
     address >> BLOCK_SHIFT
 }
 
 impl Stacks {
-    /// The stack at an address, without the calls that lie at the address or below it.
+    /// The stack at an address, without the calls at or below the address.
     #[inline(always)]
     fn stack(&mut self, cursor: &mut Cursor, address: u64) -> &mut Vec<(u64, u8)> {
         let block = block_of(address);
@@ -73,14 +74,14 @@ impl Stacks {
         cursor.top = stack.last().map(|(_, row)| *row);
     }
 
-    /// A return loads its address from `address`: this call and all deeper ones are over.
+    /// A return loads its address from `address`, which ends this call and all deeper ones.
     #[inline]
     pub fn pop(&mut self, cursor: &mut Cursor, address: u64) {
         let stack = self.stack(cursor, address);
         cursor.top = stack.last().map(|(_, row)| *row);
     }
 
-    /// Whether calls were made on the stack at this address.
+    /// Whether the stack at this address has had calls.
     pub fn has(&self, address: u64) -> bool {
         self.by_block.contains_key(&block_of(address))
     }
@@ -111,7 +112,7 @@ mod tests {
     const IRQ: u64 = 0xffff_c900_0010_4000;
 
     #[test]
-    fn returns_take_away_what_calls_brought() {
+    fn returns_remove_the_frames_of_calls() {
         let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
         assert_eq!(cursor.top(), None);
         stacks.push(&mut cursor, TASK - 8, 1);
@@ -124,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_never_returned_are_gone_when_their_place_is_used_again() {
+    fn frames_without_a_return_are_removed_when_their_stack_is_reused() {
         let (mut stacks, mut cursor) = (Stacks::default(), Cursor::default());
         for depth in 1..=5 {
             stacks.push(&mut cursor, TASK - depth * 64, depth as u8);
         }
-        // A return from the second outermost (a task that was ended, a longjmp of the kernel).
+        // A return from the second outermost call (an ended task, or a longjmp of the kernel).
         stacks.push(&mut cursor, TASK - 2 * 64, 9);
         assert_eq!(cursor.top(), Some(9));
         stacks.pop(&mut cursor, TASK - 2 * 64);

@@ -1,9 +1,9 @@
-//! The counts of the model, for one row of a table.
+//! Counts of the model for one row of a table.
 
-/// The most L2 geometries that one pass simulates.
+/// Maximum number of L2 geometries that one pass simulates.
 pub const MOST_L2: usize = 8;
 
-/// Which levels one access to data missed.
+/// Which levels a data access missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Misses(u16);
 
@@ -39,9 +39,9 @@ pub struct LevelCounts {
     pub data_misses: u64,
     /// Dirty lines that were replaced.
     pub write_backs: u64,
-    /// Lines that the prefetcher brought. It brings them into an L2, those of the first one through the L3.
+    /// Lines that the prefetcher loaded. It loads them into an L2; those of the first L2 come through the L3.
     pub prefetches: u64,
-    /// Prefetched lines that were used before they were replaced; of an L2, which is where they are used.
+    /// Prefetched lines that were used before they were replaced, counted for an L2, where they are used.
     pub useful_prefetches: u64,
 }
 
@@ -55,9 +55,9 @@ impl LevelCounts {
 /// Simulated events; exact for the model, not for a real processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Instruction fetches that missed L1I, a line each.
+    /// Instruction fetches that missed L1I, one per line.
     pub l1i_misses: u64,
-    /// Reads and writes that missed L1D, a line each.
+    /// Reads and writes that missed L1D, one per line.
     pub l1d_misses: u64,
     /// Dirty lines that left L1D.
     pub l1d_write_backs: u64,

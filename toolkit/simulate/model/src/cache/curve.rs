@@ -1,14 +1,14 @@
-//! Distances of reuse, and from them the misses of every size of cache at once (Mattson et al., *Evaluation techniques
-//! for storage hierarchies*, 1970), on a sample of the lines (Waldspurger et al., *Efficient MRC construction with
-//! SHARDS*, 2015).
+//! Computes reuse distances and from them the misses of every cache size at once (Mattson et al., *Evaluation
+//! techniques for storage hierarchies*, 1970), on a sample of the lines (Waldspurger et al., *Efficient MRC
+//! construction with SHARDS*, 2015).
 
 use std::collections::HashMap;
 
-/// Lines that are followed at most; beyond, the sample is halved.
+/// Maximum number of followed lines. Beyond it, the sample is halved.
 const MOST_FOLLOWED: usize = 1 << 18;
-/// Times after which the tree is renumbered.
+/// Number of times after which the tree is renumbered.
 const TIMES: usize = 1 << 20;
-/// Distances at or beyond this many lines count as never.
+/// Distances of at least this many lines count as infinite.
 const LONGEST: usize = 1 << 20;
 
 /// Follows a stream of lines.
@@ -16,26 +16,26 @@ const LONGEST: usize = 1 << 20;
 pub struct StackDistances {
     shift: u32,
     last: HashMap<u64, u32>,
-    /// Fenwick tree over times: 1 where a line was last used.
+    /// Fenwick tree over times, with 1 where a line was last used.
     tree: Vec<u32>,
     now: u32,
-    /// Estimated accesses by distance in lines, scaled by the sample.
+    /// Estimated accesses by distance in lines, scaled from the sample.
     by_distance: Vec<u64>,
     first_uses: u64,
     total: u64,
 }
 
-/// Misses against size.
+/// Misses by cache size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// Bytes of a fully associative LRU cache, and the share of accesses that would miss it.
+    /// Bytes of a fully associative LRU cache, and the share of accesses that miss it.
     pub points: Vec<(u64, f64)>,
-    /// Accesses that the curve is based on.
+    /// Accesses on which the curve is based.
     pub accesses: u64,
 }
 
 impl StackDistances {
-    /// Follows one line of 2^`shift`.
+    /// Follows one of 2^`shift` lines.
     pub fn new(shift: u32) -> StackDistances {
         StackDistances {
             shift: shift.min(32),
@@ -48,13 +48,13 @@ impl StackDistances {
         }
     }
 
-    /// Counts from now on; the times of last use are kept, so that lines do not count as first uses again.
+    /// Starts counting. The times of last use are kept, so that lines do not count as first uses again.
     pub fn restart(&mut self) {
         self.by_distance.iter_mut().for_each(|count| *count = 0);
         (self.first_uses, self.total) = (0, 0);
     }
 
-    /// A line was used.
+    /// Call it when a line was used.
     pub fn access(&mut self, line: u64) {
         if !self.is_followed(line) {
             return;
@@ -67,7 +67,7 @@ impl StackDistances {
         self.now += 1;
         match self.last.insert(line, self.now) {
             Some(before) => {
-                // Lines last used after `before`: each stands for 2^shift others.
+                // Lines last used after `before`; each stands for 2^shift others.
                 let between = self.last.len() as u64 - u64::from(self.up_to(before));
                 let distance = (between << self.shift) as usize;
                 match self.by_distance.get_mut(distance) {
@@ -85,7 +85,7 @@ impl StackDistances {
         }
     }
 
-    /// The curve at these sizes in bytes, ascending, for lines of `line_bytes`; without sizes of more lines than are
+    /// The curve at these sizes in bytes, ascending, for lines of `line_bytes`, without sizes of more lines than are
     /// distinguished. `None` without an access.
     pub fn curve(&self, sizes_bytes: &[u64], line_bytes: u64) -> Option<Curve> {
         if self.total == 0 {
@@ -93,7 +93,7 @@ impl StackDistances {
         }
         let mut points = Vec::new();
         for size in sizes_bytes {
-            // A reuse at distance d hits when more than d lines fit.
+            // A reuse at distance d hits if more than d lines fit.
             let fits = (size / line_bytes) as usize;
             if fits > LONGEST {
                 break;
@@ -154,18 +154,18 @@ mod tests {
     }
 
     #[test]
-    fn distances_computed_by_hand() {
-        // a b c a: a comes again after two others, so it hits where three lines fit.
+    fn distances_equal_those_computed_by_hand() {
+        // In a b c a, the second a comes after two others, so it hits if three lines fit.
         assert_eq!(ratio(&[1, 2, 3, 1], 2), 1.0);
         assert_eq!(ratio(&[1, 2, 3, 1], 3), 0.75);
-        // At once: hits where one fits.
+        // An immediate reuse hits if one line fits.
         assert_eq!(ratio(&[1, 1], 1), 0.5);
         assert_eq!(ratio(&[1, 2, 2, 2, 1], 1), 0.6);
         assert_eq!(ratio(&[1, 2, 2, 2, 1], 2), 0.4);
     }
 
     #[test]
-    fn numbering_anew_changes_no_distance() {
+    fn renumbering_changes_no_distance() {
         let mut long = StackDistances::new(0);
         for at in 0..(TIMES as u64 + 5000) {
             long.access(at % 1000);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_of_the_lines_tells_the_same_knee() {
+    fn a_sample_of_the_lines_shows_the_same_knee() {
         let mut sampled = StackDistances::new(4);
         for at in 0..2_000_000_u64 {
             sampled.access(at % 20_000);
@@ -186,18 +186,18 @@ mod tests {
     }
 
     #[test]
-    fn sizes_whose_misses_are_not_known_are_left_out() {
+    fn sizes_with_unknown_misses_are_left_out() {
         let (mut distances, mib) = (StackDistances::new(4), 1 << 20);
         for _ in 0..2 {
             distances.restart();
             (0..80 * mib / 64).for_each(|line| distances.access(line));
         }
-        // A cache of 96 MiB would miss nothing.
+        // A cache of 96 MiB would have no misses.
         assert_eq!(distances.curve(&[64 * mib, 96 * mib], 64).unwrap().points, [(64 * mib, 1.0)]);
     }
 
     #[test]
-    fn memory_stays_bounded_however_many_lines_come() {
+    fn memory_stays_bounded_for_any_number_of_lines() {
         let mut many = StackDistances::new(0);
         for line in 0..2_000_000_u64 {
             many.access(line);

@@ -1,4 +1,4 @@
-//! The levels together: L1I and L1D, any number of L2 geometries after them, an L3 after the first L2, and the TLBs.
+//! Combines the levels: L1I and L1D, any number of L2 geometries after them, an L3 after the first L2, and the TLBs.
 
 use super::{Counts, Geometry, GeometryError, Level, LevelCounts, MOST_L2, Misses, StackDistances};
 use std::fmt::Write;
@@ -6,26 +6,26 @@ use std::fmt::Write;
 /// The simulated caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// First level, instructions.
+    /// First level for instructions.
     pub l1i: Geometry,
-    /// First level, data.
+    /// First level for data.
     pub l1d: Geometry,
-    /// Second level, unified: all see the same misses of L1, and none affects another. At most [`MOST_L2`].
+    /// Unified second levels. All see the same L1 misses, and none affects another. At most [`MOST_L2`].
     pub l2: Vec<Geometry>,
-    /// Third level, after the first of the L2s.
+    /// Third level after the first L2.
     pub l3: Option<Geometry>,
-    /// TLB of instructions; its lines are pages.
+    /// TLB of instructions. Its lines are pages.
     pub itlb: Option<Geometry>,
-    /// TLB of data; its lines are pages.
+    /// TLB of data. Its lines are pages.
     pub dtlb: Option<Geometry>,
-    /// Each L2 brings the next line when it misses.
+    /// Whether each L2 loads the next line when it misses.
     pub next_line_prefetch: bool,
-    /// Keep the distances of reuse of the accesses that reach L2, of one line in 2^this.
+    /// Keeps the reuse distances of the accesses that reach L2, for one line in 2^this.
     pub curve_sample_shift: Option<u32>,
 }
 
 impl Setup {
-    /// The setup as lines of text, for the plugin.
+    /// The setup as lines of text for the plugin.
     pub fn to_text(&self) -> String {
         let mut text = format!("l1i {}\nl1d {}\n", self.l1i, self.l1d);
         for l2 in &self.l2 {
@@ -45,7 +45,7 @@ impl Setup {
         text
     }
 
-    /// Reads the text of [`Setup::to_text`]; an error names the line that it cannot read.
+    /// Reads the text of [`Setup::to_text`]. An error names the unreadable line.
     pub fn from_text(text: &str) -> Result<Setup, String> {
         let mut levels: [Option<Geometry>; 5] = [None; 5];
         let (mut l2, mut next_line_prefetch, mut curve_sample_shift) = (Vec::new(), false, None);
@@ -107,13 +107,13 @@ impl Hierarchy {
         }
     }
 
-    /// How far an address is shifted to give its line in L1I and L1D.
+    /// Number of bits by which an address is shifted to give its line in L1I and L1D.
     pub fn l1_line_shifts(&self) -> (u32, u32) {
         (self.l1i.line_shift(), self.l1d.line_shift())
     }
 
-    /// Whether fetching the instruction line with this number changes nothing, because it is in L1I. Fast; it may
-    /// return false although that is so.
+    /// Whether fetching the instruction line with this number changes nothing, because it is in L1I. The check is
+    /// fast, and may return false although that is so.
     #[inline(always)]
     pub fn is_latest_code(&self, line: u64) -> bool {
         self.l1i.is_latest_line(line, false)
@@ -129,19 +129,20 @@ impl Hierarchy {
         }
     }
 
-    /// Whether translating a page of data changes nothing. Fast; it may return false although that is so.
+    /// Whether translating a page of data changes nothing. The check is fast, and may return false although that is
+    /// so.
     #[inline(always)]
     pub fn is_latest_page(&self, page_address: u64) -> bool {
         self.dtlb.as_ref().is_none_or(|dtlb| dtlb.is_latest(page_address, false))
     }
 
-    /// Whether an access within one line of L1D changes nothing, as [`Hierarchy::is_latest_page`].
+    /// Whether an access within one line of L1D changes nothing, like [`Hierarchy::is_latest_page`].
     #[inline(always)]
     pub fn is_latest_data(&self, address: u64, is_write: bool) -> bool {
         self.l1d.is_latest(address, is_write)
     }
 
-    /// Translates an instruction's page. The address is the virtual one, shifted so that a page of the TLB is its page.
+    /// Translates an instruction's page. The address is virtual, and shifted so that a page of the TLB is its page.
     #[inline(always)]
     pub fn translate_fetch(&mut self, page_address: u64, counts: &mut Counts) {
         let Some(itlb) = &mut self.itlb else { return };
@@ -150,7 +151,7 @@ impl Hierarchy {
         }
     }
 
-    /// Translates a page of data, as [`Hierarchy::translate_fetch`].
+    /// Translates a page of data, like [`Hierarchy::translate_fetch`].
     #[inline(always)]
     pub fn translate_data(&mut self, page_address: u64, counts: &mut Counts) {
         let Some(dtlb) = &mut self.dtlb else { return };
@@ -159,14 +160,14 @@ impl Hierarchy {
         }
     }
 
-    /// Counts distances of reuse from now on; the contents of the caches stay.
+    /// Starts counting reuse distances. The contents of the caches stay.
     pub fn restart_curve(&mut self) {
         if let Some(curve) = &mut self.curve {
             curve.restart();
         }
     }
 
-    /// Distances of reuse of the accesses that reached L2.
+    /// Reuse distances of the accesses that reached L2.
     pub fn curve(&self) -> Option<&StackDistances> {
         self.curve.as_ref()
     }
@@ -185,7 +186,7 @@ impl Hierarchy {
             return Misses::default();
         }
         counts.l1d_misses += 1;
-        // The line is dirty in L1D; L2 learns of it when it is written back.
+        // The line is dirty in L1D. L2 learns that when it is written back.
         self.second(address, Kind::Data, counts)
     }
 
@@ -237,7 +238,7 @@ fn misses_of(counts: &mut LevelCounts, kind: Kind) -> &mut u64 {
     }
 }
 
-/// The first L2 takes a line from the L3, in exchange for a dirty one or not; whether the L3 had it.
+/// The first L2 takes a line from the L3, perhaps in exchange for a dirty one; returns whether the L3 had it.
 fn is_in_third(l3: &mut Level, address: u64, written_back: Option<u64>, counts: &mut LevelCounts) -> bool {
     if let Some(line) = written_back {
         l3.mark_dirty(line);

@@ -1,8 +1,8 @@
-//! One level: sets of lines, and the replacement of lines.
+//! One cache level: sets of lines, and their replacement.
 
 use super::{Geometry, Replacement};
 
-/// No line: an address has at most 64 bits, so a line number shifted by the flags is never this.
+/// No line. An address has at most 64 bits, so a line number shifted by the flags never has this value.
 const EMPTY: u64 = u64::MAX;
 const DIRTY: u64 = 1;
 const PREFETCHED: u64 = 2;
@@ -13,22 +13,22 @@ const FLAGS: u32 = 2;
 pub struct Outcome {
     /// The line was present.
     pub is_hit: bool,
-    /// The line was present because it was prefetched, and it was not used before.
+    /// The line was present because it was prefetched, and was not used before.
     pub was_prefetched: bool,
-    /// Address of the dirty line that was replaced, which has to be written back.
+    /// Address of the dirty line that was replaced and must be written back.
     pub written_back: Option<u64>,
 }
 
-/// Data for a branch-free [`Level::is_latest`]: it never returns true if the number of sets is not a power of two, or
-/// if lines stay in their ways.
+/// Data for a branch-free [`Level::is_latest`], which never returns true if the number of sets is not a power of two
+/// or if lines stay in their ways.
 #[derive(Debug, Clone, Copy)]
 struct Short {
     mask: u64,
-    /// A clean latest line differs from `number << FLAGS` by this, a dirty one only by [`DIRTY`].
+    /// A clean latest line differs from `number << FLAGS` by this, and a dirty one only by [`DIRTY`].
     differs: u64,
 }
 
-/// Above all numbers of lines.
+/// Above all line numbers.
 const NEVER: u64 = 1 << 63;
 
 /// A cache of one level. An address stands for its whole line.
@@ -40,9 +40,10 @@ pub struct Level {
     line_shift: u32,
     is_lru: bool,
     short: Short,
-    /// Set after set; with LRU the most recently used line comes first.
+    /// Set after set. With LRU the most recently used line comes first.
     lines: Vec<u64>,
-    /// Tree-PLRU: a tree a set; the bit of node k (from 1) says which half was used longer ago (1 = the upper).
+    /// Tree-PLRU has a tree per set. The bit of node k (from 1) says which half was used longer ago (1 = the upper
+    /// half).
     trees: Vec<u64>,
 }
 
@@ -68,7 +69,7 @@ impl Level {
         }
     }
 
-    /// How far an address is shifted to give its line's number.
+    /// Number of bits by which an address is shifted to give its line number.
     pub fn line_shift(&self) -> u32 {
         self.line_shift
     }
@@ -81,28 +82,29 @@ impl Level {
         }) as usize
     }
 
-    /// Whether the line was the last one used of its set, so that reading it changes nothing. May return false although
-    /// that is so.
+    /// Whether the line was the last used one of its set, so that reading it changes nothing. May return false
+    /// although that is so.
     #[inline(always)]
     pub fn is_latest(&self, address: u64, is_write: bool) -> bool {
         self.is_latest_line(address >> self.line_shift, is_write)
     }
 
-    /// As [`Level::is_latest`], for the line with this number.
+    /// Like [`Level::is_latest`], for the line with this number.
     #[inline(always)]
     pub fn is_latest_line(&self, number: u64, is_write: bool) -> bool {
         let first = self.lines[(number & self.short.mask) as usize * self.ways];
-        // A prefetched line that is used for the first time takes the slow path, which counts it. One comparison,
-        // because which line is dirty cannot be predicted: 0 if it is, 1 if it is not, more if it is another line.
+        // A prefetched line takes the slow path at its first use, which counts it. One comparison suffices, because
+        // it is unpredictable which line is dirty: the difference is 0 if the line is dirty, 1 if it is clean, and
+        // more for another line.
         (first ^ number << FLAGS ^ self.short.differs) <= u64::from(!is_write)
     }
 
-    /// Uses a line; it is present afterwards.
+    /// Uses a line, which is present afterwards.
     pub fn access(&mut self, address: u64, is_write: bool) -> Outcome {
         self.place(address, if is_write { DIRTY } else { 0 }, true)
     }
 
-    /// Brings a line before it is used; a hit changes nothing.
+    /// Loads a line before it is used. A hit changes nothing.
     pub fn prefetch(&mut self, address: u64) -> Outcome {
         if self.holds(address) {
             Outcome { is_hit: true, ..Outcome::default() }
@@ -111,7 +113,7 @@ impl Level {
         }
     }
 
-    /// Whether the line is present; changes nothing.
+    /// Whether the line is present. Changes nothing.
     pub fn holds(&self, address: u64) -> bool {
         let number = address >> self.line_shift;
         let start = self.set_of(number) * self.ways;
@@ -140,13 +142,13 @@ impl Level {
     }
 }
 
-/// The number of the line in a way; for an empty way a number that no line has.
+/// The number of the line in a way. An empty way has a number that no line has.
 #[inline(always)]
 fn number_of(line: u64) -> u64 {
     line >> FLAGS
 }
 
-/// A hit on `line`, and the line's new value.
+/// A hit on `line`, and the new value of the line.
 #[inline(always)]
 fn hit(line: u64, flags: u64, is_use: bool) -> (Outcome, u64) {
     let outcome = Outcome { is_hit: true, was_prefetched: is_use && line & PREFETCHED != 0, written_back: None };
@@ -160,7 +162,7 @@ fn miss(line: u64, line_shift: u32) -> Outcome {
     Outcome { written_back: is_dirty.then_some(number_of(line) << line_shift), ..Outcome::default() }
 }
 
-/// As [`place_first`], for two ways, as L1 caches had.
+/// Like [`place_first`] for two ways, as L1 caches had.
 #[inline(always)]
 fn place_of_two(first: &mut u64, second: &mut u64, number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
     if number_of(*first) == number {
@@ -178,7 +180,7 @@ fn place_of_two(first: &mut u64, second: &mut u64, number: u64, flags: u64, is_u
     miss(line, line_shift)
 }
 
-/// LRU: the line goes first, and those before it move one way back, in the same pass that looks for it.
+/// LRU: the line moves to the front, and those before it move one way back, in the same pass that searches it.
 #[inline(never)]
 fn place_first(set: &mut [u64], number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
     let mut moving = number << FLAGS | flags;
@@ -207,7 +209,7 @@ fn place_by_tree(set: &mut [u64], tree: &mut u64, number: u64, flags: u64, is_us
     outcome
 }
 
-/// The way to which the tree points; an empty way first.
+/// The way to which the tree points; empty ways come first.
 fn victim(set: &[u64], tree: u64) -> usize {
     if let Some(empty) = set.iter().position(|line| *line == EMPTY) {
         return empty;
@@ -219,7 +221,7 @@ fn victim(set: &[u64], tree: u64) -> usize {
     node - set.len()
 }
 
-/// All nodes from the way up to the root point away from it.
+/// All nodes from the way up to the root then point away from it.
 fn touch(tree: &mut u64, ways: usize, way: usize) {
     let mut node = way + ways;
     while node > 1 {
@@ -242,18 +244,18 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_misses_once_and_what_is_one_line_too_long_always() {
+    fn a_fitting_array_misses_once_and_one_line_more_misses_always() {
         let walk = |lines: u64| (0..10 * lines).map(move |at| at % lines * 64);
-        // 1 KiB, fully associative: 16 lines fit, 17 in a circle defeat LRU.
+        // 1 KiB, fully associative: 16 lines fit, and 17 in a circle defeat LRU.
         assert_eq!(misses(&mut level(1024, 16, Replacement::Lru), walk(16)), 16);
         assert_eq!(misses(&mut level(1024, 16, Replacement::Lru), walk(17)), 170);
-        // Direct mapped: of 17 lines only the two that share set 0 fight.
+        // Direct mapped: of 17 lines only the two that share set 0 replace each other.
         assert_eq!(misses(&mut level(1024, 1, Replacement::Lru), walk(17)), 15 + 20);
     }
 
     #[test]
-    fn a_stride_of_the_sets_uses_one_set_alone() {
-        // 64 sets of 2 ways: addresses 4096 apart share a set.
+    fn a_stride_of_all_sets_uses_only_one_set() {
+        // 64 sets of 2 ways: addresses that are 4096 apart share a set.
         let mut two_way = level(8192, 2, Replacement::Lru);
         assert_eq!(misses(&mut two_way, [0, 4096, 0, 4096, 8192, 0, 4096]), 5);
         let mut three_sets = Level::new(Geometry::new(3 * 2 * 64, 2, 64, Replacement::Lru).unwrap());
@@ -261,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn tree_plru_gives_up_what_its_tree_points_at() {
+    fn tree_plru_evicts_the_line_that_its_tree_points_at() {
         let mut plru = level(256, 4, Replacement::TreePlru);
         assert_eq!(misses(&mut plru, [0, 64, 128, 192]), 4);
-        // The tree now points to 0, then after using 0 to the other half's older: 128.
+        // The tree now points to 0, and after using 0 to the older line of the other half, 128.
         assert!(plru.access(0, false).is_hit);
         assert!(!plru.access(256, false).is_hit);
         assert!(!plru.holds(128) && plru.holds(0) && plru.holds(64) && plru.holds(192));
-        // LRU would have given up 64.
+        // LRU would have replaced 64.
         let mut lru = level(256, 4, Replacement::Lru);
         misses(&mut lru, [0, 64, 128, 192, 0, 256]);
         assert!(!lru.holds(64) && lru.holds(128));
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_way_agrees_with_the_long_one() {
+    fn the_fast_path_agrees_with_the_slow_one() {
         let mut cache = level(256, 2, Replacement::Lru);
         cache.access(0, false);
         assert!(cache.is_latest(0, false) && !cache.is_latest(0, true), "a first write makes the line dirty");

@@ -4,12 +4,12 @@ use crate::cache::{Counts, LevelCounts, MOST_L2};
 use crate::objects::{ObjectCounts, Word};
 use std::fmt::Write;
 
-/// Counts of one function on behalf of one row.
+/// Counts of one function that works for one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
-    /// Index of the function in the order's symbols plus 1; 0 is user code.
+    /// Index of the function in the order's symbols plus 1; 0 means user code.
     pub function: u32,
-    /// The row that is charged.
+    /// The charged row.
     pub row: u8,
     /// Instructions; a repeated string instruction counts once.
     pub instructions: u64,
@@ -28,15 +28,15 @@ pub struct Account {
 pub struct Answer {
     /// An account for each function and row that executed.
     pub accounts: Vec<Account>,
-    /// Instructions of the client's end, which are executed and not counted.
+    /// Instructions of the client's end, which are executed but not counted.
     pub client_instructions: u64,
-    /// Misses of a fully associative L2 by size in bytes, and the number of accesses that they are a share of.
+    /// Misses of a fully associative L2 by size in bytes, and the number of accesses of which they are a share.
     pub curve: Option<(u64, Vec<(u64, f64)>)>,
-    /// By kind of memory, if ordered.
+    /// Counts by kind of memory, if ordered.
     pub objects: Vec<ObjectCounts>,
 }
 
-/// The numbers of an account in the order in which they are written.
+/// The numbers of an account in the order of writing.
 fn numbers(account: &mut Account) -> Vec<&mut u64> {
     let Counts { l1i_misses, l1d_misses, l1d_write_backs, l2, l3, itlb_misses, dtlb_misses } = &mut account.caches;
     let mut all = vec![
@@ -61,7 +61,7 @@ fn numbers(account: &mut Account) -> Vec<&mut u64> {
 const NUMBERS: usize = 9 + 5 * (MOST_L2 + 1);
 
 impl Answer {
-    /// As lines; the last is `end`, so that a partial answer is recognised.
+    /// The answer as lines. The last one is `end`, so that a partial answer is recognised.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for account in &self.accounts {
@@ -138,10 +138,11 @@ impl Answer {
     }
 }
 
-/// No object is larger (in words): bounds the memory for a broken answer.
+/// Maximum size of an object in words. It bounds the memory for a broken answer.
 const MOST_WORDS: usize = 1 << 17;
 
-/// `object`, the numbers, how many words, the name; then a line for each word and line that is not zero.
+/// Writes `object`, the numbers, the number of words and the name, then a line for each word and line that is not
+/// zero.
 fn object_lines(text: &mut String, object: &ObjectCounts) {
     let mut object = object.clone();
     text.push_str("object");
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_survives_being_written_and_half_of_it_is_none() {
+    fn an_answer_is_read_back_and_half_of_it_is_refused() {
         let mut account = Account { function: 7, row: 3, ..Account::default() };
         for (value, number) in numbers(&mut account).into_iter().enumerate() {
             *number = value as u64 * 1000 + 1;

@@ -17,14 +17,14 @@ pub mod mark {
     pub const BEGIN: u16 = 2;
     /// Counting ends, and the answer is written.
     pub const END: u16 = 3;
-    /// The thread that executes this is the server's, and so are those that it makes.
+    /// The executing thread, and threads that it creates, belong to the server.
     pub const SERVER: u16 = 4;
-    /// The thread that executes this is the client's.
+    /// The executing thread belongs to the client.
     pub const CLIENT: u16 = 5;
-    /// The thread that receives next from a link is the server's.
+    /// The thread that receives next from a link belongs to the server.
     pub const SERVER_RECEIVES: u16 = 6;
-    /// The thread that receives next from a link is the client's.
+    /// The thread that receives next from a link belongs to the client.
     pub const CLIENT_RECEIVES: u16 = 7;
-    /// The receiving threads are known; no more are learnt.
+    /// The receiving threads are known, and no more are learnt.
     pub const RECEIVERS_KNOWN: u16 = 8;
 }

@@ -1,4 +1,4 @@
-//! The plugin's input.
+//! Input of the plugin.
 
 use crate::attribution::{Role, Watched};
 use crate::cache::Setup;
@@ -14,7 +14,7 @@ pub struct Symbol {
     pub role: Role,
 }
 
-/// The data for finding objects, and layouts to try.
+/// Data for finding objects, and layouts to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objects {
     /// Addresses and offsets in the kernel that lead from an address to an object.
@@ -26,15 +26,15 @@ pub struct Objects {
 /// The order to the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// The caches; without them instructions alone are counted.
+    /// The caches. Without them only instructions are counted.
     pub caches: Option<Setup>,
-    /// Count accesses and misses by kernel object, too; needs caches.
+    /// Also counts accesses and misses by kernel object, which needs caches.
     pub objects: Option<Objects>,
     /// Functions that distinguish the two ends.
     pub watched: Watched,
     /// Rows of the layer table. Row `rows` is unattributed, `rows + 1` is user code.
     pub rows: u8,
-    /// The kernel's functions by rising address.
+    /// The kernel's functions in ascending order of address.
     pub symbols: Vec<Symbol>,
 }
 
@@ -49,7 +49,7 @@ impl Order {
         self.rows + 1
     }
 
-    /// As lines: `watched N N N`, `rows N`, the caches, `symbols`, and then a symbol a line.
+    /// The order as lines: `watched N N N`, `rows N`, the caches, `symbols`, and then one symbol per line.
     pub fn to_text(&self) -> String {
         let Watched { fork, receive, transmit } = self.watched;
         let mut text = format!("watched {fork} {receive} {transmit}\nrows {}\n", self.rows);
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_survives_being_written() {
+    fn an_order_is_read_back_unchanged() {
         let geometry = |size| format!("{size}/8/64/lru").parse().unwrap();
         let caches = Setup {
             l1i: geometry(32768),

@@ -1,12 +1,12 @@
 //! Kinds of memory that are not slab objects.
 
-/// Kinds of memory that are distinguished by address or by their page's flags.
+/// Kinds of memory that are distinguished by address or by the flags of their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Fixed {
-    /// None of the kinds below.
+    /// Any other memory.
     Unknown,
-    /// Addresses of user mode, whichever code reads or writes them.
+    /// User-mode addresses, regardless of which code accesses them.
     User,
     /// Stacks of threads, of interrupts and of entry code.
     Stack,
@@ -47,7 +47,7 @@ pub const FIXED: [Fixed; 12] = [
 ];
 
 impl Fixed {
-    /// In words.
+    /// Name of the kind.
     pub fn words(self) -> &'static str {
         match self {
             Fixed::Unknown => "unattributed",

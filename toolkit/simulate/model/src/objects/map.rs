@@ -1,9 +1,9 @@
-//! Addresses and offsets in the guest's kernel that are read here.
+//! Addresses and offsets in the guest's kernel that the plugin reads.
 
 /// Offsets in bytes and addresses, from the kernel's type information and its symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KernelMap {
-    /// Bytes of the guest's memory, in one piece from physical address 0.
+    /// Bytes of the guest's memory, which is contiguous from physical address 0.
     pub memory_bytes: u64,
     /// Physical address of the kernel's page tables (`init_top_pgt`), of four levels.
     pub page_tables: u64,
@@ -17,9 +17,9 @@ pub struct KernelMap {
     pub page_mapping: u64,
     /// `page.compound_head`.
     pub page_head: u64,
-    /// `slab.slab_cache`; a `struct slab` lies where the first `struct page` of its pages does.
+    /// `slab.slab_cache`; a `struct slab` is where the first `struct page` of its pages is.
     pub slab_cache: u64,
-    /// `kmem_cache.size`, an `unsigned int`: from one object to the next.
+    /// `kmem_cache.size`, an `unsigned int`: the distance from one object to the next.
     pub cache_size: u64,
     /// `kmem_cache.object_size`, an `unsigned int`.
     pub cache_object_size: u64,
@@ -50,7 +50,7 @@ impl KernelMap {
         ]
     }
 
-    /// As words.
+    /// The map as words.
     pub fn to_text(mut self) -> String {
         self.numbers().map(|number| number.to_string()).join(" ")
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_survives_being_written() {
+    fn a_map_is_read_back_unchanged() {
         let mut map = KernelMap::default();
         map.numbers().into_iter().enumerate().for_each(|(index, number)| *number = index as u64 * 7);
         assert_eq!(KernelMap::from_text(&map.to_text()), Some(map));

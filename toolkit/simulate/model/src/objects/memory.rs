@@ -2,7 +2,7 @@
 
 /// Reads memory by physical address.
 pub trait Memory {
-    /// Eight bytes; `None` beyond the memory's end.
+    /// Eight bytes; `None` beyond the end of the memory.
     fn word(&self, physical: u64) -> Option<u64>;
 
     /// Four bytes.
@@ -19,7 +19,7 @@ pub trait Memory {
     }
 }
 
-/// Memory of this process that holds the guest's in one piece.
+/// Memory of this process that holds the guest's memory contiguously.
 #[derive(Debug, Clone, Copy)]
 pub struct PhysicalMemory {
     base: u64,
@@ -30,7 +30,7 @@ impl PhysicalMemory {
     /// The guest's memory of `bytes` bytes at the address `base` of this process.
     ///
     /// # Safety
-    /// It must be there, readable, as long as this is used.
+    /// It must stay readable as long as this value is used.
     pub unsafe fn new(base: u64, bytes: u64) -> PhysicalMemory {
         PhysicalMemory { base, bytes }
     }
@@ -42,18 +42,18 @@ impl Memory for PhysicalMemory {
         if !physical.is_multiple_of(8) || physical >= self.bytes {
             return None;
         }
-        // SAFETY: within the memory that `new` was promised; aligned, as the memory begins at a page. The guest writes
-        // it in the same thread, between the emulator's callbacks.
+        // SAFETY: the address is within the memory promised to `new`, and aligned, because the memory begins at a
+        // page. The guest writes it in the same thread, between the emulator's callbacks.
         Some(unsafe { std::ptr::read_volatile((self.base + physical) as *const u64) })
     }
 }
 
-/// Bits of an entry of a page table.
+/// Bits of a page table entry.
 const PRESENT: u64 = 1;
 const LARGE: u64 = 1 << 7;
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
-/// The physical address of a virtual one, by page tables of four levels whose first lies at the physical address
+/// The physical address of a virtual one, by four levels of page tables whose first is at the physical address
 /// `tables`.
 pub fn physical_of(memory: &impl Memory, tables: u64, address: u64) -> Option<u64> {
     let mut table = tables;
@@ -104,7 +104,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn text_ends_at_a_zero_and_holds_no_space() {
+    fn text_ends_at_a_zero_byte_and_contains_no_space() {
         let mut memory = Written::default();
         memory.0.insert(8, u64::from_le_bytes(*b"a b\x01cdef"));
         memory.0.insert(16, u64::from_le_bytes(*b"gh\0xxxxx"));

@@ -2,7 +2,7 @@
 
 use super::{Fixed, KernelMap, Memory, physical_of};
 
-/// The addresses at which the kernel maps all memory (without randomisation, four levels of page tables).
+/// The addresses at which the kernel maps all memory (without randomisation, with four levels of page tables).
 const DIRECT_MAP: std::ops::Range<u64> = 0xffff_8880_0000_0000..0xffff_c880_0000_0000;
 const VMALLOC: std::ops::Range<u64> = 0xffff_c900_0000_0000..0xffff_e900_0000_0000;
 const PAGE_STRUCTS: std::ops::Range<u64> = 0xffff_ea00_0000_0000..0xffff_eb00_0000_0000;
@@ -10,10 +10,10 @@ const ENTRY_AREA: std::ops::Range<u64> = 0xffff_fe00_0000_0000..0xffff_fe80_0000
 const IMAGE: std::ops::Range<u64> = 0xffff_ffff_8000_0000..0xffff_ffff_a000_0000;
 const MODULES: std::ops::Range<u64> = 0xffff_ffff_a000_0000..0xffff_ffff_ff00_0000;
 const PAGE_SHIFT: u32 = 12;
-/// `page.mapping` of an anonymous page.
+/// Flag in `page.mapping` of an anonymous page.
 const MAPPING_ANONYMOUS: u64 = 1;
 const LONGEST_NAME: u64 = 48;
-/// An upper bound: no object of a slab is larger.
+/// Maximum size of an object in a slab.
 const LARGEST_OBJECT: u32 = 1 << 17;
 
 /// A slab cache.
@@ -23,7 +23,7 @@ pub struct Cache {
     pub address: u64,
     /// Its name.
     pub name: String,
-    /// Bytes from one object to the next.
+    /// Distance from one object to the next in bytes.
     pub size: u32,
     /// Bytes of an object.
     pub object_size: u32,
@@ -47,13 +47,13 @@ pub enum Found {
 #[derive(Debug, Clone)]
 pub struct Places {
     map: KernelMap,
-    /// Physical addresses of the pieces of 2 MiB of the descriptions, once looked up.
+    /// Physical addresses of the 2 MiB pieces of the descriptions, once looked up.
     descriptions: Vec<Option<u64>>,
     per_cpu: std::ops::Range<u64>,
 }
 
 impl Places {
-    /// No page was looked up yet.
+    /// No page has been looked up yet.
     pub fn new(map: KernelMap) -> Places {
         let pieces = ((map.memory_bytes >> PAGE_SHIFT) * map.page_bytes).div_ceil(1 << 21);
         Places { map, descriptions: vec![None; pieces as usize], per_cpu: 0..0 }
@@ -74,7 +74,8 @@ impl Places {
         self.per_cpu.start
     }
 
-    /// The kind of an address outside the map of all memory. `is_stack` is called for addresses that may be a stack's.
+    /// The kind of an address outside the map of all memory. `is_stack` is called for addresses that may be on a
+    /// stack.
     #[inline]
     pub fn fixed(&self, address: u64, is_stack: impl FnOnce() -> bool) -> Fixed {
         match address {
@@ -104,7 +105,7 @@ impl Places {
         let map = self.map;
         let own = self.description(memory, number)?;
         let head = memory.word(own + map.page_head)?;
-        // A page after the first of several that belong together points to the first one's description.
+        // A page after the first of a compound page points to the first one's description.
         let (first, place) = match head & 1 {
             0 => (number, own),
             _ => {
@@ -120,8 +121,8 @@ impl Places {
         Some(Found::Fixed(match mapping {
             0 => Fixed::Page,
             _ if mapping & MAPPING_ANONYMOUS != 0 => Fixed::Anonymous,
-            // Pages that are not a file's keep other things in this word; address spaces of files are slab objects, in
-            // the map of all memory.
+            // Pages that do not belong to a file use this word differently. Address spaces of files are slab objects,
+            // in the map of all memory.
             _ if DIRECT_MAP.contains(&mapping) => Fixed::PageCache,
             _ => Fixed::Page,
         }))
@@ -179,7 +180,7 @@ mod tests {
     };
     const CACHE: u64 = DIRECT_MAP.start + 0x9000;
 
-    /// Page 7 and 8 are a slab; 9 of a file; 10 anonymous; 11 nothing.
+    /// Pages 7 and 8 are a slab, 9 belongs to a file, 10 is anonymous, and 11 is unused.
     fn memory() -> Written {
         let mut memory = Written::default();
         let mut put = |at: u64, word: u64| memory.0.insert(at, word);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_of_the_map_is_told_by_its_address() {
+    fn an_address_outside_the_map_is_named_by_its_value() {
         let (memory, mut places) = (memory(), Places::new(MAP));
         let fixed = |places: &Places, address: u64| places.fixed(address, || address == VMALLOC.start);
         assert_eq!(fixed(&places, 0x7fff_0000_0000), Fixed::User);

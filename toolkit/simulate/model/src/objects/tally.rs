@@ -1,19 +1,19 @@
-//! Accesses and misses by kind of object and by word of it.
+//! Counts accesses and misses by kind of object and by its words.
 
 use super::{Cache, FIXED, Fixed, Found, Memory, PhysicalMemory, Places};
 use crate::cache::{MOST_L2, Misses};
 use std::collections::HashMap;
 
-/// A word of an object is counted separately.
+/// Size of a word of an object that is counted separately.
 pub const WORD_BYTES: u32 = 4;
 /// Words that are moved together when fields are packed.
 const GRAIN_BYTES: u32 = 8;
-/// Instructions from the first touch of an object to the miss of one of its lines, in classes: below each of these, and
-/// beyond.
+/// Classes of instructions from the first touch of an object to the miss of one of its lines: below each of these,
+/// and above all.
 pub const DISTANCES: [u64; 9] = [1, 25, 50, 100, 200, 400, 800, 1600, 3200];
-/// Kinds beyond this are counted as unattributed.
+/// Maximum number of kinds. Further ones count as unattributed.
 const MOST_KINDS: usize = 4096;
-/// Lines of variables that are distinguished.
+/// Maximum number of distinguished lines of variables.
 const MOST_LINES: usize = 1 << 16;
 const UNKNOWN_PAGE: u16 = u16::MAX;
 
@@ -33,7 +33,7 @@ pub struct Word {
 pub struct ObjectCounts {
     /// Name of the slab cache, or of a fixed kind.
     pub name: String,
-    /// Bytes from one object to the next; 0 without objects.
+    /// Distance from one object to the next in bytes; 0 without objects.
     pub size: u32,
     /// Bytes of an object.
     pub object_size: u32,
@@ -45,13 +45,13 @@ pub struct ObjectCounts {
     pub l1d_misses: u64,
     /// Misses of the L2 geometries.
     pub l2_misses: [u64; MOST_L2],
-    /// How often another object than the last one of this kind was touched.
+    /// Number of times that another object than the last one of this kind was touched.
     pub visits: u64,
     /// Misses of the first L2 by instructions since the visit began, in the classes of [`DISTANCES`] and one more.
     pub distances: [u64; DISTANCES.len() + 1],
-    /// By word; empty without objects.
+    /// Counts by word; empty without objects.
     pub words: Vec<Word>,
-    /// Misses of the first L2 by line of 64 bytes, of variables: address (per-CPU: offset) and count.
+    /// Misses of the first L2 by line of 64 bytes of variables, as address (per-CPU: offset) and count.
     pub lines: Vec<(u64, u64)>,
 }
 
@@ -60,14 +60,14 @@ pub struct ObjectCounts {
 pub struct Packing {
     /// Name of the slab cache.
     pub cache: String,
-    /// For each 8 bytes of the object, in order, the new place (in units of 8 bytes).
+    /// The new place of each 8 bytes of the object, in order, in units of 8 bytes.
     pub places: Vec<u16>,
 }
 
 #[derive(Debug, Default)]
 struct Kind {
     counts: ObjectCounts,
-    /// 2^32 / size, rounded up: a division without dividing.
+    /// 2^32 / size, rounded up, which replaces a division.
     reciprocal: u64,
     /// Places of its words, if another layout is tried.
     packed: Option<Box<[u16]>>,
@@ -76,7 +76,7 @@ struct Kind {
     lines: HashMap<u64, u64>,
 }
 
-/// A page of the guest's memory: its kind, and its index in its slab.
+/// A page of the guest's memory, with its kind and its index in its slab.
 #[derive(Debug, Clone, Copy)]
 struct Page {
     kind: u16,
@@ -87,7 +87,7 @@ struct Page {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     kind: u16,
-    /// Within the object; 0 without one.
+    /// Offset within the object; 0 without one.
     offset: u32,
     /// The physical address that the caches see.
     pub physical: u64,
@@ -127,7 +127,7 @@ impl Tally {
         self.places.look_for_per_cpu(&memory);
     }
 
-    /// Restarts the counts; the contents of pages stay known.
+    /// Restarts the counts. The contents of pages stay known.
     pub fn restart(&mut self) {
         for kind in &mut self.kinds {
             let old = std::mem::take(&mut kind.counts);
@@ -176,13 +176,13 @@ impl Tally {
         Spot { kind: page.kind, offset, physical: object + u64::from(moved) }
     }
 
-    /// The place of an access elsewhere.
+    /// The place of any other access.
     #[inline]
     pub fn spot_elsewhere(&self, address: u64, physical: u64, is_stack: impl FnOnce() -> bool) -> Spot {
         fixed_spot(self.places.fixed(address, is_stack), physical)
     }
 
-    /// The spot of a device's register, which touches no cache.
+    /// The spot of a device register, which touches no cache.
     pub fn device_spot(&self) -> Spot {
         fixed_spot(Fixed::Device, 0)
     }
@@ -202,7 +202,7 @@ impl Tally {
         }
     }
 
-    /// Counts a line of an access that missed at these levels. `address` is the virtual one.
+    /// Counts a line of an access that missed at these levels. `address` is virtual.
     #[inline(never)]
     pub fn miss(&mut self, spot: Spot, address: u64, misses: Misses, now: u64) {
         let kind = &mut self.kinds[usize::from(spot.kind)];
@@ -226,7 +226,8 @@ impl Tally {
         }
     }
 
-    /// A page was missed, so its contents may have changed since the last look-up. Returns the current spot.
+    /// Call it when a page was missed, so that its contents may have changed since the last look-up. Returns the
+    /// current spot.
     pub fn look_again(&mut self, spot: Spot, physical: u64, now: u64) -> Spot {
         let known = self.pages.get((physical >> 12) as usize).map(|page| (page.kind, page.number));
         let page = self.learn(physical);

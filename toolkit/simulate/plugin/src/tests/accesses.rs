@@ -1,4 +1,4 @@
-//! What the plugin counts at an access, with an emulator that answers from a list of pages.
+//! Tests the plugin's counts at an access, with an emulator that answers from a list of pages.
 
 use crate::attribution::{End, Role};
 use crate::block::{Block, Code};
@@ -8,7 +8,7 @@ use crate::functions::UNKNOWN;
 use crate::machine::Machine;
 use crate::qemu::{AccessInfo, Place};
 
-/// A load of eight bytes, as the functions below understand it.
+/// A load of eight bytes in the form that the functions below expect.
 const LOAD: AccessInfo = 3;
 
 #[unsafe(no_mangle)]
@@ -21,7 +21,7 @@ extern "C" fn qemu_plugin_mem_size_shift(info: AccessInfo) -> u32 {
     info & 15
 }
 
-/// Two pages of a user that lie in memory in the other order; the next one is not known.
+/// Two user pages that are in reverse order in memory; the next one is unknown.
 const USER: u64 = 0x7000_0000_1000;
 
 #[unsafe(no_mangle)]
@@ -61,7 +61,7 @@ fn machine(has_objects: bool, answer: String) -> Machine {
     Machine::new(1, order, answer)
 }
 
-/// A block of the user's.
+/// A block of user code.
 fn block(instructions: u16) -> Block<'static> {
     Block {
         function: UNKNOWN,
@@ -78,7 +78,7 @@ fn block(instructions: u16) -> Block<'static> {
     }
 }
 
-/// What is counted of the user while the machine does this.
+/// The counts of the user while the machine runs this closure.
 fn counted(has_objects: bool, act: impl FnOnce(&mut Machine)) -> Answer {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("answer");
@@ -88,7 +88,7 @@ fn counted(has_objects: bool, act: impl FnOnce(&mut Machine)) -> Answer {
     Answer::from_text(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// The counts of a user's loads of eight bytes at these addresses.
+/// The counts of user loads of eight bytes at these addresses.
 fn counts_of(addresses: &[u64], has_objects: bool) -> Counts {
     let account = loads(addresses, has_objects).accounts[0];
     assert_eq!(account.reads, addresses.len() as u64);
@@ -116,7 +116,7 @@ fn an_access_over_two_pages_counts_on_both() {
 }
 
 #[test]
-fn code_beyond_its_page_counts_where_it_is_known_to_lie() {
+fn code_beyond_its_page_counts_at_its_known_address() {
     let machine = machine(false, String::new());
     let image = 0xffff_ffff_8000_0000;
     assert_eq!(machine.code_lines(image + 0x1ffe, 0x1ffe, 5), 0x7f..=0x80);
@@ -125,9 +125,9 @@ fn code_beyond_its_page_counts_where_it_is_known_to_lie() {
 }
 
 #[test]
-fn a_repeated_instruction_is_one_also_where_others_of_its_block_come_first() {
-    // QEMU executes the first element with what comes before it, and each further one as a block. Up to QEMU 9 one more
-    // execution has no element; QEMU 10 translates the further ones by themselves, so that their word is another.
+fn a_repeated_instruction_counts_once_even_after_others_of_its_block() {
+    // QEMU executes the first element with the code before it, and each further one as a block. Up to QEMU 9 one more
+    // execution has no element; QEMU 10 translates the further ones separately, so that their word differs.
     let repeats = |first: Option<Block<'static>>, is_qemu_10: bool| {
         let answer = counted(false, |machine| {
             let again = Block { is_repeat: true, repeats_at: USER, ..block(1) };

@@ -1,4 +1,4 @@
-//! The words in which the plugin hands blocks of code to the emulator, without an emulator.
+//! Tests the words in which the plugin passes blocks of code to the emulator, without an emulator.
 
 use crate::attribution::{End, Role};
 use crate::block::{Block, Code, Word};
@@ -16,7 +16,7 @@ fn lines_of(block: &Block<'_>) -> Vec<u64> {
     }
 }
 
-/// The block comes back as it was put in; whether it needed no memory.
+/// Checks that the block is read back unchanged; returns whether it needed no memory.
 fn survives(block: Block<'_>) -> bool {
     let word = Word::new(block, LINE_SHIFT);
     // SAFETY: a word of `Word::new` that is not packed.
@@ -55,7 +55,7 @@ fn code_of_the_kernels_image_needs_no_memory() {
 }
 
 #[test]
-fn what_does_not_fit_is_kept_elsewhere() {
+fn large_blocks_are_kept_elsewhere() {
     let row: Vec<u64> = (100..140).collect();
     assert!(!survives(of_image(&row)), "too many lines");
     assert!(!survives(of_image(&[63, 1000])), "lines that do not follow each other");
@@ -70,7 +70,7 @@ fn what_does_not_fit_is_kept_elsewhere() {
 
 proptest! {
     #[test]
-    fn any_block_comes_back_as_it_was(
+    fn any_block_is_read_back_unchanged(
         first in any::<u64>().prop_map(|line| line >> 7), count in 0_u64..40, gap in 0_u64..2, function in any::<u32>(),
         instructions in any::<u16>(), role in proptest::option::of(0_u8..40), end in 0_usize..4,
         flags in any::<[bool; 5]>(), is_of_image in any::<bool>(),

@@ -1,4 +1,4 @@
-//! The plugin without an emulator.
+//! Tests of the plugin without an emulator.
 
 mod accesses;
 mod block_words;

@@ -5,7 +5,7 @@ use crate::replay::{FeedStep, Next};
 
 pub(super) enum Due {
     Now(FeedStep),
-    /// Nothing before this time; `u64::MAX` if an event must come first.
+    /// Nothing is due before this time; `u64::MAX`: an event must come first.
     At(u64),
 }
 
@@ -44,7 +44,7 @@ impl Replay {
     fn dated(&mut self, mut step: FeedStep, now: u64) -> FeedStep {
         if let FeedStep::Request(request) = &mut step {
             request.intended_ns = if self.is_paced { self.start_ns + request.intended_ns } else { now };
-            // A delay by a full queue is the server's lateness, not the generator's.
+            // The server causes the delay of a full queue, not the generator.
             let stalled_since_ns = self.stalled_since_ns.unwrap_or(now).min(now);
             request.taken_ns = stalled_since_ns.max(request.intended_ns);
         }
@@ -68,7 +68,6 @@ impl Replay {
         self.clients.entry(client).or_default().slot = Some(slot);
     }
 
-    /// Takes `slot` from its client and gives it to the next one.
     pub(super) fn release(&mut self, slot: u32) {
         if let Some(client) = self.slots[slot as usize].client.take() {
             self.clients.remove(&client);
