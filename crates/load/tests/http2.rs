@@ -606,7 +606,7 @@ fn an_invalid_http_2_stream_is_an_outcome_described_in_one_sentence() {
         ("does not begin with SETTINGS", b"-ERR unknown command\r\n".to_vec()),
         ("does not begin with SETTINGS", frame(PING, 0, 0, b"12345678")),
         (
-            "longer than the 16384",
+            "longer than the allowed 16384",
             after_settings([&[0xff, 0xff, 0xff, HEADERS, 0, 0, 0, 0, 1], &[0; 100][..]].concat()),
         ),
         ("wrong length for its type", after_settings(frame(RST_STREAM, 0, 1, b"12345"))),

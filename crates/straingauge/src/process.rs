@@ -46,6 +46,7 @@ fn signal(child: &Child, daemons: &[u32], signal: libc::c_int) {
     // SAFETY: kill takes no pointers; the group belongs to a child that this process started as its leader.
     unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
     for daemon in left {
+        // SAFETY: kill takes no pointers; the process is a daemon of the child.
         unsafe { libc::kill(daemon as libc::pid_t, signal) };
     }
 }

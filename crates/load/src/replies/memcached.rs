@@ -228,7 +228,7 @@ mod tests {
             ("HTTP/1.1 400 Bad Request\r\n", "answered HTTP"),
             ("-ERR unknown command\r\n", "Redis"),
             ("\x16\x03\x01", "TLS"),
-            ("HELLO\r\n", "none of the protocol"),
+            ("HELLO\r\n", "not in the protocol"),
             ("VALUE a 0 -1\r\n", "not a number"),
             ("VALUE a 0 99999999999\r\n", "larger"),
             ("VALUE a 0 1\r\nxx\r\n", "longer than it announced"),

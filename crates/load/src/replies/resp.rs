@@ -351,7 +351,7 @@ mod tests {
             ("HTTP/1.1 400 Bad Request\r\n", "answered HTTP"),
             ("\x15\x03\x01\x00\x02", "rediss"),
             ("ERROR\r\n", "memcached"),
-            ("?", "no type"),
+            ("?", "is not a type"),
             ("$-2\r\n", "negative"),
             ("~-1\r\n", "negative"),
             ("*99999999999\r\n", "larger"),
