@@ -2,7 +2,7 @@
 
 use crate::servers::*;
 use record::protocol::{ANSWER, Protocol};
-use record::{Arrival, LoadPlan, Pace};
+use record::{Arrival, LoadPlan, Pace, SlowRequest};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,10 +78,17 @@ fn a_closed_port_and_a_full_backlog_are_separate_outcomes() {
         duration_ns: 1_000 * MS,
         ..connecting(address)
     };
-    let outcomes = run(&plan).counts.outcomes;
+    let result = run(&plan);
+    let outcomes = result.counts.outcomes;
     assert!(outcomes.ok > 100, "the backlog holds 128 and more: {outcomes:?}");
     assert_eq!(outcomes.ok + outcomes.connect_timed_out, outcomes.sent, "{outcomes:?}");
     assert!(outcomes.connect_timed_out > 0, "{outcomes:?}");
+    let slowest = Vec::from(result.counts.slowest);
+    let lost = slowest.iter().find(|request| request.failure.as_deref() == Some("connect timed out"));
+    let lost = lost.unwrap_or_else(|| panic!("none is listed: {slowest:#?}"));
+    assert!(lost.connect_ns >= 99 * MS && lost.first_byte_ns == 0 && lost.status.is_none(), "{lost:?}");
+    let is_connect = |request: &SlowRequest| request.connect_ns + request.wait_ns == request.response_ns;
+    assert!(slowest.iter().all(is_connect), "a connection is all of such a request: {slowest:#?}");
 }
 
 #[test]
