@@ -7,7 +7,7 @@ use analyze::verdict::{Certainty, Verdict};
 use record::account::{BackendUse, CLOSED_WINDOW, ENDED, ThreadGroup, WaitKind};
 use record::point::FunctionCost;
 use record::scenario::RunKind;
-use record::{Point, names};
+use record::{DoubtKind, Point, names};
 
 fn of_waiting(change: impl Fn(&mut Point)) -> Verdict {
     judged(waits(), fixture::record(), change)
@@ -323,6 +323,12 @@ fn lost_segments_are_a_share_of_the_sent_ones() {
     assert!(because(&verdict).contains("from 16 connections on 3 % of those"), "{}", because(&verdict));
     assert!(because(&verdict).contains("(600/s, 0 % at the lowest load)"), "{}", because(&verdict));
     assert!(loses(0.002).causes.is_empty());
+    let starved = judged(healthy(), fixture::record(), |point| {
+        point.doubts.push(DoubtKind::Steal.warning("the hypervisor took 12.0 % away", "repeat it"));
+        set(point, names::TCP_OUT, 20_000.0, 20_000);
+        set(point, names::TCP_RETRANSMITS, 600.0, 600);
+    });
+    assert_eq!(starved.causes[0].certainty, Certainty::Possibility, "acknowledgements were late: {:?}", starved.causes);
 }
 
 #[test]

@@ -14,7 +14,8 @@ pub(super) const RULE: Rule = Rule {
     source: "RFC 6298: a timeout is 200 ms or more in Linux; Mathis and others, \"The Macroscopic Behavior of the TCP \
              Congestion Avoidance Algorithm\" (1997)",
     is_limit: false,
-    is_counted: true,
+    // A CPU that other work has acknowledges late, and what was not lost is sent again.
+    is_counted: false,
     hidden_by: &["client", "backlog", "bandwidth", "conntrack", "dropped-packets"],
     judge,
 };
