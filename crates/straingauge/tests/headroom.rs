@@ -79,7 +79,7 @@ fn a_server_whose_requests_wait_for_an_unseen_resource_may_be_full_earlier() {
         watched(&truth.expect("just checked"), &["workers", "--workers", "8", "--time", "20ms"], &[100, 50, 150]);
     let unseen = readings.iter().rev().find_map(|reading| reading["headroom"]["unseen"].as_str());
     assert!(unseen.is_some_and(|why| why.contains("its other waits")), "{unseen:?}");
-    assert!(report.contains("It may be full before: a request takes 2"), "{report}");
+    assert!(report.contains("It may be full earlier: a request takes 2"), "{report}");
     let pool = readings.iter().find_map(|reading| limit(reading, "limits", "thread-pool"));
     assert!(pool.is_none(), "one thread with many requests is no pool: {pool:?}");
 }

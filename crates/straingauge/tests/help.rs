@@ -85,7 +85,7 @@ fn the_reference_pages_name_all_that_the_code_defines() {
         assert!(figures.contains(&row) && !meaning.is_empty(), "{row}");
     }
     let doubts = help(&["--generate", "reference-doubts"]);
-    assert!(doubts.contains("| `schedule-lag` | Requests left later than their schedule"), "{doubts}");
+    assert!(doubts.contains("| `schedule-lag` | Requests left later than scheduled"), "{doubts}");
     assert!(!doubts.contains("``") && !doubts.contains("`other`"), "{doubts}");
     let rules = help(&["--generate", "reference-rules"]);
     for rule in &analyze::verdict::rules::RULES {

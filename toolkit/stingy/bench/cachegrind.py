@@ -1,8 +1,10 @@
-"""Misses of user space by the request, simulated (valgrind's cachegrind): D1 32 KiB 8-way, LL = the L2 cache, 16-way.
+"""Cache misses of user space per request, simulated (valgrind's cachegrind): D1 32 KiB 8-way, LL = the L2 cache,
+16-way.
 
-Two runs of different length; their difference, by the request, leaves out the start. The client asks in rounds, so that the server meets its
-connections in turn; the server's clock is slowed as the server is (slowclock.c). Nothing here is timed: it needs no quiet machine, and
-two of these run side by side."""
+The difference of two runs of different length, divided by their difference in requests, excludes the start. The
+client sends requests in rounds, so that the server handles its connections in turn; the server's clock is
+slowed down like the server (slowclock.c). Nothing here is timed: it needs no quiet machine, and two of these
+run side by side."""
 
 import os
 import re
@@ -19,13 +21,13 @@ LAYER_COLUMNS = ["connections", "version", "layer", "instructions", "d1", "lld"]
 CACHES = ["--I1=32768,8,64", "--D1=32768,8,64"]
 FIELDS = {"instructions": r"I\s+refs", "i1": r"I1\s+misses", "lli": "LLi misses", "d1": r"D1\s+misses", "lld": "LLd misses"}
 
-# Whose code it is, by a part of the source file's path; the first that fits.
+# The layer of a source file: the first one with a matching part of the path.
 LAYERS = [("/lwip/source/", "lwIP"), ("/tux/lwip/", "sockets and packets"), ("stingy_gen.c", "libstingy"), ("/servers/", "server"),
           ("/toolkit/stingy/", "libstingy"), ("", "C library")]
 
 
 def by_layer(path):
-    """Sums of cachegrind's output file."""
+    """The sums in cachegrind's output file."""
     out = {name: {"instructions": 0, "d1": 0, "lld": 0} for _, name in LAYERS}
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -43,7 +45,7 @@ def by_layer(path):
 
 
 def trials(options):
-    # cachegrind knows neither the kernel nor prefetch; stock against stock shows the remaining scatter.
+    # cachegrind simulates neither the kernel nor prefetching; stock against stock shows the remaining scatter.
     order = sorted(options.connections, key=lambda connections: (connections != 2500, connections))
     return [(connections, version) for connections in order for version in options.versions if (options.server, version) not in (("lighttpd", "edge"), ("tux", "loop"))]
 
@@ -53,20 +55,22 @@ def trial_seconds(options, trial):
 
 
 def counted(options, connections, version, requests, documents):
-    # lwIP's ring keeps the packets in the order of their arrival, so every connection has its turn without rounds; in rounds the client's
-    # kernel, which waits for a slow server, would acknowledge each answer with a packet of its own.
+    # lwIP's ring keeps the packets in the order of their arrival, so every connection is served in turn even without
+    # rounds. In rounds the client's kernel, which waits for a slow server, would acknowledge each answer with a
+    # separate packet.
     how = "keep" if options.server == "tux-lwip" else "rounds"
     with tempfile.TemporaryDirectory() as scratch:
         log = os.path.join(scratch, "log")
         options.isolation.new_network(options.server)
         if options.server == "tux-lwip":
-            # The answers come late because the server is slow, not because packets were lost: the client sends none again.
+            # The answers come late because the server is slow, not because packets were lost, so the client must not
+            # retransmit.
             subprocess.run(["ip", "route", "change", "10.199.0.0/24", "dev", "tux0", "rto_min", "100s"], check=True)
         server = versions.Server(options.server, version, documents, ["setpriv", "--pdeathsig", "KILL", "valgrind", "--tool=cachegrind", "--cache-sim=yes", *CACHES, f"--LL={options.l2},16,64",
                                                                       f"--cachegrind-out-file={scratch}/out", f"--log-file={log}"], ["slowclock.so"])
         try:
             server.wait_until_it_accepts()
-            # What has begun may end a little late.
+            # A running measurement may end a little late.
             left_s = max(options.until - time.monotonic(), 0) + 20
             done = subprocess.run(["setpriv", "--pdeathsig", "KILL", os.path.join(versions.HERE, "client"), server.place, str(connections), str(requests), how, "/1k.bin"],
                                   capture_output=True, text=True, timeout=left_s, check=False)

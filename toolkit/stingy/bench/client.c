@@ -63,7 +63,7 @@ static void open_connection(long i) {
     struct linger linger = {1, 0};
     int fd = connections[i].fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    /* No TIME_WAIT on this side: ports would run out. */
+    /* Avoids TIME_WAIT on this side, which would use up the ports. */
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     connections[i].is_connected = false;
     if (fd < 0 || (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS))
@@ -131,7 +131,7 @@ static void receive(long i) {
     }
 }
 
-/* True: the run is over. */
+/* Whether the run is over. */
 static bool is_done(void) {
     static bool has_begun;
     static struct usage before;
@@ -188,7 +188,7 @@ int main(int argc, char **argv) {
     long connected = 0, opened = 0;
     double start = now_s();
     while (!is_done()) {
-        /* All kept connections are opened before the first request; in groups, because the backlog is bounded. */
+        /* All kept connections are opened before the first request, in groups, because the backlog is bounded. */
         while (opened < count && opened - connected < 256)
             open_connection(opened++);
         int n = epoll_wait(epoll, events, 512, window_s > 0 ? 5000 : 60000);

@@ -1,4 +1,4 @@
-"""The load at failure and at recovery: ramp.c's open loop, over kept connections and over new ones."""
+"""The load at failure and at recovery, from ramp.c's open loop, over kept connections and over new ones."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ STEP_COLUMNS = ["round", "connections", "version", "phase", "per_sec", "verdict"
                 "server_busy", "server_waited_ms", "client_still_ms"]
 KEPT, FRESH, CALLS, MOST_FRESH = "2500 kept", "new", 5, 8000
 FIRST_PER_SEC = 10000
-PASSES = 5  # of ramp.c, at most
+PASSES = 5  # maximum that ramp.c makes
 
 
 def trials(options):
@@ -60,7 +60,7 @@ def summary(steps):
         fall = [step for step in steps if step["phase"] == f"fall{number}" and step["verdict"] in ("held", "failed")]
         if len(fall) >= 2 and all(float(step["answered"]) >= float(step["per_sec"]) * float(step["seconds"]) * 0.995 for step in fall[-2:]):
             recoveries.append(float(fall[-1]["per_sec"]))
-    # A disturbance makes both lower, never higher.
+    # Disturbances only lower these rates.
     out = {"rises": len(failures), "failure_per_sec": f"{max(failures):.0f}" if failures else "", "recovery_per_sec": f"{max(recoveries):.0f}" if recoveries else ""}
     over = next((step for step in steps if step["phase"] == "over" and step["verdict"] in ("held", "failed")), None)
     if over:
@@ -91,7 +91,7 @@ def total(rows, name):
 
 
 def limits(own):
-    """What could have ended a ramp but the server's CPU."""
+    """Limits other than the server's CPU that may have ended a ramp."""
     busy = [float(row["server_busy"]) for row in own if row["server_busy"] not in ("", None)]
     share = f"{sum(busy) / len(busy):.2f} of its CPU" if busy else "not measured: no step failed"
     return (f"\nWhere it fails the server uses {share}. Accept queue full: {total(own, 'queue_overflows')} times; requests that went wrong: {total(own, 'wrong')}; most under way "

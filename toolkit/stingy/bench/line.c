@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     pthread_attr_init(&attributes);
     CPU_ZERO(&set);
     CPU_SET(atoi(argv[2]), &set);
-    /* Both threads are on their CPUs before either spins. */
+    /* Waits until both threads are on their CPUs. */
     pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
     CPU_ZERO(&set);
     CPU_SET(atoi(argv[1]), &set);

@@ -1,4 +1,4 @@
-"""CPU time by the request and throughput, closed loop, every connection with a request under way."""
+"""CPU time per request and throughput in a closed loop in which every connection has a request under way."""
 
 import os
 import subprocess
@@ -54,7 +54,7 @@ def busy(row):
 
 
 def user_us(rows, version):
-    """From clock ticks, which are coarse: of all rounds together."""
+    """Computes user time from clock ticks of all rounds together, because ticks are coarse."""
     own = [row for row in rows if row["version"] == version]
     ticks = sum(row["user_ticks"] + row["system_ticks"] for row in own)
     return sum(cpu_us(row) for row in own) / len(own) * sum(row["user_ticks"] for row in own) / max(1, ticks)

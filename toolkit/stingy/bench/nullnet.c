@@ -32,7 +32,7 @@ static const char REQUEST[] =
 static struct connection {
     epoll_data_t data;
     bool is_asking; /* a request waits to be read */
-    bool is_busy;   /* not answered yet */
+    bool is_busy;   /* a request is not answered yet */
 } connections[MOST];
 static unsigned order[MOST], accepted, total;
 static int listener = -1, out = 1;
@@ -113,7 +113,7 @@ int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout) {
     }
     unsigned asks = total / 4 + 1;
     for (unsigned i = 0; i < asks && count < most; i++) {
-        /* The next in random order: exchanged with a later one. */
+        /* Picks the next one in random order by exchanging it with a later one. */
         unsigned j = i + below(total - i), k = order[j];
         order[j] = order[i], order[i] = k;
         /* A request that was not read is reported again, as level-triggered epoll does. */
@@ -146,7 +146,7 @@ static void has_answer(struct connection *c) {
     }
 }
 
-/* The next function of that name, for calls that are not emulated. */
+/* The next library's function of that name, for calls that are not emulated. */
 #define REAL(name)                 \
     static __typeof__(&name) real; \
     if (!real)                     \
@@ -174,7 +174,7 @@ ssize_t sendfile(int fd, int file, off_t *offset, size_t bytes) {
     return (ssize_t)bytes;
 }
 
-/* The answer: head and body together. */
+/* Takes the answer: head and body together. */
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
     ssize_t bytes = 0;
@@ -186,7 +186,8 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     return bytes;
 }
 
-/* Once there are connections, the file's bytes; earlier reads (the configuration) are real. */
+/* Once there are connections, reads of a file get the emulated file's bytes; earlier reads (the configuration) are
+   real. */
 static bool plays_file(size_t bytes) {
     return accepted > 0 && bytes == BODY;
 }
@@ -206,7 +207,7 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
     if (!mine(fd))
         return real(fd, level, name, value, bytes);
     memset(value, 0, *bytes);
-    *(int *)value = 1; /* TCP_NODELAY, the option that is read */
+    *(int *)value = 1; /* TCP_NODELAY, the only option that is read */
     return 0;
 }
 

@@ -54,7 +54,7 @@ static const double STILL_MS = 4, USED = 0.9, SEARCH = 1.3, RISE = 1.02, FALL = 
                     AGREE = 0.97, OVER = 1.5, GOOD = 0.98, WRONG = 0.001;
 
 static struct connection {
-    int fd, left; /* calls */
+    int fd, left; /* remaining calls */
     bool is_connected;
     long got;
     int64_t due_ns;
@@ -62,9 +62,9 @@ static struct connection {
 /* `idle` is a ring: the connection that has been idle the longest is first. If connections are not kept: free slots. */
 static int idle[MOST], epoll, calls;
 static unsigned idle_first, idle_count, kept;
-static int64_t *pending; /* a ring: due, not sent */
+static int64_t *pending; /* a ring of requests that are due but not sent */
 static unsigned pending_first, pending_count;
-static long answer_bytes; /* head and body of each answer; known from the first */
+static long answer_bytes; /* length of the head and body of each answer; known from the first one */
 static char request[512];
 static struct sockaddr_in address;
 
@@ -72,7 +72,7 @@ static struct step {
     double per_sec;
     long due, answered, wrong, most_under_way, no_connection;
     int64_t begin_ns, end_ns, still_ns, worst_ns;
-    long response[BUCKETS]; /* by eighths of a doubling */
+    long response[BUCKETS]; /* histogram in eighths of a doubling */
 } step;
 static long under_way;
 
@@ -94,7 +94,7 @@ static unsigned bucket(int64_t ns) {
     return (unsigned)(top * 8 + (int)((ns >> (top - 3)) & 7));
 }
 
-/* The upper end of the bucket that holds the 99th percentile. */
+/* The upper limit of the bucket with the 99th percentile. */
 static int64_t p99_ns(void) {
     long left = step.answered / 100;
     for (unsigned b = BUCKETS; b-- > 0;)
@@ -176,7 +176,7 @@ static void answered(int i, int64_t now) {
     if (took_ns > step.worst_ns)
         step.worst_ns = took_ns;
     if (calls > 0 && --c->left > 0) {
-        /* The next call of this connection is due with the answer. */
+        /* This connection's next call is due as soon as the answer has arrived. */
         c->due_ns = now;
         step.due++;
         if (!send_request(i)) {
@@ -244,7 +244,7 @@ static void open_kept(void) {
         exit((fprintf(stderr, "ramp: %ld of the first requests went wrong\n", step.wrong), 1));
 }
 
-/* One step. */
+/* Drives one step. */
 static void drive(double per_sec, double seconds) {
     struct epoll_event events[EVENTS];
     int64_t now = now_ns(), before = now, end = now + (int64_t)(seconds * 1e9),
@@ -278,7 +278,7 @@ static void drive(double per_sec, double seconds) {
 
 static int schedstat;
 
-/* Drives one step and prints it: 1 held, 0 failed, -1 void. */
+/* Drives one step and prints it. Returns 1 if it held, 0 if it failed, -1 if it is void. */
 static int try(const char *phase, double per_sec, double seconds) {
     struct usage before, after;
     if (!read_schedstat(schedstat, &before))
@@ -320,7 +320,7 @@ static void rest(bool is_needed) {
     }
 }
 
-/* The highest rate that held. */
+/* Returns the highest rate that held. */
 static double rise(int pass, double begin, double step_s, int64_t until) {
     char name[16];
     double held = 0, rate = begin;
@@ -334,7 +334,7 @@ static double rise(int pass, double begin, double step_s, int64_t until) {
         if (verdict)
             held = rate;
         rate *= RISE;
-        /* It failed at its first rate: begin lower. */
+        /* The first rate failed: begin lower. */
         if (failed == FAILED_IN_A_ROW && held == 0) {
             failed = 0;
             rate = begin *= BACK;
@@ -387,7 +387,7 @@ int main(int argc, char **argv) {
         open_kept();
     printf("phase,per_sec,verdict,seconds,due,answered,wrong,p99_us,worst_us,most_under_way,waiting_at_the_end,server_"
            "busy,server_waited_ms,client_still_ms\n");
-    double rate = atof(argv[6]), held = 0; /* the highest */
+    double rate = atof(argv[6]), held = 0; /* highest */
     for (int verdict; (verdict = try("search", rate, step_s)) != 0 && now_ns() < until;) {
         rest(verdict < 0);
         rate *= verdict > 0 ? SEARCH : 1;
@@ -395,7 +395,7 @@ int main(int argc, char **argv) {
     for (int pass = 1, agree = 0; pass <= PASSES && agree < 2 && now_ns() < until; pass++) {
         rest(true);
         double reached = rise(pass, held > 0 ? held * AGAIN : rate * BACK, step_s, until);
-        /* A rise well above all earlier ones is the first of its kind. */
+        /* A rise well above all earlier ones restarts the count of agreeing rises. */
         agree = reached * AGREE > held ? 1 : reached >= held * AGREE ? agree + 1 : agree;
         held = reached > held ? reached : held;
         fall(pass, held, step_s, until);

@@ -7,7 +7,7 @@ import harness
 
 # Student's t, 95 % two-sided, by degrees of freedom.
 T95 = [math.nan, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09]
-# The same at 99 %, for controls: a run has dozens of them, and at 95 % one in twenty would be off by chance.
+# The same at 99 %, for controls: a run has dozens of them, and at 95 % one in twenty would be wrong by chance.
 T99 = [math.nan, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01, 2.98, 2.95, 2.92, 2.90, 2.88, 2.86, 2.85]
 # An interval that excludes 1.00 by less than this shows no difference.
 SAME = 0.01
@@ -60,7 +60,7 @@ def place(rows):
 
 
 def places(rows):
-    """The number of measurements in each place; for a table."""
+    """The number of measurements in each place, for a table."""
     where = place(rows)
     found = [where(row) for row in rows]
     times = lambda name: [row["line_before_ns"] for row, own in zip(rows, found) if own == name]
@@ -69,14 +69,14 @@ def places(rows):
 
 
 class Ratio:
-    """A ratio of two versions with its interval. `count`: the measurements of the version that has fewer."""
+    """A ratio of two versions with its interval. `count` is the smaller of their numbers of measurements."""
 
     def __init__(self, count=0, log=math.nan, error=math.nan, quantile=math.nan):
         self.count, self.middle = count, math.exp(log)
         self.low, self.high = math.exp(log - quantile * error), math.exp(log + quantile * error)
 
     def is_one(self):
-        """Whether the interval does not contradict a ratio of 1."""
+        """Whether the interval permits a ratio of 1."""
         return self.low <= 1 <= self.high or abs(self.middle - 1) < SAME
 
     def __str__(self):
@@ -123,7 +123,7 @@ def ratio(rows, value, version, other, quantiles=T95):
 
 
 def control(rows, value):
-    """The ratio of stock to stock, and why no other ratio may be given (None: it may)."""
+    """Returns the ratio of stock to stock, and the reason why no other ratio may be given, or None."""
     found, usual = ratio(rows, value, "control", "stock", T99), ratio(rows, value, "control", "stock")
     if found.count < 3:
         return found, "too few rounds for a control"
@@ -133,14 +133,14 @@ def control(rows, value):
 
 
 def against_stock(rows, value, known):
-    """{version: text of its ratio to stock}, and the control. Ratios are given only if the control is 1.00."""
+    """Returns {version: text of its ratio to stock} and the control. Ratios are given only if the control is 1.00."""
     found, why = control(rows, value)
     texts = {version: "not given" if why else str(ratio(rows, value, version, "stock")) for version in known}
     return {**texts, "stock": "1", "control": f"**{found}**"}, found, why
 
 
 def middle(rows, value, version):
-    """The median, in the place with the most measurements."""
+    """The median in the place with the most measurements."""
     read, where = value if callable(value) else lambda row: float(row[value]), place(rows)
     found = [where(row) for row in rows if where(row)]
     usual = statistics.mode(found) if found else None
@@ -149,7 +149,7 @@ def middle(rows, value, version):
 
 
 def sources(rows, value, table):
-    """Lines of a table that divides a gain: each step's ratio to the step before it."""
+    """Returns the lines of a table that divides a gain into steps, each with its ratio to the step before it."""
     lines = []
     for name, version, other, what in table:
         found = ratio(rows, value, version, other)

@@ -16,7 +16,7 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
     if (syscall(SYS_clock_gettime, clock, &now) != 0)
         return -1;
     *out = now;
-    /* CPU time is used for measuring. */
+    /* CPU time must stay true because it is used for measuring. */
     if (clock < 0 || clock >= CLOCKS || clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID)
         return 0;
     if (begin[clock].tv_sec == 0)

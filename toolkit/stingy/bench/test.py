@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the benchmark's arithmetic, on rows of any machine."""
+"""Tests of the benchmark's arithmetic on synthetic rows."""
 
 import math
 import os
@@ -31,7 +31,7 @@ def a_line_of_cachegrind_counts_for_the_layer_of_its_source_file():
 
 
 def rounds_of(count, factors, noise=0.0, drift=0.0):
-    """Rows of `cost`: versions with a factor each, in rounds whose level drifts."""
+    """Returns rows of `cost`: versions with one factor each, in rounds whose level drifts."""
     rows = []
     for number in range(count):
         level = math.exp(CHOSEN.uniform(-drift, drift))
@@ -95,7 +95,7 @@ def one_disturbed_round_moves_little():
 
 
 def placed(rows, near, far):
-    """The even rounds with the CPUs near each other, and all that costs less."""
+    """Puts even rounds on near CPUs, where everything costs less."""
     for row in rows:
         line = near if row["round"] % 2 == 0 else far
         row.update(line_before_ns=line, line_after_ns=line, cost=row["cost"] * (0.75 if line == near else 1))

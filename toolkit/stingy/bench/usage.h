@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* PORT on loopback, or ADDRESS:PORT. */
+/* Parses PORT on loopback, or ADDRESS:PORT. */
 static inline struct sockaddr_in server_at(const char *text) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const char *colon = strchr(text, ':');
@@ -25,7 +25,7 @@ static inline struct sockaddr_in server_at(const char *text) {
 }
 
 struct usage {
-    long long run_ns, waited_ns; /* on a CPU; runnable but not running */
+    long long run_ns, waited_ns; /* time on a CPU; time runnable but not running */
     long user_ticks, system_ticks;
 };
 
@@ -35,7 +35,7 @@ static inline double clock_s(clockid_t clock) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* False: there is no such process. */
+/* Returns false if there is no such process. */
 static inline int read_schedstat(int file, struct usage *out) {
     char text[128];
     ssize_t got = pread(file, text, sizeof text - 1, 0);
@@ -59,7 +59,7 @@ static inline int read_usage(int pid, struct usage *out) {
     if (got <= 0)
         return 0;
     text[got] = 0;
-    /* The name in brackets may contain anything. */
+    /* The name in parentheses may contain anything. */
     const char *after = strrchr(text, ')');
     return is_read && after &&
            sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &out->user_ticks,

@@ -1,4 +1,5 @@
-"""The server's own time alone, on this machine's caches: nullnet.c plays kernel and clients inside of the server's process."""
+"""The server's own time on this machine's caches: nullnet.c replaces kernel and clients inside the server's
+process."""
 
 import subprocess
 

@@ -115,18 +115,20 @@ def build(server):
 
 
 class Isolation:
-    """Keeps other work out of a measurement where permitted: a network namespace for each, real-time priority on both CPUs."""
+    """Keeps other work away from a measurement where permitted: a network namespace for each, real-time priority
+    on both CPUs."""
 
     def __init__(self, is_wanted):
         self.is_new_network = is_wanted and os.geteuid() == 0
         self.is_first = is_wanted and shutil.which("chrt") and subprocess.run(["chrt", "-f", "1", "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0
 
     def words(self, cpu):
-        """Words before a command that set its CPU and its priority, and end it with this program even if that is killed."""
+        """Words before a command that set its CPU and its priority, and that end it together with this program,
+        even if this is killed."""
         return ["setpriv", "--pdeathsig", "KILL", *(["chrt", "-f", "1"] if self.is_first else []), "taskset", "-c", str(cpu)]
 
     def line_ns(self):
-        """The result of line.c; the least of three, because every disturbance adds to it."""
+        """Returns the smallest of three results of line.c, because every disturbance adds to the time."""
         command = ["setpriv", "--pdeathsig", "KILL", *(["chrt", "-f", "1"] if self.is_first else []), os.path.join(HERE, "line"), str(SERVER_CPU), str(CLIENT_CPU)]
         told = [subprocess.run(command, capture_output=True, text=True, check=False).stdout for _ in range(3)]
         return min((int(text) for text in told if text.strip().isdigit()), default=0)
@@ -159,7 +161,7 @@ class Isolation:
 
 
 def network_counters():
-    """Counters of this namespace: connections and SYNs that found the listener's queue full."""
+    """Returns this namespace's counters of connections and of SYNs that found the listener's queue full."""
     with open("/proc/thread-self/net/netstat", encoding="ascii") as file:
         lines = file.read().splitlines()
     names, values = (next(line.split() for line in lines[first:] if line.startswith("TcpExt:")) for first in (0, 1))
@@ -200,8 +202,9 @@ class Server:
         return [os.path.join(LIGHTTPD, folder, "src", "lighttpd"), "-D", "-f", path]
 
     def wait_for_the_last(self):
-        """Waits until no connection is left. The server's end closes the rest in another way, and their number is chance. lwIP's connections
-        are not the kernel's to count: there the server has nothing left to do."""
+        """Waits until no connection is left. The server's end closes the rest in another way, and their number
+        varies by chance. The kernel does not count lwIP's connections: there this waits until the server is
+        idle."""
         until, used = time.monotonic() + 20, -1
         while (used != self.ticks() if self.address != "127.0.0.1" else self.sockets() > 1) and time.monotonic() < until:
             used = self.ticks()
@@ -212,7 +215,7 @@ class Server:
             return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
 
     def sockets(self):
-        """The number of the server's sockets, including its listener."""
+        """Returns the number of the server's sockets, including its listener."""
         folder, count = f"/proc/{self.process.pid}/fd", 0
         for name in os.listdir(folder):
             try:

@@ -98,11 +98,11 @@ pub struct OutputOptions {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfPermitted {
-    /// If permitted
+    /// Use it if permitted
     #[default]
     Auto,
     /// Fail if not permitted
     Always,
-    /// Never
+    /// Never use it
     Never,
 }

@@ -14,7 +14,7 @@ pub struct FindArgs {
     pub find: FindOptions,
     #[command(flatten)]
     pub drive: DriveArgs,
-    /// Print everything: all tables, sentences and doubts
+    /// Print all tables, sentences and doubts
     ///
     /// Default: one screen with the number to plan with, what limits the server, and what to do.
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
@@ -67,10 +67,12 @@ pub struct FindOptions {
     // Minimum connections of the closed loop.
     #[arg(skip)]
     pub min_connections: Option<Count>,
-    /// Largest number of connections in the closed loop [default: {max_connections}]
+    /// Maximum number of connections [default: {max_connections}]
+    ///
+    /// It limits the closed loop.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_connections: Option<Count>,
-    /// Largest number of connections in the open loop [default: as needed]
+    /// Maximum number of connections in the open loop [default: as needed]
     ///
     /// By default, as many as the closed loop needed at its peak, with headroom; more only if a rate needs them and
     /// they increase the throughput.

@@ -75,7 +75,7 @@ pub struct LoadOptions {
     /// per CPU of the machine, or per two CPUs if the URL is on loopback.
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
-    /// Idle connections, held during the load [default: none]
+    /// Idle connections held open [default: none]
     ///
     /// Opened before the load. They send nothing, like most connections on the Internet.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]

@@ -127,7 +127,7 @@ pub struct WhatIfOptions {
     /// Add this time to the round trip
     #[arg(long, value_name = "TIME")]
     pub round_trip: Option<Time>,
-    /// Idle connections, held during the load
+    /// Idle connections held open
     ///
     /// Needs runs with different numbers of them.
     #[arg(long, value_name = "N")]

@@ -29,7 +29,7 @@ pub struct ReportArgs {
     /// For runs of find and load.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub markdown: Option<PathBuf>,
-    /// Print everything: all tables, sentences and doubts
+    /// Print all tables, sentences and doubts
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub full: bool,
     /// Print JSON, not tables

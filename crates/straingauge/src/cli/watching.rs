@@ -37,7 +37,7 @@ overlay!(WatchingOptions; detail, overhead, response_classes, pack);
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchWord {
-    /// No watch
+    /// Do not watch the server
     Off,
     /// Count connections only; nothing runs per request
     Zero,

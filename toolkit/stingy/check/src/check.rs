@@ -1,15 +1,15 @@
-//! What a cache-aware memory layout could win for a server, from a run of `find`, before its source is edited. Meaning
-//! and limits: `toolkit/stingy/README.md`.
+//! What a cache-aware memory layout could win for a server, computed from a run of `find` before its source is
+//! edited. Meaning and limits: `toolkit/stingy/README.md`.
 //!
-//! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (it stays what it is at few
-//! connections). The second is never above the first.
+//! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (user time stays as it is
+//! at few connections). The second is never above the first.
 
 use analyze::verdict::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy, user_times};
 use analyze::zones;
 use record::{RunDir, RunKind, names};
 use serde::Deserialize;
 
-/// The part of memwalk's report that is used.
+/// The parts of memwalk's report that are used.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Memwalk {
     program: Program,
@@ -31,26 +31,26 @@ struct Stage {
 struct State {
     bytes: u64,
     lines: u64,
-    /// With each object that has bounds at its smallest.
+    /// Bytes per request with each bounded object at its smallest.
     least_bytes: Option<u64>,
     least_lines: Option<u64>,
     is_bound: bool,
 }
 
-/// The stage at which a request holds most lines.
+/// The stage at which a request holds the most cache lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Largest {
-    /// Its name: text from outside.
+    /// Name of the stage: untrusted text.
     pub stage: String,
-    /// Bytes of one request: the least and the most.
+    /// Least and greatest number of bytes of one request.
     pub bytes: (u64, u64),
-    /// Cache lines of one request.
+    /// Least and greatest number of cache lines of one request.
     pub lines: (u64, u64),
     /// Bytes of these lines.
     pub lines_bytes: (f64, f64),
-    /// Whether it can be no more.
+    /// Whether the greatest number is a real bound.
     pub is_bound: bool,
-    /// Requests whose lines fit in half of the cache, if each holds the most, and the least.
+    /// Requests whose lines fit in half of the cache, if each holds the most lines, and the fewest.
     pub fit: (f64, f64),
 }
 
@@ -83,56 +83,56 @@ impl Memwalk {
     }
 }
 
-/// The answer, with what it rests on.
+/// The answer and the figures behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Check {
-    /// Connections: of the cheap end, and of the expensive end.
+    /// Connections at the cheap end and at the expensive end.
     pub loads: (f64, f64),
-    /// User time of a request there, microseconds.
+    /// User time of a request at these ends, microseconds.
     pub user_us: (f64, f64),
-    /// User share of the CPU time of a request at the expensive end.
+    /// User share of a request's CPU time at the expensive end.
     pub user_ratio: f64,
     /// Points at the expensive end.
     pub n: usize,
-    /// The gain.
+    /// The possible gain.
     pub won: Won,
-    /// What would win it, if that is known.
+    /// The change that would give the gain, if known.
     pub remedy: Option<Remedy>,
-    /// Resident memory that grew between the ends, bytes for each connection.
+    /// Growth of resident memory between the ends, bytes per connection.
     pub memory_per_connection: Option<f64>,
-    /// By memwalk.
+    /// Largest stage according to memwalk.
     pub largest: Option<Largest>,
     /// Second-level cache of the machine, bytes.
     pub cache_bytes: Option<u64>,
-    /// What was not measured, in sentences.
+    /// Sentences about missing measurements.
     pub not_measured: Vec<String>,
 }
 
 /// Why a run has no answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NotChecked {
-    /// Another kind of run.
+    /// The run is of another kind.
     #[error("this is a run of {0}, not of find: run straingauge find against the server, with many connections")]
     Kind(String),
-    /// No closed loop.
+    /// The run has no closed loop.
     #[error("the run has no sweep over connections: run find with --sweep connections or both")]
     NoSweep,
-    /// No CPU time.
+    /// The run has no CPU time.
     #[error(
         "the run does not have the server's CPU time at two loads or more: run find on the server's machine, or watch \
          it there"
     )]
     NoCpu,
-    /// The cost of a request only falls.
+    /// The cost of a request never rises.
     #[error(
         "a request costs least CPU time with the most connections ({0:.0}): no cost grows with connections that a \
          cache could explain, so neither loop nor slab is worth it"
     )]
     NoGrowth(f64),
-    /// Too few ticks.
+    /// The run has too few clock ticks.
     #[error("the server's CPU time is too short to be divided into user and system: run find with a longer --duration")]
     TooShort,
-    /// Only user time, or impossible figures.
+    /// There is only user time, or the figures are impossible.
     #[error("the run shows no system time of the server, so its gain has no bound: run find with a longer --duration")]
     NoBound,
 }
@@ -157,7 +157,7 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
     let won = times.won().ok_or(NotChecked::NoBound)?;
     let cache_bytes = run.record.machine.l2_cache_bytes;
     let grown = times.memory().filter(|bytes| bytes.is_finite());
-    // The most connections at the expensive end, at which most is held.
+    // The most connections at the expensive end, when the most memory is held.
     let held = times.high.iter().map(|point| point.connections).max().unwrap_or(0) as f64;
     let largest = memwalk.and_then(|report| report.largest(cache_bytes.unwrap_or(USUAL_CACHE_BYTES)));
     let remedy_of = |lines_bytes: Option<f64>| remedy(won, grown, lines_bytes.map(|bytes| bytes * held), cache_bytes);
@@ -211,7 +211,8 @@ mod tests {
     use crate::server::{Bench, Server};
     use record::{Figure, Origin, Point};
 
-    /// A server whose CPU time of a request grows by `user` of it in user space, with this memory for each connection.
+    /// A server whose CPU time per request grows by the fraction `user` in user space, with this memory per
+    /// connection.
     fn checked(user: f64, memory: f64, report: Option<&Memwalk>) -> Result<Check, NotChecked> {
         let grows = Server { path: 120e-6, doubles_at: 60.0, noise: 0.02, drift: 0.05, ..Server::default() };
         let mut bench = Bench::new(grows, 5);
@@ -240,7 +241,7 @@ mod tests {
         Memwalk::parse(report.as_bytes()).expect("a report")
     }
 
-    /// A server of 128 connections at most, whose requests have this cost in microseconds.
+    /// A server with at most 128 connections whose requests cost this many microseconds.
     fn of_costs(cost_us: impl Fn(f64) -> Option<f64>) -> Result<Check, NotChecked> {
         let mut bench = Bench::new(Server { path: 500e-6, noise: 0.02, drift: 0.05, ..Server::default() }, 5);
         for repeat in 0..4 {
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_run_without_an_answer_names_the_missing_data() {
-        // One call of select for each request, or for many.
+        // One call of select per request, or one for many.
         let falls = of_costs(|connections| Some(10.0 + 1000.0 / connections));
         assert_eq!(falls, Err(NotChecked::NoGrowth(128.0)));
         assert_eq!(of_costs(|_| None), Err(NotChecked::NoCpu));
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(dense.remedy, Some(Remedy::Slab), "{dense:?}");
         let large = checked(0.9, 65536.0, Some(&memwalk(1000, None))).expect("a check");
         assert_eq!((large.remedy, large.largest.map(|largest| largest.fit)), (Some(Remedy::Loop), Some((16.0, 16.0))));
-        // One optional string of 64 KiB: what is held lies between the two.
+        // With one optional string of 64 KiB, the memory held lies between the two bounds.
         let between = checked(0.9, 65536.0, Some(&memwalk(1000, Some(4)))).expect("a check");
         assert_eq!((between.remedy, between.largest.map(|largest| largest.fit)), (None, Some((16.0, 4096.0))));
         assert!(between.not_measured.iter().any(|what| what.contains("typical_bytes")), "{:?}", between.not_measured);

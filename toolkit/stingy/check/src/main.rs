@@ -1,4 +1,4 @@
-//! `straingauge stingy-check`: bounds what a cache-aware memory layout could win; nothing is measured.
+//! `straingauge stingy-check`: bounds what a cache-aware memory layout could win, without measuring anything.
 
 mod check;
 #[cfg(test)]
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Most characters of a sentence; its names and paths come from outside.
+/// Maximum length of a sentence in characters; its names and paths come from outside.
 const MOST_CHARS: usize = 4000;
 
 /// Bounds what a cache-aware memory layout (stingy) could win for a server, from a run of find.

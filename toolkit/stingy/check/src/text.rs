@@ -1,4 +1,4 @@
-//! What a cache-aware memory layout could win, as text.
+//! Formats what a cache-aware memory layout could win.
 
 use crate::check::Check;
 use analyze::verdict::Remedy;
@@ -6,7 +6,7 @@ use record::text::plain;
 use record::units::{format_bytes, grouped};
 use report::text::{list, wrap};
 
-/// The answer first, then what it rests on.
+/// Formats the answer, then its basis.
 pub fn text(check: &Check) -> String {
     let Check { loads, user_us, won, .. } = check;
     let answer = match check.remedy {
@@ -55,7 +55,7 @@ pub fn text(check: &Check) -> String {
     out
 }
 
-/// `225 to 65,760`, or one number.
+/// Formats `225 to 65,760`, or one number.
 fn range(least: f64, most: f64) -> String {
     if least == most { grouped(most) } else { format!("{} to {}", grouped(least), grouped(most)) }
 }

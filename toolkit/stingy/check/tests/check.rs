@@ -1,4 +1,4 @@
-//! On a recorded run of nginx, and on what is no such run.
+//! Checks a recorded run of nginx, and inputs that are not runs.
 
 #[allow(dead_code)]
 #[path = "../../../../crates/analyze/tests/all/recorded.rs"]
@@ -11,7 +11,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// What the command says, with the exit code.
+/// Returns the exit code and the output of the command.
 fn check(run: &Path, options: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_straingauge-stingy-check"));
     let done = command.arg(run).args(options).output().expect("our own program");

@@ -28,12 +28,12 @@ size_t object_number(const Program &program, const std::string &id) {
     throw Refusal("there is no object " + id);
 }
 
-// Slots of each region that one more request at this stage takes.
+// The slots of each region that one more request at this stage takes.
 std::map<size_t, uint32_t> needs(const Program &program, const Layout &layout, const Stage &stage) {
     std::map<size_t, uint32_t> out;
     bool is_admission = lets_in(program, stage);
-    // A request that is admitted must find its slots at every later stage, too, except those of objects that few
-    // requests need.
+    // An admitted request must find its slots at every later stage, too, except those of objects that few requests
+    // need.
     for (size_t r = 0; is_admission && r < layout.regions.size(); r++)
         if (!layout.regions[r].is_scarce)
             out[r] = layout.regions[r].per_request;

@@ -72,7 +72,7 @@ std::pair<std::string, std::string> assignment(const std::string &text, const ch
     return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// The size of CPU 0's L2 cache, from the kernel.
+// Returns the size of CPU 0's L2 cache, from the kernel.
 uint64_t own_l2() {
     for (int i = 0; i < 8; i++) {
         std::string base = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i), level, bytes;
@@ -102,7 +102,7 @@ const option LONG_OPTIONS[] = {
 
 Options parse(int argc, char **argv) {
     Options options;
-    opterr = 0; // what is wrong is printed here
+    opterr = 0; // this program prints its own errors
     for (int code, at = 0; (code = getopt_long(argc, argv, ":ho:", LONG_OPTIONS, &at)) != -1;) {
         if (code == 'h') {
             std::cout << USAGE;
@@ -167,9 +167,9 @@ Options parse(int argc, char **argv) {
     return options;
 }
 
-// Whole or not at all: a build must not see half a file.
+// Writes the file completely or not at all: a build must not see half a file.
 void write(const std::string &path, const std::string &text) {
-    // A device, a pipe or a link is written as it is: a rename would put a file in its place.
+    // A device, a pipe or a link is written directly: a rename would replace it by a file.
     std::filesystem::file_status found = std::filesystem::symlink_status(path);
     bool is_special = std::filesystem::exists(found) && !std::filesystem::is_regular_file(found);
     std::string temporary = is_special ? path : path + ".new";

@@ -5,7 +5,7 @@
 
 namespace {
 
-// Objects of a line or more begin at a line; smaller ones share lines, and never straddle two.
+// Objects of a line or more begin at a line; smaller ones share lines and never straddle two.
 uint64_t slot_of(const Object &object) {
     uint64_t bytes = round_up(object.bytes, std::max<uint64_t>(16, object.align));
     if (bytes > LINE)
@@ -17,7 +17,7 @@ uint64_t cost(const Region &region) {
     return region.slot_bytes * region.per_request;
 }
 
-// Greedy colouring of the graph of objects that live together, large objects first; an object joins a region where that
+// Greedy colouring of the graph of objects that live together, large objects first. An object joins a region if that
 // saves memory.
 std::vector<Region> colour(const Program &program, const Options &options) {
     std::vector<size_t> order(program.objects.size());
@@ -76,7 +76,7 @@ void place_regions(const Program &program, const Options &options, Layout &layou
         else
             layout.request_bytes += cost(region);
     }
-    // The most that the alignment of the regions' beginnings wastes.
+    // The largest possible waste by aligning the beginnings of regions.
     scarce_bytes += layout.regions.size() * LINE;
     if (layout.request_bytes == 0)
         throw Refusal("all objects have --slots; one without is needed, it says how many requests fit");
@@ -93,8 +93,9 @@ void place_regions(const Program &program, const Options &options, Layout &layou
     }
 }
 
-// Where memwalk has a bound for every stage, the deepest one's, if it leaves most of the slab to requests: what is
-// deeper lies in the low slab. Without a bound the thread keeps its own stack.
+// Returns the stack's part of the slab. If memwalk has a bound for every stage, this is the deepest one's, unless it
+// takes most of the slab from the requests; deeper frames use the low slab. Without a bound the thread keeps its own
+// stack.
 uint64_t stack_part(Program &program, const Options &options, uint64_t cache_bytes) {
     if (options.stack_bytes)
         return round_up(*options.stack_bytes, 4096);
@@ -119,7 +120,7 @@ Layout place(Program &program, const Options &options) {
     Layout layout;
     layout.cache_bytes = (uint64_t)((double)options.l2_bytes * options.share) / 4096 * 4096;
     layout.stack_bytes = stack_part(program, options, layout.cache_bytes);
-    // A large table is never touched whole.
+    // A large table is never touched as a whole.
     layout.globals_bytes = round_up(std::min(program.globals_bytes, layout.cache_bytes / 8), LINE);
     uint64_t taken = layout.stack_bytes + layout.globals_bytes;
     if (taken >= layout.cache_bytes)

@@ -1,5 +1,5 @@
-// Reads memwalk's JSON. It is untrusted input, although a tool writes it: names end up in C code, numbers in sizes;
-// both are checked.
+// Reads memwalk's JSON. It is untrusted input although a tool writes it: names end up in C code and numbers in sizes,
+// so both are checked.
 #include "stingygen.h"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ Object read_object(const json &value, std::vector<std::string> &warnings) {
     return object;
 }
 
-// Stages by their distance from an entry, so that a scheduler can take the numbers for the order of treatment.
+// Sorts stages by their distance from an entry, so that a scheduler can use the numbers as the order of execution.
 void order_stages(Program &program, const json &edges) {
     std::map<std::string, unsigned> distance;
     std::map<std::string, std::vector<std::string>> next;
@@ -138,7 +138,8 @@ void take_profile(Program &program, const Options &options) {
             for (Object &object : program.objects) {
                 if (entry.at("id") != object.id || entry.at("count").get<uint64_t>() == 0)
                     continue;
-                // A request that exceeds its place gets none of the others, so its place is never smaller than it.
+                // A request that exceeds its slot cannot use another one, so its slot is never smaller than the
+                // request.
                 if (object.is_request && object.bytes > 0)
                     continue;
                 object.bytes = size_field(entry, object.is_request ? "max_bytes" : "p95_bytes", options.profile);
@@ -198,7 +199,7 @@ void take_options(Program &program, const Options &options) {
 } // namespace
 
 bool lives_with(const Object &a, const Object &b) {
-    // Where a lifetime is in doubt, or not known at all, nothing is shared.
+    // Objects with a doubtful or unknown lifetime share nothing.
     if (a.is_doubtful || b.is_doubtful || a.live.empty() || b.live.empty())
         return true;
     return std::any_of(a.live.begin(), a.live.end(), [&](const std::string &stage) { return b.live.count(stage) > 0; });
@@ -218,7 +219,7 @@ Program read_program(const Options &options) {
             throw Refusal(options.input +
                           ": no stages, or no per-request objects; see memwalk --report for what it looked at");
         for (const json &global : input.at("globals"))
-            // Each thread has its own of a thread-local one.
+            // Each thread has its own copy of a thread-local variable.
             if (!global.value("is_thread_local", false) && !global.at("stages").empty())
                 program.globals_bytes += round_up(size_field(global, "bytes", "a global"), 16);
         if (program.stages.size() > MOST || program.objects.size() > MOST)

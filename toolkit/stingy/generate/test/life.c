@@ -1,5 +1,5 @@
-/* The requests of overlay.json live their lives, all that were let in side by side: nothing spills, and what lives
- * together never shares a byte. usage: life LABEL */
+/* Runs the requests of overlay.json through all stages, all admitted ones side by side: nothing spills, and
+ * objects that live together never share a byte. usage: life LABEL */
 #include "stingy_gen.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Fills every stage of a generated map until stingy_room() refuses: nothing spills before, the next one does.
- * usage: room LABEL */
+/* Fills every stage of a generated map until stingy_room() refuses: nothing spills before, and the next request
+ * does. usage: room LABEL */
 #include "stingy_gen.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static uint64_t spilled(void) {
     return s.allocations - s.in_cache_slab;
 }
 
-/* One request goes through the stage; what it was given is kept. */
+/* Passes one request through the stage and keeps its blocks. */
 static void pass(const struct stingy_gen_stage *stage, void **blocks, unsigned *count) {
     for (const uint16_t *object = stage->allocates; *object != STINGY_ANY; object++)
         blocks[(*count)++] = stingy_alloc(*object);

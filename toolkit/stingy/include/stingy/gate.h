@@ -37,50 +37,53 @@
 struct stingy_gate_config {
     int epoll, listener; /* the listener does not block; -1: none, connections come by stingy_gate_adopt */
     void *context;
-    /* How many more requests fit now. */
+    /* Returns how many more requests fit now. */
     uint32_t (*room)(void *context);
-    /* Gives the connection a request and queues it. False: the gate closes it. */
+    /* Gives the connection a request and queues it. Returns false to make the gate close the connection. */
     bool (*bind)(void *context, int fd);
-    /* An event came for a connection that was WAITING; it is BUSY again. */
+    /* Called when an event came for a connection that was WAITING; it is BUSY again. */
     void (*wake)(void *context, int fd);
-    /* The connection has timed out (`was_idle`: between requests). The server must stingy_gate_forget and close it. */
+    /* Called when a connection has timed out (`was_idle`: between requests). The server must call
+       stingy_gate_forget and close it. */
     void (*expire)(void *context, int fd, bool was_idle);
-    /* Moves the memory of a WAITING connection's request out of the slab; false if it cannot. NULL: never. */
+    /* Moves the memory of a WAITING connection's request out of the slab. Returns false if it cannot. NULL: never. */
     bool (*evict)(void *context, int fd);
-    uint32_t most_connections;    /* 0: 1,000,000 */
-    uint32_t resume_room;         /* 0: 1 */
-    uint32_t grace_ms;            /* 0: 20 */
-    uint32_t patience_ms;         /* 0: 200 */
-    uint32_t idle_ms, waiting_ms; /* when connections expire; 0: 15,000 */
+    uint32_t most_connections;    /* default (0): 1,000,000 */
+    uint32_t resume_room;         /* default (0): 1 */
+    uint32_t grace_ms;            /* default (0): 20 */
+    uint32_t patience_ms;         /* default (0): 200 */
+    uint32_t idle_ms, waiting_ms; /* when connections expire; default (0): 15,000 */
 };
 
 struct stingy_gate;
 
-/* Watches the listener. Returns NULL with errno on failure. */
+/* Creates a gate that watches the listener. Returns NULL with errno on failure. */
 struct stingy_gate *stingy_gate_new(const struct stingy_gate_config *config);
-/* Closes no descriptor. */
+/* Frees the gate, but closes no descriptor. */
 void stingy_gate_delete(struct stingy_gate *gate);
 
-/* Handles one event of epoll. False: the event belongs to another owner's descriptor. Reads event->data.fd. */
+/* Handles one event of epoll. Returns false if the descriptor belongs to another owner. Reads event->data.fd. */
 bool stingy_gate_event(struct stingy_gate *gate, const struct epoll_event *event, uint64_t now_ms);
-/* Takes a connection that was accepted elsewhere. False: no memory or the descriptor's number is too large. */
+/* Takes over a connection that was accepted elsewhere. Returns false if there is no memory or the descriptor's
+   number is too large. */
 bool stingy_gate_adopt(struct stingy_gate *gate, int fd, uint64_t now_ms);
-/* Binds READY connections while there is room; evicts and expires those that are due. */
+/* Binds READY connections while there is room; evicts and expires connections that are due. */
 void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms);
-/* The time until something is due, for epoll_wait; -1 for never. */
+/* Returns the time until the next action is due, for epoll_wait; -1: none. */
 int stingy_gate_timeout_ms(const struct stingy_gate *gate, uint64_t now_ms);
 
-/* The request of a BUSY connection waits for its client. False: an event has come since the last wait; go on at once.
- * */
+/* Tells the gate that the request of a BUSY connection waits for its client. Returns false if an event has come
+ * since the last wait; then continue at once. */
 bool stingy_gate_wait(struct stingy_gate *gate, int fd, uint64_t now_ms);
-/* The request is done and its memory given back; the connection stays. `has_more`: bytes of the next request may be
- * there. */
+/* Tells the gate that the request is done and its memory freed; the connection remains. `has_more`: bytes of the
+ * next request may be there. */
 void stingy_gate_park(struct stingy_gate *gate, int fd, bool has_more, uint64_t now_ms);
-/* Call before the server closes a connection. Its events that epoll_wait has returned already are not to be handled:
- * the next connection may have its number. */
+/* Call this before the server closes a connection. Ignore those of its events that epoll_wait has already
+ * returned: the next connection may have its number. */
 void stingy_gate_forget(struct stingy_gate *gate, int fd);
 
-/* The smallest descriptor above `fd` whose connection the gate has; -1: none. From -1 on, these are all. */
+/* Returns the smallest descriptor above `fd` whose connection the gate has, or -1. Starting from -1 enumerates
+   all. */
 int stingy_gate_after(const struct stingy_gate *gate, int fd);
 
 struct stingy_gate_stats {

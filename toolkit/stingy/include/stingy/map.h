@@ -23,20 +23,20 @@ enum { STINGY_MAP_VERSION = 1, STINGY_MAX_OBJECTS = 1024, STINGY_MAX_SLOTS = 655
 
 struct stingy_object {
     const char *name;
-    uint32_t object_bytes; /* the size that stingy_alloc() allocates; what is larger than a slot spills */
+    uint32_t object_bytes; /* the size that stingy_alloc() allocates; objects larger than a slot spill */
     uint16_t region;
 };
 
 struct stingy_region {
     const char *name;
-    uint32_t offset_bytes; /* from the cache slab's beginning */
+    uint32_t offset_bytes; /* offset from the cache slab's beginning */
     uint32_t slot_bytes;
     uint32_t slots;
 };
 
 struct stingy_map {
     uint32_t version;
-    uint32_t stack_bytes, globals_bytes; /* at the beginning of the cache slab */
+    uint32_t stack_bytes, globals_bytes; /* located at the beginning of the cache slab */
     uint32_t low_bytes, cache_bytes, high_bytes;
     uint16_t object_count, region_count;
     const struct stingy_object *objects;

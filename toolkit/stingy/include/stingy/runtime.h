@@ -18,74 +18,75 @@
 #include <stdio.h>
 #include <stingy/map.h>
 
-/* Any object, for functions that free or reallocate blocks of unknown objects. */
+/* Stands for any object, for functions that free or reallocate blocks of unknown objects. */
 #define STINGY_ANY 0xffffu
 
 struct stingy_options {
-    uint32_t max_threads; /* slabs at most; 0: 64. Threads beyond use malloc */
-    bool is_off;          /* everything to malloc; room is without limit */
+    uint32_t max_threads; /* maximum number of slabs; 0: 64. Further threads use malloc */
+    bool is_off;          /* everything comes from malloc; room is unlimited */
     bool is_without_huge_pages;
 };
 
-/* Sets the map, which must not change. The generated code calls it before main. Returns 0 or a negative errno: EINVAL
- * for a map that breaks an invariant, EBUSY when a map is in use, ENOMEM (all blocks come from malloc then). `options`
- * may be NULL. */
+/* Sets the map, which must not change. The generated code calls this before main. Returns 0 or a negative errno:
+ * EINVAL for a map that breaks an invariant, EBUSY if a map is in use, ENOMEM (then all blocks come from malloc).
+ * `options` may be NULL. */
 int stingy_init(const struct stingy_map *map, const struct stingy_options *options);
 
 /* Frees everything; for tests. No other thread may use the slabs, and no block of them may be used afterwards. */
 void stingy_end(void);
 
-/* A block for an object of its analysed size; NULL with ENOMEM as malloc. */
+/* Allocates a block for an object of its analysed size. Returns NULL with ENOMEM, like malloc. */
 void *stingy_alloc(unsigned object);
-/* As malloc, calloc, strdup and strndup; in the slab where a slot is large enough. */
+/* Like malloc, calloc, strdup and strndup, but in the slab if a slot is large enough. */
 void *stingy_alloc_var(unsigned object, size_t bytes);
 void *stingy_calloc(unsigned object, size_t count, size_t bytes);
 char *stingy_strdup(unsigned object, const char *text);
 char *stingy_strndup(unsigned object, const char *text, size_t bytes);
-/* As realloc, that of the C library in use: to 0 bytes, too. `block` may be NULL, or come from malloc. */
+/* Like realloc of the C library in use, also with 0 bytes. `block` may be NULL, or come from malloc. */
 void *stingy_realloc(unsigned object, void *block, size_t bytes);
-/* As free; also for blocks of malloc. A block freed twice, or an address inside of one, ends the program. */
+/* Like free, also for blocks of malloc. Freeing a block twice, or an address inside one, ends the program. */
 void stingy_free(unsigned object, void *block);
 
-/* Moves a block out of the cache slab, so that its place is free again; `bytes` of it are kept. Returns the new
- * address, or the old one if it was elsewhere already; NULL, and nothing changed, when there is no memory. */
+/* Moves a block out of the cache slab to free its slot, and keeps `bytes` of it. Returns the new address, or the
+ * old one if it was elsewhere already. Returns NULL and changes nothing if there is no memory. */
 void *stingy_evict(unsigned object, void *block, size_t bytes);
 
-/* One object of a type. A type that is larger than the map expects simply spills. */
+/* Allocates one object of a type. A type that is larger than the map expects simply spills. */
 #define stingy_new(object, type) ((type *)stingy_alloc_var((object), sizeof(type)))
 
-/* How many more slots of a region this thread can give without a spill; UINT32_MAX when off. The generated
- * stingy_room(stage) is made of these. */
+/* Returns how many more slots of a region this thread can give without a spill; UINT32_MAX when off. The generated
+ * stingy_room(stage) uses this. */
 uint32_t stingy_free_slots(unsigned region);
 
-/* Runs `function` on a stack in the cache slab, with the low slab below it for overflow; on the program's own stack
- * where the map reserves none (or under AddressSanitizer). Returns when it returns. Once at a time in each thread. */
+/* Runs `function` on a stack in the cache slab, with the low slab below it for overflow; on the program's own
+ * stack if the map reserves none (or under AddressSanitizer). Returns after `function` returns. Calls must not
+ * nest within a thread. */
 void stingy_call_on_stack(void (*function)(void *), void *argument);
 
 /* Counts since stingy_init, over all threads; exact while no thread allocates. */
 struct stingy_stats {
-    uint64_t allocations;     /* of blocks, from any source */
-    uint64_t in_cache_slab;   /* of those */
-    uint64_t spilled_full;    /* no slot was free */
-    uint64_t spilled_large;   /* larger than a slot */
-    uint64_t spilled_malloc;  /* of the spilled: the high slab had no place either */
-    uint64_t foreign_frees;   /* blocks that came from malloc */
-    uint64_t remote_frees;    /* by another thread than the owner */
-    uint64_t live, peak_live; /* blocks of the cache slab; the peak is the sum of the threads' peaks */
-    uint64_t threads;         /* slabs in use or idle */
-    uint64_t huge_bytes;      /* of the slabs, on huge pages now; UINT64_MAX: not measured, no /proc/self/smaps */
-    /* Of the slab with the deepest: from the stack's top to the lowest byte that was ever written. */
+    uint64_t allocations;     /* blocks from any source */
+    uint64_t in_cache_slab;   /* those in a cache slab */
+    uint64_t spilled_full;    /* spilled because no slot was free */
+    uint64_t spilled_large;   /* spilled because they were larger than a slot */
+    uint64_t spilled_malloc;  /* spilled to malloc because the high slab was full, too */
+    uint64_t foreign_frees;   /* freed blocks that came from malloc */
+    uint64_t remote_frees;    /* frees by a thread that is not the owner */
+    uint64_t live, peak_live; /* blocks in cache slabs; the peak is the sum of the threads' peaks */
+    uint64_t threads;         /* number of slabs, in use or idle */
+    uint64_t huge_bytes;      /* bytes of the slabs on huge pages now; UINT64_MAX: not measured, no /proc/self/smaps */
+    /* Of the slab with the deepest stack: from the stack's top to the lowest byte that was ever written. */
     uint64_t stack_peak_bytes;
 };
 void stingy_stats(struct stingy_stats *stats);
 
-/* The same for one object; fields that belong to no object are 0. */
+/* Gives the same counts for one object; fields that belong to no object are 0. */
 void stingy_object_stats(unsigned object, struct stingy_stats *stats);
 
-/* One line of JSON. */
+/* Writes one line of JSON. */
 void stingy_report(FILE *out);
 
-/* Whether an address lies in a cache slab; in a slab at all. */
+/* Whether an address lies in a cache slab, or in a slab at all. */
 bool stingy_is_in_cache_slab(const void *block);
 bool stingy_is_in_slab(const void *block);
 

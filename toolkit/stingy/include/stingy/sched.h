@@ -21,10 +21,10 @@
 enum { STINGY_MAX_STAGES = 64 };
 #define STINGY_NOT_QUEUED UINT32_MAX
 
-/* Part of the server's request. Zeroed and passed to stingy_task_init before use. */
+/* Part of the server's request. Zero it and pass it to stingy_task_init before use. */
 struct stingy_task {
     uint32_t stage;
-    uint32_t position; /* in the stage's queue, counted since its beginning; STINGY_NOT_QUEUED */
+    uint32_t position; /* position in the stage's queue, counted since its beginning; or STINGY_NOT_QUEUED */
 };
 
 struct stingy_stage {
@@ -35,22 +35,22 @@ struct stingy_stage {
 };
 
 struct stingy_sched_config {
-    const struct stingy_stage *stages; /* in the order of treatment */
-    unsigned stage_count;              /* at most STINGY_MAX_STAGES */
-    void *context;                     /* handed to run */
-    /* How many more requests fit at this stage: the generated stingy_room(). NULL: always room. */
+    const struct stingy_stage *stages; /* in the order of execution */
+    unsigned stage_count;              /* maximum: STINGY_MAX_STAGES */
+    void *context;                     /* passed to run */
+    /* Returns how many more requests fit at this stage: the generated stingy_room(). NULL: always room. */
     uint32_t (*room)(unsigned stage);
-    uint32_t batch;          /* requests run in one election at most; 0: 64 */
-    uint32_t spill_batch;    /* the same where there is no room; 0: 8 */
-    uint32_t max_age;        /* 0: 4 times the stages */
-    size_t task_offset;      /* of the task in its request: offsetof(struct request, task) */
-    size_t prefetch_bytes;   /* of a request, from its beginning; 0: none */
-    uint32_t prefetch_ahead; /* how many requests before its turn; 0: 2 */
+    uint32_t batch;          /* maximum number of requests per election; default (0): 64 */
+    uint32_t spill_batch;    /* the same if there is no room; default (0): 8 */
+    uint32_t max_age;        /* default (0): 4 times the number of stages */
+    size_t task_offset;      /* offset of the task in its request: offsetof(struct request, task) */
+    size_t prefetch_bytes;   /* bytes of a request to prefetch, from its beginning; 0: none */
+    uint32_t prefetch_ahead; /* prefetches this many requests ahead; default (0): 2 */
 };
 
 struct stingy_sched;
 
-/* NULL with errno EINVAL or ENOMEM. */
+/* Returns NULL with errno EINVAL or ENOMEM on failure. */
 struct stingy_sched *stingy_sched_new(const struct stingy_sched_config *config);
 void stingy_sched_delete(struct stingy_sched *sched);
 
@@ -59,16 +59,17 @@ static inline void stingy_task_init(struct stingy_task *task) {
     task->position = STINGY_NOT_QUEUED;
 }
 
-/* Queues a request at a stage, after those that wait there. False: no memory (nothing changed), or queued already. */
+/* Queues a request at a stage, behind the waiting ones. Returns false if there is no memory (nothing changed), or
+   it is queued already. */
 bool stingy_sched_add(struct stingy_sched *sched, unsigned stage, struct stingy_task *task);
-/* Takes it out of its queue, if it is in one. */
+/* Removes a request from its queue, if it is in one. */
 void stingy_sched_cancel(struct stingy_sched *sched, struct stingy_task *task);
-/* A request has moved in memory: updates its queue. */
+/* Call this after a request has moved in memory: updates its queue. */
 void stingy_sched_moved(struct stingy_sched *sched, struct stingy_task *task);
 
-/* Elects a stage and runs one batch of it. Returns how many requests ran; 0 when none waits. */
+/* Elects a stage and runs one batch of it. Returns how many requests ran; 0 if none waits. */
 uint32_t stingy_sched_run(struct stingy_sched *sched);
-/* The number of waiting requests. */
+/* Returns the number of waiting requests. */
 uint32_t stingy_sched_waiting(const struct stingy_sched *sched);
 
 struct stingy_sched_stats {

@@ -38,7 +38,7 @@ static void read_line(struct stingy_task *task, void *context) {
         if (got < 0 && errno == EAGAIN && request->used > 0)
             return stingy_loop_wait(loop, &request->loop, READ_LINE);
         if (got < 0 && errno == EAGAIN)
-            return stingy_loop_next(loop, &request->loop, false); /* woken for nothing */
+            return stingy_loop_next(loop, &request->loop, false); /* spurious wake-up */
         if (got <= 0)
             return stingy_loop_close(loop, &request->loop);
         request->used += (size_t)got;
@@ -72,7 +72,7 @@ static void send_answer(struct stingy_task *task, void *context) {
             return stingy_loop_close(loop, &request->loop);
         request->sent += (size_t)sent;
     }
-    /* The next line may have come with this one. */
+    /* The next line may have arrived together with this one. */
     if (request->used > 0)
         return stingy_loop_go(loop, &request->loop, READ_LINE);
     stingy_loop_next(loop, &request->loop, request->may_have_more);

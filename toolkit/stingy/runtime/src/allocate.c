@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks that other threads freed, linked through their first bytes. */
+/* Takes back the blocks that other threads freed, linked through their first bytes. */
 static void take_back(struct slab *slab) {
     void *block = atomic_exchange_explicit(&slab->remote, NULL, memory_order_acquire);
     while (block) {
@@ -32,7 +32,7 @@ static void *spilled(struct slab *slab, unsigned object, size_t bytes, counter *
 static void note_peak(struct object_counters *c) {
     count(&c->in_cache_slab);
     uint64_t live = counted(&c->in_cache_slab) - counted(&c->freed);
-    /* Freed under another object of its region, the difference may wrap; then there is no peak. */
+    /* If blocks were freed under another object of the region, the difference may wrap; then there is no peak. */
     if (live < UINT32_MAX && live > counted(&c->peak_live))
         atomic_store_explicit(&c->peak_live, live, memory_order_relaxed);
 }
@@ -96,7 +96,7 @@ void stingy_free(unsigned object, void *block) {
             count(&own->foreign_frees);
         free(block);
     } else if (slab != own) {
-        /* A wrong block must not be written to, nor come to its owner. */
+        /* An invalid block must not be written to, nor passed to its owner. */
         if (slab_is_cache(slab, block))
             slot_return(slab, object, block);
         else
@@ -107,7 +107,7 @@ void stingy_free(unsigned object, void *block) {
             *(void **)block = head;
         while (!atomic_compare_exchange_weak_explicit(&slab->remote, &head, block, memory_order_release,
                                                       memory_order_relaxed));
-        /* Any thread counts here. */
+        /* Any thread may increment this counter. */
         atomic_fetch_add_explicit(&slab->remote_frees, 1, memory_order_relaxed);
     } else if (slab_is_cache(slab, block)) {
         if (has_returns(slab))
@@ -118,7 +118,7 @@ void stingy_free(unsigned object, void *block) {
     }
 }
 
-/* Moves a block with `kept` bytes of it. They are read whole, also what lies after the block's end. */
+/* Moves a block with its first `kept` bytes. These are read whole, even beyond the block's end. */
 static void *moved(unsigned object, void *block, size_t kept, size_t bytes) {
     void *larger = stingy_alloc_var(object, bytes);
     if (!larger)
@@ -145,7 +145,7 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes) {
     size_t room = is_in_cache_slab ? slot_bytes : spill_bytes(block);
     if (bytes > room)
         return moved(object < stingy_world.map->object_count ? object : found, block, room, bytes);
-    /* A block that moves is noted as it is allocated. */
+    /* A moved block is recorded like an allocated one. */
     if (atomic_load_explicit(&profile_is_on, memory_order_relaxed))
         profile_note(object, bytes);
     if (is_in_cache_slab)

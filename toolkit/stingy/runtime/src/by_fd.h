@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes place for `fd` in a table of `size` entries of `each` bytes; new ones are zero. NULL: no memory, nothing
- * changed. */
+/* Grows a table of `size` entries of `each` bytes so that it has an entry for `fd`; new entries are zero. Returns
+ * NULL and changes nothing if there is no memory. */
 static inline void *with_place_for(void *table, uint32_t *size, uint32_t fd, size_t each) {
     uint32_t larger = *size ? *size : 256;
     if (fd < *size)

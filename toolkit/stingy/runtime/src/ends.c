@@ -14,21 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opened at start, when the program may still write there. `identity` shows whether the descriptor still belongs to the
- * report: a server that closes all of them at start gives the number to a client. */
+/* Opened at start, when the program may still write there. `identity` shows whether the descriptor still belongs
+ * to the report, because a server that closes all descriptors at start gives the number to a client. */
 struct report {
     const char *name;
     int fd;
     struct stat identity;
-    char path[PATH_MAX]; /* absolute; empty: standard error */
+    char path[PATH_MAX]; /* absolute path; empty: standard error */
     _Atomic bool is_on;
-    /* Blocks of the report that was written last, shared with children: of processes with one file the busiest one's
-     * stays. */
+    /* Number of blocks in the report that was written last, shared with children: of processes with one file the
+     * busiest one's report stays. */
     _Atomic uint64_t *blocks_written;
 };
 static struct report stats = {.name = "STINGY_STATS"}, profile = {.name = "STINGY_PROFILE"};
 static _Atomic bool is_ending;
-static pid_t pid; /* of the process that may write: a child of vfork has its parent's memory, and must not */
+static pid_t pid; /* the process that may write: a child of vfork shares its parent's memory, and must not */
 
 static bool open_report(struct report *report) {
     const char *path = getenv(report->name);
@@ -62,7 +62,7 @@ static bool open_report(struct report *report) {
     return true;
 }
 
-/* The descriptor to which the report can be written now; -1: none that is still ours. */
+/* Returns the descriptor to which the report can be written now, or -1 if none is still ours. */
 static int descriptor(const struct report *report) {
     struct stat now;
     if (fstat(report->fd, &now) == 0 && now.st_dev == report->identity.st_dev && now.st_ino == report->identity.st_ino)
@@ -70,15 +70,15 @@ static int descriptor(const struct report *report) {
     return report->path[0] ? open(report->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
 }
 
-/* Calls only what a signal handler may call. */
+/* Calls only async-signal-safe functions. */
 static void end_report(struct report *report, uint64_t blocks, void (*put)(struct text *)) {
     if (!atomic_exchange(&report->is_on, false))
         return;
     struct text text = {.fd = descriptor(report)};
     if (text.fd < 0)
         return;
-    /* All processes of a server may end at once; one that was stopped while it had the lock does not block the others.
-     * */
+    /* All processes of a server may end at once. A process that was stopped while it had the lock does not block
+     * the others. */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     bool is_mine = !report->path[0];
     for (int tries = 0; !is_mine && tries < 200; tries++) {
@@ -122,7 +122,7 @@ static void at_exit(void) {
         ends_write();
 }
 
-/* The program ends as it would have without this library: by this signal. */
+/* Ends the program as it would have ended without this library: by this signal. */
 static void at_signal(int number) {
     int error = errno;
     if (getpid() == pid) {
@@ -144,7 +144,7 @@ void ends_start(void) {
     is_registered = true;
     pid = getpid();
     atexit(at_exit);
-    /* A signal that is ignored stays so, and a server that installs a handler later replaces ours. */
+    /* An ignored signal stays ignored, and a handler that a server installs later replaces ours. */
     static const int signals[] = {SIGTERM, SIGINT};
     for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++) {
         struct sigaction old, ours = {.sa_handler = at_signal};

@@ -8,18 +8,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* EVICTED waits, too, but holds no room, or cannot be moved: it is not evicted again. */
+/* An EVICTED connection waits, too, but either holds no room or cannot be moved, so it is not evicted again. */
 enum state { NONE, IDLE, READY, WAITING, EVICTED, BUSY, STATES };
 enum { NOBODY = -1, ACCEPTS_AT_ONCE = 256, RETRY_MS = 100, ALL_EVENTS = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET };
 
-/* A connection, at the index of its descriptor. Lists are in order of `since`, so the first entry is the next one due.
- * */
+/* A connection, at the index of its descriptor. Lists are in order of `since`, so the first entry is due next. */
 struct record {
     uint64_t since_ms;
     int32_t next, previous;
     uint8_t state;
     bool has_news;  /* an edge came and is not handled yet */
-    bool is_closed; /* the other side has closed: that edge comes only once */
+    bool is_closed; /* the peer has closed; epoll reports that only once */
 };
 _Static_assert(sizeof(struct record) == 24, "as small as the header says");
 
@@ -34,8 +33,8 @@ struct stingy_gate {
     uint32_t size;
     struct list lists[STATES];
     struct stingy_gate_stats stats;
-    uint64_t retry_ms;   /* accept failed for want of descriptors or memory: not before this */
-    uint64_t patient_ms; /* from then on the listener, disarmed, no longer waits for room */
+    uint64_t retry_ms;   /* accept failed for lack of descriptors or memory: retry not before this time */
+    uint64_t patient_ms; /* from then on the disarmed listener no longer waits for room */
     bool is_listening;
 };
 
@@ -85,7 +84,7 @@ static uint32_t connections(const struct stingy_gate *gate) {
            gate->lists[EVICTED].count + gate->lists[BUSY].count;
 }
 
-/* Disarmed, the listener is out of epoll altogether: an unhandled level would wake the loop again and again. */
+/* A disarmed listener is removed from epoll: an unhandled level would wake the loop again and again. */
 static void listen_or_not(struct stingy_gate *gate, bool is_listening, uint64_t now_ms) {
     if (gate->config.listener < 0 || gate->is_listening == is_listening)
         return;
@@ -148,7 +147,7 @@ bool stingy_gate_adopt(struct stingy_gate *gate, int fd, uint64_t now_ms) {
 }
 
 /* Out of descriptors or memory: connections stay in the backlog. A listener in epoll would wake the loop at once,
- * without use. */
+ * in vain. */
 static void accept_failed(struct stingy_gate *gate, uint64_t now_ms) {
     gate->stats.accept_failures++;
     gate->retry_ms = now_ms + RETRY_MS;
@@ -198,7 +197,7 @@ bool stingy_gate_event(struct stingy_gate *gate, const struct epoll_event *event
     case WAITING:
     case EVICTED:
         becomes(gate, fd, BUSY, now_ms);
-        /* The bytes of this edge are read first, so the end is still news. */
+        /* This edge's bytes are read first, so the end must still be handled. */
         record->has_news = is_end;
         gate->config.wake(gate->config.context, fd);
         break;
@@ -239,7 +238,7 @@ static void expire_due(struct stingy_gate *gate, uint64_t now_ms) {
         }
 }
 
-/* Takes room from the client that has been slow for longest. Its timeout restarts. */
+/* Takes room from the client that has been slow for the longest time. The client's timeout restarts. */
 static bool evict_one(struct stingy_gate *gate, uint64_t now_ms) {
     bool is_moved = false;
     while (!is_moved && gate->config.evict && is_due(gate, WAITING, gate->config.grace_ms, now_ms)) {
@@ -254,7 +253,7 @@ static bool evict_one(struct stingy_gate *gate, uint64_t now_ms) {
 void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms) {
     expire_due(gate, now_ms);
     while (gate->lists[READY].count > 0) {
-        /* This number fits whatever the requests do, because nothing else runs meanwhile. */
+        /* So many requests fit whatever they do, because nothing else runs meanwhile. */
         uint32_t fits = gate->config.room(gate->config.context);
         if (fits > 0) {
             while (fits-- > 0 && gate->lists[READY].count > 0)
@@ -294,7 +293,7 @@ int stingy_gate_timeout_ms(const struct stingy_gate *gate, uint64_t now_ms) {
     first_due(gate, IDLE, gate->config.idle_ms, now_ms, &timeout_ms);
     first_due(gate, WAITING, gate->config.waiting_ms, now_ms, &timeout_ms);
     first_due(gate, EVICTED, gate->config.waiting_ms, now_ms, &timeout_ms);
-    /* One that is past waits for something else: it is no reason to wake up. */
+    /* A past retry time waits for something else, so it is no reason to wake up. */
     if (!gate->is_listening && gate->retry_ms > now_ms)
         sooner(gate->retry_ms, now_ms, &timeout_ms);
     if (!gate->is_listening && gate->patient_ms > now_ms)

@@ -16,11 +16,11 @@ struct stingy_loop {
     int epoll;
     struct stingy_gate *gate;
     struct stingy_sched *sched;
-    struct stingy_request **request_of; /* by descriptor; NULL: the connection has none */
+    struct stingy_request **request_of; /* indexed by descriptor; NULL: the connection has no request */
     uint32_t size, requests;
     uint64_t now_ms;
     const volatile sig_atomic_t *is_ended;
-    int next_event, event_count; /* of this turn, not handled yet */
+    int next_event, event_count; /* events of this turn that are not handled yet */
     struct epoll_event events[EVENTS];
 };
 
@@ -75,7 +75,7 @@ static void wake(void *context, int fd) {
 static void close_connection(struct stingy_loop *loop, int fd) {
     stingy_gate_forget(loop->gate, fd);
     close(fd);
-    /* The next connection may have this number. */
+    /* The next connection may get this number. */
     for (int i = loop->next_event; i < loop->event_count; i++)
         if (loop->events[i].data.fd == fd)
             loop->events[i].events = 0;
@@ -89,8 +89,8 @@ static void expire(void *context, int fd, bool was_idle) {
         stingy_loop_close(loop, loop->request_of[fd]);
 }
 
-/* The request waits: it is in no queue, and only request_of points to it. Where requests are counted, moving one makes
- * no room. */
+/* The request waits, so it is in no queue, and only request_of points to it. If requests are counted, moving one
+ * makes no room. */
 static bool evict(void *context, int fd) {
     struct stingy_loop *loop = context;
     if (loop->config.most_requests != 0 && loop->requests >= loop->config.most_requests)
@@ -170,7 +170,7 @@ static void turn(struct stingy_loop *loop) {
             loop->config.event(loop->config.context, event);
     }
     stingy_gate_admit(loop->gate, loop->now_ms);
-    /* A finished request makes room for the next at once; the network is polled after some elections. */
+    /* A finished request makes room for the next one at once; the network is polled after some elections. */
     for (unsigned i = 0; i < ELECTIONS_A_TURN && stingy_sched_run(loop->sched) > 0; i++)
         stingy_gate_admit(loop->gate, loop->now_ms);
 }
@@ -186,7 +186,7 @@ void stingy_loop_run(struct stingy_loop *loop, const volatile sig_atomic_t *is_e
     stingy_call_on_stack(serve, loop);
 }
 
-/* The request is gone, its connection is not. */
+/* Frees the request but keeps its connection. */
 static void unbind(struct stingy_loop *loop, struct stingy_request *request) {
     stingy_sched_cancel(loop->sched, &request->task);
     loop->request_of[request->fd] = NULL;

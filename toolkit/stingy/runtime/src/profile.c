@@ -1,10 +1,10 @@
-/* The requested sizes by object: STINGY_PROFILE=FILE, for stingygen --profile. */
+/* Records the requested sizes by object: STINGY_PROFILE=FILE, for stingygen --profile. */
 #include "slab.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Buckets of 16 bytes up to 16 KiB; larger blocks are counted in the last, and the largest is kept. */
+/* Buckets of 16 bytes up to 16 KiB. Larger blocks are counted in the last bucket, and the largest size is kept. */
 enum { BUCKET_BYTES = 16, BUCKETS = 1024 };
 struct histogram {
     _Atomic uint64_t counts[BUCKETS + 1];
@@ -34,7 +34,7 @@ void profile_note(unsigned object, size_t bytes) {
         ;
 }
 
-/* The smallest bucket's end that at least `percent` of the blocks do not exceed. */
+/* The upper limit of the smallest bucket that at least `percent` of the blocks do not exceed. */
 static uint64_t percentile(struct histogram *h, uint64_t all, unsigned percent) {
     uint64_t seen = 0, largest = atomic_load(&h->largest);
     for (unsigned b = 0; b < BUCKETS; b++) {
@@ -77,5 +77,5 @@ void profile_put(struct text *out) {
         text_put(out, "}");
     }
     text_put(out, "\n]}\n");
-    /* The histograms stay: another thread may be in profile_note. */
+    /* The histograms are not freed: another thread may be in profile_note. */
 }

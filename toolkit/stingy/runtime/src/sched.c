@@ -4,13 +4,13 @@
 #include <stingy/runtime.h>
 #include <stingy/sched.h>
 
-/* A queue is a ring of pointers, not a list through the requests: looking ahead does not access those that wait. `head`
- * and `tail` only grow; entry i lies at i & (capacity - 1); a cancelled one is NULL. */
+/* A ring of pointers, not a list through the requests: looking ahead does not access waiting requests. `head` and
+ * `tail` only grow; entry i is at i & (capacity - 1); a cancelled entry is NULL. */
 struct queue {
     struct stingy_task **ring;
     uint32_t capacity, head, tail;
     uint32_t waiting; /* entries that are not NULL */
-    uint32_t age;     /* elections that passed it over */
+    uint32_t age;     /* number of elections that passed it over */
 };
 
 struct stingy_sched {
@@ -72,7 +72,7 @@ bool stingy_sched_add(struct stingy_sched *sched, unsigned stage, struct stingy_
     if (stage >= sched->config.stage_count || task->position != STINGY_NOT_QUEUED)
         return false;
     struct queue *queue = &sched->queues[stage];
-    /* A position is never STINGY_NOT_QUEUED: the number before a wrap is left out. */
+    /* A position is never STINGY_NOT_QUEUED: the number before a wrap is skipped. */
     if (queue->tail == STINGY_NOT_QUEUED) {
         if (queue->tail - queue->head == queue->capacity && !grow(queue))
             return false;
@@ -122,12 +122,13 @@ enum class { WITHOUT_ROOM, MEDIUM, FULL, AGED };
 
 struct choice {
     enum class class;
-    uint32_t rank; /* within the class; the largest wins */
+    uint32_t rank; /* rank within the class; the highest wins */
     unsigned stage;
     uint32_t batch;
 };
 
-/* The rank of a stage. Of full ones and those without room the latest wins, because it gives memory back soonest. */
+/* The rank of a stage. Among full stages and among those without room the latest wins, because it frees memory
+   soonest. */
 static struct choice consider(struct stingy_sched *sched, unsigned stage) {
     const struct stingy_sched_config *c = &sched->config;
     struct queue *queue = &sched->queues[stage];

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stingy/runtime.h>
 
-/* Clang has other names for what GCC defines. */
+/* Clang has other names for GCC's macros. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1
@@ -34,8 +34,8 @@
 #endif
 
 enum { HUGE_PAGE = 2 << 20 };
-/* Blocks of the high slab: every SPILL_STEP bytes a class, from SPILL_FINE_BYTES on SPILL_STEPS of them for each
- * doubling. */
+/* Size classes of the high slab: multiples of SPILL_STEP bytes, and from SPILL_FINE_BYTES on SPILL_STEPS classes
+ * per doubling. */
 enum {
     SPILL_STEP = 16,
     SPILL_FINE_BYTES = 4096,
@@ -59,12 +59,12 @@ struct object_counters {
     counter peak_live;
 };
 
-/* Slots of a region: `free` is a stack, so that the slot that is still in the cache is given out first. */
+/* Slots of a region. `free` is a stack, so that the slot that is still in the cache is given out first. */
 struct region_state {
     char *base;
     uint16_t *free;
-    uint64_t *live;     /* a bit a slot */
-    uint64_t *returned; /* as `live`: freed by another thread, and not taken back yet */
+    uint64_t *live;     /* one bit per slot */
+    uint64_t *returned; /* like `live`: freed by another thread and not taken back yet */
     uint32_t free_count;
 };
 
@@ -72,20 +72,21 @@ struct slab {
     char *low, *cache, *high, *high_end;
     struct region_state *regions;
     _Atomic(void *) remote;
-    char *high_next;                 /* never given out from here on */
-    void *spill_free[SPILL_CLASSES]; /* blocks by size class */
-    struct object_counters *objects; /* last: those of STINGY_ANY */
+    char *high_next;                 /* memory from here on was never given out */
+    void *spill_free[SPILL_CLASSES]; /* free blocks by size class */
+    struct object_counters *objects; /* last entry: STINGY_ANY */
     counter foreign_frees, remote_frees;
     bool is_idle, is_on_own_stack;
 };
 
 struct world {
     const struct stingy_map *map;
-    void *reserved;                                                    /* as mapped */
-    char *base;                                                        /* of the first slab */
-    size_t stride, control_bytes, low_bytes, high_bytes, cache_offset; /* the cache slab's, from the slab's beginning */
+    void *reserved; /* as mapped */
+    char *base;     /* start of the first slab */
+    size_t stride, control_bytes, low_bytes, high_bytes,
+        cache_offset; /* offset of the cache slab from the slab's beginning */
     uint32_t max_threads;
-    _Atomic uint32_t threads; /* slabs made */
+    _Atomic uint32_t threads; /* number of created slabs */
     _Atomic bool is_ready;
     bool is_off, is_without_huge_pages;
     bool is_dirty;                 /* STINGY_DIRTY */
@@ -95,51 +96,52 @@ struct world {
 };
 extern struct world stingy_world;
 
-/* The calling thread's slab, made or taken over when it has none; NULL when off, or when there are too many threads. */
+/* Returns the calling thread's slab. Creates one or takes one over if it has none. NULL if off, or if there are
+   too many threads. */
 struct slab *slab_mine(void);
-/* The same, but NULL when it has none yet. */
+/* Returns the calling thread's slab, or NULL if it has none yet. */
 struct slab *slab_mine_if_any(void);
-/* The slab that contains an address; NULL if none does. */
+/* Returns the slab that contains an address, or NULL. */
 struct slab *slab_of(const void *address);
 static inline bool slab_is_cache(const struct slab *slab, const void *address) {
     return (const char *)address >= slab->cache && (const char *)address < slab->cache + stingy_world.map->cache_bytes;
 }
 
-/* Why a map cannot be used; NULL when it can. */
+/* Returns why a map cannot be used, or NULL. */
 const char *map_fault(const struct stingy_map *map);
 
 /* STINGY_DIRTY fills memory with this before it is given out, and when it is freed. */
 enum { DIRT = 0xa5 };
 
-/* slot.c: the cache slab. take: NULL when no slot is free. */
+/* slot.c: the cache slab. slot_take returns NULL if no slot is free. */
 void slot_start(struct slab *slab);
 void *slot_take(struct slab *slab, unsigned object, size_t bytes);
 void slot_give(struct slab *slab, unsigned object, void *block);
-/* Another thread frees a block; the owner takes it back. */
+/* Called by another thread to free a block; the owner takes it back. */
 void slot_return(struct slab *slab, unsigned object, const void *block);
 void slot_take_back(struct slab *slab, void *block);
 /* Ends the program if another thread has freed this block. */
 void slot_check_returned(const struct slab *slab, unsigned object, const void *block);
-/* The object that lives at this address and the bytes of its slot; ends the program for anything but a
- * live beginning. Also in another thread's slab, whose owner may be running. */
+/* Returns the object at this address and the bytes of its slot; ends the program for anything but the beginning of
+ * a live block. Also works in another thread's slab, whose owner may be running. */
 unsigned slot_find(const struct slab *slab, unsigned object, const void *block, uint32_t *slot_bytes);
-/* A block has changed its size in its slot. */
+/* Records the new size of a block in its slot. */
 void slot_resized(void *block, size_t bytes, size_t slot_bytes);
 
-/* spill.c: the high slab, and malloc after it. */
+/* spill.c: the high slab, and malloc if it is full. */
 void *spill_take(struct slab *slab, unsigned object, size_t bytes);
 void spill_give(struct slab *slab, void *block);
-/* Another thread frees a block; the owner takes it back. */
+/* Called by another thread to free a block; the owner takes it back. */
 void spill_return(const void *block);
 void spill_take_back(struct slab *slab, void *block);
 size_t spill_bytes(const void *block);
-/* A block has changed its size. */
+/* Records the new size of a block. */
 void spill_resized(void *block, size_t bytes);
 
 /* stack.c: the greatest depth of the stack in this slab, in bytes. */
 size_t stack_peak(const struct slab *slab);
 
-/* text.c: to a file, or to a descriptor if there is none. */
+/* text.c: writes to a file, or to a descriptor if there is none. */
 struct text {
     FILE *file;
     int fd;
@@ -150,7 +152,7 @@ void text_put(struct text *text, const char *words);
 void text_number(struct text *text, const char *before, uint64_t number);
 void text_flush(struct text *text);
 
-/* stats.c, profile.c: the reports; profile_blocks: how many blocks this one is about. */
+/* stats.c, profile.c: the reports. profile_blocks: the number of blocks in this report. */
 void stats_put(struct text *out);
 bool profile_start(void);
 void profile_note(unsigned object, size_t bytes);
@@ -164,7 +166,7 @@ void ends_write(void);
 void ends_write_profile(void);
 void ends_in_child(void);
 
-/* Ends the program: the caller broke a rule, and to go on would corrupt memory. */
+/* Ends the program because the caller broke a rule, and to go on would corrupt memory. */
 _Noreturn void stingy_die(const char *what, unsigned object, const void *block);
 
 #endif

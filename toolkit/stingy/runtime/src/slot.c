@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Slots are given out from a stack of numbers, not from a list through them: free slots are not accessed. */
+/* Free slots are on a stack of numbers, not in a list through them, so they are not accessed. */
 void slot_start(struct slab *slab) {
     const struct stingy_map *map = stingy_world.map;
     for (unsigned r = 0; r < map->region_count; r++) {
@@ -25,7 +25,7 @@ void slot_resized(void *block, size_t bytes, size_t slot_bytes) {
     SLAB_UNPOISON(block, bytes);
 }
 
-/* Other threads read it for blocks that they hold, whose bit stays while the owner changes others. */
+/* Other threads read the word for blocks that they hold, whose bit stays while the owner changes others. */
 static void set_live(uint64_t *word, uint64_t live) {
     __atomic_store_n(word, live, __ATOMIC_RELAXED);
 }
@@ -70,7 +70,7 @@ static bool spot_of(const struct slab *slab, unsigned object, const char *block,
     return false;
 }
 
-/* A slot does not record which of its objects it holds: the caller's object counts if it fits the region. */
+/* A slot does not record which of its objects it holds, so the caller's object is used if it fits the region. */
 static unsigned object_of_region(unsigned object, unsigned region) {
     const struct stingy_map *map = stingy_world.map;
     if (object < map->object_count && map->objects[object].region == region)
@@ -127,7 +127,7 @@ void slot_return(struct slab *slab, unsigned object, const void *block) {
         stingy_die("was freed before", object, block);
 }
 
-/* First free, then without its mark: at no moment can it be freed once more. */
+/* Frees the slot first and then removes its mark, so that at no moment it can be freed once more. */
 void slot_take_back(struct slab *slab, void *block) {
     struct spot spot = held(slab, STINGY_ANY, block);
     uint64_t bit, *mark = mark_of(slab, spot, &bit);

@@ -1,15 +1,15 @@
-/* The high slab: for blocks without a place in the cache slab. Blocks are cut from a range that is used only as far as
- * needed; when it is full, malloc.
+/* The high slab holds blocks that do not fit in the cache slab. Blocks are cut from a range that is used only as
+ * far as needed; when it is full, malloc takes over.
  *
- * Size classes are as fine as malloc's: multiples of 16 bytes up to 4 KiB, then eight steps to the next power of two.
- * With powers of two, the lines of a block that are used (a structure of 288 bytes in 512, the head of a buffer of 1
- * KiB in 2) would meet those of all others in the same few sets of the cache, and leave the other sets empty. */
+ * Size classes are as fine as malloc's: multiples of 16 bytes up to 4 KiB, then eight steps to the next power of
+ * two. With powers of two, the used lines of a block (a structure of 288 bytes in 512, the head of a buffer of 1
+ * KiB in 2) would fall into the same few sets of the cache as those of all others, and leave the other sets empty. */
 #include "slab.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Precedes every block of the high slab. 16 bytes, so that blocks are aligned as malloc's. */
+/* Precedes every block of the high slab. It has 16 bytes, so that blocks are aligned like malloc's. */
 struct spill_header {
     uint32_t size_class, state;
     uint64_t object;
@@ -24,7 +24,7 @@ enum { SPILL_REDZONE = 16 };
 enum { SPILL_REDZONE = 0 };
 #endif
 
-/* The smallest class with this many bytes, the header among them; SPILL_CLASSES for none. */
+/* The smallest class with this many bytes, including the header; SPILL_CLASSES if there is none. */
 static unsigned class_of(size_t bytes) {
     if (bytes <= SPILL_FINE_BYTES)
         return bytes <= SPILL_STEP ? 0 : (unsigned)((bytes - 1) / SPILL_STEP);

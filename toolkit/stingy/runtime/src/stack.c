@@ -18,7 +18,7 @@ static void run_call(void) {
 void stingy_call_on_stack(void (*function)(void *), void *argument) {
     struct slab *slab = slab_mine();
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    slab = NULL; /* these tools know the thread's own stack only */
+    slab = NULL; /* these tools know only the thread's own stack */
 #endif
     ucontext_t back, there;
     if (!slab || stingy_world.map->stack_bytes == 0 || slab->is_on_own_stack || getcontext(&there) != 0) {
@@ -37,8 +37,8 @@ void stingy_call_on_stack(void (*function)(void *), void *argument) {
     slab->is_on_own_stack = false;
 }
 
-/* The slab's memory was all zero at first, so the lowest byte that is not was written; a frame that is never written
- * does not count. Only the owner's thread writes there; a byte read at another moment makes the figure too small. */
+/* The slab's memory was all zero at first, so the lowest non-zero byte was written; a frame that is never written
+ * does not count. Only the owner's thread writes there; a byte that is read too early makes the figure too small. */
 size_t stack_peak(const struct slab *slab) {
     const struct world *w = &stingy_world;
     if (w->map->stack_bytes == 0)

@@ -17,7 +17,7 @@ static void add(struct stingy_stats *stats, struct object_counters *c) {
     stats->spilled_large += counted(&c->spilled_large);
     stats->spilled_malloc += counted(&c->spilled_malloc);
     stats->peak_live += counted(&c->peak_live);
-    /* Modulo 2^64 the sum over objects is right, even where one was freed under another's name. */
+    /* Modulo 2^64 the sum over objects is right, even if one object was freed under another's name. */
     stats->live += in - freed;
 }
 
@@ -25,7 +25,7 @@ static void sum(struct stingy_stats *stats) {
     stats->allocations = stats->in_cache_slab + stats->spilled_full + stats->spilled_large;
 }
 
-/* A number at the beginning of a text, and the text after it. */
+/* Parses a number at the beginning of a text and moves the text behind it. */
 static uint64_t number_at(const char **text, unsigned base) {
     uint64_t number = 0;
     for (;; ++*text) {
@@ -38,8 +38,8 @@ static uint64_t number_at(const char **text, unsigned base) {
     }
 }
 
-/* Bytes of huge pages in mappings within a range, from /proc/self/smaps: a line of addresses, then its figures. May be
- * called in a signal handler. */
+/* Returns the bytes on huge pages in mappings within a range, from /proc/self/smaps, which has a line of addresses
+ * before each mapping's figures. May be called in a signal handler. */
 static uint64_t huge_bytes(uintptr_t low, uintptr_t high) {
     int smaps = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
     if (smaps < 0)

@@ -1,5 +1,5 @@
-/* Text for reports. A signal handler may write it, too, so text to a descriptor uses no stdio, and no memory is
- * allocated. */
+/* Text for reports. A signal handler may write it, too, so text to a descriptor uses no stdio and allocates no
+ * memory. */
 #include "slab.h"
 
 #include <errno.h>

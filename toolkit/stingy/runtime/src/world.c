@@ -11,7 +11,7 @@
 
 struct world stingy_world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The world to which the thread's slab belongs: stingy_end invalidates all slabs. */
+/* The world to which the thread's slab belongs; stingy_end invalidates all slabs. */
 static _Atomic uint32_t generation = 1;
 static _Thread_local struct {
     struct slab *slab;
@@ -27,7 +27,7 @@ static struct slab *slab_at(uint32_t i) {
     return (struct slab *)(stingy_world.base + i * stingy_world.stride);
 }
 
-/* The parts of a slab's control block, one after another; with NULL only their sum. */
+/* Lays out the parts of a slab's control block one after another; with NULL returns only their total size. */
 static size_t lay_control(char *at) {
     const struct stingy_map *map = stingy_world.map;
     struct slab *slab = (struct slab *)at;
@@ -52,7 +52,7 @@ static size_t lay_control(char *at) {
     return bytes + (map->object_count + 1u) * sizeof(struct object_counters);
 }
 
-/* Memory of a new slab, first written by the thread that will use it, so that it lies near that thread's CPU. */
+/* Creates a slab. The thread that will use it writes it first, so that its memory lies near that thread's CPU. */
 static struct slab *slab_make(uint32_t i) {
     struct world *w = &stingy_world;
     char *at = (char *)slab_at(i);
@@ -84,7 +84,7 @@ static struct slab *slab_take_over(void) {
             found = slab_at(i);
     if (found) {
         found->is_idle = false;
-        found->is_on_own_stack = false; /* the last owner may have ended there */
+        found->is_on_own_stack = false; /* the last owner may have ended on that stack */
     } else if (threads < w->max_threads && (found = slab_make(threads))) {
         atomic_store(&w->threads, threads + 1);
     }
@@ -129,10 +129,10 @@ struct slab *slab_of(const void *address) {
     return i < atomic_load_explicit(&w->threads, memory_order_acquire) ? slab_at((uint32_t)i) : NULL;
 }
 
-/* After a fork the lock is free in the child, which has only the thread that forked. The slabs of the others keep
- * owners that never run again: these may have been in the middle of anything, and the kernel copies pages one by one,
- * so the child does not even see their writes in order. Blocks of them that the child frees go to their stacks of
- * returns, which needs nothing of the slab. */
+/* After a fork the child has only the thread that forked, so the lock must be free in it. The slabs of the others
+ * keep owners that never run again: these may have been interrupted anywhere, and the kernel copies pages one by
+ * one, so the child does not even see their writes in order. If the child frees blocks of these slabs, they go to
+ * the stacks of returned blocks, which needs nothing of the slab. */
 static void before_fork(void) {
     pthread_mutex_lock(&stingy_world.lock);
 }
@@ -144,10 +144,10 @@ static void after_fork_in_child(void) {
     ends_in_child();
 }
 
-/* realloc(block, 0) frees the block in glibc, and returns an empty one elsewhere (C11, 7.22.3: implementation-defined).
- * */
+/* realloc(block, 0) frees the block in glibc, and returns an empty block elsewhere (C11, 7.22.3:
+ * implementation-defined). */
 static bool is_freed_by_zero_realloc(void) {
-    /* A compiler may remove blocks that are never read. */
+    /* Volatile, because a compiler may remove blocks that are never read. */
     volatile size_t zero = 0;
     void *volatile block = malloc(1), *volatile left = block ? realloc(block, zero) : NULL;
     bool is_freed = block && !left;
@@ -177,16 +177,17 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
         w->control_bytes = round_up(lay_control(NULL), 4096);
         w->low_bytes = round_up(map->low_bytes, 4096);
         w->high_bytes = round_up(map->high_bytes, 4096);
-        /* Low slab and control block stay out of the cache slab's huge pages: a guard page among them would split
-         * these. */
+        /* Low slab and control block are kept out of the cache slab's huge pages: a guard page among them would
+         * split these. */
         w->cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE);
         w->stride = round_up(w->cache_offset + round_up(map->cache_bytes, 4096) + w->high_bytes, HUGE_PAGE);
-        /* Where the address space is limited, most of it is left to the program. */
+        /* If the address space is limited, most of it is left to the program. */
         struct rlimit limit;
         if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
             while (w->max_threads > 1 && (w->max_threads + 1) * w->stride > limit.rlim_cur / 8)
                 w->max_threads /= 2;
-        /* One more, so that the first slab can begin at a huge page. Its memory is not allocated until it is used. */
+        /* One slab more, so that the first one can begin at a huge page. Its memory is not allocated until it is
+           used. */
         size_t reserved = (w->max_threads + 1) * w->stride;
         w->reserved = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         status = w->reserved == MAP_FAILED ? -ENOMEM : -pthread_key_create(&w->at_thread_end, thread_ends);

@@ -21,8 +21,8 @@ struct cold {
     fdnode *fdn; /* NULL: the connection of this descriptor is not frozen */
     const struct server_socket *srv_socket;
     off_t bytes_in, bytes_out, bytes_written_cur_second;
-    uint32_t connection_start_s, read_idle_s; /* monotonic */
-    uint32_t start_s;                         /* of the request that is waited for; since 1970, until 2106 */
+    uint32_t connection_start_s, read_idle_s; /* monotonic clock */
+    uint32_t start_s; /* start of the awaited request, in seconds since 1970; valid until 2106 */
     uint32_t request_count : 31, is_ipv6 : 1;
     in_addr_t address;
     in_port_t port;
@@ -31,8 +31,8 @@ struct cold {
 _Static_assert(sizeof(struct cold) == 64, "a line of the cache");
 
 static struct {
-    struct cold *at;           /* by descriptor */
-    struct sockaddr_in6 *ipv6; /* by descriptor, for those that have such an address */
+    struct cold *at;           /* indexed by descriptor */
+    struct sockaddr_in6 *ipv6; /* indexed by descriptor, for connections with such an address */
     struct {
         int fd, revents;
     } *queue;
@@ -56,7 +56,7 @@ static int cold_start(const server *srv) {
         cold.is_off = 1;
         return 0;
     }
-    /* Its pages are not allocated until a descriptor of that number exists. */
+    /* Pages are not allocated until a descriptor of that number exists. */
     void *at = mmap(NULL, size * sizeof(struct cold), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return 0;
@@ -121,7 +121,7 @@ void connection_freeze_if_idle(connection *const con) {
     con->fdn->handler = cold_handle_fdevent;
     cold.count++;
 
-    /* The state in which connection_close leaves it in the pool. */
+    /* Restores the state in which connection_close leaves it in the pool. */
     con->fdn = NULL;
     con->fd = -1;
     request_reset_ex(r);
@@ -133,7 +133,7 @@ void connection_freeze_if_idle(connection *const con) {
     con->bytes_written_cur_second = 0;
     con->is_readable = 1;
     connection_del(srv, con);
-    --srv->lim_conns; /* it is still a connection */
+    --srv->lim_conns; /* a frozen connection still counts */
 }
 
 static connection *cold_thaw(server *const srv, struct cold *const c) {
@@ -153,7 +153,7 @@ static connection *cold_thaw(server *const srv, struct cold *const c) {
     con->connection_start = c->connection_start_s;
     con->read_idle_ts = c->read_idle_s;
     con->request_count = c->request_count;
-    con->keep_alive_idle = c->idle_most_s; /* for a first request it is set with the answer */
+    con->keep_alive_idle = c->idle_most_s; /* the answer to the first request sets it */
     con->bytes_written_cur_second = c->bytes_written_cur_second;
     con->is_readable = 0;
     if (c->is_ipv6) {
@@ -177,7 +177,7 @@ static connection *cold_thaw(server *const srv, struct cold *const c) {
     return con;
 }
 
-/* Serves connections whose descriptors are ready: each is answered before the next is thawed. */
+/* Serves connections whose descriptors are ready; each is answered before the next is thawed. */
 void connections_run_cold(server *const srv) {
     for (uint32_t i = 0; i < cold.queued; i++) {
         int fd = cold.queue[i].fd, revents = cold.queue[i].revents;
@@ -192,26 +192,26 @@ void connections_run_cold(server *const srv) {
             connection_state_machine(con);
             connection_freeze_if_idle(con);
         } else if (fdn && fdn->handler == connection_handle_fdevent) {
-            connection_handle_fdevent(fdn->ctx, revents); /* thawed meanwhile, by mod_status */
+            connection_handle_fdevent(fdn->ctx, revents); /* mod_status has thawed it meanwhile */
         }
     }
     cold.queued = 0;
 }
 
-/* Thaws all until their next request. `is_for_good`: none is frozen any more, because the server ends. */
+/* Thaws all connections until their next request. `is_for_good`: none is frozen any more, because the server ends. */
 void connections_thaw(server *const srv, const int is_for_good) {
     if (is_for_good)
         cold.is_off = 1;
     for (uint32_t fd = 0; cold.count > 0 && fd < cold.size; fd++)
         if (cold.at[fd].fdn) {
             connection *con = cold_thaw(srv, &cold.at[fd]);
-            /* mod_status recognises a connection between requests by this; its last request is not known. */
+            /* mod_status recognises a connection between requests by this value; its last request is not known. */
             if (con->request_count > 1)
                 buffer_copy_string_len(&con->request.target_orig, CONST_STR_LEN("-"));
         }
 }
 
-/* Once a second. */
+/* Called once a second. */
 static void cold_periodic_maint(server *const srv, const unix_time64_t cur_ts) {
     uint32_t left = cold.count;
     for (uint32_t fd = 0; left > 0 && fd < cold.size; fd++) {
@@ -220,7 +220,7 @@ static void cold_periodic_maint(server *const srv, const unix_time64_t cur_ts) {
             continue;
         left--;
         c->bytes_written_cur_second = 0;
-        /* The check of hot connections decides on those that are due. */
+        /* The check of hot connections decides about those that are due. */
         if (cur_ts - (unix_time64_t)c->read_idle_s > c->idle_most_s)
             connection_check_timeout(cold_thaw(srv, c), cur_ts);
     }

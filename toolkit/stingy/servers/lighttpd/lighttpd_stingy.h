@@ -1,4 +1,4 @@
-/* Replaces lighttpd's ck_calloc in code rewritten by stingify: the same, from the slab. */
+/* Replaces lighttpd's ck_calloc in code rewritten by stingify, with memory from the slab. */
 #ifndef LIGHTTPD_STINGY_H
 #define LIGHTTPD_STINGY_H
 

@@ -4,7 +4,7 @@
 namespace stingy {
 namespace {
 
-/// The words of `text`: those with `=` as keys, the first and bare ones as flags.
+/// Splits `text` into words: those with `=` become keys, the first one and bare ones become flags.
 std::map<std::string, std::string> words_of(const std::string &text) {
     std::map<std::string, std::string> words;
     llvm::SmallVector<llvm::StringRef, 4> parts;

@@ -46,7 +46,7 @@ class Reader {
         wrong(*node, key, "true or false");
         return false;
     }
-    /// A list; `or_one`: a single text is allowed, too.
+    /// Reads a list. `or_one`: a single text is allowed, too.
     std::vector<std::string> texts(const char *key, bool or_one = false) {
         std::vector<std::string> all;
         const toml::node *node = find(key);
@@ -101,7 +101,7 @@ class Reader {
     std::set<std::string> asked;
 };
 
-/// Every table of `[[name]]`.
+/// Reads every table `[[name]]`.
 template <typename Use>
 void each(const toml::table &root, const char *name, const std::string &file, std::string &error, Use use) {
     const toml::node *node = root.get(name);
@@ -283,7 +283,7 @@ void Config::add_known() {
     allocator("wcsdup", -1, -1, -1, "strdup");
     allocator("valloc", 0);
     allocator("pvalloc", 0);
-    // Through an argument.
+    // The block is returned through an argument.
     auto through = [&](const char *name, int argument, const char *what, int size = -1, bool resizes = false) {
         Allocator a;
         a.through = argument, a.resizes = resizes, a.like = what, a.size = size, a.is_foreign = true;
@@ -294,7 +294,7 @@ void Config::add_known() {
         through(name, 0, "text that is printed");
     for (const char *name : {"getline", "getdelim", "__getdelim"})
         through(name, 0, "text that is read", -1, true);
-    // Where they are given no buffer.
+    // These allocate only if they get no buffer.
     for (auto [name, argument] : {std::make_pair("realpath", 1), std::make_pair("getcwd", 0)}) {
         Allocator a;
         a.unless = argument, a.like = "the name of a file", a.is_foreign = true;
@@ -307,7 +307,7 @@ void Config::add_known() {
         a.pointer = 0;
         free_like.emplace(name, a);
     }
-    // During the call: C library. Later: libevent, libev, POSIX timers, signals, threads.
+    // Called during the call: C library. Called later: libevent, libev, POSIX timers, signals, threads.
     struct Known {
         const char *name;
         int argument;

@@ -1,4 +1,4 @@
-// stingy.toml: the meaning of a server's functions, structures and fields, where its source does not show it.
+// stingy.toml: the meaning of a server's functions, structures and fields if its source does not show it.
 #pragma once
 #include <map>
 #include <optional>
@@ -14,7 +14,7 @@ struct Place {
     std::string text() const { return line ? file + ":" + std::to_string(line) : file; }
 };
 
-/// A function that allocates. Arguments count from 0; -1: there is none.
+/// A function that allocates. Arguments count from 0; -1 stands for none.
 struct Allocator {
     int size = -1, count = -1, pointer = -1;
     int through = -1;     ///< it stores the block where this argument points, and returns something else
@@ -45,7 +45,7 @@ struct Callback {
     Place place;
 };
 
-/// A function that frees and whose address is given away; the objects freed through it, by id or structure.
+/// A function that frees and whose address is given away, with the objects freed through it, by id or structure.
 struct HandedOn {
     std::vector<std::string> frees;
     Place place;
@@ -86,7 +86,7 @@ struct Config {
     std::map<std::string, uint64_t> external_stack;
     uint64_t external_bytes = 4096;
 
-    /// Reads a file. False: `error` says file, line, what is wrong and what to do.
+    /// Reads a file. Returns false on failure; `error` then has file, line, problem and remedy.
     bool read(const std::string &path, std::string &error);
     /// Adds the C library's allocators and callbacks, unless the file defines them.
     void add_known();

@@ -184,7 +184,7 @@ class FactWalk : public Walk {
         facts.records.emplace(name, std::move(r));
     }
 
-    // The state field's values, and the names that the source has for them.
+    // Records the state field's values and their names in the source.
     void visit_binary(BinaryOperator *op) {
         if (op->isAssignmentOp())
             mark_write(op->getLHS(), op->isCompoundAssignmentOp());
@@ -217,7 +217,7 @@ class FactWalk : public Walk {
         std::string path = field->getName().str();
         const RecordDecl *record = field->getParent();
         const Expr *base = member->getBase()->IgnoreParenImpCasts();
-        // Fields of unnamed structures belong to the named one around.
+        // Fields of unnamed structures belong to the enclosing named one.
         while (name_of(record).empty()) {
             const auto *outer = dyn_cast<MemberExpr>(base);
             const auto *outer_field = outer ? dyn_cast<FieldDecl>(outer->getMemberDecl()) : nullptr;
@@ -238,8 +238,8 @@ class FactWalk : public Walk {
 
     void visit_cast(CStyleCastExpr *cast) {
         expect(cast->getSubExpr(), cast->getType(), "");
-        // A function that is cast may be called with the type of the cast; one cast to a plain pointer or a number,
-        // with any type.
+        // A function that is cast may be called with the type of the cast; a function cast to a plain pointer or a
+        // number may be called with any type.
         const Expr *from = cast->getSubExpr()->IgnoreParenImpCasts();
         bool is_named = isa<DeclRefExpr>(from) && isa<FunctionDecl>(llvm::cast<DeclRefExpr>(from)->getDecl());
         if (const auto *address = dyn_cast<UnaryOperator>(from); address && address->getOpcode() == UO_AddrOf)
@@ -435,7 +435,7 @@ class FactWalk : public Walk {
         }
     }
 
-    /// How a call's result is used.
+    /// Records how a call's result is used.
     void expect(const Expr *value, QualType type, const std::string &left) {
         const Expr *plain = value->IgnoreParenCasts();
         if (const auto *call = dyn_cast<CallExpr>(plain)) {
@@ -465,7 +465,7 @@ class FactWalk : public Walk {
         }
     }
 
-    /// The value of a constant, its name in the source, and whether that is an enumerator.
+    /// Returns the value of a constant, its name in the source, and whether the name is an enumerator.
     std::tuple<int64_t, std::string, bool> constant(const Expr *value) {
         value = value->IgnoreParens();
         Expr::EvalResult result;
@@ -480,8 +480,8 @@ class FactWalk : public Walk {
             plain = constant->getSubExpr()->IgnoreParenCasts();
         if (const auto *name = dyn_cast<DeclRefExpr>(plain))
             return {number, name->getDecl()->getName().str(), isa<EnumConstantDecl>(name->getDecl())};
-        // The macro that the whole value comes from: of `#define CLOSED (CLOSED_UP | CLOSED_DOWN)`, CLOSED. What is
-        // handed to a macro is written outside of it.
+        // Finds the macro that gives the whole value: for `#define CLOSED (CLOSED_UP | CLOSED_DOWN)`, CLOSED. A
+        // macro's arguments are written outside of it.
         SourceLocation begin = value->getBeginLoc(), end = value->getEndLoc();
         auto written = [&](SourceLocation at) {
             while (sources.isMacroArgExpansion(at))
@@ -495,7 +495,7 @@ class FactWalk : public Walk {
                     return {number, name, false};
                 break;
             }
-            // Leave the inner one of the two.
+            // Leaves the inner one of the two macros.
             if (begin.isMacroID())
                 begin = written(sources.getImmediateExpansionRange(begin).getBegin());
             if (end.isMacroID())

@@ -14,11 +14,11 @@ class CompilerInstance;
 
 namespace stingy {
 
-/// A function's type as far as it distinguishes calls through pointers: result, then parameters. Integers by their
-/// width, pointers by what they point to, without qualifiers; `*` points to void. `...` at the end: more may follow.
-/// Empty: any.
+/// A function's type as far as it distinguishes calls through pointers: result, then parameters. Integers have their
+/// width and pointers their target, without qualifiers; `*` points to void. `...` at the end permits more parameters.
+/// Empty stands for any type.
 using Signature = std::vector<std::string>;
-/// Whether a call of type `called` can reach a function of type `callee`.
+/// Whether a call with type `called` can reach a function of type `callee`.
 bool fits(const Signature &called, const Signature &callee);
 
 struct Field {
@@ -39,7 +39,7 @@ struct Record {
     const Field *find(const std::string &field) const;
 };
 
-/// An access of a function to a field. `line` is where a macro is used.
+/// An access of a function to a field. In a macro, `line` is the place of the macro's use.
 struct Access {
     std::string file, function, record, field;
     unsigned line;
@@ -57,7 +57,8 @@ struct WrittenCall {
     std::string type;   ///< what the result is used as, or what the pointer argument points to; empty: void or unknown
     std::string record; ///< its structure's name, if it is one
     std::string left;   ///< what it is assigned to
-    /// Of the first argument that is a pointer to a pointer: its target's type and structure, and where the pointer is.
+    /// For the first argument that is a pointer to a pointer: its target's type and structure, and the expression for
+    /// the pointer.
     std::string stored_type, stored_record, stored_left;
     std::vector<std::string> arguments;
     unsigned column = 0;
@@ -87,7 +88,8 @@ struct Facts {
     std::map<std::tuple<std::string, unsigned, unsigned>, std::set<Signature>>
         pointer_calls; ///< file, line, column -> type called there
     void add(Facts &&other);
-    /// Whether a call of this type can reach the function: by its own type, or by one that it is cast to.
+    /// Whether a call of this type can reach the function: through the function's own type, or through a type to
+    /// which it is cast.
     bool can_be_called_as(const std::string &function, const Signature &type) const;
     std::string record_named(const std::string &name) const; ///< resolves typedefs; empty if unknown
 };

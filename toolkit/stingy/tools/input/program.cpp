@@ -29,7 +29,7 @@ std::string shown_path(const std::string &base, const std::string &file) {
 Program::Program() : context(std::make_unique<LLVMContext>()) {}
 Program::~Program() = default;
 
-/// Arguments without those that only say that code is for a library.
+/// Drops arguments that only say that the code is for a library.
 static std::vector<std::string> meaning(const Unit &unit) {
     std::vector<std::string> words = parse_arguments(unit);
     words.erase(std::remove(words.begin(), words.end(), "-DPIC"), words.end());
@@ -61,7 +61,7 @@ bool read_units(const std::string &build, Program &program, std::string &error) 
         if (ending != ".c")
             continue;
         Unit unit{command.Directory, file, command.CommandLine, command.Output};
-        // Compiled for two programs in two ways, it is two units.
+        // A file compiled for two programs in two ways is two units.
         if (!seen.insert({file, meaning(unit)}).second)
             continue;
         for (size_t i = 0; i + 1 < unit.command.size() && unit.output.empty(); i++)
@@ -82,7 +82,8 @@ bool read_units(const std::string &build, Program &program, std::string &error) 
     std::stable_sort(program.units.begin(), program.units.end(),
                      [](const Unit &a, const Unit &b) { return a.file < b.file; });
     program.root = program.build;
-    // A build folder inside or beside the source: show paths from the folder that holds all units.
+    // If the build folder is inside or beside the source, paths are shown relative to the folder that holds all
+    // units.
     std::string common = sys::path::parent_path(program.units[0].file).str();
     for (const Unit &unit : program.units)
         while (!common.empty() && common != "/" && StringRef(unit.file).substr(0, common.size() + 1) != common + "/")
@@ -112,7 +113,7 @@ std::vector<std::string> parse_arguments(const Unit &unit) {
                 arguments.push_back(unit.command[++i]);
                 break;
             } else if (word.starts_with(flag) && word != flag && StringRef(flag).size() == 2) {
-                // The fortified C library replaces the program's calls by its own.
+                // The fortified C library replaces the program's calls by its own functions.
                 if (!word.starts_with("-D_FORTIFY_SOURCE"))
                     arguments.push_back(word.str());
                 break;
@@ -209,7 +210,8 @@ void parse(const Unit &unit, Parsed &parsed) {
     WriteBitcodeToFile(*module, stream);
 }
 
-/// How similarly two units are compiled: the macros and folders that they share, minus those that only one has.
+/// Returns how similarly two units are compiled: the number of shared macros and folders minus those that only one
+/// has.
 int likeness(const Unit &a, const Unit &b) {
     int both = 0, all = 0;
     std::vector<std::string> left = meaning(a), right = meaning(b);
@@ -219,9 +221,9 @@ int likeness(const Unit &a, const Unit &b) {
     return 2 * both - all;
 }
 
-/// The units that a program is linked of, from the one with its main on: those that define what others need, as a
-/// linker takes them from an archive. Where several define it, the one that is compiled most like it, or of the same
-/// folder.
+/// Finds the units of which a program is linked, beginning with the unit that has its main: units that define what
+/// others need, as a linker takes them from an archive. If several define it, the one compiled most similarly is
+/// taken, or the one in the same folder.
 std::set<size_t> linked_with(size_t first, const Program &program, const std::vector<Parsed> &parsed,
                              const std::set<size_t> &mains) {
     std::map<std::string, std::vector<size_t>> definers;
@@ -253,7 +255,8 @@ std::set<size_t> linked_with(size_t first, const Program &program, const std::ve
     return linked;
 }
 
-/// Of a file that is compiled in several ways, the one most similar to the main's; reported where that does not decide.
+/// If a file is compiled in several ways, keeps the one most similar to the main's; reports files for which this does
+/// not decide.
 void choose_ways(Program &program, std::vector<Parsed> &parsed) {
     const Unit *main = nullptr;
     for (size_t i = 0; i < parsed.size(); i++)
@@ -280,7 +283,7 @@ void choose_ways(Program &program, std::vector<Parsed> &parsed) {
     program.units = std::move(units), parsed = std::move(kept);
 }
 
-/// Of several programs, the chosen one: leaves out what only the others are linked of.
+/// If there are several programs, keeps the chosen one: drops units that only the others are linked of.
 bool choose_program(Program &program, std::vector<Parsed> &parsed, const std::string &main_file, std::string &error) {
     std::set<size_t> mains;
     std::string names;
@@ -378,7 +381,7 @@ bool load(Program &program, unsigned jobs, const std::string &main_file, const s
             program.module = std::move(*read);
             continue;
         }
-        // Two programs of one build, each with its own main: the first definition stays, with a doubt.
+        // Two programs of one build have a main each: the first definition stays, with a doubt.
         for (Function &function : **read)
             if (!function.isDeclaration() && !function.hasLocalLinkage())
                 if (Function *old = program.module->getFunction(function.getName());

@@ -1,4 +1,5 @@
-// The whole program: every unit of compile_commands.json, parsed once for its facts and its code, the code linked.
+// The whole program: each unit of compile_commands.json is parsed once for its facts and its code, and the code is
+// linked.
 #pragma once
 #include "input/config.h"
 #include "input/facts.h"
@@ -35,20 +36,21 @@ struct Program {
     ~Program();
 };
 
-/// Reads compile_commands.json. False: `error` says what is wrong and what to do.
+/// Reads compile_commands.json. Returns false on failure; `error` then has the problem and the remedy.
 bool read_units(const std::string &build, Program &program, std::string &error);
-/// Arguments with which Clang parses a unit: those that change its meaning, without those that only change its code.
+/// Returns the arguments with which Clang parses a unit: those that change its meaning, without those that only
+/// change its code.
 std::vector<std::string> parse_arguments(const Unit &unit);
-/// Parses and links every unit, `jobs` at a time. `main_file`: the file with the server's main, where the build makes
-/// several programs; files that only the others need are left out. `progress` is called with the number of files done.
-/// False: `error` has the compiler's messages, or asks to name the program.
+/// Parses and links every unit, `jobs` at a time. `main_file` names the file with the server's main if the build
+/// makes several programs; files that only the others need are left out. Calls `progress` with the number of files
+/// done. Returns false on failure; `error` then has the compiler's messages, or asks to name the program.
 bool load(Program &program, unsigned jobs, const std::string &main_file, const std::function<void(size_t)> &progress,
           std::string &error);
 
-/// The place of a function's name or of an instruction in the source; the file is absolute.
+/// The place of a function's name or of an instruction in the source, with an absolute file name.
 Place place_of(const llvm::Function &function);
 Place place_of(const llvm::Instruction &instruction);
-/// A function's name in the source: static ones are renamed when modules are linked.
+/// A function's name in the source; linking renames static functions.
 std::string source_name(const llvm::Function &function);
 
 } // namespace stingy

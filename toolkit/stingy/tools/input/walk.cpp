@@ -29,7 +29,7 @@ void Walk::walk(Stmt *statement) {
         return;
     visit(statement);
     if (auto *list = dyn_cast<InitListExpr>(statement)) {
-        // As written, where its order or its designators differ from the fields', and field by field.
+        // Walks the list as written if its order or its designators differ from the fields', and field by field.
         if (InitListExpr *written = list->isSemanticForm() ? list->getSyntacticForm() : nullptr)
             for (Stmt *child : written->children())
                 walk(child);

@@ -1,5 +1,6 @@
-// A walk over the syntax tree of C. It visits declarations, statements and expressions of the source, each before its
-// parts. It replaces Clang's RecursiveASTVisitor, which also knows C++ and takes seconds to compile for each class.
+// A walk over the syntax tree of C. It visits the declarations, statements and expressions of the source, each before
+// its parts. It replaces Clang's RecursiveASTVisitor, which also handles C++ and takes seconds to compile for each
+// class.
 #pragma once
 
 namespace clang {

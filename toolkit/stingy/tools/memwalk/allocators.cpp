@@ -7,7 +7,7 @@ namespace stingy {
 
 Allocators::Allocators(Module &module, const Config &config, const Facts &facts)
     : mallocs(config.malloc_like), frees(config.free_like) {
-    // A server may define a function with a known name (such as `memalign`): then its body decides.
+    // A server may define a function with a known name (such as `memalign`); then its body decides.
     for (auto *table : {&mallocs, &frees})
         for (auto it = table->begin(); it != table->end();) {
             const Function *function = module.getFunction(it->first);
@@ -47,7 +47,8 @@ const Allocator *Allocators::free_of(const CallBase &call) const {
 
 namespace {
 
-/// The index of the parameter that a value is, through casts, or -1. `is_raised`: 0 may be replaced by a small number.
+/// Returns the index of the parameter that a value is, through casts, or -1. `is_raised` tells whether 0 may be
+/// replaced by a small number.
 int parameter_of(const Value *value, bool *is_raised = nullptr) {
     auto adds_nothing = [](const Value *one) {
         const auto *sum = dyn_cast<BinaryOperator>(one);
@@ -79,7 +80,7 @@ int parameter_of(const Value *value, bool *is_raised = nullptr) {
     return found;
 }
 
-/// The two factors of a product, also of one that is checked for overflow.
+/// Returns the two factors of a product, including one that is checked for overflow.
 std::pair<const Value *, const Value *> factors(const Value *value) {
     while (const auto *cast = dyn_cast<CastInst>(value))
         value = cast->getOperand(0);
@@ -106,7 +107,7 @@ bool is_length_and_one(const Value *value) {
            call->getCalledFunction()->getName() == "strlen" && parameter_of(call->getArgOperand(0)) == 0;
 }
 
-/// Blocks of the function that lead to its return, up to a call that does not return.
+/// Returns the blocks of the function that lead to its return, up to a call that does not return.
 SmallPtrSet<const BasicBlock *, 16> returning_blocks(const Function &function, unsigned depth = 0);
 
 bool never_returns(const CallBase &call, unsigned depth) {
@@ -145,7 +146,7 @@ bool returns_first_argument(StringRef name) {
     return is_contained(names, name);
 }
 
-/// Whether a value depends on a parameter, through arithmetic and calls of functions from outside (strlen).
+/// Whether a value depends on a parameter, through arithmetic and calls of functions from outside (such as strlen).
 bool depends_on_parameter(const Value *value, unsigned depth = 0) {
     if (isa<Argument>(value))
         return true;
@@ -166,7 +167,7 @@ bool depends_on_parameter(const Value *value, unsigned depth = 0) {
 
 } // namespace
 
-/// The work of a wrapper besides calling its allocator.
+/// Determines what a wrapper does besides calling its allocator.
 void Allocators::find_manner(const Function &function, const std::vector<const CallBase *> &sites,
                              const Allocator &inner, Allocator &wrapper) const {
     wrapper.place.file = "wrapper";
@@ -203,7 +204,7 @@ void Allocators::find_manner(const Function &function, const std::vector<const C
     }
 }
 
-/// Whether the allocated size comes from the function's parameters. Sets in `wrapper` how.
+/// Whether the allocated size comes from the function's parameters. Records in `wrapper` how it does.
 bool Allocators::take_size(const CallBase &site, Allocator &wrapper) const {
     const Allocator &inner = *malloc_of(site);
     auto argument = [&](int index) {
@@ -225,7 +226,7 @@ bool Allocators::take_size(const CallBase &site, Allocator &wrapper) const {
         wrapper.size = size;
         if (count >= 0)
             wrapper.count = count;
-        // calloc(1, n): only the size.
+        // For calloc(1, n) only the size counts.
         return !number || count >= 0 || isa<ConstantInt>(number);
     }
     bool depends = !inner.like.empty() && site.arg_size() && depends_on_parameter(site.getArgOperand(0));
@@ -241,7 +242,7 @@ bool Allocators::take_size(const CallBase &site, Allocator &wrapper) const {
 bool Allocators::find_wrapper(const Function &function) {
     if (!function.getReturnType()->isPointerTy() || function.size() > 40)
         return false;
-    // The possible results: calls of allocators, null, and for a reallocation the old block.
+    // The possible results are calls of allocators, null, and for a reallocation the old block.
     SetVector<const Value *> returned;
     for (const BasicBlock &block : function)
         if (const auto *ret = dyn_cast<ReturnInst>(block.getTerminator()))
@@ -293,7 +294,7 @@ bool Allocators::find_wrapper(const Function &function) {
     return true;
 }
 
-/// A wrapper that stores the block where one of its parameters points.
+/// Finds a wrapper that stores the block where one of its parameters points.
 bool Allocators::find_storing_wrapper(const Function &function) {
     if (function.size() > 40)
         return false;

@@ -14,13 +14,13 @@ class Module;
 
 namespace stingy {
 
-/// Functions by their linked name. A wrapper returns a block of an allocator, or stores it where a parameter points to,
-/// with a size that its caller chose, and keeps it nowhere; a freeing wrapper passes a `void *` parameter on. The sites
-/// are the calls of a wrapper, not the call within.
+/// Functions by their linked name. A wrapper obtains a block from an allocator with a size that its caller chose, and
+/// returns it or stores it where a parameter points, but keeps it nowhere. A freeing wrapper passes a `void *`
+/// parameter on. The sites are the calls of a wrapper, not the call within.
 class Allocators {
   public:
     Allocators(llvm::Module &module, const Config &config, const Facts &facts);
-    /// The allocator that the call uses, or null. `is_free`: the function by which it frees.
+    /// Returns the allocator that the call uses, or null. `is_free`: the function with which it frees.
     const Allocator *malloc_of(const llvm::CallBase &call) const;
     const Allocator *free_of(const llvm::CallBase &call) const;
     const Allocator *malloc_of(const llvm::Function &function) const;

@@ -63,7 +63,7 @@ struct Search {
     unsigned steps = 0;
 
     void go(const Value *value, const Instruction *at) {
-        // A search of this size is given up; the result is reported as incomplete.
+        // A search of this size is given up, and the result is reported as incomplete.
         if (++steps > 20000) {
             found.is_complete = false;
             return;
@@ -112,7 +112,7 @@ struct Search {
                 if (stores != calls.stores.end())
                     for (const StoreInst *store : stores->second)
                         go(store->getValueOperand(), at);
-                // No code assigns it, as with constant tables.
+                // No code assigns it, as in constant tables.
                 if (stores == calls.stores.end())
                     for (const Target *target : calls.pointers.contents(cell))
                         if (target->kind == Target::function)

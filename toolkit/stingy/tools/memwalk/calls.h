@@ -1,4 +1,4 @@
-// The call graph, and which constants can reach a value along it.
+// The call graph, and the constants that can reach a value along it.
 #pragma once
 #include "memwalk/pointers.h"
 #include <functional>
@@ -30,8 +30,8 @@ struct Origin {
     const llvm::Instruction *at = nullptr;
 };
 
-/// Constants that can be in `value` when `at` runs. `within` decides which calls count. A load of the field `unchanged`
-/// adds nothing. is_complete: no other value is possible.
+/// The constants that can be in `value` when `at` runs. `within` decides which calls count. Loads of the field
+/// `unchanged` add nothing. is_complete: no other value is possible.
 struct Origins {
     std::vector<Origin> all;
     bool is_complete = true;

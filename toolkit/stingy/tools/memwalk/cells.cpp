@@ -13,7 +13,7 @@ std::string plain_name(const StructType &type) {
         name.consume_front(prefix);
     if (name == "anon" || name.starts_with("anon."))
         return "";
-    // The linker adds numbers to types with equal names and different definitions; they are joined here.
+    // The linker adds numbers to types with equal names and different definitions; these types are joined here.
     size_t dot = name.rfind('.');
     if (dot != StringRef::npos && dot + 1 < name.size() && all_of(name.substr(dot + 1), isDigit))
         name = name.substr(0, dot);
@@ -55,7 +55,7 @@ bool cell_at(Type *declared, uint64_t offset, const DataLayout &layout, Cell &ce
     return !cell.record.empty();
 }
 
-/// Whether it stays within the first element of an array.
+/// Whether the address stays within the first element of an array.
 static bool index_is_first(const GEPOperator &gep) {
     const auto *first = dyn_cast<ConstantInt>(*gep.idx_begin());
     return first && first->isZero();
@@ -76,7 +76,7 @@ bool cell_of(const Value *address, const Module &module, Cell &cell) {
         return false;
     Type *type = gep->getSourceElementType();
     if (type->isIntegerTy(8)) {
-        // Constants are addressed by bytes since LLVM 19.
+        // Since LLVM 19 constants are addressed by bytes.
         APInt offset(64, 0);
         const auto *global = dyn_cast<GlobalVariable>(gep->getPointerOperand());
         if (!global || !gep->accumulateConstantOffset(layout, offset) || offset.isNegative())
@@ -90,7 +90,7 @@ bool cell_of(const Value *address, const Module &module, Cell &cell) {
     }
     Cell found;
     bool is_field = false;
-    uint64_t offset = 0; // from the begin of the innermost named structure
+    uint64_t offset = 0; // offset from the beginning of the innermost named structure
     auto index = gep->idx_begin();
     if (index == gep->idx_end())
         return false;

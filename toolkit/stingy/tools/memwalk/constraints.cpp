@@ -5,7 +5,7 @@
 using namespace llvm;
 
 namespace stingy {
-/// Functions of the C library that return a pointer into one of their arguments, with its index.
+/// Functions of the C library that return a pointer into one of their arguments, with the argument's index.
 int returned_argument(StringRef name) {
     static const char *const first[] = {
         "strchr",    "strrchr", "strstr",  "strcasestr", "strpbrk",    "strtok",        "strtok_r", "strsep", "memchr",
@@ -17,7 +17,7 @@ int returned_argument(StringRef name) {
     return name == "realpath" ? 1 : name == "inet_ntop" ? 2 : -1;
 }
 
-/// Functions of the C library that keep none of their arguments.
+/// Whether a function of the C library keeps none of its arguments.
 bool keeps_nothing(StringRef name) {
     static const char *const names[] = {"strlen",
                                         "strnlen",
@@ -246,7 +246,7 @@ void Pointers::add_initializer(const Constant *value, const Type *type, unsigned
         add_copy(node_of(value), into);
 }
 
-/// Whether a value of the type can hold pointers; integers can, if they have room for one.
+/// Whether a value of the type can hold pointers; integers can, if they are wide enough.
 static bool may_hold_pointers(const Type *type) {
     if (const auto *integer = dyn_cast<IntegerType>(type))
         return integer->getBitWidth() >= 64;
@@ -254,8 +254,8 @@ static bool may_hold_pointers(const Type *type) {
            (type->isAggregateType() && any_of(type->subtypes(), may_hold_pointers));
 }
 
-/// The contents of all that a value of the type covers in a local variable or a global; none where the address is
-/// another. Without a type: the whole variable.
+/// The contents of everything that a value of the type covers in a local variable or a global; none if the address is
+/// another one. Without a type: the whole variable.
 std::vector<unsigned> Pointers::contents_at(Value *address, Type *type) {
     std::vector<unsigned> all;
     const DataLayout &layout = module.getDataLayout();
@@ -275,7 +275,7 @@ std::vector<unsigned> Pointers::contents_at(Value *address, Type *type) {
     return all;
 }
 
-/// A load into a node or a store from it.
+/// Adds a load into a node or a store from it.
 void Pointers::add_access(Value *address, Type *type, unsigned node, bool is_store) {
     if (!node)
         return;
@@ -286,7 +286,7 @@ void Pointers::add_access(Value *address, Type *type, unsigned node, bool is_sto
     (is_store ? through.stores : through.loads).push_back(node);
 }
 
-/// What functions with variable arguments get, joined.
+/// One node for all variable arguments of functions.
 unsigned Pointers::variable_arguments() {
     static const char key = 0;
     return target({Target::local, nullptr, {}}, &key);
@@ -296,8 +296,8 @@ void Pointers::add_constraints() {
     for (GlobalVariable &global : module.globals())
         if (global.hasInitializer()) {
             unsigned into = content(target({Target::global, &global, {}}, &global));
-            // A constant structure written with another layout (a union's member) has no name: its fields are those of
-            // the type.
+            // A constant structure written with another layout (a union's member) has no name, so its fields are
+            // those of the type.
             Cell first;
             descend(global.getValueType(), 0, module.getDataLayout(), first);
             add_initializer(global.getInitializer(), global.getValueType(), into,
@@ -349,7 +349,7 @@ void Pointers::add_constraints() {
                                               "a function is called whose address was made from an integer",
                                               "keep function pointers in pointers"});
             } else if (auto *binary = dyn_cast<BinaryOperator>(&instruction)) {
-                // Pointer arithmetic on integers, and tag bits. The distance of two pointers is none.
+                // Pointer arithmetic on integers, and tag bits. The difference of two pointers is no pointer.
                 bool is_distance = binary->getOpcode() == Instruction::Sub &&
                                    isa<PtrToIntInst>(binary->getOperand(0)) && isa<PtrToIntInst>(binary->getOperand(1));
                 if (binary->getType()->isIntegerTy(64) && !is_distance)

@@ -87,7 +87,7 @@ bool Effects::is_own(const Value *pointer, std::set<const Value *> &seen) const 
         Cell cell;
         if (!cell_of(load->getPointerOperand(), calls.module, cell) || !owned.count(cell.record))
             return false;
-        // A request's pointer to another request, or to something that leads to any request.
+        // A request's pointer to another request, or to data that leads to any request.
         bool is_other = false, is_pool = false;
         for (const Target *target : calls.pointers.targets(pointer))
             if (target->kind == Target::block)
@@ -111,7 +111,7 @@ bool Effects::is_own(const Value *pointer, std::set<const Value *> &seen) const 
            isa<UndefValue>(pointer);
 }
 
-/// A call returns data of the current request if it allocates it, or was given it, or owns it.
+/// A call returns data of the current request if the callee allocates it, gets it, or owns it.
 bool Effects::is_own_result(const CallBase &call, std::set<const Value *> &seen) const {
     if (objects.object_of.count(&call))
         return true;
@@ -185,7 +185,7 @@ const Effect &Effects::effect(const CallBase &call) {
     return found->second;
 }
 
-/// Objects that a call of the function always frees.
+/// Returns the objects that a call of the function always frees.
 Set Effects::frees_of(const Function &function) {
     auto found = frees.find(&function);
     if (found != frees.end())
@@ -229,7 +229,7 @@ Set Effects::through(Set state, const BasicBlock &block, const Instruction *unti
     return state;
 }
 
-/// Objects that do not exist on this branch, because the field that holds them is null.
+/// Returns the objects that do not exist on this branch, because the field that holds them is null.
 const Set &Effects::absent(const BasicBlock &from, const BasicBlock &to) {
     auto [known, is_new] = absent_on.try_emplace({&from, &to}, none);
     if (is_new)
@@ -259,7 +259,7 @@ Set Effects::find_absent(const BasicBlock &from, const BasicBlock &to) const {
         it = objects.all[*it].is_pool ? std::next(it) : found.erase(it);
     if (found.size() != 1 || !is_single(*found.begin()) || !is_own(pointer))
         return result;
-    // Null there means that there is none only if no other field holds it.
+    // Null in this field means that there is no object only if no other field holds it.
     const auto *load = dyn_cast<LoadInst>(pointer);
     Cell cell;
     bool is_only_holder = load && cell_of(load->getPointerOperand(), calls.module, cell) &&
@@ -271,7 +271,7 @@ Set Effects::find_absent(const BasicBlock &from, const BasicBlock &to) const {
     return result;
 }
 
-/// Objects freed on every path to the start of each block.
+/// Returns the objects freed on every path to the start of each block.
 std::map<const BasicBlock *, Set> Effects::before(const SetVector<const BasicBlock *> &blocks,
                                                   const std::set<const BasicBlock *> &starts) {
     std::map<const BasicBlock *, Set> in;
@@ -293,7 +293,7 @@ std::map<const BasicBlock *, Set> Effects::before(const SetVector<const BasicBlo
                 continue;
             auto [old, is_new] = in.emplace(block, *state);
             if (is_new || old->second != *state) {
-                // Descending iteration: an object assumed freed may turn out not to be.
+                // Iterates downwards: an object assumed freed may turn out not to be.
                 if (!is_new)
                     *state &= old->second;
                 if (is_new || old->second != *state)

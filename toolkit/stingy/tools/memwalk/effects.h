@@ -6,7 +6,7 @@
 
 namespace stingy {
 
-/// Of objects, by their number.
+/// A set of objects, by their number.
 using Set = llvm::BitVector;
 inline Set unite(Set a, const Set &b) {
     a |= b;
@@ -33,16 +33,16 @@ class Effects {
     using Blocks = llvm::SetVector<const llvm::BasicBlock *>;
     Effects(const Calls &calls, const StageGraph &graph, const Objects &objects);
     const Effect &effect(const llvm::CallBase &call);
-    /// Objects that a call of the function always frees.
+    /// Returns the objects that a call of the function always frees.
     Set frees_of(const llvm::Function &function);
-    /// The state at `until`, or at the end of the block, from `state` at its start.
+    /// Returns the state at `until`, or at the end of the block, given `state` at its start.
     Set through(Set state, const llvm::BasicBlock &block, const llvm::Instruction *until);
-    /// Objects freed on every path to the start of each block.
+    /// Returns the objects freed on every path to the start of each block.
     std::map<const llvm::BasicBlock *, Set> before(const Blocks &blocks,
                                                    const std::set<const llvm::BasicBlock *> &starts);
-    /// The state after `from`, or at the start of the block, from `state` at its end.
+    /// Returns the state after `from`, or at the start of the block, given `state` at its end.
     After back(After state, const llvm::BasicBlock &block, const llvm::Instruction *from);
-    /// The state at the end of each block.
+    /// Returns the state at the end of each block.
     std::map<const llvm::BasicBlock *, After> after(const Blocks &blocks);
     /// Whether a call's effects on its arguments' objects concern the current request.
     bool is_about_own(const llvm::CallBase &call) const;
@@ -56,7 +56,7 @@ class Effects {
     bool is_own(const llvm::Value *pointer, std::set<const llvm::Value *> &seen) const;
     bool is_own_result(const llvm::CallBase &call, std::set<const llvm::Value *> &seen) const;
     Effect effect_of(const llvm::CallBase &call);
-    /// Calls of a block that affect objects, in order.
+    /// The calls of a block that affect objects, in order.
     const std::vector<std::pair<const llvm::CallBase *, const Effect *>> &acting(const llvm::BasicBlock &block);
     const Set &absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to);
     Set find_absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to) const;

@@ -26,7 +26,7 @@ Escapes::Escapes(const Calls &calls, const Allocators &allocators, const StageGr
     }
 }
 
-/// The variable or parameter that an address is in.
+/// The variable or parameter that contains an address.
 static const Value *base_of(const Value *address) {
     while (true)
         if (const auto *gep = dyn_cast<GEPOperator>(address))
@@ -98,7 +98,7 @@ const Course &Escapes::of_parameter(const Argument &parameter, Kind kind) {
 
 void Escapes::pass(Walk &walk, const CallBase &call, unsigned argument, Kind kind) {
     if (const auto *intrinsic = dyn_cast<IntrinsicInst>(&call)) {
-        // Copies of the block do not hold its address; copies of a variable that does, do.
+        // Copies of the block do not hold its address; copies of a variable that holds it do.
         if (isa<MemTransferInst>(intrinsic) && argument == 1 && kind == local)
             store_to(walk, intrinsic->getArgOperand(0));
         return;
@@ -118,7 +118,7 @@ void Escapes::pass(Walk &walk, const CallBase &call, unsigned argument, Kind kin
             continue;
         }
         if (callee->isDeclaration()) {
-            // A copy of a variable holds the same.
+            // A copy of a variable has the same contents.
             StringRef name = callee->getName();
             bool is_copy = is_contained(ArrayRef<StringRef>{"memcpy", "memmove", "mempcpy", "memccpy"}, name);
             if (kind == local && is_copy && argument == 1)
@@ -167,7 +167,7 @@ void Escapes::use(Walk &walk, const Key &key, const Use &use) {
         else
             store_to(walk, store->getPointerOperand());
     } else if (const auto *number = dyn_cast<PtrToIntInst>(user)) {
-        // Lengths and comparisons.
+        // Used for lengths and comparisons only.
         for (const User *of : number->users()) {
             const auto *binary = dyn_cast<BinaryOperator>(of);
             walk.course.is_kept |= !isa<ICmpInst>(of) && !(binary && binary->getOpcode() == Instruction::Sub);
@@ -239,7 +239,7 @@ bool Escapes::is_temporary(const CallBase &made) {
                 Walk outer;
                 store_to(outer, caller->getArgOperand(argument));
                 follow(outer);
-                // It may also be stored for an outer caller.
+                // The block may also be stored for an outer caller.
                 if (outer.course.is_kept || outer.course.is_returned || !outer.course.into.empty() ||
                     any_of(outer.uses,
                            [&](const Instruction *use) { return may_run_stages(*use, graph.stages_of(*caller)); }))

@@ -5,8 +5,9 @@
 
 namespace stingy {
 
-/// Where a block's address goes, from one value on (after Choi et al., "Escape analysis for Java", 1999: a summary of
-/// each parameter, callees before callers). Kept: a field, a global, or a function from outside may have it.
+/// The places that a block's address reaches from one value on (after Choi et al., "Escape analysis for Java", 1999:
+/// a summary of each parameter, callees before callers). Kept: a field, a global, or a function from outside may have
+/// it.
 struct Course {
     bool is_kept = false, is_freed = false, is_returned = false;
     std::set<unsigned> into; ///< parameters of this function: it is stored where they point to
@@ -14,12 +15,13 @@ struct Course {
 
 class Escapes {
   public:
-    /// `is_request`: whether an allocating call or a local variable is a request: what a request holds is no temporary.
+    /// `is_request`: whether an allocating call or a local variable is a request. Blocks that a request holds are no
+    /// temporaries.
     Escapes(const Calls &calls, const Allocators &allocators, const StageGraph &graph,
             std::function<bool(const llvm::Value &)> is_request);
-    /// Whether the block of an allocating call lives in local variables alone, of the function that calls or of callers
-    /// that it is handed to, and is freed there; it then never waits with a request. False where such a function may
-    /// run stages meanwhile.
+    /// Whether the block of an allocating call lives only in local variables of the calling function or of callers
+    /// that receive it, and is freed there; it then never waits with a request. False if such a function may run
+    /// stages meanwhile.
     bool is_temporary(const llvm::CallBase &call);
 
   private:

@@ -6,7 +6,8 @@ using namespace llvm;
 namespace stingy {
 namespace {
 
-/// Stages in which most requests spend their time: on a cycle, or on every path from a beginning to an end.
+/// Returns the stages in which most requests spend their time: on a cycle, or on every path from a beginning to an
+/// end.
 std::set<unsigned> frequent_stages(const StageGraph &graph) {
     size_t count = graph.stages.size();
     std::vector<std::set<unsigned>> next(count);
@@ -53,7 +54,7 @@ std::set<unsigned> frequent_stages(const StageGraph &graph) {
     return frequent;
 }
 
-/// Lines of hot fields; the first one of a buffer.
+/// Returns the cache lines of hot fields; for a buffer only the first one.
 uint64_t lines_touched(const std::vector<FieldUse> &fields, uint64_t line) {
     std::set<uint64_t> lines;
     for (const FieldUse &use : fields) {

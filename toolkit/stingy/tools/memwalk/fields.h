@@ -1,5 +1,5 @@
-// Fields of request structures: the stages that use them, the cost of padding, and the saving if the hot ones lay
-// together.
+// Fields of request structures: the stages that use them, the cost of padding, and the saving if the hot ones were
+// adjacent.
 #pragma once
 #include "memwalk/objects.h"
 
@@ -9,7 +9,7 @@ struct FieldUse {
     const Field *field;
     std::set<unsigned> reads, writes;
     enum Temperature { hot, cold, unused } temperature = unused;
-    /// Whether it is too large to be used whole each time.
+    /// Whether it is too large to be used completely each time.
     bool is_buffer() const { return field->bytes >= 1024; }
 };
 
@@ -20,9 +20,9 @@ struct Layout {
     std::vector<std::string> packed_order;
 };
 
-/// Layouts of request structures and of the structures that requests own. Hot: used by a stage that is on a cycle of
-/// the graph or on every path from a beginning to an end, or by two stages; beginnings do not count. Cold: used by
-/// others only, or annotated. Of a hot buffer one line counts as hot.
+/// Computes layouts of request structures and of the structures that requests own. A field is hot if a stage on a
+/// cycle of the graph or on every path from a beginning to an end uses it, or two stages do; beginnings do not count.
+/// Other fields, and annotated ones, are cold. One line of a hot buffer counts as hot.
 std::vector<Layout> find_layouts(const Program &program, const StageGraph &graph, const Objects &objects,
                                  uint64_t line_bytes);
 

@@ -17,7 +17,7 @@ using namespace llvm;
 namespace stingy {
 namespace {
 
-// A return address, which some compilers leave out of their report.
+// A return address, which some compilers omit from their report.
 constexpr uint64_t return_address_bytes = 8;
 
 /// Lines are `file:line:column:function<TAB>bytes<TAB>static|dynamic|dynamic,bounded`.
@@ -34,7 +34,7 @@ bool read_report(const std::string &path, const Unit &unit, Frames &frames) {
         if (columns.size() < 3 || columns[1].getAsInteger(10, bytes))
             continue;
         auto [where, function] = columns[0].rsplit(':');
-        // file:line:column, or file:line with Clang; a file name may have colons.
+        // file:line:column, or file:line with Clang; a file name may contain colons.
         StringRef file = where;
         for (int i = 0; i < 2; i++)
             if (auto [rest, number] = file.rsplit(':'); !number.empty() && all_of(number, isDigit))

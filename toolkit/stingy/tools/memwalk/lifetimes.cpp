@@ -30,7 +30,7 @@ class Lifetimes {
         std::vector<Set> dead;
         for (const Edge &edge : graph.edges) {
             dead.push_back(dead_over(edge));
-            // Objects in pools end with them.
+            // Objects in pools end with their pools.
             for (unsigned o = 0; o < count; o++)
                 if (!objects.all[o].pools.empty() &&
                     all_of(objects.all[o].pools, [&](unsigned pool) { return dead.back().test(pool); }))
@@ -46,7 +46,7 @@ class Lifetimes {
                     at[edge.to] = next, is_changed = true;
             }
         }
-        // Objects that start-up or code outside the stages allocates and stages free enter at the beginning.
+        // Objects that stages free, but that start-up or code outside the stages allocates, enter at the beginning.
         for (unsigned o = 0; o < count; o++) {
             Object &object = objects.all[o];
             for (unsigned i = 0; i < at.size(); i++)
@@ -77,7 +77,7 @@ class Lifetimes {
                     return false;
         return true;
     }
-    /// Stages to which no other leads; all stages if there are none.
+    /// Returns the stages to which no other stage leads; all stages if there are none.
     std::vector<unsigned> beginnings() const {
         std::vector<unsigned> found, all;
         for (unsigned i = 0; i < graph.stages.size(); i++) {
@@ -88,7 +88,7 @@ class Lifetimes {
         return found.empty() ? all : found;
     }
 
-    /// Objects that are gone when the request arrives at the edge's stage.
+    /// Returns the objects that no longer exist when the request arrives at the edge's stage.
     Set dead_over(const Edge &edge) {
         std::optional<Set> dead;
         auto add = [&](const Set &part) { dead = dead ? meet(*dead, part) : part; };
@@ -101,7 +101,7 @@ class Lifetimes {
         return dead.value_or(none);
     }
 
-    /// Functions of the stage from which calls lead to one of the places.
+    /// Returns the functions of the stage from which calls lead to one of the places.
     std::set<const Function *> leading_to(const Stage &stage, const std::vector<const Instruction *> &places) const {
         std::set<const Function *> found;
         std::vector<const Function *> work;
@@ -126,7 +126,7 @@ class Lifetimes {
         std::map<const Function *, std::optional<Set>> memo;
     };
 
-    /// Objects that are gone after the stage ran along a path through one of the places.
+    /// Returns the objects that no longer exist after the stage ran along a path through one of the places.
     Set dead_over(unsigned stage, const std::vector<const Instruction *> &places, bool is_call) {
         const Stage &s = graph.stages[stage];
         Search search{s, {places.begin(), places.end()}, is_call, leading_to(s, places), {}};
@@ -149,7 +149,7 @@ class Lifetimes {
 
     std::optional<Set> dead_in(Search &search, const Effects::Blocks &blocks,
                                const std::set<const BasicBlock *> &starts) {
-        std::vector<std::pair<const Instruction *, Set>> events; // with what is dead within
+        std::vector<std::pair<const Instruction *, Set>> events; // with the objects that are dead within
         for (const BasicBlock *block : blocks)
             for (const Instruction &instruction : *block) {
                 if (search.places.count(&instruction)) {
@@ -197,7 +197,7 @@ class Lifetimes {
         return result;
     }
 
-    /// Request objects that hold an object, directly or through others.
+    /// Returns the request objects that hold an object, directly or through others.
     std::set<unsigned> owners(unsigned object) const {
         std::set<unsigned> found, seen;
         std::vector<unsigned> work{object};
@@ -216,7 +216,7 @@ class Lifetimes {
         return found;
     }
 
-    /// Functions that a stage's code calls for the current request.
+    /// Returns the functions that a stage's code calls for the current request.
     const std::set<const Function *> &own_functions(unsigned number) {
         auto [known, is_new] = functions_of_own.try_emplace(number);
         if (!is_new)
@@ -251,7 +251,7 @@ class Lifetimes {
         Set dead;
     };
 
-    /// Where a request object is freed, and the objects that are gone then.
+    /// Returns the places where a request object is freed, and the objects that no longer exist then.
     std::vector<End> ends_of(unsigned request) {
         std::map<unsigned, std::vector<const Instruction *>> places;
         for (const Site &site : objects.all[request].free)
@@ -266,7 +266,7 @@ class Lifetimes {
         return ends;
     }
 
-    /// An object leaks if its request can end without it having been freed, or if it can be allocated again.
+    /// An object leaks if its request can end before it is freed, or if it can be allocated again.
     void find_leaks(const std::vector<Set> &at, const std::vector<Set> &dead) {
         std::map<unsigned, std::vector<End>> ends;
         for (unsigned o = 0; o < count; o++)
@@ -310,7 +310,7 @@ class Lifetimes {
                     if (is_carried && (is_made_again || object.scope == Object::temporary))
                         is_freed = false;
                 }
-            // A stage without a next stage that does not free it.
+            // A stage without a next stage that does not free the request.
             for (unsigned i = 0; !has_end && i < at.size(); i++) {
                 bool has_next = any_of(graph.edges, [&](const Edge &edge) { return edge.from == i; });
                 bool frees = any_of(object.free, [&](const Site &site) { return is_contained(site.stages, i); });

@@ -50,11 +50,11 @@ static cl::opt<std::string>
         cl::value_desc("STAGE:FUNCTION"), cl::cat(category));
 static cl::opt<bool> timings("timings", cl::desc("say on standard error how long each step took"), cl::cat(category));
 
-/// Reports the steps: with --timings the duration of each (wall time, measured once) and the most memory so far; on a
-/// terminal the running step.
+/// Reports the steps. With --timings it reports each step's duration (wall time, measured once) and the peak memory
+/// so far; on a terminal it shows the running step.
 class Steps {
   public:
-    /// Begins a step and ends the one before.
+    /// Begins a step and ends the previous one.
     void begin(const char *step) {
         auto now = std::chrono::steady_clock::now();
         if (timings && name) {
@@ -72,7 +72,7 @@ class Steps {
             errs() << "\r\033[K" << (name ? "memwalk: " + std::string(name) + more : "");
         errs().flush();
     }
-    /// Call before printing anything else.
+    /// Call this before other output.
     void hide() {
         if (is_terminal)
             errs() << "\r\033[K";
@@ -92,7 +92,7 @@ static int fail(const std::string &what, int status = 1) {
     return status;
 }
 
-/// Data and unified caches of CPU 0, from the kernel.
+/// Returns the data and unified caches of CPU 0, from the kernel.
 static std::vector<Cache> read_caches(uint64_t &line_bytes) {
     std::vector<Cache> caches = {{"L1", 0, ""}, {"L2", 0, ""}, {"L3", 0, ""}};
     auto read = [](const Twine &path) {
@@ -120,7 +120,8 @@ static std::vector<Cache> read_caches(uint64_t &line_bytes) {
     return caches;
 }
 
-/// Whether a path is a device, a pipe or a link, which is written directly: a rename would replace it by a file.
+/// Whether a path is a device, a pipe or a link. These are written directly, because a rename would replace them by a
+/// file.
 static bool is_special(const std::string &path) {
     sys::fs::file_status found;
     return !sys::fs::status(path, found, /*Follow=*/false) && found.type() != sys::fs::file_type::regular_file;
@@ -336,7 +337,7 @@ int main(int argc, const char **argv) {
     if (outs().has_error())
         outs().clear_error(), is_good = false;
     steps.end();
-    // Exit without destroying every object of the program.
+    // Exits without destroying every object of the program.
     errs().flush();
     _exit(is_good ? 0 : 1);
 }

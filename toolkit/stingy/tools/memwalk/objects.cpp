@@ -23,7 +23,7 @@ std::string identifier(StringRef text) {
     return id;
 }
 
-/// The last field or variable that an expression names: `c->buffers[i]` gives buffers.
+/// Returns the last field or variable that an expression names: `c->buffers[i]` gives buffers.
 std::string last_name(StringRef text) {
     std::string name;
     unsigned depth = 0;
@@ -83,7 +83,7 @@ class Finder {
         if (objects.request_records.empty())
             for (const StateCell &state : graph.states)
                 objects.request_records.insert(state.cell.record);
-        // Without other knowledge, the first argument of functions that queue.
+        // Without other knowledge, the first argument of functions that queue is the request.
         if (objects.request_records.empty())
             objects.doubts.push_back({"no_request", nullptr,
                                       "no structure is known to stand for one request; every object that a stage "
@@ -137,7 +137,7 @@ class Finder {
                 if (!call)
                     continue;
                 if (wrapper) {
-                    // What it frees besides the block that it is called for.
+                    // Finds the objects that the call frees besides its argument.
                     const Allocator *how = allocators.free_of(*call);
                     if (!how || how->pointer < 0 || unsigned(how->pointer) >= call->arg_size())
                         continue;
@@ -193,7 +193,7 @@ class Finder {
         return w->record;
     }
 
-    /// Whether the structure is the other one or contains it.
+    /// Whether the structure is the wanted one or contains it.
     bool has_member(const std::string &record, const std::string &wanted, unsigned depth = 0) const {
         if (record == wanted)
             return true;
@@ -206,9 +206,9 @@ class Finder {
                    });
     }
 
-    /// Decides by the field's type: a pointer to one structure does not hold an unrelated one. This corrects generic
-    /// containers, which join their contents, so that pointers seem to flow where they do not. is_exact: fields without
-    /// a particular type do not count.
+    /// Decides by the field's type: a pointer to one structure does not hold an unrelated one. This corrects the
+    /// effect of generic containers, which join their contents, so that pointers seem to flow where they do not.
+    /// is_exact: fields without a particular type do not count.
     bool may_hold(const Cell &cell, const std::string &record, bool is_exact) const {
         if (record.empty())
             return true;
@@ -234,7 +234,7 @@ class Finder {
             parent[i] = i, number[sites[i].call] = i;
         for (unsigned i = 0; i < sites.size(); i++) {
             std::string record = record_of(i), pointed = sites[i].written ? sites[i].written->record : "";
-            // Generic containers join their contents; a temporary is kept nowhere.
+            // Generic containers join their contents; a temporary is stored nowhere.
             if (!is_temporary[i])
                 for (const Cell *cell : calls.pointers.holders(*sites[i].call))
                     if (may_hold(*cell, hows[i]->is_pool ? pointed : record, hows[i]->is_pool))
@@ -248,7 +248,7 @@ class Finder {
                 if (!is_new)
                     parent[root(i)] = root(found->second);
             }
-            // An inline function of a header is compiled in each file, and has one text.
+            // An inline function of a header is compiled in each file, but has one text.
             const Site &s = sites[i];
             auto [same, is_new_place] =
                 by_place.emplace(std::make_tuple(s.function, s.place.file, s.place.line, s.column, s.allocator), i);
@@ -281,7 +281,7 @@ class Finder {
             objects.object_of[s.call] = found->second;
             bool is_only_temporary = object.is_temporary || (object.alloc.empty() && object.realloc.empty());
             object.is_temporary = is_only_temporary && is_temporary[i];
-            // stingify knows the functions of the C library that allocate through an argument.
+            // stingify handles the functions of the C library that allocate through an argument.
             if (hows[i]->is_foreign && (hows[i]->through < 0 || !hows[i]->within.empty()))
                 object.hindrances.push_back(
                     {s.place,
@@ -334,7 +334,8 @@ class Finder {
         }
     }
 
-    /// Whether blocks may come here whose allocation is not seen: no block is seen to come, or one resized from such.
+    /// Whether blocks with an unknown allocation may come here: no allocated block reaches the pointer, or only one
+    /// resized from such a block.
     bool is_unknown(const Value *pointer) const {
         if (isa<Constant>(pointer))
             return false;
@@ -382,12 +383,12 @@ class Finder {
             if (!same.empty())
                 found = same;
         }
-        // Text is no structure.
+        // Text is not a structure.
         if (s.written && any_of(ArrayRef<StringRef>{"char", "unsigned char", "u_char"},
                                 [&](StringRef type) { return type == s.written->type; }))
             for (auto it = found.begin(); it != found.end();)
                 it = objects.all[*it].record.empty() ? std::next(it) : found.erase(it);
-        // A request that comes from outside the program.
+        // The request comes from outside the program.
         if (found.empty() && s.written && !s.written->record.empty())
             for (unsigned i = 0; i < objects.all.size(); i++)
                 if (objects.all[i].record == s.written->record && objects.all[i].size.kind == Size::constant)
@@ -404,7 +405,7 @@ class Finder {
                 hinder(objects.all[i]);
             }
         for (unsigned i : found) {
-            // An object in a pool ends with the pool or by the pool's function; a pool ends only by that function.
+            // An object in a pool ends with the pool or by the pool's function; a pool ends only by its function.
             if ((objects.all[i].is_pooled && how->pool < 0) || objects.all[i].is_pool != how->is_pool)
                 continue;
             objects.all[i].free.push_back(s);
@@ -426,7 +427,7 @@ class Finder {
                                       "name its allocator with [[malloc]]"});
     }
 
-    /// Functions outside that are given `free` may call it with any other argument that they were given.
+    /// Functions outside that receive `free` may call it with any other argument that they received.
     void find_handed_out() {
         std::map<unsigned, const CallBase *> given; // the first call that gives the object away
         if (!calls.pointers.frees_handed_out().empty())
@@ -450,7 +451,7 @@ class Finder {
         }
     }
 
-    /// Functions outside that resize a block or query malloc about it, so that it must remain malloc's.
+    /// Finds objects that functions outside resize or query malloc about, so that they must remain malloc's.
     void find_kept_by_malloc() {
         auto hinder = [&](const CallBase &call, const std::vector<const Target *> &targets, std::string why = "") {
             if (why.empty())
@@ -480,7 +481,7 @@ class Finder {
 
     void name_all() {
         std::set<std::string> taken;
-        // In the order of the source.
+        // Sorts in the order of the source.
         auto first = [](const Object &o) {
             const Site &s = o.alloc.empty() ? o.realloc.front() : o.alloc.front();
             return std::make_tuple(s.place.file, s.place.line, s.column);

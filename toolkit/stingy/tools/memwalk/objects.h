@@ -1,4 +1,4 @@
-// Finds the objects that requests own: where they are allocated and freed, how large they are, and what holds them.
+// Finds the objects that requests own: the places of their allocation and release, their size, and their holders.
 #pragma once
 #include "memwalk/stages.h"
 #include <deque>

@@ -8,7 +8,7 @@ namespace stingy {
 namespace {
 
 bool is_in_loop(const Instruction &instruction) {
-    // A block that can reach itself.
+    // Finds out whether a block can reach itself.
     std::set<const BasicBlock *> seen;
     std::vector<const BasicBlock *> work(succ_begin(instruction.getParent()), succ_end(instruction.getParent()));
     while (!work.empty()) {
@@ -115,8 +115,8 @@ class Ownership {
                 return std::nullopt;
             sum = std::max(sum, *around);
         }
-        // Several fields may hold one block each or all the same one, so the number of sites with different fields is
-        // unknown.
+        // Several fields may hold one block each, or all the same one, so the number of sites with different fields
+        // is unknown.
         unsigned fields = 0;
         for (const Cell &cell : object.holders)
             fields += objects.request_records.count(cell.record);

@@ -8,7 +8,7 @@ namespace stingy {
 Pointers::Pointers(Module &module, const Config &config, const Allocators &allocators, const Facts &facts,
                    bool is_sound)
     : module(module), config(config), allocators(allocators), facts(facts), is_sound(is_sound) {
-    new_node(); // 0 stays empty: integers, null
+    new_node(); // node 0 stays empty: integers, null
     all_targets.push_back({});
     contents_of.push_back(0);
     for (Function &function : module) {
@@ -24,7 +24,7 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
     add_constraints();
     is_built = true;
     solve();
-    // Where only functions of another type were seen, the program calls through the wrong type.
+    // If only functions of another type were seen, the program calls through the wrong type.
     for (CallBase *call : indirect)
         if (resolved[call].empty())
             for (Function *function : of_other_type.lookup(call))
@@ -32,7 +32,7 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
     solve();
     resolve_by_type(is_sound);
     solve();
-    // In the order of the program, not of their discovery.
+    // Sorts in the order of the program, not of discovery.
     DenseMap<const Function *, unsigned> position;
     for (const Function &function : module)
         position.try_emplace(&function, position.size());
@@ -43,7 +43,7 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
     report();
 }
 
-/// Whether the call can mean the function, by the type that the source shows.
+/// Whether the call can reach the function, by the type that the source shows.
 bool Pointers::fits(const CallBase &call, const Function &function) const {
     if (function.arg_size() > call.arg_size() && !function.isVarArg())
         return false;
@@ -61,7 +61,7 @@ void Pointers::reach(CallBase &call, Function &function) {
     found.push_back(&function);
     if (!function.isDeclaration())
         link(call, function);
-    // A block that no object has: stingify leaves malloc alone where it is called through a pointer.
+    // This block belongs to no object, so stingify does not change malloc if it is called through a pointer.
     else if (const Allocator *how = allocators.malloc_of(function); how && call.getType()->isPointerTy()) {
         add_target(node_of(&call), target({Target::block, &call, {}}, &call));
         if (how->pointer >= 0 && unsigned(how->pointer) < call.arg_size())
@@ -73,7 +73,7 @@ bool Pointers::is_untold_free(const Function &function) const {
     return allocators.free_of(function) && !config.handed_on.count(source_name(function));
 }
 
-/// Where `free` is given to functions from outside, and the configuration does not say what they free.
+/// Finds calls that pass `free` to functions from outside if the configuration does not list what they free.
 void Pointers::find_handed_out() {
     auto is_free = [&](unsigned node) {
         for (unsigned index : graph[find(node)].points_to)
@@ -113,7 +113,7 @@ void Pointers::find_handed_out() {
         for (Value *argument : call->args()) {
             unsigned node = nodes.lookup(argument);
             bool is_given = node && is_function_there(argument) && is_free(node);
-            // Also inside a structure that is passed.
+            // Targets inside a passed structure count, too.
             if (node)
                 for (unsigned index : graph[find(node)].points_to) {
                     auto record = facts.records.find(record_of(all_targets[index]));
@@ -255,7 +255,7 @@ unsigned Pointers::node_of(const Value *value) {
     return node;
 }
 
-/// The representative of a node, after nodes that copy to each other were joined.
+/// Returns the representative of a node, after nodes that copy to each other were joined.
 unsigned Pointers::find(unsigned node) const {
     while (stands_for[node] != node)
         node = stands_for[node] = stands_for[stands_for[node]];
@@ -282,8 +282,8 @@ void Pointers::add_copy(unsigned from, unsigned to) {
         graph[to].set_changed();
 }
 
-/// Joins the nodes of each cycle of copies, which point to the same, and puts the others into an order in which a node
-/// comes before those that it is copied to (Tarjan's components, in reverse).
+/// Joins the nodes of each cycle of copies, because these have equal targets, and sorts the others so that a node
+/// comes before the nodes to which it is copied (Tarjan's components, in reverse).
 void Pointers::join_cycles() {
     std::vector<unsigned> index(graph.size()), low(graph.size()), stack;
     std::vector<bool> is_on_stack(graph.size());
@@ -374,7 +374,7 @@ void Pointers::join_nodes(const std::vector<unsigned> &members) {
     all.set_changed();
 }
 
-/// Processes a node's new targets: loads and stores through it become copies, calls reach functions.
+/// Processes a node's new targets: loads and stores through it become copies, and calls reach functions.
 void Pointers::draw(unsigned n, const SparseBitVector<> &fresh) {
     bool is_used = !(graph[n].loads.empty() && graph[n].stores.empty() && graph[n].copies_content_to.empty() &&
                      graph[n].copies_content_from.empty());

@@ -1,4 +1,4 @@
-// Finds where pointers can point: inclusion constraints over the whole program, solved once.
+// Finds the possible targets of pointers: inclusion constraints over the whole program, solved once.
 #pragma once
 #include "memwalk/allocators.h"
 #include "memwalk/cells.h"
@@ -22,9 +22,9 @@ class Value;
 
 namespace stingy {
 
-/// Functions of the C library that keep no argument after they return, except in their result.
+/// Whether a function of the C library keeps no argument after it returns, except in its result.
 bool keeps_nothing(llvm::StringRef function);
-/// The argument into which a function of the C library returns a pointer, or -1.
+/// Returns the argument into which a function of the C library returns a pointer, or -1.
 int returned_argument(llvm::StringRef function);
 
 /// A place in memory that a pointer can point to.
@@ -34,10 +34,11 @@ struct Target {
     Cell field;
 };
 
-/// Flow-insensitive, fields of a type joined (Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of
-/// C", 2007, with one instance for each type). A call through a pointer reaches functions of the type that the source
-/// calls there, whatever else is stored in the same place: a call of another type is undefined (C11, 6.3.2.3). Sound
-/// except for that and for what README.md lists as not followed (Limits); `is_sound` drops the condition on types.
+/// Flow-insensitive analysis with joined fields of a type (Pearce, Kelly and Hankin, "Efficient field-sensitive
+/// pointer analysis of C", 2007, with one instance for each type). A call through a pointer reaches functions of the
+/// type that the source calls there, whatever else is stored in the same place: a call of another type is undefined
+/// (C11, 6.3.2.3). Sound except for that and for what README.md lists as not followed (Limits); `is_sound` drops the
+/// condition on types.
 class Pointers {
   public:
     struct Counts {
@@ -54,24 +55,24 @@ class Pointers {
     Pointers(llvm::Module &module, const Config &config, const Allocators &allocators, const Facts &facts,
              bool is_sound);
 
-    /// Functions of the program or from outside that a call can reach, callbacks during the call among them.
+    /// The functions of the program or from outside that a call can reach, including callbacks during the call.
     const std::vector<llvm::Function *> &callees(const llvm::CallBase &call) const;
-    /// Targets of a pointer.
+    /// The targets of a pointer.
     std::vector<const Target *> targets(const llvm::Value *pointer) const;
-    /// Targets that a field can hold.
+    /// The targets that a field can hold.
     std::vector<const Target *> contents(const Cell &cell) const;
     /// The blocks that a call reallocates through its argument.
     std::vector<const Target *> resized(const llvm::CallBase &call) const;
-    /// Fields that can hold a pointer to the block.
+    /// The fields that can hold a pointer to the block.
     const std::vector<const Cell *> &holders(const llvm::CallBase &block) const;
-    /// Globals that can hold it.
+    /// The globals that can hold a pointer to the block.
     const std::vector<const llvm::Value *> &global_holders(const llvm::CallBase &block) const;
     const std::set<llvm::Function *> &called_later() const { return later; }
     const std::set<llvm::Function *> &thread_starts() const { return threads; }
     const std::vector<llvm::CallBase *> &indirect_calls() const { return indirect; }
-    /// Calls of functions from outside that may keep their arguments.
+    /// The calls of functions from outside that may keep their arguments.
     const std::vector<llvm::CallBase *> &calls_to_outside() const { return outside; }
-    /// Those of them that have `free` as an argument.
+    /// The calls of functions from outside with `free` as an argument.
     const std::vector<llvm::CallBase *> &frees_handed_out() const { return handed_out; }
     /// Whether the function frees and the configuration does not list what is freed through its address.
     bool is_untold_free(const llvm::Function &function) const;

@@ -6,7 +6,7 @@ using namespace llvm;
 namespace stingy {
 namespace {
 
-/// Blocks from which a function returns or continues; blocks that only end the program do not.
+/// Returns the blocks from which a function returns or continues; blocks that only end the program do not.
 std::set<const BasicBlock *> reachable(const BasicBlock *from, const std::set<const BasicBlock *> &stop) {
     std::set<const BasicBlock *> seen;
     std::vector<const BasicBlock *> work{from};
@@ -42,7 +42,7 @@ Frame frame_of(const StateTest &test) {
     LoopInfo loops(dominators);
     if (const Loop *loop = loops.getLoopFor(test.block))
         frame.borders.insert(loop->getHeader());
-    // The nearest block on every path from the test, except paths that end the program.
+    // Finds the nearest block on every path from the test, except paths that end the program.
     SetVector<const BasicBlock *> targets;
     for (const BasicBlock *next : successors(test.block))
         targets.insert(next);
@@ -93,7 +93,7 @@ void add_region(const std::vector<StateTest> &tests, const StateTest &test, int6
     Frame frame = frame_of(test);
     auto own = test.when.find(value);
     const BasicBlock *first = own != test.when.end() ? own->second : test.otherwise;
-    // The code for all other values belongs to a stage only where the paths meet again; otherwise it is the rest of the
+    // The code for all other values belongs to a stage only if the paths meet again; otherwise it is the rest of the
     // function.
     if (own == test.when.end() && (!frame.meeting || first == frame.meeting))
         return;

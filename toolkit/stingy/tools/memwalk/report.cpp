@@ -17,7 +17,7 @@ std::string quoted(StringRef text) {
     return out + "\"";
 }
 
-/// Columns as wide as their widest cell; the first is text, the others are numbers.
+/// Formats columns as wide as their widest cell; the first has text, the others have numbers.
 class Table {
   public:
     Table(std::vector<std::string> head, unsigned texts = 1) : texts(texts) { rows.push_back(std::move(head)); }

@@ -35,14 +35,14 @@ std::string event_text(const Edge &edge) {
     for (unsigned line = 1; line < place.line && !rest.empty(); line++)
         rest = rest.split('\n').second;
     StringRef text = rest.split('\n').first.trim();
-    // Of several statements on a line, the one that begins at the instruction.
+    // If a line has several statements, takes the one that begins at the instruction.
     if (text.size() > 100)
         text = text.take_front(100);
     return text.rtrim(";").str();
 }
 
-/// Stages from which no request ends, if others have an end, and stages without edges in either direction: a normal end
-/// may be missing from the graph.
+/// Adds doubts about stages from which no request ends, if others have an end, and about stages without edges in
+/// either direction: a normal end may be missing from the graph.
 static void doubt_ends(Result &result) {
     const auto &stages = result.graph->stages;
     std::vector<bool> ends(stages.size(), true), is_alone(stages.size(), true);
@@ -102,7 +102,7 @@ static void find_globals(Result &result, const Calls &calls) {
                 const DIGlobalVariable *info = infos[0]->getVariable();
                 global.place = {absolute_path(info->getDirectory().str(), info->getFilename().str()), info->getLine()};
                 global.name = info->getName().str();
-                // A function's static variable carries its function's name in the code.
+                // A function's static variable contains its function's name in the code.
                 if (auto *scope = dyn_cast_or_null<DISubprogram>(info->getScope()))
                     global.name = scope->getName().str() + "." + global.name;
             }
@@ -139,7 +139,7 @@ static void find_globals(Result &result, const Calls &calls) {
     });
 }
 
-/// Beginnings, then the order of the states or of the source.
+/// Sorts stages: beginnings first, then in the order of the states or of the source.
 static void find_order(Result &result) {
     const StageGraph &graph = *result.graph;
     for (bool wants_entries : {true, false})
@@ -232,7 +232,7 @@ void complete(Result &result, const Calls &calls) {
     }
     auto key = [](const Pointers::Warning &w) {
         Place p = w.at ? place_of(*w.at) : Place{};
-        // On a guess about the stages all else rests.
+        // A guess about the stages affects everything else.
         return std::make_tuple(w.kind != "state_guessed", w.kind, p.file, p.line, w.what);
     };
     for (auto *list : {&result.unsound, &result.doubts}) {

@@ -20,7 +20,7 @@ struct Global {
     std::set<unsigned> stages;
 };
 
-/// Per-request memory at a stage.
+/// The memory of a request at a stage.
 struct State {
     uint64_t bytes = 0, lines = 0;             ///< to reserve: of an object with a bound, the bound
     uint64_t least_bytes = 0, least_lines = 0; ///< of an object with a bound, its smallest size
@@ -46,7 +46,7 @@ struct Result {
     std::vector<unsigned> order; ///< stages, beginnings first
 };
 
-/// Computes globals, states and the sorted lists from the rest.
+/// Computes globals, states and the sorted lists from the other fields.
 void complete(Result &result, const Calls &calls);
 
 void write_json(const Result &result, llvm::raw_ostream &out);

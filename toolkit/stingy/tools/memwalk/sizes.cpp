@@ -39,7 +39,7 @@ Size times(const Size &a, const Size &b) {
         size = unknown(other.reason);
     return size;
 }
-/// `x < K ? x : K` over a field, which is loaded twice: the K.
+/// Returns K for `x < K ? x : K` over a field, which is loaded twice.
 std::optional<uint64_t> smaller_of(const Value *value, const Module &module) {
     const auto *phi = dyn_cast<PHINode>(value);
     if (!phi || phi->getNumIncomingValues() != 2)
@@ -126,7 +126,7 @@ Size Sizes::of_value(const Value *value, const CallBase &at, const std::string &
     }
     if (auto most = smaller_of(plain, calls.module))
         return bounded(0, *most, reason);
-    // A parameter for which every caller passes a constant.
+    // Handles a parameter for which every caller passes a constant.
     Origins found = origins(calls, plain, &at, [](const CallBase &) { return true; });
     bool is_numbers = found.is_complete && !found.all.empty();
     uint64_t largest = 0, smallest = ~uint64_t(0);

@@ -4,13 +4,13 @@
 
 namespace stingy {
 
-/// Sizes of calls; keeps one range analysis a function.
+/// Sizes of calls; keeps one range analysis per function.
 class Sizes {
   public:
     Sizes(const Calls &calls);
     ~Sizes();
     Size of(const llvm::CallBase &call, const Allocator &how, const WrittenCall *written, uint64_t type_bytes);
-    /// One size for all sites of an object.
+    /// Combines the sizes at all sites of an object.
     static Size join(const Size &a, const Size &b);
 
   private:

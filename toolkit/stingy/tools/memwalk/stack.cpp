@@ -27,12 +27,12 @@ class Depths {
         return told == config.external_stack.end() ? config.external_bytes : told->second;
     }
 
-    /// From a function's own frame to the deepest callee.
+    /// The depth from a function's own frame to the deepest callee.
     const Depth &down(const Function &function) {
         return deepest(function, below, [&](const Function &f) { return calls.callees(f); });
     }
 
-    /// From the outermost caller to a function, without its own frame.
+    /// The depth from the outermost caller to a function, without its own frame.
     Depth up(const Function &function) {
         const Depth &whole = deepest(function, above, [&](const Function &f) {
             Functions callers;
@@ -52,7 +52,7 @@ class Depths {
   private:
     bool calls_itself(const Function &function) const { return is_contained(calls.callees(function), &function); }
 
-    /// Longest chain; a component of mutual recursion counts each of its functions once.
+    /// Finds the longest chain; a component of mutual recursion counts each of its functions once.
     template <typename Next>
     const Depth &deepest(const Function &function, std::map<const Function *, Depth> &memo, const Next &next) {
         auto known = memo.find(&function);
@@ -77,7 +77,7 @@ class Depths {
         return memo[&function];
     }
 
-    /// Strongly connected components (Tarjan), without recursion of our own.
+    /// Finds strongly connected components (Tarjan) without recursion.
     void find_components() {
         struct Visit {
             const Function *function;

@@ -12,12 +12,12 @@ struct Frames {
     std::map<std::pair<std::string, std::string>, Frame> of; ///< file and function
     std::string origin;                                      ///< in words, for the output
     unsigned units = 0;                                      ///< with a report
-    /// A function's frame and return address; 0 where the compiler made none (inlined everywhere).
+    /// Returns a function's frame with its return address; 0 if the compiler made none (inlined everywhere).
     Frame find(const llvm::Function &function) const;
 };
 
-/// automatic: reports beside the object files where they are new, else the build's compiler is run. report: reports
-/// alone. compile: the compiler. none: no frames; there is then no bound.
+/// automatic: reports beside the object files if these are new, otherwise the build's compiler is run. report: only
+/// reports. compile: only the compiler. none: no frames, so there is no bound.
 enum class FrameSource { automatic, report, compile, none };
 Frames read_frames(const Program &program, FrameSource source, unsigned jobs, std::vector<Pointers::Warning> &doubts);
 
@@ -26,8 +26,8 @@ struct StackBound {
     std::vector<std::string> why_not, deepest; ///< why_not empty: it is a bound
 };
 
-/// For each stage: frames from the outermost caller to the deepest callee. Functions from outside of the program count
-/// what the configuration sets. Recursion counts once and is named.
+/// Adds the frames from the outermost caller to the deepest callee for each stage. Functions from outside the program
+/// count as the configuration says. Recursion counts once and is named.
 std::vector<StackBound> stack_bounds(const Calls &calls, const Config &config, const StageGraph &graph,
                                      const Frames &frames, std::vector<Pointers::Warning> &doubts);
 

@@ -1,6 +1,6 @@
-// How stages are found; stages.h has the result. stages.cpp: what the configuration names, and the order of work.
-// stage_kinds.cpp: stages from values and from functions. stage_flow.cpp: what belongs to each, and where requests go
-// from there.
+// Finds stages; stages.h has the result. stages.cpp: stages that the configuration names, and the order of work.
+// stage_kinds.cpp: stages from values and from functions. stage_flow.cpp: the code of each stage, and the edges from
+// it.
 #pragma once
 #include "memwalk/regions.h"
 #include "memwalk/stages.h"
@@ -15,7 +15,7 @@ class StageFinder {
     bool run();
 
   private:
-    /// A function by its name in the source; static ones too.
+    /// Returns a function by its name in the source, including static ones.
     llvm::Function *function_named(const std::string &name) const;
     bool find_scheduler();
     bool find_outside();
@@ -29,7 +29,7 @@ class StageFinder {
     void add_function_stages();
     void add_value_stages();
     void add_schedule_argument_stages();
-    /// Constants that are assigned to the state or passed to the functions that queue.
+    /// Returns the constants that are assigned to the state or passed to the functions that queue.
     std::set<int64_t> stored_values() const;
     void add_stages_of_tests(const std::vector<StateTest> &found, std::set<int64_t> values);
     void name(Stage &stage, int64_t value) const;
@@ -39,18 +39,19 @@ class StageFinder {
         return graph.dispatchers.count(function) || schedule_functions.count(function) || outside.count(function) ||
                function == graph.scheduler;
     }
-    /// The stage that begins in the function, if a field or a call in the source shows it. The code of another stage
-    /// may continue in it.
+    /// Returns the stage that begins in the function, if a field or a call in the source shows it. The code of
+    /// another stage may continue in it.
     std::optional<unsigned> begun_by(const llvm::Function &function) const;
     void add_chosen(Stage &stage, const llvm::Function &function);
     void find_filling();
     bool is_made_of_bits(const llvm::Value *value, const StateCell &state) const;
     void report_unknown();
-    /// All functions that a stage can call, without code that runs stages and functions in which other stages begin.
+    /// Adds all functions that a stage can call, without code that runs stages and functions in which other stages
+    /// begin.
     void close(Stage &stage);
     using Within = std::function<bool(const llvm::CallBase &)>;
     using Counts = std::function<bool(const llvm::Instruction &)>;
-    /// A call that queues a request, and for which stage.
+    /// Visits each call that queues a request, with its stage.
     void each_queueing(const Within &within, const Counts &counts,
                        const std::function<void(const Origin &)> &use) const;
     std::optional<unsigned> stage_of(const Origin &origin) const;

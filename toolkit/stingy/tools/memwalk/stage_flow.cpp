@@ -10,7 +10,8 @@ std::optional<unsigned> StageFinder::begun_by(const Function &function) const {
     return found == begins.end() ? std::nullopt : std::optional<unsigned>(found->second);
 }
 
-/// The code of a dispatcher that runs when a stage calls it: its code for that state, and the code for every state.
+/// Adds the code of a dispatcher that runs when a stage calls it: its code for that state, and the code for every
+/// state.
 void StageFinder::add_chosen(Stage &stage, const Function &function) {
     std::map<const BasicBlock *, const StateTest *> test_at;
     for (const StateTest &test : tests)
@@ -111,8 +112,8 @@ void StageFinder::each_queueing(const Within &within, const Counts &counts,
                 }
 }
 
-/// Calls that fill a request as a whole, and with it its state, and that no assignment of the state follows: memset,
-/// and copies of a constant or of a local variable that is zero (`*c = (struct conn){0}`).
+/// Finds calls that fill a whole request including its state, without a later assignment of the state: memset, and
+/// copies of a constant or of a local variable that is zero (`*c = (struct conn){0}`).
 void StageFinder::find_filling() {
     if (!has_state() || is_functions)
         return;
@@ -127,7 +128,7 @@ void StageFinder::find_filling() {
             return true;
         if (const auto *argument = dyn_cast<Argument>(pointer)) {
             auto types = program.facts.signatures.find(source_name(*argument->getParent()));
-            unsigned i = argument->getArgNo() + 1; // after the result
+            unsigned i = argument->getArgNo() + 1; // the result comes before it
             if (types != program.facts.signatures.end())
                 for (const Signature &type : types->second)
                     if (i < type.size() && type[i] == "*" + state.record)
@@ -138,7 +139,7 @@ void StageFinder::find_filling() {
             return field && is_record(field->getSourceElementType());
         });
     };
-    // The value that memset and similar functions store in a state, if they store zeros.
+    // Returns the value that memset and similar functions store in a state, if they store zeros.
     auto zeroed = [&](const CallBase &call) -> const Value * {
         const Function *callee = call.getCalledFunction();
         bool is_bzero = callee && callee->getName() == "bzero";
@@ -149,7 +150,7 @@ void StageFinder::find_filling() {
         bool is_zero = bytes && bytes->getZExtValue() > state.offset && (is_bzero || (filling && filling->isZero()));
         return is_zero ? call.getArgOperand(0)->stripPointerCasts() : nullptr;
     };
-    // The value that a copy stores.
+    // Returns the value that a copy stores.
     auto copied = [&](const CallBase &call) -> std::optional<int64_t> {
         const Function *callee = call.getCalledFunction();
         if (!isa<MemTransferInst>(call) && !(callee && callee->getName() == "memcpy"))
@@ -172,7 +173,7 @@ void StageFinder::find_filling() {
                 return 0;
         return std::nullopt;
     };
-    // A copy of a value that is defined elsewhere, or that changes.
+    // Whether a copied value is defined elsewhere, or changes.
     auto is_unknown = [&](const CallBase &call) {
         const auto *bytes = isa<MemTransferInst>(call) ? dyn_cast<ConstantInt>(call.getArgOperand(2)) : nullptr;
         return bytes && bytes->getZExtValue() > state.offset &&
@@ -218,7 +219,7 @@ bool StageFinder::is_made_of_bits(const Value *value, const StateCell &state) co
     });
 }
 
-/// Assignments of the state with unknown values in stages: edges from there are missing.
+/// Reports assignments of unknown values to the state in stages, because edges from there are missing.
 void StageFinder::report_unknown() {
     for (const StateCell &state : graph.states) {
         const Instruction *unknown = nullptr, *bits = nullptr;
@@ -336,8 +337,8 @@ bool StageFinder::goes_on_after(const Stage &stage, const CallBase &call) {
     return false;
 }
 
-/// Stages that a stage runs directly: by name, or through a state field in the function in which it begins. Calls
-/// through the field further down run stages of other requests; an entry that makes them is the loop.
+/// Adds the stages that a stage runs directly: by name, or through a state field in the function in which it begins.
+/// Calls through the field further down run stages of other requests; an entry that makes such calls is the loop.
 void StageFinder::add_call_edges(unsigned from) {
     busy.clear();
     const Stage &stage = graph.stages[from];
@@ -366,7 +367,7 @@ void StageFinder::add_call_edges(unsigned from) {
             consider(instruction);
 }
 
-/// The outermost callers, below the event loop, of functions that belong to no stage.
+/// Returns the outermost callers, below the event loop, of functions that belong to no stage.
 std::set<const Function *> StageFinder::outermost(const std::vector<const Function *> &from) const {
     std::set<const Function *> tops, seen;
     std::vector<const Function *> work = from;
@@ -397,8 +398,8 @@ std::set<const Function *> StageFinder::outermost(const std::vector<const Functi
     return tops;
 }
 
-/// Code that queues requests and belongs to no stage: accept and timers. Its outermost function below the event loop is
-/// an entry stage.
+/// Adds entry stages for code that queues requests and belongs to no stage: accept and timers. The stage is its
+/// outermost function below the event loop.
 void StageFinder::add_entries() {
     auto is_outside = [&](const Instruction &at) {
         return graph.stages_of(at).empty() && !outside.count(at.getFunction());
@@ -416,7 +417,7 @@ void StageFinder::add_entries() {
             in_dispatcher[function].insert(origin.at);
     });
     std::set<const Function *> tops = outermost(work);
-    // The loop that runs the stages may also accept: its code, without theirs, is then an entry.
+    // The loop that runs the stages may also accept; then its code, without that of the stages, is an entry.
     for (auto &[function, places] : in_dispatcher) {
         if (queue_functions.count(function))
             continue;

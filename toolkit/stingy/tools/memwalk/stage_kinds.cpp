@@ -31,7 +31,7 @@ void StageFinder::add_function_stages() {
             if (origin.function && program.facts.can_be_called_as(source_name(*origin.function), type))
                 found.insert({origin.function->getName().str(), origin.function});
     };
-    // Values assigned by name; if there are none, all possible values.
+    // Uses the values assigned by name; if there are none, all possible values.
     if (is_functions)
         for (const StateCell &state : graph.states) {
             size_t before = found.size();
@@ -53,7 +53,7 @@ void StageFinder::add_function_stages() {
             if (call.stage < int(caller->arg_size()))
                 take(caller->getArgOperand(call.stage), caller, nullptr);
     }
-    // In the order of the source, which is usually the order in which a request passes the stages.
+    // Sorts in the order of the source, which is usually the order in which a request passes the stages.
     std::vector<const Function *> sorted;
     for (auto &[name, function] : found)
         if (!outside.count(function))
@@ -120,7 +120,7 @@ std::set<int64_t> StageFinder::stored_values() const {
 
 void StageFinder::add_stages_of_tests(const std::vector<StateTest> &found, std::set<int64_t> values) {
     tests = found;
-    std::map<const Function *, std::set<int64_t>> chosen; // by each function
+    std::map<const Function *, std::set<int64_t>> chosen; // values chosen by each function
     for (const StateTest &test : tests)
         for (auto &[value, block] : test.when)
             values.insert(value), chosen[test.block->getParent()].insert(value);
@@ -143,7 +143,7 @@ void StageFinder::add_stages_of_tests(const std::vector<StateTest> &found, std::
                 continue;
             size_t before = stage.blocks.size();
             add_region(tests, test, value, stage.blocks, stage.starts);
-            // It begins where most stages begin; other functions test its state on the way.
+            // The stage begins where most stages begin; other functions test the state on the way.
             if (stage.blocks.size() > before && test.when.count(value) &&
                 (!stage.dispatcher || chosen[stage.dispatcher].size() < chosen[test.block->getParent()].size())) {
                 stage.dispatcher = test.block->getParent();
@@ -185,7 +185,7 @@ void StageFinder::name(Stage &stage, int64_t value) const {
                 return;
             }
         }
-    // A setter's parameter: `set_state(c, READING)`.
+    // The parameter of a setter: `set_state(c, READING)`.
     if (auto stores = has_state() ? calls.stores.find(graph.states[0].cell) : calls.stores.end();
         stores != calls.stores.end())
         for (const StoreInst *store : stores->second)

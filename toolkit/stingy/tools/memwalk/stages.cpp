@@ -24,7 +24,7 @@ std::string field_name(const Facts &facts, const Cell &cell) {
     for (const Field &field : record->second.fields)
         if (field.offset == cell.offset)
             return field.name;
-    // Inside an array or structure that is a member.
+    // Searches an array or structure that is a member.
     for (const Field &field : record->second.fields)
         if (field.offset <= cell.offset && cell.offset < field.offset + field.bytes)
             return field.name;
@@ -224,7 +224,7 @@ bool StageFinder::add_told_edge(const NamedStage &named, const std::string &befo
     return true;
 }
 
-/// One edge for each pair of stages, with all places that queue.
+/// Makes one edge for each pair of stages, with all places that queue.
 void StageFinder::join_edges() {
     std::sort(graph.edges.begin(), graph.edges.end(), [&](const Edge &a, const Edge &b) {
         auto key = [&](const Edge &e) {

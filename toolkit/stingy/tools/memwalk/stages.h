@@ -1,4 +1,4 @@
-// The stage call graph: which code runs while a request is at a stage, and where requests go from there.
+// The stage call graph: the code that runs while a request is at a stage, and the stages that follow.
 #pragma once
 #include "memwalk/calls.h"
 #include "llvm/ADT/SetVector.h"
@@ -10,7 +10,7 @@ class BasicBlock;
 namespace stingy {
 
 /// queued: the request waits until the stage is run. called: one stage runs the next at once, by name or through a
-/// state field. returned: what was called is over, and the caller does more to the request.
+/// state field. returned: the called stage is over, and the caller continues with the request.
 struct Edge {
     unsigned from, to;
     const llvm::Instruction *at; ///< the instruction that queues or calls; null: only in the configuration
@@ -18,7 +18,7 @@ struct Edge {
     std::vector<const llvm::Instruction *> places, calls, returns; ///< all of each kind, of all edges between the two
 };
 
-/// A field that holds a request's stage. `type` as the configuration names the structure.
+/// A field that holds a request's stage. `type`: the structure's name in the configuration.
 struct StateCell {
     Cell cell;
     std::string type, field;
@@ -50,7 +50,8 @@ struct StageGraph {
     std::vector<unsigned> stages_of(const llvm::Instruction &instruction) const;
 };
 
-/// False: `error` says that there are no stages, or what of the configuration the program lacks.
+/// Returns false if there are no stages, or if the program lacks something that the configuration names; `error` says
+/// so.
 bool find_stages(const Program &program, const Config &config, const Calls &calls, StageGraph &graph,
                  std::string &error);
 

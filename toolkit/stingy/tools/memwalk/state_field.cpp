@@ -13,7 +13,7 @@ const Value *without_casts(const Value *value) {
     return value;
 }
 
-/// A test at the end of the block, of any value: `what` is the value tested.
+/// Returns the test at the end of the block, of any value; `what` is the tested value.
 std::optional<StateTest> test_of(const BasicBlock &block, const Value *&what) {
     if (const auto *choice = dyn_cast<SwitchInst>(block.getTerminator())) {
         what = without_casts(choice->getCondition());
@@ -40,13 +40,13 @@ std::optional<StateTest> test_of(const BasicBlock &block, const Value *&what) {
     return test;
 }
 
-/// Whether a comparison only prevents code from running for a value, or for all others: the value has no separate code.
-/// `if (state != PAUSING) remove_event();`, `if (state == DONE) return;`
+/// Whether a comparison only prevents code from running for a value, or for all others, so that the value has no
+/// separate code: `if (state != PAUSING) remove_event();`, `if (state == DONE) return;`
 bool is_guard(const StateTest &test, PostDominatorTree &post, const LoopInfo &loops) {
     if (test.is_switch)
         return false;
     const BasicBlock *own = test.when.begin()->second;
-    // If the value ends a loop, the code after the loop belongs to it.
+    // If the value ends a loop, the code after the loop belongs to the value.
     if (const Loop *loop = loops.getLoopFor(test.block); loop && !loop->contains(own))
         return false;
     auto *node = post.getNode(const_cast<BasicBlock *>(test.block));
@@ -61,7 +61,7 @@ bool is_guard(const StateTest &test, PostDominatorTree &post, const LoopInfo &lo
     });
 }
 
-/// Whether an address is that of a field of a global structure, and of no array.
+/// Whether an address belongs to a field of a global structure, and not to an array.
 bool is_in_global(const Value *address) {
     while (const auto *gep = dyn_cast<GEPOperator>(address)) {
         if (!gep->hasAllConstantIndices() || isa<ArrayType>(gep->getSourceElementType()))
@@ -121,8 +121,8 @@ std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const 
                 values.insert(value), ways.insert(to);
             here.push_back(*test);
         }
-        // A function that tests one value, or treats several alike, is no dispatcher. Neither is one that returns the
-        // name of a state, which calls nothing.
+        // A function that tests one value, or treats several alike, is no dispatcher. Neither is a function that
+        // returns the name of a state and calls nothing.
         if (!values.empty() && (values.size() == 1 || ways.size() == 1) && !only &&
             calls.changes_state(function, state)) {
             for (StateTest &test : here)

@@ -1,4 +1,4 @@
-// Tests of a request's state in the code, and a guess at the field that holds it.
+// Finds tests of a request's state in the code, and guesses the field that holds it.
 #pragma once
 #include "memwalk/calls.h"
 #include <map>
@@ -20,13 +20,14 @@ struct StateField {
     std::vector<std::string> others; ///< fields that look alike
 };
 
-/// Tests of a field, in functions that choose code by it: a switch with two cases or more, or comparisons with two
-/// constants that have separate code: a guard (`if (state != PAUSING)`) chooses nothing. `only`: in this function.
+/// Finds tests of a field in functions that choose code by it: a switch with at least two cases, or comparisons with
+/// at least two constants that have separate code. A guard (`if (state != PAUSING)`) chooses nothing. `only`:
+/// searches only this function.
 std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const llvm::Function *only);
-/// Tests of a parameter.
+/// Finds tests of a parameter.
 std::vector<StateTest> argument_tests(const llvm::Function &function, unsigned parameter);
 
-/// The field that a value was loaded from, through casts; a parameter counts if a caller passes the field.
+/// Returns the field from which a value was loaded, through casts; a parameter counts if a caller passes the field.
 bool field_of(const Calls &calls, const llvm::Value *value, Cell &cell);
 
 bool guess_state_field(const Program &program, const Calls &calls, StateField &guess);

@@ -7,7 +7,7 @@ using namespace llvm;
 namespace stingy {
 namespace {
 
-/// Text from the source, which may be in any encoding.
+/// Converts text from the source, which may be in any encoding.
 std::string utf8(const std::string &text) {
     return json::isUTF8(text) ? text : json::fixUTF8(text);
 }
@@ -278,7 +278,7 @@ class Writer {
         });
     }
 
-    /// Functions of the program that allocate or free for their callers and are named by sites.
+    /// Writes the functions of the program that allocate or free for their callers and that sites name.
     void wrappers() {
         std::set<std::string> used;
         for (const auto *objects : {&r.request_objects, &r.shared_objects})

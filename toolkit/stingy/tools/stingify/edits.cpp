@@ -32,12 +32,12 @@ void Edits::include(const std::string &file, const std::string &contents, const 
     if (StringRef(contents).contains("\"" + header + "\""))
         return;
     auto &edits = files[file];
-    // Ends of preprocessor lines, each with the conditions around it.
+    // The ends of preprocessor lines, each with its enclosing conditions.
     using Conditions = std::vector<unsigned>;
     struct Point {
         unsigned at;
         Conditions within;
-        bool is_include; // or the end of a condition that has one
+        bool is_include; // or the end of a condition that contains an include
     };
     struct Begun {
         unsigned includes, nesting;
@@ -46,7 +46,7 @@ void Edits::include(const std::string &file, const std::string &contents, const 
     std::vector<Point> points;
     std::vector<Begun> begun;
     Conditions within;
-    std::optional<Conditions> around_all; // around all edits
+    std::optional<Conditions> around_all; // conditions around all edits
     unsigned conditions = 0, includes = 0, nesting = 0;
     clang::tok::TokenKind last = clang::tok::semi;
     auto edit = edits.begin();
@@ -110,7 +110,7 @@ void Edits::include(const std::string &file, const std::string &contents, const 
             points.push_back({unsigned(end), within, is_include});
     }
     pass_edits(contents.size() + 1);
-    // The last one from which all edits see the header; best after the file's own headers.
+    // The last place from which all edits see the header; it is best after the file's own headers.
     unsigned after = 0;
     bool is_after_include = false;
     for (const Point &point : points) {
@@ -204,7 +204,7 @@ std::string unified_diff(const std::string &shown_name, const std::string &conte
         for (size_t k = i; k < j; k++) {
             for (; at < changes[k].first; at++)
                 add_line(body, ' ', lines[at]);
-            // Of adjacent lines, all removed lines come before all added ones.
+            // In adjacent lines, all removed lines come before all added ones.
             std::string text;
             for (bool is_next = true; is_next; is_next ? k++ : k) {
                 text += changes[k].text;

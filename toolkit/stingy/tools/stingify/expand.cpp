@@ -8,8 +8,8 @@ using namespace clang;
 namespace stingy {
 namespace {
 
-/// The arguments of a use, as written, split at the commas outside of parentheses, without comments around them. False:
-/// it has no parentheses, or preprocessor lines in them.
+/// Splits a use's arguments, as written, at the commas outside of parentheses, without comments around them. Returns
+/// false if the use has no parentheses, or preprocessor lines in them.
 bool arguments_of(StringRef text, unsigned at, const LangOptions &options, SourceLocation begin,
                   std::vector<std::string> &arguments, unsigned &end) {
     Lexer lexer(begin, options, text.data(), text.data() + at, text.data() + text.size());

@@ -11,7 +11,7 @@ class SourceLocation;
 
 namespace stingy {
 
-/// The text of a use of a macro around one call: before + name + open + arguments + close.
+/// The text of a macro's use around one call: before + name + open + arguments + close.
 struct Expansion {
     std::string before, name, open, arguments, close;
     unsigned from = 0, end = 0; ///< offsets of the use in its file

@@ -46,7 +46,7 @@ class Finder : public Walk {
     void look(CallExpr &call, const std::string &callee, const Rewrite &rewrite, Found &f) {
         SourceLocation begin = call.getBeginLoc(), end = call.getRParenLoc();
         f.has_arguments = call.getNumArgs() > 0;
-        // An argument of a macro: its text is outside the macro.
+        // The text of a macro's argument is outside the macro.
         while (begin.isMacroID() && sources.isMacroArgExpansion(begin))
             begin = sources.getImmediateSpellingLoc(begin);
         while (end.isMacroID() && sources.isMacroArgExpansion(end))
@@ -87,7 +87,7 @@ class Finder : public Walk {
             f.problem = "the call is not written with the plain name " + callee;
             return;
         }
-        // The parenthesis after the name; a comment between them is refused.
+        // Finds the parenthesis after the name; a comment between them is refused.
         StringRef text = sources.getBufferData(file);
         unsigned next = offset + length;
         while (next < text.size() && (isspace((unsigned char)text[next]) || text[next] == '\\'))

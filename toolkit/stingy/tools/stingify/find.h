@@ -8,7 +8,7 @@ namespace stingy {
 /// A call: file, line, column, and the function that is called.
 using Key = std::tuple<std::string, unsigned, unsigned, std::string>;
 
-/// How one call is changed, independent of its object.
+/// The change of one call, independent of its object.
 struct Found {
     std::string file; ///< where the edit goes: a macro's definition may be elsewhere
     unsigned name = 0, name_length = 0, open = 0, close = 0; ///< offsets; open: behind `(`; close: of `)`
@@ -20,8 +20,8 @@ struct Found {
     std::string problem;
 };
 
-/// Reads a unit: adds what was found of the calls wanted, and, unless null, the program's own functions. False: `error`
-/// has the compiler's messages.
+/// Reads a unit: adds the wanted calls that were found, and, unless null, the program's own functions. Returns false
+/// on failure; `error` then has the compiler's messages.
 bool find_calls(const Unit &unit, const std::map<Key, const Rewrite *> &wanted, std::map<Key, Found> &found,
                 OwnFunctions *functions, std::string &error);
 

@@ -18,7 +18,7 @@ bool returns_first_argument(StringRef name) {
     return llvm::is_contained({"memcpy", "memmove", "memset", "strcpy", "strncpy", "strcat", "strncat"}, name);
 }
 
-/// Functions of the C library that neither keep a block nor query malloc about it.
+/// Whether a function of the C library neither keeps a block nor queries malloc about it.
 bool is_harmless(StringRef name) {
     name.consume_front("__builtin_");
     name.consume_front("__");
@@ -32,7 +32,7 @@ bool is_harmless(StringRef name) {
                               name);
 }
 
-/// Functions that query malloc about a block or return it to malloc.
+/// Whether a function queries malloc about a block or returns it to malloc.
 bool asks_malloc(StringRef name) {
     return llvm::is_contained({"malloc_usable_size", "reallocarray", "reallocf", "cfree", "free_sized",
                                "free_aligned_sized", "getline", "getdelim", "__getdelim"},
@@ -53,7 +53,7 @@ class Body : public Walk {
         walk(function.getBody());
         for (size_t before = 0; before != blocks.size();) {
             before = blocks.size();
-            walk(function.getBody()); // copies of what was found
+            walk(function.getBody()); // copies of the results
         }
         is_finding = false;
         walk(function.getBody());
@@ -153,7 +153,7 @@ class Body : public Walk {
             is_block(call);
     }
 
-    /// A function of the program that returns a pointer: if the value is what this one returns, it allocates.
+    /// A function of the program that returns a pointer allocates if the value is what this one returns.
     static bool is_own_allocation(const FunctionDecl &callee) {
         return callee.getReturnType()->isPointerType() && !returns_first_argument(callee.getName()) &&
                !callee.getASTContext().getSourceManager().isInSystemHeader(callee.getLocation()) &&
@@ -284,7 +284,7 @@ class Reader : public Walk {
                 {absolute_path(directory, entry->getName().str()), offset});
     }
 
-    /// Why the text cannot be rewritten; empty: it can.
+    /// Returns why the text cannot be rewritten, or an empty text.
     std::string place(const FunctionDecl &function, Declared &declared) {
         FunctionTypeLoc type = function.getFunctionTypeLoc();
         if (!type || !function.hasWrittenPrototype() || function.isVariadic() || function.getNumParams() == 0)

@@ -1,5 +1,5 @@
-// The server's functions that allocate and free: the purpose of a call of malloc in them, and whether a copy of one
-// that also takes an object can be made.
+// The server's functions that allocate and free: the purpose of a call of malloc in them, and whether a copy that
+// also takes an object can be made.
 #pragma once
 #include "stingify/expand.h"
 #include <map>
@@ -13,7 +13,7 @@ class FunctionDecl;
 
 namespace stingy {
 
-/// Functions of the C library: stingy_X replaces each, with the object as first argument. stingy_free and
+/// Whether stingy_X replaces a function X of the C library, with the object as first argument. stingy_free and
 /// stingy_realloc accept any block.
 bool is_library_allocator(const std::string &name);
 
@@ -25,7 +25,7 @@ struct BodyCall {
     Expansion expansion; ///< of a macro
 };
 
-/// Where a function is declared or defined. Offsets.
+/// The place of a function's declaration or definition, as offsets.
 struct Declared {
     std::string file;
     unsigned begin = 0, name = 0, close = 0, end = 0; ///< close: of the parameters' `)`; end: behind `;` or `}`
@@ -46,14 +46,14 @@ struct OwnFunction {
 
 using OwnFunctions = std::map<std::string, OwnFunction>;
 
-/// A function's key: its name, and for an internal one the file of its definition.
+/// Returns a function's key: its name, and for an internal one the file of its definition.
 std::string key_of(const clang::FunctionDecl &function, const std::string &directory);
 /// Adds the functions of a unit.
 void read_functions(clang::ASTContext &context, clang::Preprocessor &preprocessor, const std::string &directory,
                     OwnFunctions &functions);
-/// Why this function, with those that it uses to allocate, cannot be copied for an object; empty: it can.
+/// Returns why this function, with those that it uses to allocate, cannot be copied for an object, or an empty text.
 std::string why_not_copied(const OwnFunctions &functions, const std::string &key);
-/// Why its calls of free cannot become calls of stingy_free in place.
+/// Returns why its calls of free cannot be replaced by calls of stingy_free, or an empty text.
 std::string why_not_changed(const OwnFunctions &functions, const std::string &key);
 
 } // namespace stingy

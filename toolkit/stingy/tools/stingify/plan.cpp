@@ -11,7 +11,7 @@ bool Plan::uses(const Rewrite &rewrite) const {
 }
 
 std::string Plan::id_of(const Rewrite &rewrite) const {
-    // stingy_free takes any block; a site that frees several objects cannot name one.
+    // stingy_free accepts any block, so a site that frees several objects cannot name one.
     return rewrite.named.size() == 1 && !refused.count(*rewrite.named.begin()) ? "STINGY_OBJ_" + *rewrite.named.begin()
                                                                                : "STINGY_ANY";
 }
@@ -24,8 +24,8 @@ void Plan::refuse(const Rewrite &rewrite, const std::string &reason) {
 
 namespace {
 
-/// Functions that return a block through an argument. Their blocks are malloc's, which stingy_free and stingy_realloc
-/// accept, so their calls are not changed.
+/// Whether a function returns a block through an argument. Such blocks belong to malloc; stingy_free and
+/// stingy_realloc accept them, so the calls are not changed.
 bool gives_through_argument(const std::string &name) {
     static const Config known = [] {
         Config config;
@@ -139,7 +139,7 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
         for (const json::Value &value : *list)
             is_good &= value.getAsObject() && reading.object(*value.getAsObject(), key == StringRef("objects"));
     }
-    // A call that may get any block must take any.
+    // A call that may get any block must accept any.
     for (const std::string &object : plan.objects)
         is_good &= reading.sites(*root, object, "unknown_freed", true, false) &&
                    reading.sites(*root, object, "unknown_resized", false, false);

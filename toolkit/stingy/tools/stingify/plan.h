@@ -1,4 +1,4 @@
-// The objects that are rewritten, and those that are not, with the reason.
+// The objects that are rewritten, and the others with the reason.
 #pragma once
 #include "input/program.h"
 #include <map>
@@ -8,7 +8,7 @@
 
 namespace stingy {
 
-/// A site of mem.json: a call to be rewritten for one object or several.
+/// A site of mem.json: a call to be rewritten for one or several objects.
 struct Rewrite {
     std::string file; ///< absolute
     unsigned line = 0, column = 0;
@@ -30,8 +30,8 @@ struct Plan {
     std::set<std::string> all_objects_at(const Rewrite &rewrite) const { return rewrite.objects; }
 };
 
-/// Reads mem.json. False: `error` has the problem and the remedy. `only`: only these objects; empty: all.
-/// `plan.replacements` is read.
+/// Reads mem.json. Returns false on failure; `error` then has the problem and the remedy. `only`: only these objects;
+/// empty: all. Uses `plan.replacements`.
 bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only, Plan &plan,
                std::string &error);
 

@@ -6,7 +6,7 @@
 namespace stingy {
 namespace {
 
-/// The function that replaces another: with the object as its first argument, or as its last.
+/// The function that replaces another one, with the object as its first or last argument.
 struct Replacement {
     std::string name;
     bool is_last = false;
@@ -19,10 +19,11 @@ Replacement replacement(const Plan &plan, const std::string &callee) {
         return {"stingy_alloc_var"};
     if (is_library_allocator(callee) || callee == "free")
         return {"stingy_" + callee};
-    return {callee + "_stingy", true}; // a copy; attributes that number its parameters stay true
+    return {callee + "_stingy",
+            true}; // the object comes last in a copy, so that attributes that number its parameters remain true
 }
 
-/// The text of a macro's use, with another function called in it.
+/// The text of a macro's use with another function called in it.
 Edit written_out(const Expansion &e, const Replacement &with, const std::string &id, bool has_arguments) {
     std::string first = with.is_last ? "" : id + (has_arguments ? ", " : ""), last = with.is_last ? ", " + id : "";
     return {e.end - e.from, e.before + with.name + e.open + first + e.arguments + last + e.close};
@@ -120,7 +121,7 @@ class Writer {
     bool write_call(const Rewrite &rewrite, const Found &f) {
         if (rewrite.is_free && is_own(rewrite))
             return true; // its calls of free change
-        // Refusing an object may remove the last user of a site, never add one.
+        // Refusing an object may remove the last user of a site, but never adds one.
         Replacement with = replacement(plan, rewrite.callee);
         std::string id = f.is_in_macro_body ? "STINGY_ANY" : plan.id_of(rewrite);
         changed.insert({f.file, f.name});
@@ -132,7 +133,7 @@ class Writer {
                              : add(f.file, f.open, {0, id + (f.has_arguments ? ", " : "")}));
     }
 
-    /// A function that frees its argument: its calls of free must accept any block.
+    /// Marks a function that frees its argument: its calls of free must accept any block.
     bool change(const std::string &key) {
         auto own = functions.find(key);
         if (own == functions.end() || !own->second.is_defined || !done.insert(key).second)
@@ -173,7 +174,7 @@ class Writer {
         return true;
     }
 
-    /// The change of a call in a function's body.
+    /// Returns the change of a call in a function's body.
     std::map<unsigned, Edit> in_body(const BodyCall &call, const std::string &id) const {
         Replacement with = replacement(plan, call.callee);
         if (call.is_whole_macro)
@@ -183,7 +184,7 @@ class Writer {
         return {{call.name, {call.name_length, with.name}}, {call.open, {0, id + (call.has_arguments ? ", " : "")}}};
     }
 
-    /// The differences of a function that takes an object: offsets in its file.
+    /// Returns the changes that make a function take an object, as offsets in its file.
     std::map<unsigned, Edit> differences(const OwnFunction &own, const Declared &where) const {
         std::map<unsigned, Edit> out;
         out[where.name] = {unsigned(own.name.size()), own.name + "_stingy"};
@@ -197,8 +198,8 @@ class Writer {
         return out;
     }
 
-    /// Copied functions that are no longer called by their old names. They are changed in place, because an unused
-    /// static function is a warning.
+    /// Returns the copied functions that are no longer called by their old names. They are changed in place, because
+    /// an unused static function causes a warning.
     std::set<std::string> unused() const {
         std::set<std::string> out;
         for (const std::string &key : copied)

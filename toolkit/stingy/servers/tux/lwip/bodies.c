@@ -1,4 +1,4 @@
-/* The bytes of small files; see net.h. */
+/* Stores the bytes of small files; see net.h. */
 #define _GNU_SOURCE
 #include "net.h"
 
@@ -10,7 +10,7 @@ enum { SIZE_MOST = 65536 };
 
 static struct body *bodies[NET_FIRST], *ended;
 
-/* Packets with its bytes may be on their way to the kernel yet. */
+/* Packets with its bytes may still be on their way to the kernel. */
 static void end(struct body *body) {
     body->next = ended;
     ended = body;

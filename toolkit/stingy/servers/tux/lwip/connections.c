@@ -1,4 +1,4 @@
-/* The table of connections, by number and by the client's address, and what lwIP says of them. */
+/* Keeps the table of connections, by number and by the client's address, and handles lwIP's events for them. */
 #define _GNU_SOURCE
 #include "connections.h"
 
@@ -68,7 +68,7 @@ static void release_body(struct connection *c) {
     c->body = NULL;
 }
 
-/* lwIP frees the PCB. */
+/* Called when lwIP frees the PCB. */
 static void pcb_ends(u8_t id, void *data) {
     struct connection *c = data;
     (void)id;
@@ -81,7 +81,7 @@ static void pcb_ends(u8_t id, void *data) {
     net_recycle(c);
 }
 
-/* A SYN came. */
+/* Called when a SYN came. */
 static err_t pcb_begins(u8_t id, struct tcp_pcb_listen *from, struct tcp_pcb *pcb) {
     static const struct tcp_ext_arg_callbacks callbacks = {.destroy = pcb_ends};
     (void)from;
@@ -118,7 +118,7 @@ err_t lwip_tcp_event(void *arg, struct tcp_pcb *pcb, enum lwip_event event, stru
     struct connection *c = arg;
     (void)bytes;
     if (!c) {
-        /* The server has closed it, or there was no memory for it. */
+        /* The server has closed the connection, or there was no memory for it. */
         if (p) {
             tcp_recved(pcb, p->tot_len);
             pbuf_free(p);

@@ -1,4 +1,4 @@
-/* The connections of lwIP, as the calls see them; sockets.c makes the calls, connections.c hears of lwIP's events. */
+/* The connections of lwIP: sockets.c implements the calls, connections.c handles lwIP's events. */
 #ifndef TUX_CONNECTIONS_H
 #define TUX_CONNECTIONS_H
 
@@ -8,19 +8,19 @@
 
 enum { CONNECTIONS = 16384, NOBODY = -1 };
 
-/* One line of the cache: all that a packet or a call needs beside the PCB. */
+/* One cache line with everything that a packet or a call needs besides the PCB. */
 struct connection {
     _Alignas(64) struct tcp_pcb *pcb; /* NULL: lwIP has freed it */
-    struct pbuf *input;               /* come and not yet read */
+    struct pbuf *input;               /* received and not yet read */
     epoll_data_t data;
-    uint32_t events; /* that epoll is to report */
-    uint32_t remote; /* as it lies in the packet */
+    uint32_t events; /* events that epoll is to report */
+    uint32_t remote; /* in network byte order, as in the packet */
     uint16_t remote_port;
-    uint16_t input_at; /* of the first pbuf, so many bytes have been read */
+    uint16_t input_at; /* number of bytes of the first pbuf that have been read */
     int32_t hash_next, list_next;
-    bool is_open, is_listed; /* the server has it; it is in the list of news, or waits to be accepted */
+    bool is_open, is_listed; /* whether the server has it; whether it is in the list of news or waits to be accepted */
     bool has_ended, has_failed, wants_room;
-    struct body *body; /* lwIP may still send bytes of it */
+    struct body *body; /* lwIP may still send bytes of this body */
 };
 _Static_assert(sizeof(struct connection) == 64, "as small as said");
 
@@ -28,20 +28,20 @@ struct list {
     int32_t first, last;
 };
 
-/* Chained by list_next: those that wait to be accepted, and those of which epoll may have something to report. */
+/* Lists chained by list_next: connections that wait to be accepted, and connections that epoll may have to report. */
 extern struct list net_arrived, net_news;
 
 void net_append(struct list *list, struct connection *c);
 struct connection *net_take_first(struct list *list);
-/* The open connection of that number; NULL: there is none. */
+/* Returns the open connection of that number, or NULL. */
 struct connection *net_connection(int fd);
 int net_number(const struct connection *c);
 
-/* lwIP makes a connection of each SYN that comes for this one. */
+/* Makes lwIP create a connection for each SYN to this listener. */
 void net_connections_begin(struct tcp_pcb *listening);
-/* Puts it into net_news, unless it is there. */
+/* Adds the connection to net_news, unless it is there. */
 void net_has_news(struct connection *c);
-/* To be called when the server or a list has left it. */
+/* Call this when the server or a list no longer uses the connection. */
 void net_recycle(struct connection *c);
 
 #endif

@@ -1,5 +1,5 @@
-/* How lwIP is built for tux: one thread, TCP over IPv4, one network device. Its documentation of every option is
- * src/include/lwip/opt.h of lwIP. */
+/* Options of lwIP for tux: one thread, TCP over IPv4, one network device. lwIP documents every option in
+ * src/include/lwip/opt.h. */
 #ifndef TUX_LWIPOPTS_H
 #define TUX_LWIPOPTS_H
 
@@ -14,37 +14,37 @@
 /* sockets.c calls tcp_tmr by the clock that it reads anyway. */
 #define LWIP_TIMERS 0
 
-/* One function gets the events of all connections, as the kernel's sockets would; five pointers less in each PCB. */
+/* One function gets the events of all connections, like the kernel's sockets; this saves five pointers per PCB. */
 #define LWIP_EVENT_API 1
 #define LWIP_CALLBACK_API 0
-/* sockets.c keeps its connection there, and hears of the PCB's end. */
+/* sockets.c stores its connection there and learns of the PCB's end. */
 #define LWIP_TCP_PCB_NUM_EXT_ARGS 1
 
-/* Memory from malloc where it is needed, as in tux itself; stingify rewrites these calls. */
+/* Memory comes from malloc where it is needed, as in tux itself; stingify rewrites these calls. */
 #define MEM_ALIGNMENT 8
 #define MEM_LIBC_MALLOC 1
 #define MEMP_MEM_MALLOC 1
 
-/* So that the IP header lies at a multiple of 4. */
+/* Puts the IP header at a multiple of 4. */
 #define ETH_PAD_SIZE 2
 
 #define TCP_MSS 1460
 #define TCP_WND (16 * TCP_MSS)
 #define TCP_SND_BUF (32 * TCP_MSS)
 #define TCP_SND_QUEUELEN 256
-/* The body after a head is sent from where it lies, not copied. */
+/* The body after a head is sent from its place, not copied. */
 #define TCP_OVERSIZE 0
-/* The list of connections in TIME_WAIT is searched from its beginning; no segment is so old on a local link. */
+/* The list of connections in TIME_WAIT is searched from its beginning; no segment gets this old on a local link. */
 #define TCP_MSL 1000
 
-/* The packets never leave the machine's memory: wire.c leaves checksums to the device, as a driver does. */
+/* The packets never leave the machine's memory, so wire.c leaves checksums to the device, like a driver. */
 #define CHECKSUM_GEN_TCP 0
 #define CHECKSUM_CHECK_TCP 0
 #define CHECKSUM_CHECK_IP 0
 #define CHECKSUM_CHECK_ICMP 0
 
-/* Finds a connection's PCB by hash (tcp_in.patch). With TUX_PCB_LIST lwIP searches the list of all, as it does by
- * itself. */
+/* Finds a connection's PCB by hash (tcp_in.patch). With TUX_PCB_LIST lwIP searches the list of all PCBs, as it
+ * usually does. */
 struct tcp_pcb;
 struct tcp_pcb *net_find_pcb(const void *remote, unsigned remote_port, unsigned local_port);
 #ifndef TUX_PCB_LIST

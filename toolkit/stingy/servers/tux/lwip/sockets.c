@@ -1,5 +1,6 @@
-/* The calls that tux and libstingy make of a connection, over lwIP. Errors, and what epoll reports when, by level or by
- * edge, are the kernel's. A connection has a number above every descriptor of the process (RLIMIT_NOFILE). */
+/* Implements the calls that tux and libstingy make for a connection, over lwIP. Errors and the events of epoll,
+ * level-triggered or edge-triggered, equal the kernel's. A connection has a number above every descriptor of the
+ * process (RLIMIT_NOFILE). */
 #define _GNU_SOURCE
 #include "connections.h"
 
@@ -20,7 +21,7 @@ static struct sockaddr_in own;
 static int listener = -1;
 static bool is_listening;
 static epoll_data_t listener_data;
-static unsigned receive_most = UINT32_MAX; /* packets before the server runs */
+static unsigned receive_most = UINT32_MAX; /* packets to receive before the server runs */
 static uint64_t tick_ms;
 static unsigned ticks;
 
@@ -96,7 +97,7 @@ ssize_t net_recv(int fd, void *buffer, size_t bytes, int flags) {
         c->input_at += now;
         if (c->input_at < c->input->len)
             continue;
-        /* The first pbuf is read: its successors keep the reference that it had of them. */
+        /* The first pbuf has been read. Its successors keep the reference that it had to them. */
         struct pbuf *rest = c->input->next;
         if (rest)
             pbuf_ref(rest);
@@ -193,8 +194,8 @@ int net_close(int fd) {
         return 0;
     }
     tcp_arg(pcb, NULL);
-    /* With input unread lwIP resets the connection, as the kernel does. pcb_ends recycles it, now or when the client
-     * has ended, too. */
+    /* If unread input is left, lwIP resets the connection, like the kernel. pcb_ends recycles it, now or when the
+     * client has ended, too. */
     if (tcp_close(pcb) != ERR_OK)
         tcp_abort(pcb);
     return 0;
@@ -226,7 +227,8 @@ int net_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
     return 0;
 }
 
-/* As many as there were when it began: by level, what was reported is looked at again the next time. */
+/* Reports at most as many events as there were at the beginning: level-triggered connections that were reported
+   are checked again the next time. */
 static int report(struct epoll_event *events, int most) {
     int count = 0;
     if (is_listening && net_arrived.first != NOBODY)

@@ -1,8 +1,10 @@
-/* Packets between lwIP and a network device of the kernel, by packet(7) sockets: they come in a ring that is shared
- * with the kernel, without system calls, and go out many at a time (sendmmsg), straight from lwIP's memory.
+/* Transfers packets between lwIP and a network device of the kernel, by packet(7) sockets: they arrive in a ring
+ * that is shared with the kernel, without system calls, and leave many at a time (sendmmsg), straight from lwIP's
+ * memory.
  *
- * For a veth(4) device: the kernel at its other end neither computes nor checks TCP checksums of packets that stay in
- * memory, so neither does this side. A packet that goes out is marked as one whose checksum the device completes. */
+ * For a veth(4) device: the kernel at its other end neither computes nor checks TCP checksums of packets that stay
+ * in memory, so neither does this side. A packet that goes out is marked as one whose checksum the device
+ * completes. */
 #define _GNU_SOURCE
 #include "net.h"
 
@@ -29,7 +31,7 @@ static int receiver = -1, sender = -1;
 static char *ring;
 static unsigned next_frame;
 
-/* Packets to be sent: each is held (pbuf_ref) until it is with the kernel. */
+/* Packets to be sent: each is held (pbuf_ref) until the kernel has it. */
 static struct pbuf *queued[QUEUED_MOST];
 static struct mmsghdr messages[QUEUED_MOST];
 static struct iovec pieces[QUEUED_MOST][PIECES_MOST + 1];
@@ -40,7 +42,7 @@ void wire_flush(void) {
     unsigned sent = 0;
     while (sent < queued_count) {
         int now = sendmmsg(sender, messages + sent, queued_count - sent, 0);
-        /* What the kernel does not take is lost; TCP sends it again. */
+        /* A packet that the kernel does not take is lost; TCP retransmits it. */
         sent += now > 0 ? (unsigned)now : errno == EINTR ? 0 : 1;
     }
     for (unsigned i = 0; i < queued_count; i++)
@@ -48,7 +50,7 @@ void wire_flush(void) {
     queued_count = 0;
 }
 
-/* TCP over IPv4 has its checksum at a fixed place after the headers: lwIP sends no IP options. */
+/* The TCP checksum over IPv4 is at a fixed place after the headers, because lwIP sends no IP options. */
 static void mark(struct virtio_net_hdr *out, const struct pbuf *p) {
     const unsigned char *head = (const unsigned char *)p->payload + ETH_PAD_SIZE;
     enum { IP_AT = 14, TCP_AT = 34, PROTOCOL_AT = IP_AT + 9 };
@@ -64,7 +66,7 @@ static err_t output(struct netif *unused, struct pbuf *p) {
     (void)unused;
     if (queued_count == QUEUED_MOST)
         wire_flush();
-    /* Many small answers in one segment. */
+    /* The segment contains many small answers. */
     if (pbuf_clen(p) > PIECES_MOST) {
         if (!(p = pbuf_clone(PBUF_RAW, PBUF_RAM, p)))
             return ERR_MEM;
@@ -89,7 +91,7 @@ void wire_receive(unsigned most) {
         struct tpacket2_hdr *frame = (struct tpacket2_hdr *)(ring + (size_t)next_frame * FRAME_BYTES);
         if (!(__atomic_load_n(&frame->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))
             return;
-        /* A packet that was longer than a frame is not whole, and is dropped. */
+        /* A packet that was longer than a frame is incomplete, and is dropped. */
         u16_t bytes = (u16_t)frame->tp_snaplen;
         struct pbuf *p = frame->tp_snaplen == frame->tp_len && bytes == frame->tp_len
                              ? pbuf_alloc(PBUF_RAW, bytes + ETH_PAD_SIZE, PBUF_RAM)
@@ -114,7 +116,7 @@ static err_t begin(struct netif *own) {
     own->linkoutput = output;
     own->mtu = MTU;
     own->hwaddr_len = ETH_ALEN;
-    /* Not the device's own: the kernel drops packets to another host before it looks further. */
+    /* Not the device's own address: the kernel drops packets to another host before it looks further. */
     memcpy(own->hwaddr, (const unsigned char[]){2, 't', 'u', 'x', 0, 1}, ETH_ALEN);
     own->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET | NETIF_FLAG_LINK_UP;
     return ERR_OK;
@@ -150,7 +152,7 @@ static bool open_sockets(unsigned device, const char **what) {
     ring = mmap(NULL, (size_t)FRAMES * FRAME_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, receiver, 0);
     if (ring == MAP_FAILED)
         return false;
-    /* From now on packets come. */
+    /* From now on packets arrive. */
     struct sockaddr_ll all = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = (int)device};
     return bind(receiver, (struct sockaddr *)&all, sizeof all) == 0;
 }

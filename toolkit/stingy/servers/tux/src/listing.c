@@ -1,4 +1,4 @@
-/* A folder without index.html: its entries, some at a time, so that a large folder does not delay other requests. */
+/* Lists a folder without index.html: some entries at a time, so that a large folder does not delay other requests. */
 #define _GNU_SOURCE
 #include "tux.h"
 
@@ -52,7 +52,7 @@ void http_dirlist_head(struct tux_request *req) {
 
 static bool append_entry(struct tux_request *req, const struct dirent *entry) {
     const char *end = entry->d_type == DT_DIR ? "/" : "";
-    /* `./`: a name may look like a scheme. */
+    /* `./`, because a name may look like a scheme. */
     return append(req, "<li><a href=\"./") && append_escaped(req, entry->d_name, true) && append(req, end) &&
            append(req, "\">") && append_escaped(req, entry->d_name, false) && append(req, end) &&
            append(req, "</a></li>\n");

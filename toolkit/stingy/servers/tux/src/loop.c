@@ -53,7 +53,7 @@ static void watch(struct tux_request *req, bool is_output) {
         req->is_watched_for_output = is_output;
 }
 
-/* The request that waits longest is first. */
+/* The list begins with the request that has waited for the longest time. */
 void tux_wait(struct tux_request *req, enum tux_wait wait, tux_atom *atom) {
     struct tux_thread *thread = req->thread;
     req->atom = atom;
@@ -138,7 +138,7 @@ int event_loop(struct tux_thread *thread) {
             if (req && !req->is_queued && req->is_waiting)
                 add_tux_atom(req, req->atom);
         }
-        /* Runs what is queued now; what these atoms queue runs after the next look at the network. */
+        /* Runs the queued atoms; those that these queue run after the next poll of the network. */
         struct tux_request *last = thread->work_last, *req = NULL;
         while (last && req != last && (req = thread->work_first)) {
             bool is_last = req == last;

@@ -8,8 +8,8 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-/* The length of the head that begins here, with its empty line; 0 while it is incomplete. Lines may end with LF
- * alone. */
+/* Returns the length of the head that begins here, with its empty line; 0 while it is incomplete. Lines may end
+ * with LF alone. */
 static size_t head_end(const char *input, size_t bytes) {
     const char *at = input;
     while ((at = memchr(at, '\n', bytes - (size_t)(at - input)))) {
@@ -100,7 +100,7 @@ static bool has_word(const char *value, size_t bytes, const char *word) {
     return false;
 }
 
-/* The value of a text of digits only, below 2^62; -1 for anything else. */
+/* Returns the value of a text of digits only, below 2^62; -1 for any other text. */
 static off_t number(const char *text, const char *end) {
     off_t n = 0;
     if (text == end || end - text > 18)
@@ -113,7 +113,7 @@ static off_t number(const char *text, const char *end) {
     return n;
 }
 
-/* One range of bytes. Anything else is ignored, as RFC 9110 permits: the whole file is sent. */
+/* Parses one range of bytes. Everything else is ignored, as RFC 9110 permits: the whole file is sent. */
 static void parse_range(struct tux_request *req, const char *value, size_t bytes) {
     const char *end = value + bytes;
     if (bytes < 8 || strncasecmp(value, "bytes=", 6) != 0)
@@ -223,7 +223,7 @@ int tux_parse_head(struct tux_request *req, char *head, size_t bytes) {
     return error;
 }
 
-/* Reads bytes of the next request; false: there are none, and the request waits or is gone. */
+/* Reads bytes of the next request. Returns false if there are none, and the request waits or is closed. */
 static bool read_more(struct tux_request *req) {
     if (!req->input) {
         req->input = malloc(INPUT_BEGIN);

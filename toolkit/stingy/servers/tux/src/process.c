@@ -1,4 +1,4 @@
-/* Chooses the answer: the host's documents, the file, all of it or a part. */
+/* Chooses the answer: the host's documents, the file, and all or part of it. */
 #define _GNU_SOURCE
 #include "tux.h"
 
@@ -14,7 +14,8 @@ static int hex(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Appends the target's path to `path`, decoded and without dots; false if it leads outside or is not a path. */
+/* Appends the target's path to `path`, decoded and without dots. Returns false if it leads outside or is not a
+   path. */
 static bool decode_path(char *path, size_t begin, const char *target) {
     size_t used = begin;
     for (const char *c = target + 1; *c && *c != '?'; c++) {
@@ -28,7 +29,7 @@ static bool decode_path(char *path, size_t begin, const char *target) {
         path[used++] = byte;
     }
     path[used] = 0;
-    /* Segment by segment, in place: `to` writes where `from` has already read. */
+    /* In place, segment by segment: `to` writes where `from` has already read. */
     size_t to = begin;
     for (size_t from = begin; from < used || from == begin;) {
         size_t end = from;
@@ -55,10 +56,10 @@ static bool decode_path(char *path, size_t begin, const char *target) {
     return true;
 }
 
-/* The folder of the requested host, where each host has one: its name in lower case, without the port. */
+/* Finds the folder of the requested host, if each host has one: its name in lower case, without the port. */
 void http_lookup_vhost(struct tux_request *req) {
     size_t bytes = strlen(req->target) + (req->host ? strlen(req->host) : 0);
-    /* Room for a folder, the path and the name of the index. */
+    /* Reserves room for a folder, the path and the name of the index. */
     req->path = malloc(bytes + sizeof "default/" + sizeof "index.html" + 2);
     if (!req->path) {
         tux_error(req, 500, false);

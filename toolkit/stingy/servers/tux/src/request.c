@@ -1,4 +1,4 @@
-/* A request's memory, from the connection's first byte to its last. */
+/* Manages a request's memory, from the connection's first byte to its last. */
 #define _GNU_SOURCE
 #include "tux.h"
 

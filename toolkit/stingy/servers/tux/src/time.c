@@ -1,4 +1,4 @@
-/* Clocks, and dates in the form of HTTP. */
+/* Clocks, and dates in HTTP's format. */
 #define _GNU_SOURCE
 #include "tux.h"
 
@@ -10,7 +10,7 @@ uint64_t tux_now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Not strftime, whose names depend on the locale. */
+/* strftime is not used because its names depend on the locale. */
 static const char days[] = "SunMonTueWedThuFriSat", months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
 void tux_format_date(time_t at, char out[40]) {
@@ -20,7 +20,7 @@ void tux_format_date(time_t at, char out[40]) {
              months + 3 * t.tm_mon, (t.tm_year + 1900) % 100000, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
-/* Parses the form that clients send today (RFC 9110, IMF-fixdate); -1 for others. */
+/* Parses the format that clients send today (RFC 9110, IMF-fixdate); returns -1 for others. */
 time_t tux_parse_date(const char *text) {
     struct tm t = {0};
     char month[4];

@@ -60,7 +60,7 @@ struct tux_thread {
     char date[40];
     struct tux_file *files[FILE_SLOTS];
     struct tux_request *work_first, *work_last; /* requests whose next atom is to run */
-    struct tux_request *idle_first, *idle_last; /* requests that wait for the client, longest first */
+    struct tux_request *idle_first, *idle_last; /* requests that wait for the client, longest wait first */
     unsigned connections, spare;                /* spare: a descriptor to close when there are no more */
     bool is_listening;
     void *scheduler; /* the state of loop.c */
@@ -72,15 +72,15 @@ enum tux_wait { TUX_INPUT, TUX_OUTPUT };
 /* A connection and its current request. */
 struct tux_request {
     struct tux_thread *thread;
-    tux_atom *atom; /* the next one */
+    tux_atom *atom; /* the next atom */
     struct tux_request *work_next;
     struct tux_request *idle_previous, *idle_next;
-    uint64_t since_ms; /* when it began to wait */
-    uint64_t began_ms; /* when the first byte of this request came */
+    uint64_t since_ms; /* start of its wait */
+    uint64_t began_ms; /* arrival of this request's first byte */
     int fd;
     bool is_queued, is_waiting, is_watched_for_output;
 
-    /* The input: `input_used` bytes; the first `head_bytes` are the head of this request. */
+    /* The input has `input_used` bytes; the first `head_bytes` are the head of this request. */
     char *input;
     size_t input_size, input_used, head_bytes;
 
@@ -96,7 +96,7 @@ struct tux_request {
     int status;
     const char *type;
     struct tux_file *file;
-    off_t body_at, body_end; /* of the file, or of `body` */
+    off_t body_at, body_end; /* range in the file, or in `body` */
     char *location;
     char *header;
     size_t header_used, header_sent;
@@ -131,10 +131,10 @@ void tux_error(struct tux_request *req, int status, bool may_keep);
 const char *tux_reason(int status);
 bool tux_append(struct tux_request *req, const char *text, size_t bytes);
 
-/* parse.c: 0, or the status of the error. */
+/* parse.c: returns 0, or the status of the error. */
 int tux_parse_head(struct tux_request *req, char *head, size_t bytes);
 
-/* files.c: NULL with errno. */
+/* files.c: returns NULL with errno on failure. */
 struct tux_file *tux_open_file(struct tux_thread *thread, const char *path);
 void tux_release_file(struct tux_file *file);
 void tux_forget_files(struct tux_thread *thread);
