@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 from conftest import REPOSITORY
 
-# : No test judges speed. An action that takes longer than this hangs.
+#: No test judges speed. An action that takes longer than this hangs.
 HANGS_AFTER_S = 360.0
 #: In the environment of every process of a test's fleet.
 MARK = "STRAINGAUGE_FLEET_TEST"

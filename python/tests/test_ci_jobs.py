@@ -18,7 +18,7 @@ from conftest import REPOSITORY, free_port
 
 pytestmark = pytest.mark.program
 
-# : A server whose answers take at least this long, however busy the machine is.
+#: A server whose answers take at least this long, however busy the machine is.
 SERVER = """#!/usr/bin/env python3
 import http.server, sys, time
 

@@ -23,13 +23,13 @@ from test_fleet_ray import find, workers_by_point
 WHY_NOT = missing()
 pytestmark = [pytest.mark.program, pytest.mark.long, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
 
-# : CPUs of each node. A worker needs fewer, so that several bundles of a worker's size fit on one node.
+#: CPUs of each node. A worker needs fewer, so that several bundles of a worker's size fit on one node.
 CPUS = 2
 LONG = ["--budget", "900s", "--duration", "5s", "--repeats", "100"]
-# : Maximum number of nodes besides the head.
+#: Maximum number of nodes besides the head.
 ADDED = 3
-# : The simulated nodes of earlier versions look for their head at Ray's default port, and version 2 was not usable
-# yet.
+#: The simulated nodes of earlier versions look for their head at Ray's default port, and version 2 was not usable
+#: yet.
 IS_OLD = WHY_NOT is None and tuple(int(part) for part in version("ray").split(".")[:2]) < (2, 10)
 HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 

@@ -24,9 +24,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define WAKER_FRAMES 12 /* of the kernel, from the event to the timer's function */
 #define TIMER_FUNCTION_BYTES 64
 
-#define AFTERWARDS_NS                                                                               \
-    50000000 /* a thread's next event ends its last interval up to this long after the window's end \
-              */
+/* A thread's next event ends its last interval up to this long after the window's end. */
+#define AFTERWARDS_NS 50000000
 #define LONGEST_EVENT_NS 20000
 #define NEVER_NS (~0ULL >> 1)
 

@@ -10,13 +10,13 @@ from .run import Point, Run, buckets
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# : The horizontal axis of a sweep: its label, and the position of a point.
+#: The horizontal axis of a sweep: its label, and the position of a point.
 _AXES: "Dict[str, Tuple[str, Callable[[Point], Optional[float]]]]" = {
     "connections": ("connections", lambda point: float(point.connections)),
     "rate": ("offered load (requests/s)", lambda point: point.offered_per_sec),
 }
-# : A row of the figure: label of its axis, whether its scale is logarithmic, and for each curve its legend, a point's
-# figure and a level's figure.
+#: A row of the figure: label of its axis, whether its scale is logarithmic, and for each curve its legend, a point's
+#: figure and a level's figure.
 _ROWS: "List[Tuple[str, bool, List[Tuple[str, str, str]]]]" = [
     ("requests/s", False, [("answered", "client.goodput_per_sec", "throughput_per_sec")]),
     ("response time (us)", True, [("median", "client.response_p50_us", "response_p50_us"),

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from hdrh.histogram import HdrHistogram
 
-# : The newest supported schemas of run.json and point.json. Fields may be added within a schema.
+#: The newest supported schemas of run.json and point.json. Fields may be added within a schema.
 RECORD_SCHEMA, POINT_SCHEMA = 1, 1
 
 T = TypeVar("T")
@@ -71,9 +71,9 @@ class Point:
     sweep: str
     repeat: int
     connections: int
-    # : requests per second of an open loop's schedule; None in a closed loop
+    #: requests per second of an open loop's schedule; None in a closed loop
     offered_per_sec: Optional[float]
-    # : the varied quantity of `--axis`, such as `in-flight`, and its value in its unit; None in other runs
+    #: the varied quantity of `--axis`, such as `in-flight`, and its value in its unit; None in other runs
     axis: Optional[str]
     axis_value: Optional[float]
     started_unix_ms: int
@@ -83,7 +83,7 @@ class Point:
     figures: Mapping[str, Figure]
     connection_states: Mapping[str, Figure]
     doubts: Sequence[Doubt]
-    # : contents of point.json
+    #: contents of point.json
     raw: Mapping[str, Any] = field(repr=False)
 
     def value(self, name: str) -> Optional[float]:
@@ -95,11 +95,11 @@ class Point:
 class RunRecord:
     """run.json: the settings, the machine, and how the run ended."""
 
-    # : running (also for a killed run), complete or interrupted
+    #: running (also for a killed run), complete or interrupted
     status: str
     started_unix_ms: int
     name: str
-    # : the URL as typed; `:8080` for a watch; empty for a run without a server
+    #: the URL as typed; `:8080` for a watch; empty for a run without a server
     url: str
     scenario: Mapping[str, Any] = field(repr=False)
     machine: Mapping[str, Any] = field(repr=False)
@@ -120,7 +120,7 @@ class Run:
         self.path = path
         self.record = record
         self.points = points
-        # : One doubt for each point that could not be read.
+        #: One doubt for each point that could not be read.
         self.unreadable = unreadable
 
     def __repr__(self) -> str:
@@ -404,12 +404,12 @@ class _SeriesLine:
         return {name: float(cell) if cell else None for name, cell in zip(self.names, cells)}
 
 
-# : A point's fields about its load, in the order of the columns.
+#: A point's fields about its load, in the order of the columns.
 _LOAD: Dict[str, type] = {
     "index": int, "sweep": str, "repeat": int, "connections": int, "offered_per_sec": float, "axis": str,
     "axis_value": float, "started_unix_ms": int, "warmup_ns": int, "duration_ns": int,
 }
-# : Name of a unit within a column's name, if it differs from the unit.
+#: Name of a unit within a column's name, if it differs from the unit.
 _UNIT_WORDS = {"1/s": "per_sec", "bytes/s": "bytes_per_sec", "CPUs": "cpus"}
 
 

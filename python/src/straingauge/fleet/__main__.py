@@ -17,7 +17,7 @@ from .order import FleetError, Order
 from .relay import Relay
 
 MAX_ORDER_BYTES = 1 << 20
-# : Ending the workers takes at most STOP_S, and leaving the cluster a moment.
+#: Ending the workers takes at most STOP_S, and leaving the cluster a moment.
 LEAVE_S = 10.0
 
 

@@ -16,9 +16,9 @@ from .order import FleetError, Order
 
 PROBE_S = 5.0
 STOP_S = 5.0
-# : The first version that can also ask an autoscaler for nodes with labels.
+#: The first version that can also ask an autoscaler for nodes with labels.
 LABELS_SINCE = (2, 51)
-# : A worker on a node that joined later may take this long to start.
+#: A worker on a node that joined later may take this long to start.
 JOIN_S = 30.0
 
 
@@ -63,9 +63,9 @@ class Cluster:
         self._size = growth.Size(order.most_workers or 0)
         self._actor: Any = None
         self._program: Tuple[str, List[Any]] = ("", [])
-        # : Number of workers that were ever started. The name of a worker that was just killed may still be taken.
+        #: Number of workers that were ever started. The name of a worker that was just killed may still be taken.
         self._hired = 0
-        # : Ray's identifiers of the nodes that were considered.
+        #: Ray's identifiers of the nodes that were considered.
         self._seen: Set[str] = set()
         self.members: List[Member] = []
 

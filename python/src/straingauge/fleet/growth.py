@@ -17,8 +17,8 @@ from typing import Any, Dict, List, Optional
 
 HEAD = "node:__internal_head__"
 
-# : Waits for the end of its input. If no byte came before the end, the request was not withdrawn. A cluster that is
-# gone does not answer.
+#: Waits for the end of its input. If no byte came before the end, the request was not withdrawn. A cluster that is
+#: gone does not answer.
 GUARD = """
 import os, signal, sys
 if not os.read(0, 1):
@@ -72,7 +72,7 @@ class Size:
 
     def __init__(self, most: int) -> None:
         self._most = self._asked = most
-        # : The smallest number that was refused.
+        #: The smallest number that was refused.
         self._refused = most + 1
 
     def next(self, there: int, refused_now: int) -> int:

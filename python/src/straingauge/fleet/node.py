@@ -21,11 +21,11 @@ import zlib
 from typing import Any, List, Optional, Tuple
 
 TRIES = 3
-# : The next fleet removes a program that no fleet has used for a day.
+#: The next fleet removes a program that no fleet has used for a day.
 KEPT_S = 86_400.0
 CHUNK_BYTES = 1 << 20
 STDERR_BYTES = 4096
-# : Metrics by their names in a worker's progress reports.
+#: Metrics by their names in a worker's progress reports.
 METRICS = {
     "throughput_per_sec": ("straingauge_client_requests_per_second", "Complete responses per second."),
     "connected": ("straingauge_client_connections", "Established connections."),
