@@ -14,7 +14,7 @@ pub struct FindArgs {
     pub find: FindOptions,
     #[command(flatten)]
     pub drive: DriveArgs,
-    /// Print all tables, sentences and doubts
+    /// Print everything: tables, sentences, doubts
     ///
     /// Default: one screen with the number to plan with, what limits the server, and what to do.
     #[arg(long, conflicts_with = "json", help_heading = "Output")]

@@ -231,7 +231,7 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Run find or load from every node of a Ray cluster
     Fleet(Box<FleetArgs>),
-    /// Show a server's CPU time by layer of the network stack, per packet and per request
+    /// Show a server's CPU time by network layer, per packet and per request
     Profile(Box<ProfileArgs>),
     /// Monitor a running server: requests, connections, phases, service demands, headroom
     Watch(Box<WatchArgs>),

@@ -29,7 +29,7 @@ pub struct ReportArgs {
     /// For runs of find and load.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub markdown: Option<PathBuf>,
-    /// Print all tables, sentences and doubts
+    /// Print everything: tables, sentences, doubts
     #[arg(long, conflicts_with = "json", help_heading = "Output")]
     pub full: bool,
     /// Print JSON, not tables
