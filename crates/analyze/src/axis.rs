@@ -131,7 +131,7 @@ pub fn find(run: &RunDir) -> Vec<AxisFindings> {
     of_points(&run.points, &criteria, demanded)
 }
 
-/// As [`find`], with given points and criteria. `demanded_ratio`: share of the connections that must conform.
+/// Like [`find`], with given points and criteria. `demanded_ratio`: share of the connections that must conform.
 pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Vec<AxisFindings> {
     type Placed<'p> = Vec<(f64, &'p Point)>;
     let mut by_axis: BTreeMap<(Axis, Option<SlowPlace>), Placed<'_>> = BTreeMap::new();

@@ -73,7 +73,7 @@ pub struct Difference {
     pub figure: &'static str,
     /// Short name of the figure.
     pub word: &'static str,
-    /// Which way is better.
+    /// The direction of an improvement.
     pub better: Better,
     /// Geometric mean of the figure in run A.
     pub a: f64,

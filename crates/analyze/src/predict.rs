@@ -92,7 +92,7 @@ pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
     }
 }
 
-/// As [`of_runs`], with more questions for the same fit.
+/// Like [`of_runs`], with more questions for the same fit.
 ///
 /// # Errors
 /// Errors of [`of_runs`]. A further question that cannot be answered has the reason instead of an answer.

@@ -331,7 +331,7 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
     let functions = crate::growth::functions(&low, &high, criteria.confidence_ratio);
     let inside = match functions.as_slice() {
         [] => String::new(),
-        grown => format!(" Of the functions, without their callees: {}.", words(grown)),
+        grown => format!(" These functions grew, callees excluded: {}.", words(grown)),
     };
     Some(format!("By layer of the network stack, sampled, it grew in {}.{inside}", words(&layers)))
 }

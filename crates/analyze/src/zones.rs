@@ -64,7 +64,7 @@ pub enum PointPlace {
     Below,
     /// Above the highest load: the criterion was never crossed.
     Beyond,
-    /// Unknown, for the cause in the reason.
+    /// The place is unknown, for the given reason.
     Unknown,
 }
 

@@ -76,9 +76,9 @@ impl Requests {
 }
 
 pub(crate) enum Choice {
-    /// In turn; this target is next.
+    /// Targets take turns; this one is next.
     InTurn(usize),
-    /// By the plan's weights.
+    /// Targets are drawn by the plan's weights.
     Weighted(Box<ChaCha8Rng>),
 }
 

@@ -31,7 +31,7 @@ pub struct TimeWaitMaker {
 }
 
 impl TimeWaitMaker {
-    /// For the plan's first address.
+    /// Opens the counter for the plan's first address.
     pub fn new(plan: &LoadPlan) -> Result<Self, LoadError> {
         if plan.clients.tls.is_some() {
             return Err(LoadError::Plan(

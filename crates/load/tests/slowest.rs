@@ -14,7 +14,7 @@ const DELAY: Duration = Duration::from_millis(60);
 /// The server delays these requests, in the order in which they come.
 const DELAYED: [usize; 3] = [3, 6, 9];
 
-/// What a server saw: the trace ids of all requests, and the client's ports of those that it delayed.
+/// A server's log: the trace ids of all requests, and the client's ports of the requests that it delayed.
 #[derive(Default)]
 struct Seen {
     ids: Vec<String>,

@@ -22,7 +22,7 @@ pub struct TimeWaitSockets {
 }
 
 impl TimeWaitSockets {
-    /// For a port in the namespace of `pid` (`None`: of the calling thread).
+    /// Opens the counter for a port in the namespace of `pid` (`None`: of the calling thread).
     pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
         let reader = PortReader::open(pid, port)?;
         let socket = in_namespace_of(pid, sock_diag::socket)?

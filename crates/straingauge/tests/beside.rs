@@ -22,7 +22,7 @@ fn find(dir: &Path, beside: &str, isolate: &str) -> Command {
     command
 }
 
-/// As `find`, with the server started as on another machine, and two clients.
+/// Like `find`, with the server started as on another machine, and two clients.
 fn find_elsewhere(dir: &Path, beside: &str) -> Command {
     let mut command = find(dir, beside, "never");
     let program = Path::new(env!("CARGO_BIN_EXE_straingauge"));

@@ -41,7 +41,7 @@ impl DocumentServer {
         DocumentServer::start_at(files, "127.0.0.1", None)
     }
 
-    /// As [`DocumentServer::start`], on another address and perhaps in a network namespace.
+    /// Like [`DocumentServer::start`], on another address and perhaps in a network namespace.
     #[track_caller]
     pub fn start_at(files: &[&str], address: &str, namespace: Option<&str>) -> DocumentServer {
         let state = open_dir();

@@ -37,7 +37,7 @@ fn load_point(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     Some(point)
 }
 
-/// As `load_point`, even if requests are not counted.
+/// Like `load_point`, even if requests are not counted.
 fn load_point_however(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     let dir = open_dir();
     let port = free_port();

@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(train(3e9, 2e9).bandwidth(1e9), (Some(2e9), None), "more than the path may let through");
         let unseen = SelfTest { bits_per_sec: None, sent_too_slowly_bits_per_sec: Some(3e9), ..seen(40.0, 0.0) };
         assert_eq!(unseen.doubts(), []);
-        assert!(unseen.words().ends_with("bulk not seen, as the test sends 3.00 Gbit/s itself (asked 100 Mbit/s)"));
+        assert!(unseen.words().ends_with("bulk not seen, because the test sends only 3.00 Gbit/s (asked 100 Mbit/s)"));
     }
 
     #[test]

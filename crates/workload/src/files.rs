@@ -183,7 +183,7 @@ pub enum FilesError {
     /// A system call failed.
     #[error("{} cannot be {what}: {cause}", path.display())]
     Io {
-        /// What could not be done: `created`, `written`, ...
+        /// The failed action: `created`, `written`, ...
         what: &'static str,
         /// The file or directory.
         path: PathBuf,

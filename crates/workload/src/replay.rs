@@ -53,7 +53,7 @@ use record::Share;
 pub struct ReplayOptions {
     /// When requests are sent.
     pub pace: Pace,
-    /// Which requests share a connection.
+    /// The requests that share a connection.
     pub grouping: Grouping,
     /// The share of the clients in this plan. All shares of a log have the same start time.
     pub share: Share,

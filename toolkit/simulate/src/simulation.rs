@@ -57,7 +57,7 @@ pub struct Simulation {
     pub caches: Option<Caches>,
     /// Prices for the estimate of cycles.
     pub cost: Option<Cost>,
-    /// In the order of the plan.
+    /// The points, in the order of the plan.
     #[serde(default)]
     pub points: Vec<Point>,
 }
@@ -121,7 +121,7 @@ pub struct Point {
     pub delay_us: u64,
     /// Number of samples.
     pub n: u64,
-    /// Samples by seed.
+    /// The samples of all seeds.
     pub samples: Vec<Sample>,
 }
 

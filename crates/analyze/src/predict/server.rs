@@ -188,7 +188,7 @@ impl Server {
         self.usl.map(|(alpha, beta, gamma)| Usl { alpha, beta, gamma })
     }
 
-    /// As [`Self::closed`], with the time from one request to the next in the same place, seconds (Little's law).
+    /// Like [`Self::closed`], with the time from one request to the next in the same place, seconds (Little's law).
     pub fn cycle(&self, connections: f64, cold: f64) -> (State, f64) {
         let state = self.closed(connections, cold);
         (state, connections * self.in_flight / state.throughput_per_sec)

@@ -312,7 +312,7 @@ fn every_planner_remeasures_a_disturbed_point_once_if_most_are_quiet() {
     ];
     for (name, planner) in make {
         let quiet = visits_of(&mut *planner(), &|_, _, _| false);
-        // With two servers in turn, each measures a load once per round.
+        // With two servers in turn, each load is measured twice per round, once per server.
         let once = if name == "turns" { 2 } else { 1 };
         let most = *quiet.values().max().unwrap();
         // Also a load that a search over rate did not reach by bisection.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const WINDOW_BYTES: u32 = 1 << 30;
 /// Larger buffers are freed when empty. Bodies are put only into smaller ones.
 const KEPT_BYTES: usize = 64 * 1024;
-/// Not a place.
+/// Stands for no place.
 const NONE: u32 = u32::MAX;
 
 /// How a request ended.

@@ -25,7 +25,7 @@ impl Opening {
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// With a complete response of this status.
+    /// A complete response with this status.
     Answered(u16),
     /// Without one, after it was sent.
     Failed(&'static str),

@@ -93,7 +93,7 @@ pub fn arguments<const LENGTH: usize>() -> [u8; LENGTH] {
 /// Kind of the descriptor that a call names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// None, or unknown.
+    /// No descriptor, or an unknown one.
     Nothing,
     /// A file or folder, or a disk.
     File,

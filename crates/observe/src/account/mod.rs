@@ -176,8 +176,8 @@ impl Accountant {
             ..Gate::default()
         })?;
         let mut names = vec![self.switch, "on_waking", "on_exit"];
-        // Every send and receive of the machine has a cost, so a server that calls no others is searched only in few
-        // windows.
+        // Tracing costs time at every send and receive of the machine, so a server without backends is traced in few
+        // windows only.
         self.looks_for_calls = self.why_no_backends.is_none()
             && (self.has_backends || self.windows.is_multiple_of(WINDOWS_BETWEEN_LOOKS_FOR_CALLS));
         if self.looks_for_calls {

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
 pub const WINDOW: Duration = Duration::from_secs(1);
-/// With one second per window, at most one second in five.
+/// A window of one second takes at most one second in five.
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(5);
 /// With a longer period, windows do not represent the present.
 pub const LONGEST_PERIOD: Duration = Duration::from_secs(120);

@@ -72,7 +72,7 @@ pub struct WatchOptions {
     pub room: Option<u32>,
     /// Whether to sample the first bytes of a few reads per second to identify the protocol.
     pub detects_protocol: bool,
-    /// Also time phases by these functions of the server, in short windows.
+    /// Functions of the server whose time is also counted as phases, in short windows.
     pub pack: Option<Pack>,
     /// Whether to read the limits of the server, too.
     pub limits: bool,

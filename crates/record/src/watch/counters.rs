@@ -20,7 +20,7 @@ pub enum Source {
 /// The declaration of a counter.
 #[derive(Debug, Clone, Copy)]
 pub struct Declaration {
-    /// Name in JSON; in the programs in capitals, with the prefix `COUNT_`.
+    /// Name in JSON. The BPF programs use it in capitals, with the prefix `COUNT_`.
     pub name: &'static str,
     /// Name in metrics, after `straingauge.`; it ends in `_bytes` if it counts bytes. Prometheus adds `_total`.
     pub metric: &'static str,

@@ -116,7 +116,7 @@ pub struct LoadOptions {
     pub body: Option<String>,
     /// Request the URLs of this file in turn
     ///
-    /// One URL or path per line. With weights after the URLs: in proportion to the weights.
+    /// One URL or path per line. If weights follow the URLs, the requests are distributed by the weights.
     #[arg(long, value_name = "FILE")]
     pub urls: Option<PathBuf>,
     /// Pin the client to these CPUs, e.g. 0 or 0,2-3 [default: half of them if straingauge starts the server]

@@ -36,7 +36,7 @@ pub struct Load<'a> {
     pub sweep: Sweep,
 }
 
-/// What a companion needs for moving to a value of an axis.
+/// The parameters for moving a companion to a value of an axis.
 pub struct Holding<'a> {
     pub plan: &'a LoadPlan,
     pub stop: &'a Stop,

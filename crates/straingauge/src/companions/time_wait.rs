@@ -56,7 +56,7 @@ impl Sockets {
 }
 
 impl TimeWait {
-    /// For the server of the plan, in the network namespace of `server_pid`, or on the watcher's machine.
+    /// Counts for the server of the plan, in the network namespace of `server_pid`, or on the watcher's machine.
     pub fn new(plan: &LoadPlan, server_pid: Option<u32>, watcher: Option<SharedWatcher>) -> Result<Self> {
         const UNSEEN: &str = "the server's TIME_WAIT sockets cannot be seen";
         if let Some(watcher) = watcher {

@@ -20,9 +20,8 @@ impl MixSampler {
             return Err(MixError::Empty);
         }
         let weights = mix.documents.iter().map(|document| document.probability).collect();
-        let table = WeightedAliasIndex::new(weights).map_err(|error| {
-            MixError::Parameter(format!("the probabilities of the mix cannot be drawn from: {error}"))
-        })?;
+        let table = WeightedAliasIndex::new(weights)
+            .map_err(|error| MixError::Parameter(format!("the probabilities of the mix are unusable: {error}")))?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(u64::from(share.index));
         Ok(MixSampler { table, rng: Box::new(rng) })

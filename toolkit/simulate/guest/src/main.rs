@@ -13,7 +13,7 @@ use std::fmt::Display;
 /// A sentence for the host in place of a result.
 pub type Outcome<T> = Result<T, String>;
 
-/// What failed, and why.
+/// Makes a message of the failed action and the reason.
 pub fn because<E: Display>(what: impl Display) -> impl FnOnce(E) -> String {
     move |why| format!("{what}: {why}")
 }

@@ -4,7 +4,7 @@
 
 use crate::qemu::{self, AccessInfo};
 
-/// Where the direction and the size are.
+/// Bit positions of the direction and the size.
 #[derive(Default, Clone, Copy)]
 pub struct InfoBits {
     bits: Bits,

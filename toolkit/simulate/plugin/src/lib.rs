@@ -26,7 +26,7 @@ pub static qemu_plugin_version: c_int = 1;
 
 static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The only state.
+/// Returns the plugin's state.
 ///
 /// # Safety
 /// Only the emulator's one thread for virtual CPUs (`thread=single`) may call this, from a callback that QEMU made,

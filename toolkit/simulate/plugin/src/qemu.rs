@@ -73,7 +73,7 @@ unsafe extern "C" {
 
 /// Up to version 2 of the interface.
 type PointsToBytes = unsafe extern "C" fn(instruction: *const Instruction) -> *const c_void;
-/// From version 3 on.
+/// Since version 3.
 type CopiesBytes = unsafe extern "C" fn(instruction: *const Instruction, to: *mut c_void, room: usize) -> usize;
 const FIRST_THAT_COPIES: c_int = 3;
 static DOES_COPY: AtomicBool = AtomicBool::new(false);

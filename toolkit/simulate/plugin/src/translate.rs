@@ -147,7 +147,7 @@ pub extern "C" fn light(_: PluginId, block: *mut qemu::Block) {
     }
 }
 
-/// From then on: hooks all instructions.
+/// Hooks all instructions from then on.
 pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };

@@ -101,7 +101,7 @@ impl Object {
         self.reads.saturating_add(self.writes)
     }
 
-    /// Misses of an L2.
+    /// Misses of the second-level cache of this index.
     pub fn l2_misses(&self, level: usize) -> u64 {
         self.l2_misses.get(level).copied().unwrap_or(0)
     }

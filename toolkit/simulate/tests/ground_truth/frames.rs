@@ -59,7 +59,7 @@ pub struct Frame {
     registers: Option<Registers>,
     /// Whether it was interrupted there or runs there. Otherwise it called.
     is_exact: bool,
-    /// Where the frame below began: the address above its return address.
+    /// The start of the frame below: the address above its return address.
     pub canonical: u64,
 }
 

@@ -72,7 +72,7 @@ struct Stepping<'s> {
     is_client_by_stack: HashMap<u64, bool>,
     is_client: bool,
     was_user: bool,
-    /// By address: whether the instruction there waits for an interrupt, and which mark it is.
+    /// For each address, whether the instruction there waits for an interrupt, and its mark.
     code: HashMap<u64, (bool, Option<u16>)>,
     /// Functions that jumped on, in order, by the start of their frame.
     jumped: HashMap<u64, Vec<u32>>,
@@ -178,7 +178,7 @@ fn places_of(gdb: &mut Gdb, code: std::ops::Range<u64>, number: u16) -> Result<V
 }
 
 impl Stepping<'_> {
-    /// From the window's first mark to its last.
+    /// Steps from the window's first mark to its last.
     fn window(&mut self) -> Result<(), SimulateError> {
         let mut here = self.gdb.registers()?;
         let (mut is_counting, mut steps, mut stayed_at) = (false, 0_u64, 0);

@@ -6,13 +6,13 @@ use rand_chacha::ChaCha8Rng;
 use record::{LoadPlan, TraceId};
 use std::io::Read;
 
-/// What precedes the value in a prebuilt request. No other field has this name.
+/// Text before the value in a prebuilt request. No other field has this name.
 const BEFORE: &[u8] = b"\r\ntraceparent: ";
 
 /// The trace ids of one thread.
 pub(crate) struct Traces {
     rng: ChaCha8Rng,
-    /// Of the request at each place of each connection.
+    /// The id of the request at each place of each connection.
     ids: Box<[TraceId]>,
     /// A prebuilt request with its own id.
     out: Vec<u8>,

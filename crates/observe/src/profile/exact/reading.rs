@@ -10,7 +10,7 @@ const LAYERS: usize = 16;
 const PLACES: usize = 4;
 const CELLS: usize = 4 * PLACES * LAYERS;
 
-/// What the time is charged to.
+/// The layer or the other activity that CPU time is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Charged {
     /// A layer.

@@ -3,7 +3,7 @@
 /// Maximum number of L2 geometries that one pass simulates.
 pub const MOST_L2: usize = 8;
 
-/// Which levels a data access missed.
+/// The levels that a data access missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Misses(u16);
 

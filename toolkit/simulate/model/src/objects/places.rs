@@ -32,7 +32,7 @@ pub struct Cache {
 /// The contents of a page of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Not a slab.
+    /// The place is not in a slab.
     Fixed(Fixed),
     /// Objects of the cache with this address; the page has this index in the slab.
     Slab {
