@@ -54,6 +54,22 @@ fn the_open_loop_has_no_yield_point_where_other_work_filled_the_cpus() {
 }
 
 #[test]
+fn cpus_that_are_full_at_higher_loads_do_not_explain_why_a_lower_one_failed() {
+    let headline = |busy_where_it_breaks: f64| {
+        let (points, findings) = searched(bucket(), |point| {
+            let offered = point.offered_per_sec().unwrap_or(0.0);
+            set(point, names::SERVER_CPU_BUSY, if offered > 2300.0 { 0.98 } else { busy_where_it_breaks });
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let run = fixture::write(folder.path(), fixture::record(), &points);
+        assert!(points.iter().any(|point| point.offered_per_sec().is_some_and(|rate| rate > 2300.0)));
+        verdict::sentences(&run, &findings).headline
+    };
+    assert!(headline(0.9).contains("CPUs are full"), "{}", headline(0.9));
+    assert!(!headline(0.04).contains("CPUs are full"), "{}", headline(0.04));
+}
+
+#[test]
 fn the_open_loop_is_judged_by_the_servers_own_cpu_time() {
     // A quiet machine, and one on which other work uses a fifth of the CPU time.
     let (_, quiet) = searched(bucket(), |_| ());
