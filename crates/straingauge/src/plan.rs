@@ -478,7 +478,7 @@ mod tests {
             ("find.settle", "SECTION.KEY"),
             ("find.setle=5s", "setle"),
             ("find.settle=soon", "soon"),
-            ("predict.rate=2x", "files alone"),
+            ("predict.rate=2x", "only for files"),
         ] {
             let why = set(Options::default(), &[wrong.to_string()]).unwrap_err().to_string();
             assert!(why.contains(word) && !why.contains('\n'), "{why}");

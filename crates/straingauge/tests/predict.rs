@@ -71,7 +71,7 @@ fn runs_that_cannot_be_modelled_are_refused_in_one_sentence() {
         }
         true
     });
-    predict(negative.path(), &[]).exits_with(1).complains_of(&["server.cpu_us_per_request = -3", "cannot be"]);
+    predict(negative.path(), &[]).exits_with(1).complains_of(&["server.cpu_us_per_request = -3", "impossible"]);
     predict(Path::new("/nonexistent"), &[]).exits_with(1).complains_of(&["/nonexistent"]);
 }
 

@@ -76,7 +76,7 @@ fn assert_the_directory_has_a_report(place: &str) -> Value {
     let report = run(&mut simulate(&["report", place])).exits_with(0);
     assert!(report.out.starts_with("Simulated, nothing measured") && report.out.contains("tcp_sock"), "{}", report.out);
     let page = std::fs::read_to_string(Path::new(place).join("report.html")).expect("the page");
-    assert!(page.contains("Everything here is simulated") && page.contains("<svg"));
+    assert!(page.contains("All figures here are simulated") && page.contains("<svg"));
     let json = run(&mut simulate(&["report", place, "--json"])).exits_with(0).json();
     assert_eq!((&json["kind"], &json["simulation"]["origin"]), (&"simulation".into(), &"simulated".into()));
     std::fs::write(Path::new(place).join("simulation.json"), "{\"origin\": \"timed\"}").expect("a broken file");

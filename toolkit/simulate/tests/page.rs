@@ -29,7 +29,7 @@ fn a_kept_simulation_is_drawn_and_labelled() {
     let page = page(&run, &simulation);
     assert!(!page.contains("<script>6.1") && page.contains("&lt;script&gt;6.1"), "text from outside is escaped");
     for wanted in [
-        "Everything here is simulated",
+        "All figures here are simulated",
         "Figure 4",
         "Figure 5",
         "Figure 6",
@@ -56,5 +56,5 @@ fn a_kept_simulation_is_drawn_and_labelled() {
 fn an_empty_simulation_has_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let nothing = Simulation::parse(b"{\"origin\": \"simulated\"}").unwrap();
-    assert!(page(&run_in(folder.path()), &nothing).contains("Everything here is simulated"));
+    assert!(page(&run_in(folder.path()), &nothing).contains("All figures here are simulated"));
 }

@@ -266,6 +266,7 @@ mod tests {
     use record::account::{CLOSED_WINDOW, ThreadGroup, WaitKind};
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::process::CommandExt;
 
     fn started(test: &str) -> Option<Accountant> {
         match Accountant::start(1) {
@@ -279,9 +280,14 @@ mod tests {
 
     /// The account of this process while `work` runs.
     fn account_of(accountant: &mut Accountant, work: impl FnOnce()) -> Account {
+        account_from(accountant, std::process::id(), work)
+    }
+
+    /// The account of a process and its children while `work` runs.
+    fn account_from(accountant: &mut Accountant, root: u32, work: impl FnOnce()) -> Account {
         let mut table = ProcessTable::default();
         table.scan();
-        let mut group = ServerGroup::new([std::process::id()], None);
+        let mut group = ServerGroup::new([root], None);
         group.admit(&table);
         accountant.begin(&group.processes()).unwrap();
         work();
@@ -369,6 +375,28 @@ mod tests {
         let waits = account.groups.iter().filter(|group| *group.name == *"sends").flat_map(|group| &group.waits);
         let closed = waits.filter(|wait| wait.kind == WaitKind::Send && *wait.object == *CLOSED_WINDOW);
         assert!(closed.map(|wait| wait.ns).sum::<u64>() > 150_000_000, "{account:?}");
+    }
+
+    #[test]
+    fn a_process_that_leaves_the_work_to_its_children_is_no_member_of_their_pool() {
+        let test = "a_process_that_leaves_the_work_to_its_children_is_no_member_of_their_pool";
+        let Some(mut accountant) = started(test) else { return };
+        let script = "f() { while :; do :; done; }; f & f & echo; wait";
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", script]).stdout(std::process::Stdio::piped()).process_group(0);
+        let mut parent = command.spawn().unwrap();
+        parent.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+        let account = account_from(&mut accountant, parent.id(), || std::thread::sleep(Duration::from_millis(200)));
+        // SAFETY: kill takes no pointers; the group is that of a child that leads it.
+        unsafe { libc::kill(-(parent.id() as libc::pid_t), libc::SIGKILL) };
+        parent.wait().unwrap();
+        let of = |name: &str| -> Vec<u32> {
+            let group = account.groups.iter().find(|group| *group.name == *name);
+            group.map_or(Vec::new(), |group| group.processes.iter().map(|one| one.pid).collect())
+        };
+        let children = of("bash");
+        assert_eq!((children.len(), children.contains(&parent.id())), (2, false), "{account:?}");
+        assert_eq!(of("parent"), [parent.id()], "{account:?}");
     }
 
     #[test]

@@ -31,6 +31,8 @@ const WINDOW_CLOSED: u16 = 1;
 const BY_TIMER: u8 = 0xf;
 const BY_THREAD: u8 = 0xe;
 
+/// CPU time of the busiest child over that of its parent, from which on the parent leaves the work to its children.
+const IDLE_PARENT: u64 = 10;
 /// Maximum numbers: groups, waits per group, stacks per wait, processes per group, backends.
 const MAX_GROUPS: usize = 24;
 const MAX_WAITS: usize = 12;
@@ -347,6 +349,25 @@ fn is_wait(place: &Place) -> bool {
     !matches!(place.doing & !FIRST_THREAD, RUNNING | READY_OWN | READY_OTHERS | READY_STOPPED | READY_MOVED)
 }
 
+/// Processes that start others of their program and leave the work to them: no part of a pool of workers.
+fn idle_parents(places: &[(Place, Use)], naming: &mut Naming<'_>) -> HashSet<u32> {
+    let mut running: BTreeMap<u32, u64> = BTreeMap::new();
+    for (place, used) in places {
+        let is_running = place.doing & !FIRST_THREAD == RUNNING;
+        *running.entry(place.tgid).or_default() += if is_running { used.ns } else { 0 };
+    }
+    let mut busiest_child: BTreeMap<u32, u64> = BTreeMap::new();
+    for (pid, ns) in &running {
+        let Some(parent) = naming.table.get(*pid).map(|origin| origin.parent) else { continue };
+        if running.contains_key(&parent) && naming.program(parent) == naming.program(*pid) {
+            let most = busiest_child.entry(parent).or_default();
+            *most = (*most).max(*ns);
+        }
+    }
+    let is_idle = |(parent, most): (u32, u64)| (IDLE_PARENT * running[&parent] <= most).then_some(parent);
+    busiest_child.into_iter().filter_map(is_idle).collect()
+}
+
 fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> {
     let mut groups: BTreeMap<(PlainText, String, bool), ThreadGroup> = BTreeMap::new();
     let mut serving = HashSet::new();
@@ -355,10 +376,12 @@ fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> 
             serving.insert((place.tgid, place.name));
         }
     }
+    let parents = idle_parents(places, naming);
     for (place, used) in places {
         let program = naming.program(place.tgid);
-        let name = common_name(&thread_name(place));
         let is_first = place.doing & FIRST_THREAD != 0;
+        let is_parent = is_first && parents.contains(&place.tgid);
+        let name = if is_parent { "parent".into() } else { common_name(&thread_name(place)) };
         let group = groups.entry((program.clone(), name.clone(), is_first)).or_insert_with(|| ThreadGroup {
             program,
             name: name.as_str().into(),

@@ -237,8 +237,8 @@ mod tests {
         for (line, words) in [
             ("begun f", "is none of"),
             ("logged", "needs the name of a function"),
-            ("logged f when done", "after the function"),
-            ("logged f in", "after the function"),
+            ("logged f when done", "may follow the function"),
+            ("logged f in", "may follow the function"),
             ("server t", "a name already"),
             ("binary a b", "takes one word"),
         ] {

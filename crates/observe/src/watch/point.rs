@@ -379,7 +379,7 @@ mod tests {
         readings.counted.cost.added = None;
         let seen = seen(&readings, &SizeClasses::default(), &client(1000), None);
         let cost = seen.figures.get(names::WATCH_COST).unwrap();
-        assert!(cost.value.is_none() && cost.not_measured.as_ref().unwrap().contains("calibrated"), "{cost:?}");
+        assert!(cost.value.is_none() && cost.not_measured.as_ref().unwrap().contains("calibration"), "{cost:?}");
     }
 
     #[test]
