@@ -234,6 +234,13 @@ fn program(run: &RunDir) -> String {
 /// Busy share of a CPU at the lowest rate that failed, from which on a CPU that is full at higher loads explains it.
 const LEAST_BUSY_WHERE_IT_BREAKS: f64 = 0.5;
 
+/// Whether the lowest rate that failed left the server's CPUs idle: a CPU that is full at higher loads does not explain
+/// why that one failed.
+pub(crate) fn breaks_while_idle(findings: &Findings) -> bool {
+    let failed = findings.rate.as_ref().and_then(|open| level_at(open, open.failure_point.failed?));
+    failed.is_some_and(|level| level.cpus_busy_ratio.is_some() && level.full(LEAST_BUSY_WHERE_IT_BREAKS).is_none())
+}
+
 /// The limit of the server: a certain cause, else the CPU, thread or CPU limit that is full above the planned load,
 /// else a possible cause.
 fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
@@ -246,11 +253,7 @@ fn full(run: &RunDir, findings: &Findings, causes: &[Cause]) -> Option<String> {
         let mut strained = sweep.levels.iter().filter(|level| level.load >= from);
         strained.find_map(|level| saturated_at(run, level, findings.criteria.saturation_ratio))
     });
-    // What is full only at higher loads does not explain why this one failed.
-    let failed = findings.rate.as_ref().and_then(|open| level_at(open, open.failure_point.failed?));
-    let was_idle =
-        failed.is_some_and(|level| level.cpus_busy_ratio.is_some() && level.full(LEAST_BUSY_WHERE_IT_BREAKS).is_none());
-    let saturated = saturated.filter(|_| !was_idle);
+    let saturated = saturated.filter(|_| !breaks_while_idle(findings));
     let possible = || limits().next().map(|cause| format!("possibly {}", cause.cause));
     let is_crowded = |sweep: &SweepFindings| {
         let from = crate::verdict::strained_from(sweep);

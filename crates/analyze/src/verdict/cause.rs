@@ -5,6 +5,7 @@ use super::evidence::{CpuShares, Evidence, typical};
 use super::rules::one_at_a_time;
 use super::rules::own_limit::{AtATime, at_a_time};
 use super::{Cause, Certainty, hot_function, stage};
+use crate::answer::breaks_while_idle;
 use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
 use record::text::plain;
 use record::{Sweep, names};
@@ -49,7 +50,8 @@ pub(super) struct Saturated {
 
 /// The function that fills a CPU of the server, if there is no other cause.
 pub(super) fn saturated(evidence: &Evidence<'_>, causes: &[Cause], is_clear: bool) -> Option<Saturated> {
-    let closed = evidence.findings.connections.as_ref().filter(|_| is_clear && causes.is_empty())?;
+    let is_explained = is_clear && causes.is_empty() && !breaks_while_idle(evidence.findings);
+    let closed = evidence.findings.connections.as_ref().filter(|_| is_explained)?;
     let level = closed.beyond_yield().filter(|level| level.full(evidence.criteria().saturation_ratio).is_some())?;
     let hot_function::OwnFunction { function, can_be_slowed } = hot_function::own(evidence)?;
     let experiment = can_be_slowed.then(|| {

@@ -81,7 +81,11 @@ fn tables_are_per_packet_and_cycles_name_their_costs() {
         found.unwrap_or_else(|| panic!("no {title}"))
     };
     let profiles = table("Table 1");
-    assert!(profiles.note.contains("10 more per miss of L1") && profiles.note.contains("modelled"), "{}", profiles.note);
+    assert!(
+        profiles.note.contains("10 more per miss of L1") && profiles.note.contains("modelled"),
+        "{}",
+        profiles.note
+    );
     let row = |name: &str| &profiles.rows.iter().find(|(label, _)| label.contains(name)).unwrap().1;
     assert_eq!(row("C:4 L:0 8333/s instructions")[2], "100");
     // (1000 + 10 * 30 + 100 * 10) / 10 packets
