@@ -31,7 +31,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec
     }
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    // Of loads within 2 %, keeps the highest.
+    // Keeps the highest of the loads within 2 %.
     let mut apart: Vec<f64> = Vec::new();
     for load in loads {
         match apart.last_mut() {

@@ -72,7 +72,7 @@ def main():
                     print(ran.stderr.decode(errors="replace")[-1500:])
                 return 1
     print(f"{count} altered inputs: " + ", ".join(f"{n} ended with {status}" for status, n in sorted(outcomes.items())))
-    # Inputs that are all refused, or all taken, try little.
+    # Inputs that are all refused, or all accepted, test little.
     return 0 if len(outcomes) > 1 else 1
 
 
