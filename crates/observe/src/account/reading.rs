@@ -31,7 +31,7 @@ const WINDOW_CLOSED: u16 = 1;
 const BY_TIMER: u8 = 0xf;
 const BY_THREAD: u8 = 0xe;
 
-/// CPU time of the busiest child over that of its parent, from which on the parent leaves the work to its children.
+/// CPU time of the busiest child over its parent's time at work, from which on the parent leaves the work to it.
 const IDLE_PARENT: u64 = 10;
 /// Maximum numbers: groups, waits per group, stacks per wait, processes per group, backends.
 const MAX_GROUPS: usize = 24;
@@ -351,10 +351,13 @@ fn is_wait(place: &Place) -> bool {
 
 /// Processes that start others of their program and leave the work to them: no part of a pool of workers.
 fn idle_parents(places: &[(Place, Use)], naming: &mut Naming<'_>) -> HashSet<u32> {
-    let mut running: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut running, mut at_work) = (BTreeMap::<u32, u64>::new(), BTreeMap::<u32, u64>::new());
     for (place, used) in places {
         let is_running = place.doing & !FIRST_THREAD == RUNNING;
         *running.entry(place.tgid).or_default() += if is_running { used.ns } else { 0 };
+        let is_asleep = |kind: WaitKind| kind.is_idle() || kind == WaitKind::Sleep;
+        let is_blocked = is_wait(place) && !is_asleep(naming.wait(place).0);
+        *at_work.entry(place.tgid).or_default() += if is_running || is_blocked { used.ns } else { 0 };
     }
     let mut busiest_child: BTreeMap<u32, u64> = BTreeMap::new();
     for (pid, ns) in &running {
@@ -364,7 +367,7 @@ fn idle_parents(places: &[(Place, Use)], naming: &mut Naming<'_>) -> HashSet<u32
             *most = (*most).max(*ns);
         }
     }
-    let is_idle = |(parent, most): (u32, u64)| (IDLE_PARENT * running[&parent] <= most).then_some(parent);
+    let is_idle = |(parent, most): (u32, u64)| (IDLE_PARENT * at_work[&parent] <= most).then_some(parent);
     busiest_child.into_iter().filter_map(is_idle).collect()
 }
 
