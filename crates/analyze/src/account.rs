@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 
 /// A thread that sleeps for fewer than this share of the requests serves none of them.
 const LEAST_SLEEPS: f64 = 0.02;
+/// CPU time that a request takes at least: a read and a write, microseconds.
+const LEAST_REQUEST_US: f64 = 5.0;
 /// Sleeps per request from which on threads that mostly sleep do so in requests.
 const LEAST_SLEEPS_AT_WORK: f64 = 0.05;
 /// Waits of fewer threads than this are combined by kind.
@@ -494,14 +496,17 @@ impl AccountLevel {
 }
 
 /// Whether threads serve requests. Those that sleep and never wait for work, at any load, or that sleep much less often
-/// than requests come, work by a timer.
+/// than requests come and do little of the server's work, work by a timer.
 pub fn serves(all: &[AccountLevel], at: &AccountLevel, group: &GroupLevel) -> bool {
     let same = all.iter().flat_map(|level| &level.groups).filter(|one| one.name == group.name);
     let awake = group.waits.iter().filter(|wait| wait.kind != WaitKind::Sleep);
     let sleeps = group.waits.iter().filter(|wait| wait.kind == WaitKind::Sleep);
     let is_often = sleeps.map(|wait| wait.times_per_sec).sum::<f64>() >= LEAST_SLEEPS_AT_WORK * at.per_sec();
+    let running: f64 = at.groups.iter().map(|group| group.running).sum();
+    let does_most = group.running > 0.5 * running && group.running * 1e6 >= LEAST_REQUEST_US * at.per_sec();
     awake.map(|wait| wait.threads).sum::<f64>() >= 0.1 * group.threads
-        || (is_often || !group.is_asleep()) && same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
+        || (is_often || does_most || !group.is_asleep())
+            && same.flat_map(|one| &one.waits).any(|wait| wait.kind.is_idle())
 }
 
 impl GroupLevel {

@@ -99,6 +99,26 @@ fn a_pool_is_full_when_its_threads_have_no_idle_time_and_not_while_they_wait_for
 }
 
 #[test]
+fn one_thread_that_sleeps_in_few_requests_is_a_full_pool_and_one_that_works_by_a_timer_is_not() {
+    // An event loop that sleeps 40 ms in one of 50 requests, beside a thread that looks at a clock.
+    let of = |sleeper_runs: f64| {
+        rules(move |point, load, rate| {
+            let asleep = if load < 2.0 { 0.4 } else { 0.98 - sleeper_runs };
+            let waits =
+                [(Sleep, "clock_nanosleep", "", asleep), (Events, "epoll_wait", "", 0.98 - sleeper_runs - asleep)];
+            let mut sleeper = group("app", sleeper_runs, 0.0, &waits);
+            sleeper.waits[0].times = (rate / 50.0) as u64;
+            let other = group("other", 0.02, 0.0, &[(Events, "epoll_wait", "", 0.98)]);
+            keep(point, vec![sleeper, other], Vec::new());
+        })
+    };
+    let (found, because) = of(0.08);
+    assert_eq!(found, ["worker-pool"], "{because}");
+    assert!(because.contains("1 thread of app had no idle time"), "{because}");
+    assert_eq!(of(0.001).0, ["own-limit"]);
+}
+
+#[test]
 fn a_backend_among_the_servers_processes_is_judged_by_its_threads() {
     // A web server before three processes that run scripts, started by one command.
     let of = |is_own: bool| {

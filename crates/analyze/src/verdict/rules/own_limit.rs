@@ -1,13 +1,14 @@
 //! Requests wait inside the server while its threads have idle time, and nothing that they wait for was seen.
 
 use super::*;
+use crate::account::{AccountLevel, RequestLevel};
 
 pub(super) const RULE: Rule = Rule {
     id: "own-limit",
     cause: "a limit inside the program lets only so many requests go on",
     evidence: "the account: requests inside the server; idle time of its CPUs, threads and other servers; \
                throughput times the time of one request alone",
-    threshold: "half of the requests under way were inside the server at the highest load, twice as many as go on \
+    threshold: "half of the requests under way were inside the server at a load under strain, twice as many as go on \
                 at a time by Little's law; no CPU saturated, no other rule that explains a limit holds, a quiet \
                 machine; always a possibility",
     refuted_by: "throughput stays the same with a higher limit",
@@ -30,19 +31,23 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let from = evidence.strained_from()?;
-    let high = evidence.accounts().iter().rfind(|level| level.load >= from && level.requests.is_some())?;
-    let requests = high.requests.as_ref()?;
     let is_inside = |kind| {
         matches!(kind, PlaceKind::Unread | PlaceKind::Queue | PlaceKind::Rest | PlaceKind::Sleep | PlaceKind::Lock)
     };
-    let inside: f64 = requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum();
+    let inside = |requests: &RequestLevel| -> f64 {
+        requests.places.iter().filter(|place| is_inside(place.kind)).map(|place| place.requests).sum()
+    };
+    // Where a request takes longer than the window of the watch, part of its time inside is not seen.
+    let mostly_inside = |level: &&AccountLevel| {
+        let requests = level.requests.as_ref().filter(|_| level.load >= from);
+        requests.is_some_and(|requests| inside(requests) >= LEAST_WAITING * requests.in_flight)
+    };
+    let high = evidence.accounts().iter().rev().find(mostly_inside)?;
+    let requests = high.requests.as_ref()?;
+    let inside = inside(requests);
     let at_backends: f64 = high.backends.iter().map(|backend| backend.busy).sum();
     let is_other = |rule: &Rule| rule.is_limit && rule.id != RULE.id && (rule.judge)(evidence).is_some();
-    if inside < LEAST_WAITING * requests.in_flight
-        || at_backends >= MOST_AT_BACKENDS
-        || evidence.limit().is_some()
-        || RULES.iter().any(is_other)
-    {
+    if at_backends >= MOST_AT_BACKENDS || evidence.limit().is_some() || RULES.iter().any(is_other) {
         return None;
     }
     let at_a_time = at_a_time(evidence)?;
