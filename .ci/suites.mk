@@ -45,7 +45,7 @@ check test native test-long:
 # --- Rust
 # ---------------------------------------------------------------------------------------------------------------
 # Tests mostly wait for servers, so more run in parallel than there are CPUs.
-nextest = rm -f target/nextest/$(1)/junit.xml; cargo nextest run --locked --workspace --no-fail-fast --profile $(1) --test-threads $$((4 * $(CPUS))) $(2) || status=$$?; \
+nextest = rm -f target/nextest/$(1)/junit.xml; cargo nextest run --locked --workspace --no-fail-fast --profile $(1) --test-threads $$((3 * $(CPUS))) $(2) || status=$$?; \
   cp target/nextest/$(1)/junit.xml $(LOGS)/$@.junit.xml; exit $${status-0}
 
 form:
