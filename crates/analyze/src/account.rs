@@ -9,7 +9,7 @@
 use crate::zones::{SweepFindings, counted_at, reduced};
 use record::account::{Account, ThreadGroup, Wait, WaitKind};
 use record::text::plain;
-use record::units::count;
+use record::units::{count, format_nanos, format_si};
 use record::{Pace, Point, RunDir, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -540,6 +540,16 @@ impl WaitLevel {
     /// Mean time of a wait, nanoseconds.
     pub fn each_ns(&self) -> f64 {
         self.threads / self.times_per_sec.max(1e-9) * 1e9
+    }
+
+    /// `20.0 waits/s, 5.00 ms each, the longest 9.00 ms`.
+    pub fn rate_and_length(&self) -> String {
+        format!(
+            "{} waits/s, {} each, the longest {}",
+            format_si(self.times_per_sec),
+            format_nanos(self.each_ns()),
+            format_nanos(self.longest_ms * 1e6)
+        )
     }
 }
 

@@ -350,13 +350,17 @@ fn is_wait(place: &Place) -> bool {
 }
 
 /// Processes that start others of their program and leave the work to them: no part of a pool of workers.
-fn idle_parents(places: &[(Place, Use)], naming: &mut Naming<'_>) -> HashSet<u32> {
+fn idle_parents(
+    places: &[(Place, Use)],
+    waits: &[Option<(WaitKind, String, String)>],
+    naming: &Naming<'_>,
+) -> HashSet<u32> {
     let (mut running, mut at_work) = (BTreeMap::<u32, u64>::new(), BTreeMap::<u32, u64>::new());
-    for (place, used) in places {
+    for ((place, used), wait) in places.iter().zip(waits) {
         let is_running = place.doing & !FIRST_THREAD == RUNNING;
         *running.entry(place.tgid).or_default() += if is_running { used.ns } else { 0 };
         let is_asleep = |kind: WaitKind| kind.is_idle() || kind == WaitKind::Sleep;
-        let is_blocked = is_wait(place) && !is_asleep(naming.wait(place).0);
+        let is_blocked = wait.as_ref().is_some_and(|(kind, ..)| !is_asleep(*kind));
         *at_work.entry(place.tgid).or_default() += if is_running || is_blocked { used.ns } else { 0 };
     }
     let mut busiest_child: BTreeMap<u32, u64> = BTreeMap::new();
@@ -374,13 +378,14 @@ fn idle_parents(places: &[(Place, Use)], naming: &mut Naming<'_>) -> HashSet<u32
 fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> {
     let mut groups: BTreeMap<(PlainText, String, bool), ThreadGroup> = BTreeMap::new();
     let mut serving = HashSet::new();
-    for (place, _) in places.iter().filter(|(place, _)| is_wait(place)) {
-        if matches!(naming.wait(place).0, WaitKind::Events | WaitKind::Requests) {
+    let waits: Vec<_> = places.iter().map(|(place, _)| is_wait(place).then(|| naming.wait(place))).collect();
+    for ((place, _), wait) in places.iter().zip(&waits) {
+        if matches!(wait, Some((WaitKind::Events | WaitKind::Requests, ..))) {
             serving.insert((place.tgid, place.name));
         }
     }
-    let parents = idle_parents(places, naming);
-    for (place, used) in places {
+    let parents = idle_parents(places, &waits, naming);
+    for ((place, used), wait) in places.iter().zip(waits) {
         let program = naming.program(place.tgid);
         let is_first = place.doing & FIRST_THREAD != 0;
         let is_parent = is_first && parents.contains(&place.tgid);
@@ -411,7 +416,7 @@ fn groups(places: &[(Place, Use)], naming: &mut Naming<'_>) -> Vec<ThreadGroup> 
             READY_STOPPED => group.ready_stopped_ns += used.ns,
             READY_MOVED => group.ready_moved_ns += used.ns,
             _ => {
-                let (mut kind, call, object) = naming.wait(place);
+                let Some((mut kind, call, object)) = wait else { continue };
                 if kind == WaitKind::Children && serving.contains(&(place.tgid, place.name)) {
                     kind = WaitKind::Child;
                 }

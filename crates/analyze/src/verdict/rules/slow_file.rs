@@ -43,15 +43,13 @@ pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> O
     let device =
         commands.first().map_or(String::new(), |command| format!("; `{command}` says on which device it lies"));
     let because = format!(
-        "The server waits for {what}: at {} {:.2} of {} were blocked in {} at any time ({} waits/s, {} each, the \
-         longest {}), {before:.2} at {}; {:.2} ran.",
+        "The server waits for {what}: at {} {:.2} of {} were blocked in {} at any time ({}), \
+         {before:.2} at {}; {:.2} ran.",
         reading.at_high(),
         wait.threads,
         group.words(),
         wait.place,
-        format_si(wait.times_per_sec),
-        format_nanos(wait.each_ns()),
-        format_nanos(wait.longest_ms * 1e6),
+        wait.rate_and_length(),
         reading.at_low(),
         group.running,
     );

@@ -47,16 +47,14 @@ pub fn full_of(reading: &Reading<'_>, group: &GroupLevel, wait: &WaitLevel) -> O
         return None;
     }
     let because = format!(
-        "Clients read their answers slowly: at {} {:.1} of {} were blocked in {} at any time ({} waits/s, {} each, \
-         the longest {}), {:.1} at {}. The connections waited for the receiver's window, not for the path: it is the \
+        "Clients read their answers slowly: at {} {:.1} of {} were blocked in {} at any time ({}), \
+         {:.1} at {}. The connections waited for the receiver's window, not for the path: it is the \
          clients that are slow, not the server.",
         reading.at_high(),
         wait.threads,
         group.words(),
         wait.place,
-        format_si(wait.times_per_sec),
-        format_nanos(wait.each_ns()),
-        format_nanos(wait.longest_ms * 1e6),
+        wait.rate_and_length(),
         reading.low.blocked_at(&[wait.kind], &wait.place),
         reading.at_low(),
     );
