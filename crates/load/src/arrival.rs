@@ -156,17 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn all_threads_together_keep_the_constant_gap() {
-        let mut all: Vec<u64> = (0..3)
-            .flat_map(|index| Schedule::new(1000.0, Arrival::Constant, 9, Share::one(index, 3), 0, 1_000_000_000))
-            .collect();
-        all.sort_unstable();
-        let expected: Vec<u64> = (0..1000).map(|n| n * 1_000_000).collect();
-        assert_eq!(all, expected);
-    }
-
-    #[test]
-    fn threads_of_several_machines_keep_the_constant_gap_too() {
+    fn all_threads_of_several_machines_keep_the_constant_gap() {
         let machines = Share::by_weight(&[1, 3, 2]);
         let mut all: Vec<u64> = Vec::new();
         for (machine, of) in machines.into_iter().zip([1, 3, 2]) {

@@ -157,9 +157,7 @@ fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
         }
         let is_sane = |weight: &f64| weight.is_finite() && *weight >= 0.0;
         if !weights.iter().all(is_sane) || rand_distr::weighted::WeightedAliasIndex::new(weights.clone()).is_err() {
-            return Err(wrong(
-                "the weights of the targets cannot be drawn from: give numbers from 0 up, not all of them 0",
-            ));
+            return Err(wrong("the weights of the targets are not usable: give numbers from 0 up, not all of them 0"));
         }
     }
     if workload.classes.len() > MAX_CLASSES {

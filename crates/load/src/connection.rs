@@ -1,6 +1,6 @@
 //! One connection of the engine, kept small: a thread walks over ten thousand of them.
 
-use crate::ports::{Lease, PortChoice};
+use crate::ports::Lease;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnderWay {
@@ -75,14 +75,12 @@ pub(crate) struct Connection<F> {
     pub(crate) target: u32,
     /// Bytes of the response so far; `u32::MAX` means that or more.
     pub(crate) received_bytes: u32,
-    source: u16,
-    port: u16,
+    pub(crate) lease: Lease,
     /// Distinguishes events of this socket from those of an earlier one in the slot.
     pub(crate) generation: u16,
     pub(crate) state: State,
     pub(crate) flags: u16,
     pub(crate) failures: u8,
-    choice: u8,
 }
 
 impl<F: Default> Connection<F> {
@@ -143,25 +141,6 @@ impl<F> Connection<F> {
         intended_ns
     }
 
-    /// Keeps the lease in three small fields instead of a padded enum.
-    pub(crate) fn keep_lease(&mut self, lease: Lease) {
-        self.source = lease.source;
-        (self.choice, self.port) = match lease.port {
-            PortChoice::Kernel => (0, 0),
-            PortChoice::Scan => (1, 0),
-            PortChoice::Explicit(port) => (2, port),
-        };
-    }
-
-    pub(crate) fn lease(&self) -> Lease {
-        let port = match self.choice {
-            0 => PortChoice::Kernel,
-            1 => PortChoice::Scan,
-            _ => PortChoice::Explicit(self.port),
-        };
-        Lease { source: self.source, port }
-    }
-
     #[inline]
     pub(crate) fn token(&self, slot: u32) -> u64 {
         u64::from(self.generation) << 32 | u64::from(slot)
@@ -177,14 +156,5 @@ mod tests {
     fn a_connection_takes_less_than_a_hundred_bytes() {
         assert!(size_of::<Connection<Framing>>() <= 96, "{}", size_of::<Connection<Framing>>());
         assert!(size_of::<Framing>() <= 32, "{}", size_of::<Framing>());
-    }
-
-    #[test]
-    fn a_kept_lease_is_returned_unchanged() {
-        let mut connection = Connection::<Framing>::new();
-        for port in [PortChoice::Kernel, PortChoice::Scan, PortChoice::Explicit(40_001)] {
-            connection.keep_lease(Lease { source: 3, port });
-            assert_eq!(connection.lease(), Lease { source: 3, port });
-        }
     }
 }

@@ -1,7 +1,9 @@
 //! The engine's own cost: the CPU time of its threads, their waiting for a CPU, and their memory.
 
 use crate::socket::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU64;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ThreadReading {
@@ -89,34 +91,23 @@ impl EngineCost {
 }
 
 pub(crate) fn pin_to(cpu: usize) -> Result<(), Errno> {
-    // SAFETY: all-zero bytes are an empty cpu_set_t.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if cpu >= libc::CPU_SETSIZE as usize {
-        return Err(Errno(libc::EINVAL));
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(Errno::INVAL);
     }
-    // SAFETY: the index is below CPU_SETSIZE.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the set is live and its size given; 0 is the calling thread.
-    let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
-    if result < 0 { Err(Errno::last()) } else { Ok(()) }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set)
 }
 
 pub(crate) fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: all-zero bytes are an empty cpu_set_t.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is live, writable and its size given.
-    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) };
-    if result < 0 {
-        return Vec::new();
-    }
-    // SAFETY: every index is below CPU_SETSIZE.
-    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+    let allowed = sched_getaffinity(None).unwrap_or_default();
+    (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
 }
 
 /// Makes timers of the calling thread fire when due instead of up to 50 us later.
 pub(crate) fn sharpen_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes a number; a failure leaves the default.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
+    // A failure leaves the default.
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
 /// Gives the calling thread real-time priority, if permitted. The thread must sleep now and then: the kernel suspends

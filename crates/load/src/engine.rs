@@ -14,7 +14,7 @@ use crate::ports::PortAllocator;
 use crate::replay::{FeedReport, feeder};
 use crate::request::Requests;
 use crate::result::LoadResult;
-use crate::socket::{Errno, RawAddress};
+use crate::socket::Errno;
 use crate::supply::{NoSupply, Supply};
 use crate::tls::{TlsSetting, TlsTally, add_handshakes};
 use crate::worker::{self, GRACE_NS, Report, Task};
@@ -132,7 +132,7 @@ pub fn run_supplied(
                 requests: &requests,
                 control: &control,
                 live,
-                address: RawAddress::new(address),
+                address,
                 is_loopback: address.ip().is_loopback(),
                 sources: &sources,
                 port_range: (rules.low, rules.high),
@@ -198,7 +198,7 @@ fn start<'scope, 'env: 'scope>(
     task: Task<'env>,
 ) -> Result<Handle<'scope>, LoadError> {
     let name = format!("load-{}", task.thread.index);
-    let machine = |what| move |error: Errno| LoadError::Machine { what, cause: error.io() };
+    let machine = |what| move |error: Errno| LoadError::Machine { what, cause: error.into() };
     let body = move || {
         if !task.plan.cpus.is_empty() {
             let cpu = task.plan.cpus[task.thread.index as usize % task.plan.cpus.len()];
@@ -367,11 +367,10 @@ impl<'a> Conductor<'a> {
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
             bits_per_sec.extend(report.bits_per_sec);
-            let refused =
-                |error: Errno| format!("the kernel does not time-stamp packets (SO_TIMESTAMPING: {})", error.io());
+            let refused = |error: Errno| format!("the kernel does not time-stamp packets (SO_TIMESTAMPING: {error})");
             no_arrivals = no_arrivals.or(report.has_no_stamps.map(refused));
             add_handshakes(&mut tls, report.tls);
-            engine.wait_method = report.wait_method.into();
+            engine.wait_method = "epoll_pwait2".into();
             if self.plan.precise {
                 engine.wait_method.push_str(", polling the last 30 us before a send");
             }

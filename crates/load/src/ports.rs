@@ -13,16 +13,17 @@
 
 use std::collections::VecDeque;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub source: u16,
     /// How the port is chosen.
     pub port: PortChoice,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum PortChoice {
     /// The kernel chooses.
+    #[default]
     Kernel,
     /// The kernel chooses, scanning the range one by one.
     Scan,

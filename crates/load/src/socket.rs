@@ -1,81 +1,36 @@
-//! Thin safe functions around the socket system calls. Errors are raw `errno` values, which the hot path compares
-//! directly.
+//! Thin safe functions around the socket system calls, for raw descriptors that their caller owns.
 
 use crate::ports::PortChoice;
-use std::net::{IpAddr, SocketAddr};
+use rustix::fd::{BorrowedFd, IntoRawFd};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Errno(pub i32);
+pub(crate) use rustix::io::Errno;
 
-impl Errno {
-    pub(crate) fn last() -> Self {
-        Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
-    }
-
-    pub(crate) fn would_block(self) -> bool {
-        self.0 == libc::EAGAIN || self.0 == libc::EWOULDBLOCK || self.0 == libc::EINTR
-    }
-
-    pub(crate) fn io(self) -> std::io::Error {
-        std::io::Error::from_raw_os_error(self.0)
-    }
+pub(crate) fn would_block(error: Errno) -> bool {
+    matches!(error, Errno::AGAIN | Errno::INTR)
 }
 
-fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {
-    if result < 0 { Err(Errno::last()) } else { Ok(result) }
+/// The code of an error of the standard library.
+pub(crate) fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct RawAddress {
-    storage: libc::sockaddr_storage,
-    len: libc::socklen_t,
+fn last() -> Errno {
+    errno(io::Error::last_os_error())
 }
 
-impl RawAddress {
-    pub(crate) fn new(address: SocketAddr) -> Self {
-        // SAFETY: all-zero bytes are a valid sockaddr_storage.
-        let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-        let len = match address {
-            SocketAddr::V4(v4) => {
-                let raw = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as libc::sa_family_t,
-                    sin_port: v4.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
-                    sin_zero: [0; 8],
-                };
-                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in.
-                unsafe { std::ptr::from_mut(&mut storage).cast::<libc::sockaddr_in>().write(raw) };
-                size_of::<libc::sockaddr_in>()
-            }
-            SocketAddr::V6(v6) => {
-                let raw = libc::sockaddr_in6 {
-                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                    sin6_port: v6.port().to_be(),
-                    sin6_flowinfo: v6.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                    sin6_scope_id: v6.scope_id(),
-                };
-                // SAFETY: sockaddr_storage is at least as large and as aligned as sockaddr_in6.
-                unsafe { std::ptr::from_mut(&mut storage).cast::<libc::sockaddr_in6>().write(raw) };
-                size_of::<libc::sockaddr_in6>()
-            }
-        };
-        RawAddress { storage, len: len as libc::socklen_t }
-    }
-
-    fn as_ptr(&self) -> *const libc::sockaddr {
-        std::ptr::from_ref(&self.storage).cast()
-    }
-
-    pub(crate) fn family(&self) -> libc::c_int {
-        libc::c_int::from(self.storage.ss_family)
-    }
+fn borrowed(fd: i32) -> BorrowedFd<'static> {
+    // SAFETY: the caller owns the descriptor and keeps it open during the call.
+    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// A new non-blocking TCP socket of the family. The caller owns the descriptor and closes it with [`close`].
-pub(crate) fn stream_socket(family: libc::c_int) -> Result<i32, Errno> {
-    // SAFETY: no pointers.
-    check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) })
+/// A new non-blocking TCP socket. The caller owns the descriptor and closes it with [`close`].
+pub(crate) fn stream_socket(is_ipv4: bool) -> Result<i32, Errno> {
+    let family = if is_ipv4 { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    rustix::net::socket_with(family, SocketType::STREAM, flags, None).map(IntoRawFd::into_raw_fd)
 }
 
 pub(crate) fn close(fd: i32) {
@@ -91,10 +46,10 @@ pub(crate) fn reset_at_close(fd: i32) {
 
 fn set_option<T: Copy>(fd: i32, level: libc::c_int, name: libc::c_int, value: T) -> Result<(), Errno> {
     // SAFETY: `value` lives through the call and its size is given.
-    check(unsafe {
+    let result = unsafe {
         libc::setsockopt(fd, level, name, std::ptr::from_ref(&value).cast(), size_of::<T>() as libc::socklen_t)
-    })
-    .map(drop)
+    };
+    if result < 0 { Err(last()) } else { Ok(()) }
 }
 
 pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
@@ -150,7 +105,7 @@ fn set_port_range(fd: i32, low: u16, high: u16) -> Result<(), Errno> {
 
 /// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
 pub(crate) fn knows_port_range() -> bool {
-    let Ok(fd) = stream_socket(libc::AF_INET) else { return false };
+    let Ok(fd) = stream_socket(true) else { return false };
     let known = set_port_range(fd, 40_000, 50_000).is_ok();
     close(fd);
     known
@@ -162,7 +117,7 @@ pub(crate) fn bind_source(
     source: Option<IpAddr>,
     port: PortChoice,
     range: (u16, u16),
-    family: libc::c_int,
+    is_ipv4: bool,
 ) -> Result<(), Errno> {
     let port = match port {
         PortChoice::Kernel => 0,
@@ -181,77 +136,38 @@ pub(crate) fn bind_source(
         // An old connection of this port may be in TIME_WAIT.
         let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1i32);
     }
-    let any = if family == libc::AF_INET6 {
-        IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)
-    } else {
-        IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)
-    };
-    let address = RawAddress::new(SocketAddr::new(source.unwrap_or(any), port));
-    // SAFETY: the address is valid for its length through the call.
-    check(unsafe { libc::bind(fd, address.as_ptr(), address.len) }).map(drop)
+    let any = if is_ipv4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    rustix::net::bind(borrowed(fd), &SocketAddr::new(source.unwrap_or(any), port))
 }
 
 /// Begins to connect. `Ok(true)`: established; `Ok(false)`: under way.
-pub(crate) fn connect(fd: i32, address: &RawAddress) -> Result<bool, Errno> {
-    // SAFETY: the address is valid for its length through the call.
-    match check(unsafe { libc::connect(fd, address.as_ptr(), address.len) }) {
-        Ok(_) => Ok(true),
-        Err(Errno(libc::EINPROGRESS | libc::EALREADY | libc::EINTR)) => Ok(false),
-        Err(Errno(libc::EISCONN)) => Ok(true),
+pub(crate) fn connect(fd: i32, address: &SocketAddr) -> Result<bool, Errno> {
+    match rustix::net::connect(borrowed(fd), address) {
+        Ok(()) | Err(Errno::ISCONN) => Ok(true),
+        Err(Errno::INPROGRESS | Errno::ALREADY | Errno::INTR) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
 /// The port of a socket's own end; `None` before it has one.
 pub(crate) fn local_port(fd: i32) -> Option<u16> {
-    // SAFETY: all-zero bytes are a valid sockaddr_storage.
-    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    // SAFETY: both pointers are to live values of this frame, and the kernel writes at most `len` bytes.
-    if unsafe { libc::getsockname(fd, std::ptr::from_mut(&mut storage).cast(), &mut len) } < 0 {
-        return None;
-    }
-    // SAFETY: sockaddr_in and sockaddr_in6 have the port at the same place, and sockaddr_storage is at least as large
-    // and as aligned as both.
-    let port = u16::from_be(unsafe { (*std::ptr::from_ref(&storage).cast::<libc::sockaddr_in>()).sin_port });
-    (port > 0).then_some(port)
+    let name = (fd >= 0).then(|| rustix::net::getsockname(borrowed(fd)).ok()).flatten()?;
+    SocketAddr::try_from(name).ok().map(|address| address.port()).filter(|port| *port > 0)
 }
 
 /// The pending error of a socket, cleared by reading it.
 pub(crate) fn take_error(fd: i32) -> Option<Errno> {
-    let mut error: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: both pointers are to live values of this frame with their sizes.
-    let result = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, std::ptr::from_mut(&mut error).cast(), &mut len)
-    };
-    if result < 0 {
-        return Some(Errno::last());
-    }
-    (error != 0).then_some(Errno(error))
+    sockopt::socket_error(borrowed(fd)).and_then(|pending| pending).err()
 }
-
-// The two calls of each request bypass the C library: its wrappers are thread cancellation points and cost about 15
-// ns more.
 
 #[inline]
 pub(crate) fn send(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
-    let no_address = std::ptr::null::<libc::sockaddr>();
-    // SAFETY: pointer and length are of a live slice; a null address is not read.
-    let sent = unsafe {
-        libc::syscall(libc::SYS_sendto, fd, bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL, no_address, 0usize)
-    };
-    usize::try_from(sent).map_err(|_| Errno::last())
+    rustix::net::send(borrowed(fd), bytes, SendFlags::NOSIGNAL)
 }
 
 #[inline]
 pub(crate) fn receive(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
-    let no_address = std::ptr::null_mut::<libc::sockaddr>();
-    // SAFETY: pointer and length are of a live, writable slice; a null address is not written.
-    let received = unsafe {
-        libc::syscall(libc::SYS_recvfrom, fd, buffer.as_mut_ptr(), buffer.len(), 0usize, no_address, no_address)
-    };
-    usize::try_from(received).map_err(|_| Errno::last())
+    rustix::net::recv(borrowed(fd), buffer, RecvFlags::empty()).map(|(count, _)| count)
 }
 
 /// As [`receive`], with the arrival time of the last byte read, on the wall clock; `None` if the kernel did not stamp
@@ -267,7 +183,7 @@ pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Opti
     (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), control.0.len() as _);
     // SAFETY: the message, its one part and its control buffer live through the call, with their sizes.
     let received = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &mut message, 0usize) };
-    let count = usize::try_from(received).map_err(|_| Errno::last())?;
+    let count = usize::try_from(received).map_err(|_| last())?;
     // SAFETY: the kernel has set the length of the control data, which is aligned for a header.
     let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
     if header.is_null() {
@@ -292,5 +208,5 @@ pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Opti
 pub(crate) fn discard(fd: i32, limit: usize) -> Result<usize, Errno> {
     // SAFETY: with MSG_TRUNC the kernel does not write through the pointer; one that did would return EFAULT.
     let received = unsafe { libc::recv(fd, std::ptr::null_mut(), limit, libc::MSG_TRUNC) };
-    usize::try_from(received).map_err(|_| Errno::last())
+    usize::try_from(received).map_err(|_| last())
 }

@@ -42,14 +42,14 @@ pub(crate) enum Failure {
 impl Failure {
     /// The failure that corresponds to an error of connect, send or recv.
     pub(crate) fn from_errno(error: Errno) -> Self {
-        match error.0 {
-            libc::ECONNREFUSED => Failure::Refused,
-            libc::ECONNRESET | libc::EPIPE | libc::ECONNABORTED => Failure::Reset,
+        match error {
+            Errno::CONNREFUSED => Failure::Refused,
+            Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => Failure::Reset,
             // The kernel's timeout came before our own; users need no distinction.
-            libc::ETIMEDOUT => Failure::ConnectTimedOut,
-            libc::EADDRNOTAVAIL | libc::EADDRINUSE => Failure::LocalLimit("no local port was left for a connection"),
-            libc::EMFILE | libc::ENFILE => Failure::LocalLimit("no file descriptor was left for a connection"),
-            libc::ENOMEM | libc::ENOBUFS => Failure::LocalLimit("the kernel had no memory for a connection"),
+            Errno::TIMEDOUT => Failure::ConnectTimedOut,
+            Errno::ADDRNOTAVAIL | Errno::ADDRINUSE => Failure::LocalLimit("no local port was left for a connection"),
+            Errno::MFILE | Errno::NFILE => Failure::LocalLimit("no file descriptor was left for a connection"),
+            Errno::NOMEM | Errno::NOBUFS => Failure::LocalLimit("the kernel had no memory for a connection"),
             _ => Failure::Other(error),
         }
     }
@@ -91,7 +91,7 @@ impl Failure {
             ),
             Failure::Unwelcome => "the server refused the opening of the connection (AUTH or SELECT)".into(),
             Failure::LocalLimit(what) => format!("limit of this machine: {what}"),
-            Failure::Other(error) => format!("network error: {}", error.io()),
+            Failure::Other(error) => format!("network error: {error}"),
             Failure::Tls => "the TLS handshake or a TLS record failed".into(),
         }
     }
@@ -338,11 +338,6 @@ impl Tally {
         }
     }
 
-    /// Counts a request, sent at `sent_ns`, that timed out; [`Tally::failed`] is called as well.
-    pub(crate) fn gave_up(&mut self, sent_ns: u64) {
-        self.stalls.gave_up(sent_ns);
-    }
-
     /// Counts a request that was in flight, or unsent, when the run ended. [`Tally::issued`] was called for it.
     pub(crate) fn unfinished(&mut self, intended_ns: u64, now_ns: u64, has_left: bool) {
         if self.is_over(intended_ns, now_ns) {
@@ -368,19 +363,6 @@ impl Tally {
     pub(crate) fn connect_failed(&mut self, failure: Failure) {
         self.counts.outcomes.connects_failed += 1;
         self.example(failure.kind(), || failure.words());
-    }
-
-    /// Counts a new connection that the server closed before a request was sent.
-    pub(crate) fn closed_unused(&mut self) {
-        self.counts.outcomes.closed_unused += 1;
-    }
-
-    pub(crate) fn lingered(&mut self) {
-        self.counts.closes_awaited += 1;
-    }
-
-    pub(crate) fn idle_timeout(&mut self) {
-        self.counts.idle_timeouts += 1;
     }
 
     pub(crate) fn stray(&mut self, bytes: &[u8]) {

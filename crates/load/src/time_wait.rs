@@ -8,7 +8,7 @@ use crate::LoadError;
 use crate::check::port_rules;
 use crate::ports::PortChoice;
 use crate::request::Requests;
-use crate::socket::{self, Errno, RawAddress};
+use crate::socket::{self, Errno, errno};
 use record::{CloseFirst, LoadPlan};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -73,8 +73,8 @@ impl TimeWaitMaker {
             match self.one(source, port, request) {
                 Ok(()) => (made, failures) = (made + 1, 0),
                 // Another program uses the port.
-                Err(Errno(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) => failures += 1,
-                Err(Errno(libc::EAGAIN)) => {
+                Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => failures += 1,
+                Err(Errno::AGAIN) => {
                     return Err(LoadError::Plan(
                         "the server did not close a connection that the request asked it to close: it leaves no \
                          TIME_WAIT sockets"
@@ -98,16 +98,15 @@ impl TimeWaitMaker {
 
     /// Opens a connection, sends one request, and waits for the server's close.
     fn one(&self, source: Option<IpAddr>, port: u16, request: &[u8]) -> Result<(), Errno> {
-        let address = RawAddress::new(self.plan.addresses[0]);
-        let fd = socket::stream_socket(address.family())?;
+        let address = self.plan.addresses[0];
+        let fd = socket::stream_socket(address.is_ipv4())?;
         // SAFETY: the descriptor is new and has no other owner; the stream closes it.
         let mut stream = unsafe { TcpStream::from_raw_fd(fd) };
-        let errno = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
         stream.set_nonblocking(false).map_err(errno)?;
         let timeout = Some(Duration::from_nanos(self.plan.timeout_ns));
         stream.set_read_timeout(timeout).map_err(errno)?;
         stream.set_write_timeout(timeout).map_err(errno)?;
-        socket::bind_source(fd, source, PortChoice::Explicit(port), self.ports, address.family())?;
+        socket::bind_source(fd, source, PortChoice::Explicit(port), self.ports, address.is_ipv4())?;
         socket::connect(fd, &address)?;
         stream.write_all(request).map_err(errno)?;
         let mut buffer = [0; 16 * 1024];

@@ -86,7 +86,7 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
 
 fn check_keyspace(keyspace: &Keyspace) -> Result<(), LoadError> {
     if keyspace.keys == 0 || keyspace.keys > MAX_KEYS {
-        return Err(wrong(format!("{} keys cannot be drawn from: ask for 1 to {MAX_KEYS}", keyspace.keys)));
+        return Err(wrong(format!("{} is not a possible number of keys: ask for 1 to {MAX_KEYS}", keyspace.keys)));
     }
     if !(0.0..=100.0).contains(&keyspace.zipf_exponent) {
         return Err(wrong(format!(
@@ -124,7 +124,7 @@ mod tests {
                 }
             })
         };
-        assert!(keyspace(&|keyspace| keyspace.keys = 0).contains("0 keys"));
+        assert!(keyspace(&|keyspace| keyspace.keys = 0).contains("0 is not a possible number of keys"));
         assert!(keyspace(&|keyspace| keyspace.zipf_exponent = f64::NAN).contains("Zipf"));
         assert!(keyspace(&|keyspace| keyspace.read_ratio = 1.5).contains("share of reads"));
         assert!(keyspace(&|keyspace| keyspace.value_bytes = 1 << 40).contains("512 MiB"));

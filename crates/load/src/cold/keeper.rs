@@ -10,10 +10,10 @@ use crate::check;
 use crate::poller::{Poller, READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortAllocator};
 use crate::ramp::ConnectRamp;
-use crate::socket::{self, Errno, RawAddress};
+use crate::socket::{self, Errno};
 use record::LoadPlan;
 use record::time::monotonic_ns;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
 /// Poll interval for a new target.
@@ -46,7 +46,7 @@ struct Held {
 
 pub(super) struct Keeper {
     poller: Poller,
-    address: RawAddress,
+    address: SocketAddr,
     sources: Vec<Option<IpAddr>>,
     range: (u16, u16),
     ports: PortAllocator,
@@ -80,7 +80,7 @@ impl Keeper {
         sources.reverse();
         Ok(Keeper {
             poller: Poller::new()?,
-            address: RawAddress::new(target),
+            address: target,
             range: (rules.low, rules.high),
             ports: PortAllocator::new(rules, sources.len()),
             sources,
@@ -189,11 +189,11 @@ impl Keeper {
     }
 
     fn begin(&self, lease: Lease) -> Result<i32, Errno> {
-        let family = self.address.family();
-        let fd = socket::stream_socket(family)?;
+        let is_ipv4 = self.address.is_ipv4();
+        let fd = socket::stream_socket(is_ipv4)?;
         let begun = socket::set_keepalive(fd, true)
             .and_then(|()| {
-                socket::bind_source(fd, self.sources[usize::from(lease.source)], lease.port, self.range, family)
+                socket::bind_source(fd, self.sources[usize::from(lease.source)], lease.port, self.range, is_ipv4)
             })
             .and_then(|()| socket::connect(fd, &self.address));
         match begun {
@@ -319,9 +319,7 @@ impl Keeper {
 }
 
 fn thread_cpu_ns() -> u64 {
-    let mut spent = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `spent` is a live, writable timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut spent) };
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
 }
 

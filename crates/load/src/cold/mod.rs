@@ -86,17 +86,18 @@ impl ColdPool {
         check::check_descriptors(&plan)?;
         let shared = Arc::new(Shared::default());
         let machine = |what: &'static str, cause| LoadError::Machine { what, cause };
-        let mut keeper = Keeper::new(&plan).map_err(|error| machine("prepare to hold cold connections", error.io()))?;
+        let mut keeper =
+            Keeper::new(&plan).map_err(|error| machine("prepare to hold cold connections", error.into()))?;
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("cold".into())
             .spawn(move || {
                 if let Err(error) = keeper.keep(&theirs) {
-                    theirs.report(|reported| reported.trouble = Some(error.io().to_string()));
+                    theirs.report(|reported| reported.trouble = Some(error.to_string()));
                 }
             })
             .map_err(|cause| machine("start the thread of the cold connections", cause))?;
-        Ok(ColdPool { shared, thread: Some(thread), most, slab_before: kernel_memory(), slab_filled: None })
+        Ok(ColdPool { shared, thread: Some(thread), most, slab_before: meminfo_bytes("Slab:"), slab_filled: None })
     }
 
     /// Opens or closes connections until `target` are established at both ends, or `stop` is set. Fails if the number
@@ -119,7 +120,7 @@ impl ColdPool {
         loop {
             let counts = self.counts();
             if counts.established == target {
-                self.slab_filled = kernel_memory();
+                self.slab_filled = meminfo_bytes("Slab:");
                 return Ok(());
             }
             if stop.load(Ordering::Relaxed) {
@@ -175,22 +176,7 @@ impl ColdPool {
     }
 }
 
-impl ColdCounts {
-    /// Adds the counts of another pool.
-    pub fn add(&mut self, other: &ColdCounts) {
-        let ColdCounts { established, opened, dropped, failed, cpu_ns, user_bytes } = *other;
-        for (mine, theirs) in [
-            (&mut self.established, established),
-            (&mut self.opened, opened),
-            (&mut self.dropped, dropped),
-            (&mut self.failed, failed),
-            (&mut self.cpu_ns, cpu_ns),
-            (&mut self.user_bytes, user_bytes),
-        ] {
-            *mine = mine.saturating_add(theirs);
-        }
-    }
-}
+record::adds_up!(ColdCounts { established, opened, dropped, failed, cpu_ns, user_bytes });
 
 /// The figures of several pools together, as [`ColdPool::figures`]. `kernel_bytes`: kernel memory per connection, if
 /// known.
@@ -217,9 +203,10 @@ impl Drop for ColdPool {
     }
 }
 
-fn kernel_memory() -> Option<u64> {
+/// An entry of `/proc/meminfo`.
+fn meminfo_bytes(name: &str) -> Option<u64> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let slab = meminfo.lines().find_map(|line| line.strip_prefix("Slab:"))?;
-    let kib: u64 = slab.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let entry = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = entry.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

@@ -4,7 +4,6 @@ use crate::check;
 use crate::error::LoadError;
 use record::LoadPlan;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Descriptors reserved for other uses.
 const SPARE: u64 = 128;
@@ -33,12 +32,6 @@ pub fn room(plan: &LoadPlan) -> Result<ColdRoom, LoadError> {
         ports: rules.range(),
         addresses: addresses.unwrap_or(0) as u64,
         descriptors: record::machine::raise_descriptor_limit().saturating_sub(SPARE),
-        memory_bytes: available_bytes(Path::new("/proc/meminfo")),
+        memory_bytes: super::meminfo_bytes("MemAvailable:").unwrap_or(0),
     })
-}
-
-fn available_bytes(path: &Path) -> u64 {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }

@@ -291,50 +291,35 @@ mod tests {
     }
 
     #[test]
-    fn the_length_decides_where_a_plain_body_ends() {
-        let head = parse("HTTP/1.1 200 OK\r\nServer: x\r\nContent-LENGTH:  12 \r\n\r\n").unwrap();
-        assert_eq!((head.status, head.body, head.is_keep_alive), (200, BodyKind::Fixed(12), true));
-    }
-
-    #[test]
-    fn a_body_without_length_or_coding_ends_with_the_connection() {
-        let head = parse("HTTP/1.1 200 OK\r\n\r\n").unwrap();
-        assert_eq!((head.body, head.is_keep_alive), (BodyKind::UntilClose, false));
-    }
-
-    #[test]
-    fn http_1_0_closes_unless_it_says_otherwise() {
-        assert!(!parse("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n").unwrap().is_keep_alive);
-        assert!(parse("HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: Keep-Alive\r\n\r\n").unwrap().is_keep_alive);
-        assert!(
-            !parse("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: foo, Close\r\n\r\n").unwrap().is_keep_alive
-        );
-    }
-
-    #[test]
-    fn answers_without_body_have_none_even_if_they_announce_one() {
-        for status in ["204 No Content", "304 Not Modified", "101 Switching Protocols"] {
-            let head = parse(&format!("HTTP/1.1 {status}\r\nContent-Length: 12\r\n\r\n")).unwrap();
-            assert_eq!(head.body, BodyKind::None, "{status}");
+    fn a_head_decides_where_the_body_ends_and_whether_the_connection_stays_open() {
+        for (line, fields, body, is_keep_alive) in [
+            ("1.1 200 OK", "Server: x\r\nContent-LENGTH:  12 \r\n", BodyKind::Fixed(12), true),
+            ("1.1 200 OK", "", BodyKind::UntilClose, false),
+            ("1.0 200 OK", "Content-Length: 1\r\n", BodyKind::Fixed(1), false),
+            ("1.0 200 OK", "Content-Length: 1\r\nConnection: Keep-Alive\r\n", BodyKind::Fixed(1), true),
+            ("1.1 200 OK", "Content-Length: 1\r\nConnection: foo, Close\r\n", BodyKind::Fixed(1), false),
+            ("1.1 204 No Content", "Content-Length: 12\r\n", BodyKind::None, true),
+            ("1.1 304 Not Modified", "Content-Length: 12\r\n", BodyKind::None, true),
+            ("1.1 101 Switching Protocols", "Content-Length: 12\r\n", BodyKind::None, false),
+            ("1.1 200 OK", "Transfer-Encoding: gzip, Chunked\r\nContent-Length: 5\r\n", BodyKind::Chunked, false),
+            ("1.1 200 OK", "Transfer-Encoding: gzip\r\n", BodyKind::UntilClose, false),
+            ("1.1 200 OK", "Transfer-Encoding: Identity\r\nContent-Length: 5\r\n", BodyKind::Fixed(5), true),
+            ("1.1 200 OK", "Transfer-Encoding: identity, chunked\r\n", BodyKind::Chunked, true),
+            (
+                "1.1 200 OK",
+                "Content-Length:\r\n 12\r\nConnection: x,\r\n\t y,\r\n  close\r\n",
+                BodyKind::Fixed(12),
+                false,
+            ),
+            ("1.1 200 OK\nContent-Length: 3", "A: b\n", BodyKind::Fixed(3), true),
+        ] {
+            let text = format!("HTTP/{line}\r\n{fields}\r\n");
+            assert_eq!(find_end(text.as_bytes(), 0), Some(text.len()), "{text:?}");
+            let head = parse(&text).expect(&text);
+            assert_eq!((head.body, head.is_keep_alive), (body, is_keep_alive), "{text:?}");
         }
         let head = parse_head(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", true).unwrap();
-        assert_eq!((head.body, head.is_keep_alive), (BodyKind::None, true));
-    }
-
-    #[test]
-    fn transfer_encoding_wins_over_length_and_ends_the_connection() {
-        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, Chunked\r\nContent-Length: 5\r\n\r\n").unwrap();
-        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Chunked, false));
-        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n").unwrap();
-        assert_eq!(head.body, BodyKind::UntilClose);
-    }
-
-    #[test]
-    fn the_identity_coding_counts_as_none() {
-        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\nContent-Length: 5\r\n\r\n").unwrap();
-        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Fixed(5), true));
-        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity, chunked\r\n\r\n").unwrap();
-        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Chunked, true));
+        assert_eq!((head.status, head.body, head.is_keep_alive), (200, BodyKind::None, true));
     }
 
     #[test]
@@ -346,41 +331,27 @@ mod tests {
     }
 
     #[test]
-    fn folded_lines_are_read_as_one_line() {
-        let text =
-            "HTTP/1.1 200 OK\r\nContent-Length:\r\n 12\r\nConnection: x,\r\n\t y,\r\n  close\r\nA: b\r\n \r\n\r\n";
-        assert_eq!(find_end(text.as_bytes(), 0), Some(text.len()));
-        let head = parse(text).unwrap();
-        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Fixed(12), false));
-    }
-
-    #[test]
-    fn lone_line_feeds_end_lines() {
-        let text = b"HTTP/1.1 200 OK\nContent-Length: 3\n\nabc";
-        let end = find_end(text, 0).unwrap();
-        assert_eq!(parse_head(&text[..end], false).unwrap().body, BodyKind::Fixed(3));
-    }
-
-    #[test]
     fn ambiguous_headers_are_refused() {
-        assert_eq!(
-            refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n"),
-            "more than one Content-Length"
-        );
-        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n").contains("one decimal number"));
-        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n").contains("one decimal number"));
-        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n").contains("64 bits"));
-        assert!(refused("HTTP/1.1 200 OK\r\n A: b\r\n\r\n").contains("space before"));
-        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n 2\r\n\r\n").contains("one decimal number"));
-        assert!(refused("HTTP/1.1 200 OK\r\nA: b\r\n c\rd\r\n\r\n").contains("control"));
-        assert!(refused("HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n").contains("header name"));
-        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n").contains("after chunked"));
-        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: ,\r\n\r\n").contains("empty"));
+        for (fields, words) in [
+            ("Content-Length: 1\r\nContent-Length: 1", "more than one Content-Length"),
+            ("Content-Length: 1, 1", "one decimal number"),
+            ("Content-Length: +1", "one decimal number"),
+            ("Content-Length: 99999999999999999999", "64 bits"),
+            (" A: b", "space before"),
+            ("Content-Length: 1\r\n 2", "one decimal number"),
+            ("A: b\r\n c\rd", "control"),
+            ("Content-Length : 1", "header name"),
+            ("Transfer-Encoding: chunked, gzip", "after chunked"),
+            ("Transfer-Encoding: ,", "empty"),
+            ("A: b\rc", "control"),
+            ("no colon", "colon"),
+        ] {
+            let why = refused(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n"));
+            assert!(why.contains(words), "{fields:?}: {why}");
+        }
         assert!(refused("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").contains("HTTP/1.0"));
         assert!(refused("HTTP/1.1 20 OK\r\n\r\n").contains("three digits"));
         assert!(refused("HTTP/1.1 2000 OK\r\n\r\n").contains("reason"));
         assert!(refused("HTTP/2.0 200 OK\r\n\r\n").contains("status line"));
-        assert!(refused("HTTP/1.1 200 OK\r\nA: b\rc\r\n\r\n").contains("control"));
-        assert!(refused("HTTP/1.1 200 OK\r\nno colon\r\n\r\n").contains("colon"));
     }
 }

@@ -23,10 +23,6 @@ static STATIC_NAMES: [u8; 61] = [
 /// Values of `:status` in the static table, from [`FIRST_STATUS`] on.
 static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST_STATUS: usize = 8;
-const CONTENT_ENCODING: usize = 26;
-const CONTENT_LENGTH: usize = 28;
-const CONTENT_TYPE: usize = 31;
-const LOCATION: usize = 46;
 const NAMES: [(usize, usize); 6] = [(7, 5), (8, 6), (11, 8), (12, 9), (14, 10), (16, 11)];
 
 const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that is in no table)");
@@ -46,6 +42,18 @@ enum Name {
     ContentType,
     ContentEncoding,
     ContentLength,
+}
+
+/// The name of a static entry.
+fn static_name(index: usize) -> Name {
+    match index {
+        8..=14 => Name::Status,
+        26 => Name::ContentEncoding,
+        28 => Name::ContentLength,
+        31 => Name::ContentType,
+        46 => Name::Location,
+        _ => Name::Other,
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -229,11 +237,12 @@ impl Reader {
             let entry = self.entries.get(index - STATIC_NAMES.len() - 1).ok_or(WRONG_INDEX)?;
             return Ok((entry.name, entry.number, entry.parts));
         }
-        if index == CONTENT_LENGTH {
-            return Ok((Name::ContentLength, NO_LENGTH, Parts::Reads));
-        }
-        let status = index.checked_sub(FIRST_STATUS).and_then(|at| STATIC_STATUSES.get(at));
-        let (name, number) = status.map_or((Name::Other, 0), |status| (Name::Status, u64::from(*status)));
+        let name = static_name(index);
+        let number = match name {
+            Name::ContentLength => NO_LENGTH,
+            Name::Status => u64::from(STATIC_STATUSES[index - FIRST_STATUS]),
+            _ => 0,
+        };
         Ok((name, number, Parts::Reads))
     }
 
@@ -245,10 +254,7 @@ impl Reader {
                 let text = string(rest)?;
                 (text.name()?, if is_kept { text.length()? } else { 0 })
             }
-            index @ CONTENT_ENCODING => (Name::ContentEncoding, u32::from(STATIC_NAMES[index - 1])),
-            index @ CONTENT_TYPE => (Name::ContentType, u32::from(STATIC_NAMES[index - 1])),
-            index @ LOCATION => (Name::Location, u32::from(STATIC_NAMES[index - 1])),
-            index if index <= STATIC_NAMES.len() => (self.indexed(index)?.0, u32::from(STATIC_NAMES[index - 1])),
+            index if index <= STATIC_NAMES.len() => (static_name(index), u32::from(STATIC_NAMES[index - 1])),
             index => {
                 let entry = self.entries.get(index - STATIC_NAMES.len() - 1).ok_or(WRONG_INDEX)?;
                 (entry.name, entry.name_bytes)

@@ -14,8 +14,6 @@ use std::sync::Arc;
 const WINDOW_BYTES: u32 = 1 << 30;
 /// Larger buffers are freed when empty. Bodies are put only into smaller ones.
 const KEPT_BYTES: usize = 64 * 1024;
-/// Stands for no place.
-const NONE: u32 = u32::MAX;
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +46,7 @@ struct Header {
 }
 
 /// A connection to a server. The caller keeps a value `R` for each request.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Session<R> {
     /// A partly received frame, without the payload of DATA.
     carry: Vec<u8>,
@@ -60,16 +58,15 @@ pub struct Session<R> {
     streams: Streams<R>,
     /// Maximum concurrent requests.
     most: u32,
-    /// Place of the request that the last bytes belong to, or `NONE`.
-    current: u32,
+    /// Place of the request that the last bytes belong to.
+    current: Option<usize>,
     ended: Option<Ended>,
-    newest: u32,
+    newest: usize,
     going: Option<(u32, u32)>,
     /// Requests that the server's GOAWAY refuses are still to be reported.
     is_refusing: bool,
     /// The rule that the server broke; reported after the frames before it.
     broken: Option<Malformed>,
-    window_bytes: u32,
     /// Bytes received since the connection's window was last opened.
     received: u32,
     send_window: i64,
@@ -82,38 +79,6 @@ pub struct Session<R> {
     location: Option<Box<[u8]>>,
     grpc_message: Option<Box<[u8]>>,
     counts_messages: bool,
-}
-
-impl<R> Default for Session<R> {
-    fn default() -> Self {
-        Session {
-            carry: Vec::new(),
-            data: Data::default(),
-            header: None,
-            fields: hpack::Reader::default(),
-            has_settings: false,
-            settings: Settings::default(),
-            streams: Streams::default(),
-            most: 1,
-            current: NONE,
-            ended: None,
-            newest: NONE,
-            going: None,
-            is_refusing: false,
-            broken: None,
-            window_bytes: WINDOW_BYTES,
-            received: 0,
-            send_window: i64::from(INITIAL_WINDOW_BYTES),
-            coding: Coding::default(),
-            body: Arc::default(),
-            waiting: VecDeque::new(),
-            demands: 0,
-            out: Vec::new(),
-            location: None,
-            grpc_message: None,
-            counts_messages: false,
-        }
-    }
 }
 
 impl<R: Default + Clone> Session<R> {
@@ -134,7 +99,8 @@ impl<R: Default + Clone> Session<R> {
         self.most = most.max(1);
         self.streams.allot(self.most);
         self.body = requests.body.clone();
-        put_opening(self.window_bytes, &mut self.out);
+        self.send_window = i64::from(INITIAL_WINDOW_BYTES);
+        put_opening(WINDOW_BYTES, &mut self.out);
     }
 
     /// Puts the request for a target. The caller checks [`has_room`](Self::has_room) first.
@@ -143,7 +109,7 @@ impl<R: Default + Clone> Session<R> {
         let (is_head, body_bytes) = (requests.is_head, self.body.len() as u32);
         self.put_header(request, is_head, body_bytes, |coding, out| requests.put(target, coding, out));
         if !self.body.is_empty() {
-            self.send_body(self.newest as usize);
+            self.send_body(self.newest);
         }
     }
 
@@ -156,7 +122,7 @@ impl<R: Default + Clone> Session<R> {
     #[inline]
     fn put_header(&mut self, request: R, is_head: bool, body_bytes: u32, put: impl FnOnce(&mut Coding, &mut Vec<u8>)) {
         let place = self.streams.begin();
-        self.newest = place as u32;
+        self.newest = place;
         let stream = self.streams.at(place);
         stream.unsent = body_bytes;
         stream.send_window = i64::from(self.settings.window_bytes);
@@ -265,13 +231,13 @@ impl<R: Default + Clone> Session<R> {
     /// Place of the request that the last bytes belong to; `None` if they belong to the connection.
     #[inline]
     pub fn current(&self) -> Option<usize> {
-        (self.current != NONE).then_some(self.current as usize)
+        self.current
     }
 
     /// Place of the request put last.
     #[inline]
     pub fn newest(&self) -> usize {
-        self.newest as usize
+        self.newest
     }
 
     /// How the current request ended. The caller calls [`Session::end`] for it before it feeds more bytes.
@@ -316,7 +282,7 @@ impl<R: Default + Clone> Session<R> {
     /// Ends a request: forgets it if it is over, else cancels it.
     #[inline]
     pub fn end(&mut self, place: usize) {
-        let is_over = self.ended.is_some() && self.current == place as u32;
+        let is_over = self.ended.is_some() && self.current == Some(place);
         let stream = self.streams.get(place);
         let reset = match self.ended.filter(|_| is_over) {
             None => Some(CANCEL),
@@ -336,7 +302,7 @@ impl<R: Default + Clone> Session<R> {
         }
         self.streams.end(place);
         if is_over {
-            (self.current, self.ended) = (NONE, None);
+            (self.current, self.ended) = (None, None);
         }
     }
 
@@ -362,7 +328,7 @@ impl<R: Default + Clone> Session<R> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        (self.current, self.ended) = (NONE, None);
+        (self.current, self.ended) = (None, None);
         let mut fed = Consumed::default();
         match self.feed_frames(bytes, &mut fed) {
             // Report the frames before the error first: the result must not depend on how the bytes are split.

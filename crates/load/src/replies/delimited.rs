@@ -68,18 +68,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(expect: Expect, bytes: &[u8], size: usize) -> Result<(usize, usize, bool), Malformed> {
-        let mut answer = Delimited::default();
-        let (mut used, mut body) = (0, 0);
-        for piece in bytes.chunks(size.max(1)) {
-            let fed = answer.feed(expect, piece)?;
-            used += fed.used;
-            body += fed.body;
-            if fed.is_complete {
-                return Ok((used, body, true));
-            }
-            assert_eq!(fed.used, piece.len());
-        }
-        Ok((used, body, false))
+        let feed = |answer: &mut Delimited, piece: &[u8]| answer.feed(expect, piece);
+        crate::replies::read_in_pieces(bytes, size, feed).map(|(used, body, status)| (used, body, status.is_some()))
     }
 
     #[test]

@@ -32,12 +32,7 @@ pub struct Memcached {
 
 impl Reply for Memcached {
     fn reset(&mut self) {
-        self.step = Step::Line;
-        self.line.clear();
-        self.values = 0;
-        self.answers = 0;
-        self.status = 0;
-        self.has_started = false;
+        *self = Memcached::default();
     }
 
     fn has_started(&self) -> bool {
@@ -124,13 +119,8 @@ impl Memcached {
             _ if text.starts_with(b"HTTP/") => return Err(of_another_protocol(b'H', Wanted::Memcached)),
             _ if is_meta => return Err(of_another_protocol(b'?', Wanted::Memcached)),
             b"VALUE" if keys > 0 => return self.begin_value(keys, 3),
-            b"END" if keys > 0 => {
-                if self.values < keys {
-                    MISS
-                } else {
-                    ANSWER
-                }
-            }
+            b"END" if keys > self.values => MISS,
+            b"END" if keys > 0 => ANSWER,
             b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" if keys == 0 => ANSWER,
             b"NOT_FOUND" if keys == 0 => MISS,
             b"NOT_STORED" | b"EXISTS" if keys == 0 => NOT_STORED,
@@ -175,19 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(keys: u32, bytes: &[u8], size: usize) -> Result<(usize, usize, Option<u16>), Malformed> {
-        let mut reply = Memcached::default();
-        let (mut used, mut body) = (0, 0);
-        for piece in bytes.chunks(size.max(1)) {
-            let fed = reply.feed(keys, piece)?;
-            assert!(fed.used <= piece.len() && fed.body <= fed.used);
-            used += fed.used;
-            body += fed.body;
-            if fed.is_complete {
-                return Ok((used, body, Some(reply.status())));
-            }
-            assert_eq!(fed.used, piece.len());
-        }
-        Ok((used, body, None))
+        crate::replies::read_in_pieces(bytes, size, |reply: &mut Memcached, piece| reply.feed(keys, piece))
     }
 
     #[test]

@@ -78,13 +78,9 @@ impl Default for Resp {
 
 impl Reply for Resp {
     fn reset(&mut self) {
-        self.step = Step::Type;
-        self.line.clear();
-        self.left = 1;
-        self.around.clear();
-        self.status = 0;
-        self.has_started = false;
-        self.is_push = false;
+        let mut around = std::mem::take(&mut self.around);
+        around.clear();
+        *self = Resp { around, ..Resp::default() };
     }
 
     fn has_started(&self) -> bool {
@@ -288,21 +284,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The result of feeding the bytes in pieces of `size`: used, body, status; or the rule that they break.
     fn read(bytes: &[u8], size: usize) -> Result<(usize, usize, Option<u16>), Malformed> {
-        let mut resp = Resp::default();
-        let (mut used, mut body) = (0, 0);
-        for piece in bytes.chunks(size.max(1)) {
-            let fed = resp.feed(piece)?;
-            assert!(fed.used <= piece.len() && fed.body <= fed.used);
-            used += fed.used;
-            body += fed.body;
-            if fed.is_complete {
-                return Ok((used, body, Some(resp.status())));
-            }
-            assert_eq!(fed.used, piece.len());
-        }
-        Ok((used, body, None))
+        crate::replies::read_in_pieces(bytes, size, Resp::feed)
     }
 
     fn status(text: &str) -> u16 {

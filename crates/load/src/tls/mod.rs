@@ -68,16 +68,17 @@ fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError>
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong(format!("TLS cannot be set up: {error}")))?;
-    let verifier = if plan.is_insecure {
-        Verifier::unchecked(provider)
+    let trusted = if plan.is_insecure {
+        None
     } else {
         let (roots, given) = roots(plan)?;
         let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
             .build()
             .map_err(|error| wrong(format!("the authorities cannot be used: {error}")))?;
-        Verifier::by(provider, authorities, given)
+        Some((authorities, given))
     };
-    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    let verifier = Arc::new(Verifier { provider, trusted });
+    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     config.resumption = resumption(plan.has_resumption);
     Ok(TlsSetting { config: Arc::new(config), name, has_resumption: plan.has_resumption })
@@ -249,11 +250,12 @@ pub(crate) fn add_handshakes(mine: &mut Option<TlsTally>, other: Option<TlsTally
     match (mine, other) {
         (_, None) => {}
         (Some(mine), Some(other)) => {
-            mine.times.merge(&other.times);
-            mine.completed_in_window = mine.completed_in_window.saturating_add(other.completed_in_window);
-            mine.resumed = mine.resumed.saturating_add(other.resumed);
-            mine.failed = mine.failed.saturating_add(other.failed);
-            mine.example = mine.example.take().or(other.example);
+            let TlsTally { times, completed_in_window, resumed, failed, example } = other;
+            mine.times.merge(&times);
+            mine.completed_in_window = mine.completed_in_window.saturating_add(completed_in_window);
+            mine.resumed = mine.resumed.saturating_add(resumed);
+            mine.failed = mine.failed.saturating_add(failed);
+            mine.example = mine.example.take().or(example);
         }
         (mine, other) => *mine = other,
     }

@@ -11,28 +11,9 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Verifier {
-    provider: Arc<CryptoProvider>,
-    how: How,
-}
-
-#[derive(Debug)]
-enum How {
-    Unchecked,
-    By { authorities: Arc<WebPkiServerVerifier>, given: Vec<CertificateDer<'static>> },
-}
-
-impl Verifier {
-    pub(super) fn unchecked(provider: Arc<CryptoProvider>) -> Self {
-        Verifier { provider, how: How::Unchecked }
-    }
-
-    pub(super) fn by(
-        provider: Arc<CryptoProvider>,
-        authorities: Arc<WebPkiServerVerifier>,
-        given: Vec<CertificateDer<'static>>,
-    ) -> Self {
-        Verifier { provider, how: How::By { authorities, given } }
-    }
+    pub(super) provider: Arc<CryptoProvider>,
+    /// The authorities, and the certificates that need none; `None` accepts every certificate.
+    pub(super) trusted: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
 }
 
 /// Whether the certificate's only fault is that it is an authority's (the default of self-signed ones), or that its
@@ -56,7 +37,7 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let How::By { authorities, given } = &self.how else { return Ok(ServerCertVerified::assertion()) };
+        let Some((authorities, given)) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
         match authorities.verify_server_cert(server, intermediates, name, ocsp_response, now) {
             // The server presents a certificate that the user trusts, so it needs no issuer.
             Err(error) if is_about_the_issuer(&error) && given.iter().any(|one| one == server) => {
@@ -109,7 +90,8 @@ mod tests {
         roots.add(certificate.clone()).expect("it can be trusted");
         let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
         let given = if is_given { vec![certificate.clone()] } else { Vec::new() };
-        let verifier = Verifier::by(provider, authorities.build().expect("there is a root"), given);
+        let trusted = Some((authorities.build().expect("there is a root"), given));
+        let verifier = Verifier { provider, trusted };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(years * 31_557_600));
         verifier.verify_server_cert(&certificate, &[], &ServerName::try_from(name).expect("a name"), &[], now)
     }

@@ -54,7 +54,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 Err(error) => error,
             };
             let Some(lease) = lease else { continue };
-            if error == Errno(libc::EADDRNOTAVAIL) {
+            if error == Errno::ADDRNOTAVAIL {
                 // Another source address may have ports left. The loop ends when the allocator has none.
                 self.task.ports.exhausted(lease, now);
                 continue;
@@ -70,7 +70,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let connection = &mut self.connections[slot];
         connection.fd = fd;
         if let Some(lease) = lease {
-            connection.keep_lease(lease);
+            connection.lease = lease;
         }
         (connection.requests, connection.written) = (0, 0);
         connection.flags &= CARRIES_REQUEST | QUEUED | ASKED | HEARD | LINGERED;
@@ -91,7 +91,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Opens a socket and connects it. Returns the descriptor and whether it is established already. After an error
     /// the caller returns `lease`.
     fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
-        let fd = socket::stream_socket(self.task.address.family())?;
+        let fd = socket::stream_socket(self.task.address.is_ipv4())?;
         self.system_calls += 2;
         let result = self.bind(fd, lease).and_then(|()| {
             if self.needs_no_delay {
@@ -119,8 +119,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         while let Some(current) = *lease {
             let source = self.task.sources[usize::from(current.source)];
             let result =
-                socket::bind_source(fd, source, current.port, self.task.port_range, self.task.address.family());
-            let is_taken = result == Err(Errno(libc::EADDRINUSE)) && matches!(current.port, PortChoice::Explicit(_));
+                socket::bind_source(fd, source, current.port, self.task.port_range, self.task.address.is_ipv4());
+            let is_taken = result == Err(Errno::ADDRINUSE) && matches!(current.port, PortChoice::Explicit(_));
             if !is_taken || tries == PORT_TRIES {
                 return result;
             }
@@ -128,13 +128,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.task.ports.release(current, false, 0);
             *lease = self.task.ports.lease(0);
         }
-        Err(Errno(libc::EADDRNOTAVAIL))
+        Err(Errno::ADDRNOTAVAIL)
     }
 
     pub(super) fn on_connecting(&mut self, slot: usize, conditions: u32, now: u64) {
         let fd = self.connections[slot].fd;
         if conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0 {
-            let error = socket::take_error(fd).unwrap_or(Errno(libc::ECONNRESET));
+            let error = socket::take_error(fd).unwrap_or(Errno::CONNRESET);
             self.connect_failed(slot, now, Failure::from_errno(error));
             return;
         }
@@ -242,8 +242,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.stream.close();
         // Events of the old socket in this batch are stale.
         connection.generation = connection.generation.wrapping_add(1);
-        let lease = connection.lease();
-        self.task.ports.release(lease, closed_first, now);
+        self.task.ports.release(connection.lease, closed_first, now);
     }
 
     /// Whether no connection is established, in progress, or about to be opened.

@@ -7,7 +7,7 @@ use super::protocol::Stream;
 use super::slowest::End;
 use super::transport::{Arrival, Pace};
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, UnderWay, WATCHES_WRITABLE};
+use crate::connection::{CORKED, HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, UnderWay, WATCHES_WRITABLE};
 use crate::framing::{AtEnd, Consumed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
@@ -43,35 +43,37 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Sends the next request on a connection that has room for it.
+    /// Sends the next request on a connection that has room for it, after those in flight. If more requests follow at
+    /// once, all are sent together.
     #[inline]
     pub(super) fn send_request(&mut self, slot: usize, intended_ns: u64, now: u64) {
-        if A::IS_PIPELINED {
-            return self.put_request(slot, intended_ns, now);
-        }
         if A::CONNECTS_ONLY {
             return self.only_connected(slot, intended_ns, now);
         }
-        let requests = self.task.requests;
         let limit = self.task.plan.requests_per_connection;
         let connection = &mut self.connections[slot];
-        let target = self.protocol.put(&mut self.source, requests, slot, &mut connection.stream);
+        let target = self.protocol.put(&mut self.source, self.task.requests, slot, &mut connection.stream);
         connection.requests = connection.requests.wrapping_add(1);
         connection.set(LAST_REQUEST, limit != 0 && u64::from(connection.requests) >= limit);
-        connection.target = target;
-        connection.since_ns = now;
-        connection.intended_ns = intended_ns;
-        connection.first_byte_ns = 0;
-        connection.part_ns = 0;
-        connection.received_bytes = 0;
-        connection.state = State::Busy;
+        let request = UnderWay { intended_ns, since_ns: now, target, ..UnderWay::default() };
+        if A::IS_MULTIPLEXED || connection.state == State::Busy {
+            connection.stream.push(request);
+        }
+        if connection.state != State::Busy {
+            connection.state = State::Busy;
+            connection.describe(request);
+        }
+        self.transport.pace_mut().request_leaves(slot, connection, now);
+        let (is_corked, newest) = (A::IS_PIPELINED && connection.has(CORKED), connection.stream.newest());
         self.in_flight += 1;
         self.tally.issued(intended_ns);
         if let Some(classes) = &mut self.classes {
-            classes.sent(slot, self.source.class(requests, slot, target as usize), self.tally.covers(intended_ns));
+            let class = self.source.class(self.task.requests, slot, target as usize);
+            classes.sent(slot * self.protocol.places() + newest, class, self.tally.covers(intended_ns));
         }
-        self.transport.pace_mut().request_leaves(slot, connection, now);
-        T::send(self, slot, now);
+        if !is_corked {
+            T::send(self, slot, now);
+        }
     }
 
     /// Counts the connection as an answered request, and resets it: a client that closes in order would keep the port
@@ -104,12 +106,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 let bytes = &self.buffer[..count];
                 let is_timeout = A::IS_HTTP_1 && is_request_timeout(bytes);
                 if is_timeout {
-                    self.tally.idle_timeout()
+                    self.tally.counts.idle_timeouts += 1;
                 } else {
                     self.tally.stray(bytes)
                 }
                 self.drop_socket(slot, now, true);
-                self.reopen_idle(slot, now, is_timeout);
+                self.ended_idle(slot, now, is_timeout);
                 return true;
             }
             _ => self.tally.stray(&self.buffer[..count]),
@@ -315,25 +317,18 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 let is_ours = matches!(failure, Failure::Tls | Failure::ClosedEarly);
                 let closed_first = !self.connections[slot].has(PEER_CLOSED) && is_ours;
                 self.drop_socket(slot, now, closed_first);
-                self.ended_idle(slot, now);
+                self.ended_idle(slot, now, false);
             }
         }
     }
 
     /// Reopens a connection that the server closed without a request. A slot that was never used may exceed a limit
     /// of the server, so it pauses. A slot that was idle for long does not pause, because many servers limit
-    /// idleness.
-    pub(super) fn ended_idle(&mut self, slot: usize, now: u64) {
-        self.reopen_idle(slot, now, false);
-    }
-
-    /// Reopens an idle slot. `is_timeout`: the server gave idleness as the reason.
-    fn reopen_idle(&mut self, slot: usize, now: u64, is_timeout: bool) {
+    /// idleness. `is_timeout`: the server gave idleness as the reason.
+    pub(super) fn ended_idle(&mut self, slot: usize, now: u64, is_timeout: bool) {
         let connection = &self.connections[slot];
         if connection.requests == 0 && now.saturating_sub(connection.since_ns) < UNUSED_NS {
-            if !is_timeout {
-                self.tally.closed_unused();
-            }
+            self.tally.counts.outcomes.closed_unused += u64::from(!is_timeout);
             self.back_off(slot, now, 10_000_000);
         } else {
             S::closed(self, slot);
@@ -344,7 +339,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.describe_any(slot);
         let described = self.connections[slot].under_way();
         if failure == Failure::TimedOut {
-            self.tally.gave_up(described.since_ns);
+            self.tally.stalls.gave_up(described.since_ns);
         }
         self.count_failure(slot, described, now, failure);
         if A::IS_PIPELINED {
@@ -366,8 +361,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
 /// The outcome of a request after an error on its established connection.
 pub(super) fn exchange_failure(error: Errno) -> Failure {
-    match error.0 {
-        libc::ETIMEDOUT => Failure::TimedOut,
+    match error {
+        Errno::TIMEDOUT => Failure::TimedOut,
         _ => Failure::from_errno(error),
     }
 }

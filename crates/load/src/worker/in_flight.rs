@@ -1,9 +1,7 @@
 //! Several requests in flight on a connection: sends them together, takes their responses, and opens such a connection.
 
 use super::protocol::Stream;
-use super::transport::Pace;
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::UnderWay;
 use crate::connection::{CORKED, LAST_REQUEST, PEER_CLOSED, State};
 use crate::tally::Failure;
 
@@ -42,35 +40,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Puts another request behind those in flight, and sends it unless more requests follow at once.
-    #[inline]
-    pub(super) fn put_request(&mut self, slot: usize, intended_ns: u64, now: u64) {
-        let limit = self.task.plan.requests_per_connection;
-        let connection = &mut self.connections[slot];
-        let target = self.protocol.put(&mut self.source, self.task.requests, slot, &mut connection.stream);
-        connection.requests = connection.requests.wrapping_add(1);
-        connection.set(LAST_REQUEST, limit != 0 && u64::from(connection.requests) >= limit);
-        let request = UnderWay { intended_ns, since_ns: now, first_byte_ns: 0, part_ns: 0, target, received_bytes: 0 };
-        if A::IS_MULTIPLEXED || connection.state == State::Busy {
-            connection.stream.push(request);
-        }
-        if connection.state != State::Busy {
-            connection.state = State::Busy;
-            connection.describe(request);
-        }
-        self.transport.pace_mut().request_leaves(slot, connection, now);
-        let (is_corked, newest) = (connection.has(CORKED), connection.stream.newest());
-        self.in_flight += 1;
-        self.tally.issued(intended_ns);
-        if let Some(classes) = &mut self.classes {
-            let class = self.source.class(self.task.requests, slot, target as usize);
-            classes.sent(slot * self.protocol.places() + newest, class, self.tally.covers(intended_ns));
-        }
-        if !is_corked {
-            T::send(self, slot, now);
-        }
-    }
-
     /// Handles `count` received bytes of responses; returns whether the connection was closed.
     pub(super) fn take_responses(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
@@ -85,7 +54,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 // More bytes came than requests were sent, so the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[at..count]);
                 self.drop_socket(slot, now, true);
-                self.ended_idle(slot, now);
+                self.ended_idle(slot, now, false);
                 return true;
             }
             let connection_is_idle = A::IS_MULTIPLEXED && connection.state != State::Busy;
@@ -218,13 +187,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if failures > 1 {
             return self.back_off(slot, now, 500_000);
         }
-        self.ended_idle(slot, now);
+        self.ended_idle(slot, now, false);
     }
 
     fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let described = self.connections[slot].under_way();
         if failure == Failure::TimedOut {
-            self.tally.gave_up(described.since_ns);
+            self.tally.stalls.gave_up(described.since_ns);
         }
         self.count_failure(slot, described, now, failure);
         let connection = &mut self.connections[slot];

@@ -44,7 +44,7 @@ use crate::ports::PortAllocator;
 use crate::ramp::ConnectRamp;
 use crate::replay::{Comparison, Feed};
 use crate::request::Requests;
-use crate::socket::{Errno, RawAddress};
+use crate::socket::Errno;
 use crate::supply::Supply;
 use crate::tally::Tally;
 use crate::tls::{TlsSetting, TlsTally};
@@ -54,7 +54,7 @@ use record::{LoadPlan, Share};
 use slowest::Opening;
 use source::Source;
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use sweep::Sweep;
 use transport::Transport;
@@ -75,7 +75,7 @@ pub(crate) struct Task<'a> {
     pub(crate) requests: &'a Requests,
     pub(crate) control: &'a Control,
     pub(crate) live: &'a Live,
-    pub(crate) address: RawAddress,
+    pub(crate) address: SocketAddr,
     pub(crate) is_loopback: bool,
     /// Local addresses in use; `None`: the kernel chooses.
     pub(crate) sources: &'a [Option<IpAddr>],
@@ -96,7 +96,6 @@ pub(crate) struct Report {
     pub(crate) end: ThreadReading,
     pub(crate) connection_memory_bytes: usize,
     pub(crate) fixed_memory_bytes: usize,
-    pub(crate) wait_method: &'static str,
     /// Bandwidth of each paced connection, bits per second.
     pub(crate) bits_per_sec: Vec<f64>,
     pub(crate) tls: Option<TlsTally>,
@@ -254,7 +253,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
                 + self.tally.series.memory_bytes()
                 + LATENCIES * LATENCY_BYTES
                 + self.classes.as_ref().map_or(0, |classes| classes.memory_bytes()),
-            wait_method: self.poller.method(),
             tally: self.tally,
             classes: self.classes,
             comparison: None,

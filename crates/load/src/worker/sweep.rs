@@ -57,7 +57,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 }
                 State::Connecting if self.ramp.hangs(age_ns) => self.note_hanging(slot, now),
                 State::Lingering if age_ns > self.linger_ns => {
-                    self.tally.lingered();
+                    self.tally.counts.closes_awaited += 1;
                     let waits_for_each = self.task.plan.clients.close_first == Some(CloseFirst::Server);
                     self.connections[slot].set(LINGERED, !waits_for_each);
                     self.drop_socket(slot, now, true);
@@ -89,7 +89,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                         let UnderWay { intended_ns, since_ns, .. } = request;
                         self.request_ended(slot, request, now, End::Failed("unfinished"));
                         self.asked(slot, intended_ns, now);
-                        self.tally.gave_up(since_ns);
+                        self.tally.stalls.gave_up(since_ns);
                         self.tally.unfinished(intended_ns, now, true);
                         let place = self.place(slot);
                         if let Some(classes) = &mut self.classes {

@@ -3,7 +3,7 @@
 use super::super::frame::*;
 use super::super::settings::MAX_WINDOW_BYTES;
 use super::super::{Consumed, Malformed};
-use super::{Data, Ended, Header, KEPT_BYTES, NONE, Session};
+use super::{Data, Ended, Header, KEPT_BYTES, Session, WINDOW_BYTES};
 use crate::framing::Parted;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
@@ -65,7 +65,10 @@ impl<R: Default + Clone> Session<R> {
                     break;
                 }
                 let Some(head) = head else { break };
-                if self.current != NONE && self.is_of_another(&head) {
+                // A frame of another request than the current one waits for the next call.
+                let is_of_request = matches!(head.kind, DATA | HEADERS | RST_STREAM | CONTINUATION);
+                let is_of_another = |place| is_of_request && head.stream != self.streams.get(place).id;
+                if self.current.is_some_and(is_of_another) {
                     break;
                 }
                 self.check(&head)?;
@@ -74,13 +77,6 @@ impl<R: Default + Clone> Session<R> {
             }
         }
         Ok(())
-    }
-
-    /// Whether a frame belongs to a request other than the current one.
-    #[inline]
-    fn is_of_another(&self, head: &Head) -> bool {
-        matches!(head.kind, DATA | HEADERS | RST_STREAM | CONTINUATION)
-            && head.stream != self.streams.get(self.current as usize).id
     }
 
     /// Takes the next bytes of a partly received frame.
@@ -106,9 +102,6 @@ impl<R: Default + Clone> Session<R> {
                 }
                 continue;
             };
-            if self.carry.len() < whole {
-                continue;
-            }
             self.check(&head)?;
             let mut carry = std::mem::take(&mut self.carry);
             self.take_frame(&head, &carry[HEAD_BYTES..whole], fed)?;
@@ -187,7 +180,7 @@ impl<R: Default + Clone> Session<R> {
 
     fn complete(&mut self, place: usize, ended: Ended, fed: &mut Consumed) {
         self.demands = 0;
-        (self.current, self.ended) = (place as u32, Some(ended));
+        (self.current, self.ended) = (Some(place), Some(ended));
         fed.is_complete = true;
     }
 
@@ -214,14 +207,15 @@ impl<R: Default + Clone> Session<R> {
         if padding > head.length {
             return Err(WRONG_PADDING);
         }
-        self.receive(head.length)?;
+        receive(&mut self.received, head.length, Some(0), &mut self.out)?;
         let is_last = head.has(END_STREAM);
         if let Some(place) = place {
-            if self.streams.get(place).status == 0 {
+            let stream = self.streams.at(place);
+            if stream.status == 0 {
                 return Err(NO_HEADER);
             }
-            self.current = place as u32;
-            self.receive_of(place, head.length, is_last)?;
+            self.current = Some(place);
+            receive(&mut stream.received, head.length, (!is_last).then_some(stream.id), &mut self.out)?;
         }
         let left = head.length - padding;
         self.data = Data { left, padding: padding.saturating_sub(1), place, is_last };
@@ -244,33 +238,6 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Counts received bytes and reopens the connection's window.
-    #[inline]
-    fn receive(&mut self, bytes: u32) -> Result<(), Malformed> {
-        self.received += bytes;
-        if self.received > self.window_bytes {
-            return Err(OVER_WINDOW);
-        }
-        if self.received >= self.window_bytes.div_ceil(2) {
-            put_number(WINDOW_UPDATE, 0, std::mem::take(&mut self.received), &mut self.out);
-        }
-        Ok(())
-    }
-
-    /// Counts received bytes and reopens the stream's window, unless this was its last frame.
-    #[inline]
-    fn receive_of(&mut self, place: usize, bytes: u32, is_last: bool) -> Result<(), Malformed> {
-        let stream = self.streams.at(place);
-        stream.received += bytes;
-        if stream.received > self.window_bytes {
-            return Err(OVER_WINDOW);
-        }
-        if stream.received >= self.window_bytes.div_ceil(2) && !is_last {
-            put_number(WINDOW_UPDATE, stream.id, std::mem::take(&mut stream.received), &mut self.out);
-        }
-        Ok(())
-    }
-
     #[inline]
     fn take_data(&mut self, bytes: &[u8], fed: &mut Consumed) {
         let part = (self.data.left as usize).min(bytes.len());
@@ -279,7 +246,7 @@ impl<R: Default + Clone> Session<R> {
         self.data.padding -= padding as u32;
         fed.used += part + padding;
         if let Some(place) = self.data.place {
-            self.current = place as u32;
+            self.current = Some(place);
             fed.body += part;
             self.count(place, &bytes[..part], fed);
         }
@@ -323,8 +290,8 @@ impl<R: Default + Clone> Session<R> {
         if head.has(END_HEADERS) {
             return self.take_block(head.stream, is_last, block, fed);
         }
-        if let Some(place) = self.place_of(head.stream)? {
-            self.current = place as u32;
+        if let place @ Some(_) = self.place_of(head.stream)? {
+            self.current = place;
         }
         self.header = Some(Box::new(Header { stream: head.stream, is_last, block: block.to_vec(), frames: 1 }));
         Ok(())
@@ -340,8 +307,8 @@ impl<R: Default + Clone> Session<R> {
         if head.has(END_HEADERS) {
             return self.take_block(header.stream, header.is_last, &header.block, fed);
         }
-        if let Some(place) = self.streams.find(head.stream) {
-            self.current = place as u32;
+        if let place @ Some(_) = self.streams.find(head.stream) {
+            self.current = place;
         }
         self.header = Some(header);
         Ok(())
@@ -353,7 +320,7 @@ impl<R: Default + Clone> Session<R> {
         // Also read for a stream that is over, because the table belongs to the connection.
         let fields = self.fields.read(block)?;
         let Some(place) = self.place_of(stream)? else { return Ok(()) };
-        self.current = place as u32;
+        self.current = Some(place);
         let stream = self.streams.at(place);
         if fields.grpc_status.is_some() {
             stream.grpc_status = fields.grpc_status;
@@ -464,12 +431,26 @@ impl<R: Default + Clone> Session<R> {
         let (last, code) = self.going.unwrap_or((u32::MAX, 0));
         let place = self.streams.position(0, |stream| stream.id > last);
         self.is_refusing = place.is_some();
-        if let Some(place) = place {
-            (self.current, self.ended) = (place as u32, Some(Ended::GoneAway(code)));
+        if self.is_refusing {
+            (self.current, self.ended) = (place, Some(Ended::GoneAway(code)));
         }
-        place.is_some()
+        self.is_refusing
     }
 }
+
+/// Counts received bytes of a connection or stream, and reopens its window unless this was the stream's last frame.
+#[inline]
+fn receive(received: &mut u32, bytes: u32, reopened: Option<u32>, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    *received += bytes;
+    if *received > WINDOW_BYTES {
+        return Err(OVER_WINDOW);
+    }
+    if let Some(stream) = reopened.filter(|_| *received >= WINDOW_BYTES / 2) {
+        put_number(WINDOW_UPDATE, stream, std::mem::take(received), out);
+    }
+    Ok(())
+}
+
 /// Bytes of a frame that must be complete before it is handled: the whole frame, or the header of DATA.
 #[inline]
 fn needed(head: &Head) -> usize {

@@ -2,9 +2,8 @@
 
 use super::{Protocol, Stream};
 use crate::connection::Connection;
-use crate::framing::{AtEnd, Consumed, Malformed};
+use crate::framing::{Consumed, Malformed};
 use crate::request::Requests;
-use crate::tally::Failure;
 use crate::worker::Source;
 use record::protocol::ANSWER;
 
@@ -16,22 +15,12 @@ pub(crate) struct Nothing;
 impl Stream for Nothing {
     fn reset(&mut self) {}
 
-    fn close(&mut self) {}
-
     fn status(&self) -> u16 {
         ANSWER
     }
 
     fn is_keep_alive(&self) -> bool {
         false
-    }
-
-    fn at_end(&self) -> AtEnd {
-        AtEnd::Nothing
-    }
-
-    fn carry_bytes(&self) -> usize {
-        0
     }
 }
 
@@ -61,10 +50,6 @@ impl Protocol for Connect {
     }
 
     fn feed(&mut self, _stream: &mut Nothing, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
-        Ok(Consumed { used: bytes.len(), body: 0, parts: None, is_complete: false })
-    }
-
-    fn failure(malformed: Malformed) -> Failure {
-        Failure::Malformed(malformed.0)
+        Ok(Consumed { used: bytes.len(), ..Consumed::default() })
     }
 }

@@ -26,11 +26,6 @@ impl Stream for Framing {
     }
 
     #[inline]
-    fn close(&mut self) {
-        Framing::reset(self);
-    }
-
-    #[inline]
     fn status(&self) -> u16 {
         Framing::status(self)
     }

@@ -1,8 +1,7 @@
 //! HTTP/2. [`crate::http2`] knows its bytes; here a connection's streams become requests of the load.
 
 use super::{Protocol, Stream, Traces};
-use crate::connection::Connection;
-use crate::connection::UnderWay;
+use crate::connection::{Connection, UnderWay};
 use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::http2::{Ended, Requests, Session, places};
 use crate::request::http_2;
@@ -271,11 +270,6 @@ impl Protocol for Http2 {
         connection.stream.session.out()
     }
 
-    /// Returns the maximum, because requests follow each other without a response between them.
-    fn longest<S: Source>(&self, _source: &S, _requests: &crate::request::Requests) -> usize {
-        usize::MAX
-    }
-
     #[inline]
     fn feed(&mut self, stream: &mut Streams, _target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         stream.session.feed(bytes)
@@ -283,9 +277,5 @@ impl Protocol for Http2 {
 
     fn traces(&self) -> Option<&Traces> {
         self.traces.as_ref()
-    }
-
-    fn failure(malformed: Malformed) -> Failure {
-        Failure::Foreign(malformed.0)
     }
 }

@@ -1,12 +1,10 @@
 //! Protocols with several requests in flight on a connection, answered in order.
 
 use super::{Protocol, Stream};
-use crate::connection::Connection;
-use crate::connection::UnderWay;
+use crate::connection::{Connection, UnderWay};
 use crate::framing::{AtEnd, Consumed, Malformed};
 use crate::replies::Reply;
 use crate::request::Requests;
-use crate::tally::Failure;
 use crate::worker::Source;
 use std::collections::VecDeque;
 
@@ -144,17 +142,8 @@ impl<K: OrderedProtocol> Protocol for InOrder<K> {
         &connection.stream.out
     }
 
-    /// Returns the maximum, because requests follow each other without a response between them.
-    fn longest<S: Source>(&self, _source: &S, _requests: &Requests) -> usize {
-        usize::MAX
-    }
-
     #[inline]
     fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed> {
         self.protocol.feed(&mut stream.reply, target, bytes)
-    }
-
-    fn failure(malformed: Malformed) -> Failure {
-        Failure::Foreign(malformed.0)
     }
 }

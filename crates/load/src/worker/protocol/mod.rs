@@ -43,7 +43,9 @@ pub(crate) trait Stream: Default {
     /// Prepares for another response.
     fn reset(&mut self);
 
-    fn close(&mut self);
+    fn close(&mut self) {
+        self.reset();
+    }
 
     /// The status of the complete response; 200 to 399 mean success.
     fn status(&self) -> u16;
@@ -57,7 +59,9 @@ pub(crate) trait Stream: Default {
     }
 
     /// The effect of the connection's end on the response.
-    fn at_end(&self) -> AtEnd;
+    fn at_end(&self) -> AtEnd {
+        AtEnd::Nothing
+    }
 
     /// Number of the next bytes that are certainly body and need no inspection.
     fn skippable(&self) -> u64 {
@@ -67,7 +71,9 @@ pub(crate) trait Stream: Default {
     /// Skips `count` body bytes that were discarded unread; at most [`Stream::skippable`].
     fn skip(&mut self, _count: u64) {}
 
-    fn carry_bytes(&self) -> usize;
+    fn carry_bytes(&self) -> usize {
+        0
+    }
 
     /// Whether another request may be put while others are in flight, at most `depth` in all.
     fn has_room(&self, _depth: usize) -> bool {
@@ -186,11 +192,16 @@ pub(crate) trait Protocol: Sized {
         None
     }
 
-    /// The length of the longest request, as far as it matters for Nagle's algorithm.
-    fn longest<S: Source>(&self, source: &S, requests: &Requests) -> usize;
+    /// The length of the longest request, as far as it matters for Nagle's algorithm: unlimited if requests follow
+    /// each other without a response between them.
+    fn longest<S: Source>(&self, _source: &S, _requests: &Requests) -> usize {
+        usize::MAX
+    }
 
     /// Takes the next bytes of a connection. `target`: that of the request that they answer.
     fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Consumed, Malformed>;
 
-    fn failure(malformed: Malformed) -> Failure;
+    fn failure(malformed: Malformed) -> Failure {
+        Failure::Foreign(malformed.0)
+    }
 }

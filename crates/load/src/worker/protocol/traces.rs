@@ -1,6 +1,6 @@
 //! Trace ids: a fresh random one for each request, in the header field `traceparent` (W3C, Trace Context).
 
-use crate::socket::Errno;
+use crate::socket::{Errno, errno};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::{LoadPlan, TraceId};
@@ -25,9 +25,7 @@ impl Traces {
             return Ok(None);
         }
         let mut seed = [0; 32];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut file| file.read_exact(&mut seed))
-            .map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+        std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).map_err(errno)?;
         let ids = vec![TraceId::of(0); places].into();
         Ok(Some(Traces { rng: ChaCha8Rng::from_seed(seed), ids, out: Vec::new() }))
     }

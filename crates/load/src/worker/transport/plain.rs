@@ -3,7 +3,7 @@
 use super::{Pace, READS_A_TURN, Transport};
 use crate::connection::{PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
-use crate::socket::{self, Errno};
+use crate::socket::{self, Errno, would_block};
 use crate::tally::Failure;
 use crate::worker::exchange::exchange_failure;
 use crate::worker::protocol::Stream;
@@ -59,7 +59,7 @@ impl<P: Pace> Transport for Plain<P> {
                     }
                 }
                 Ok(sent) => worker.sent_in_part(slot, sent),
-                Err(error) if error.would_block() => worker.sent_in_part(slot, 0),
+                Err(error) if would_block(error) => worker.sent_in_part(slot, 0),
                 Err(error) => worker.lost(slot, now, exchange_failure(error)),
             }
             return;
@@ -95,9 +95,9 @@ impl<P: Pace> Transport for Plain<P> {
                     }
                     return;
                 }
-                Err(error) if error.would_block() => return,
+                Err(error) if would_block(error) => return,
                 // The server may have answered and closed without reading the rest: read its answer first.
-                Err(Errno(libc::EPIPE | libc::ECONNRESET)) => return,
+                Err(Errno::PIPE | Errno::CONNRESET) => return,
                 Err(error) => return worker.lost(slot, now, exchange_failure(error)),
             }
         }
@@ -133,7 +133,7 @@ impl<P: Pace> Transport for Plain<P> {
                         return;
                     }
                 }
-                Err(error) if error.would_block() => return,
+                Err(error) if would_block(error) => return,
                 Err(error) => return worker.on_error(slot, now, error),
             }
         }

@@ -50,7 +50,7 @@ pub(crate) struct Sampled {
 impl Sampled {
     /// A sampler for a thread with this many connections. Fails if the kernel cannot stamp packets.
     pub(crate) fn new(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
-        let stamping = Socket(socket::stream_socket(libc::AF_INET)?);
+        let stamping = Socket(socket::stream_socket(true)?);
         socket::set_stamping(stamping.0, true)?;
         let bursts = Bursts::new(Times::of(plan), connections);
         // The kernel does not turn stamping on at once, so it stays on if the first burst begins at the start.

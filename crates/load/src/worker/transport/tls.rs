@@ -3,7 +3,7 @@
 use super::{Pace, READS_A_TURN, Transport};
 use crate::connection::{LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
-use crate::socket::{self, Errno};
+use crate::socket::{self, Errno, errno, would_block};
 use crate::tally::Failure;
 use crate::tls::{RAW_BYTES, Sessions, TlsSetting, error_text};
 use crate::worker::{Protocol, Source, Worker};
@@ -13,7 +13,7 @@ struct Sink(i32);
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        socket::send(self.0, bytes).map_err(Errno::io)
+        socket::send(self.0, bytes).map_err(io::Error::from)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -106,7 +106,7 @@ impl<P: Pace> Transport for Tls<P> {
                         return;
                     }
                 }
-                Err(error) if error.would_block() => return,
+                Err(error) if would_block(error) => return,
                 Err(error) => return worker.socket_failed(slot, now, error),
             }
         }
@@ -218,13 +218,13 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             calls += 1;
             match session.write_tls(&mut Sink(fd)) {
                 Ok(_) => {}
-                Err(error) => match Errno(error.raw_os_error().unwrap_or(libc::EIO)) {
-                    errno if errno.would_block() => break Ok(false),
+                Err(error) => match errno(error) {
+                    error if would_block(error) => break Ok(false),
                     // The server may have answered and closed: read its answer first.
-                    Errno(libc::EPIPE | libc::ECONNRESET) if self.connections[slot].state == State::Busy => {
+                    Errno::PIPE | Errno::CONNRESET if self.connections[slot].state == State::Busy => {
                         break Ok(true);
                     }
-                    errno => break Err(errno),
+                    error => break Err(error),
                 },
             }
         };
