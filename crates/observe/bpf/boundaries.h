@@ -27,26 +27,16 @@ struct {
 static __always_inline void record_boundaries(struct request *r, struct mark *m, __u64 bytes_out, __u64 now_ns) {
     __u32 i = class_of(bytes_out);
     struct phase_row *row = bpf_map_lookup_elem(&boundary_phases, &i);
-    __u64 elapsed[PHASES];
-    __s64 cpu[PHASES];
 
     if (!row)
         return;
-    elapsed[0] = m->parsed_ns > m->begun_ns ? m->parsed_ns - m->begun_ns : 0;
-    elapsed[1] = m->processed_ns - m->parsed_ns;
-    elapsed[2] = now_ns - m->processed_ns;
-    cpu[0] = m->parsed_cpu_ns - m->begun_cpu_ns;
-    cpu[1] = m->processed_cpu_ns - m->parsed_cpu_ns;
-    cpu[2] = r->cpu_ns - m->processed_cpu_ns;
     __sync_fetch_and_add(&row->requests, 1);
-    __sync_fetch_and_add(&row->bytes_out, bytes_out);
-#pragma unroll
-    for (int p = 0; p < PHASES; p++) {
-        __sync_fetch_and_add(&row->elapsed_ns[p], elapsed[p]);
-        __sync_fetch_and_add(&row->elapsed[p].buckets[bucket_of(elapsed[p])], 1);
-        __sync_fetch_and_add(&row->cpu_ns[p], cpu[p]);
-        __sync_fetch_and_add(&row->cpu[p].buckets[bucket_of(cpu[p] > 0 ? cpu[p] : 0)], 1);
-    }
+    __sync_fetch_and_add(&row->elapsed_ns[0], m->parsed_ns > m->begun_ns ? m->parsed_ns - m->begun_ns : 0);
+    __sync_fetch_and_add(&row->elapsed_ns[1], m->processed_ns - m->parsed_ns);
+    __sync_fetch_and_add(&row->elapsed_ns[2], now_ns - m->processed_ns);
+    __sync_fetch_and_add(&row->cpu_ns[0], m->parsed_cpu_ns - m->begun_cpu_ns);
+    __sync_fetch_and_add(&row->cpu_ns[1], m->processed_cpu_ns - m->parsed_cpu_ns);
+    __sync_fetch_and_add(&row->cpu_ns[2], r->cpu_ns - m->processed_cpu_ns);
 }
 
 SEC("?uprobe")

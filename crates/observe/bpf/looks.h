@@ -42,7 +42,7 @@ static __always_inline __u64 buffer_of_read(struct task_struct *t) {
 #endif
 
 /* Samples a read of `bytes` that begins a request. */
-static __always_inline void look(struct task_struct *t, __u32 bytes, bool is_first) {
+static __always_inline void look(struct task_struct *t, __u32 bytes) {
     __u32 number, i;
     struct look *l;
     __u64 at, length = bytes;
@@ -55,7 +55,6 @@ static __always_inline void look(struct task_struct *t, __u32 bytes, bool is_fir
     if (!l)
         return;
     l->bytes = bytes;
-    l->is_first = is_first;
     l->kept = 0;
     at = buffer_of_read(t);
     /* Bounded here, so that older verifiers still track the bound. */

@@ -34,9 +34,6 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out, st
     elapsed[1] = r->last_send_ns > r->parsed_ns ? r->last_send_ns - r->parsed_ns : 0;
     elapsed[2] = end_ns > r->last_send_ns ? end_ns - r->last_send_ns : 0;
     row->requests++;
-    row->bytes_in += r->bytes_in;
-    row->bytes_out += bytes_out;
-    row->receives += r->receives;
     row->sends += r->sends;
     row->disk_bytes += r->disk_bytes;
     row->disk_reads += r->disk_reads;
@@ -52,9 +49,7 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out, st
             c->phase_cpu_ns[p] += cpu;
         }
         row->elapsed_ns[p] += elapsed[p];
-        row->elapsed[p].buckets[bucket_of(elapsed[p])]++;
         row->cpu_ns[p] += cpu;
-        row->cpu[p].buckets[bucket_of(cpu > 0 ? cpu : 0)]++;
     }
 }
 
@@ -85,7 +80,6 @@ static __always_inline void first_read(struct request *r, __u64 now_ns, __s64 ac
         elapsed = 0;
     __sync_fetch_and_add(&counts.connects, 1);
     __sync_fetch_and_add(&counts.connect_elapsed_ns, elapsed);
-    __sync_fetch_and_add(&counts.connect_elapsed.buckets[bucket_of(elapsed)], 1);
     if (accept_cpu_ns) {
         c->other_cpu_ns -= accept_cpu_ns;
         __sync_fetch_and_add(&counts.connect_cpu_ns, accept_cpu_ns);
@@ -149,7 +143,7 @@ static __always_inline void add_read(struct sock *sk, struct request *r, __u32 s
         forget(r);
         return;
     }
-    look(t, bytes, !r->receives);
+    look(t, bytes);
     begin(r, now_ns, at, bytes);
 }
 
@@ -697,7 +691,6 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
 
     if (!sk)
         return 0;
-    swept.connections++;
     note_unread_of((__u64)sk, r);
     if (!r->bytes_in)
         return 0;

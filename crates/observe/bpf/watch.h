@@ -95,14 +95,11 @@ struct class_row {
 
 /* Finished requests of a size class with phases, on one CPU. */
 struct phase_row {
-    __u64 requests, bytes_in, bytes_out, receives, sends, disk_bytes;
+    __u64 requests, sends, disk_bytes, disk_reads;
     __u64 split; /* requests whose parse phase ended at a system call, not at the first send */
-    __u64 disk_reads;
     __u64 elapsed_ns[PHASES];
     __s64 cpu_ns[PHASES];
-    __u64 reserved2[2];
-    struct histogram elapsed[PHASES];
-    struct histogram cpu[PHASES];
+    __u64 reserved[5];
 } __attribute__((aligned(64)));
 
 /* Connections of the port: counted on each transition. */
@@ -119,7 +116,6 @@ struct port_counts {
     __u64 connects, connect_elapsed_ns;
     __s64 connect_cpu_ns;
     __u64 connects_with_cpu;
-    struct histogram connect_elapsed;
     /* CPU time of threads whose place was taken by others */
     __s64 displaced_thread_other_cpu_ns;
     __u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
@@ -156,10 +152,10 @@ struct look_count {
 
 /* The first bytes of a read that began a request. */
 struct look {
-    __u32 number;   /* number of the sample, from 1; 0 = none yet */
-    __u32 bytes;    /* bytes read */
-    __u32 kept;     /* bytes kept in `head`; 0 = the buffer is unknown */
-    __u32 is_first; /* whether it is the first read of its connection */
+    __u32 number; /* number of the sample, from 1; 0 = none yet */
+    __u32 bytes;  /* bytes read */
+    __u32 kept;   /* bytes kept in `head`; 0 = the buffer is unknown */
+    __u32 reserved;
     __u8 head[LOOK_BYTES];
 };
 
@@ -188,7 +184,6 @@ struct sweep {
     __u64 waiting;                           /* request read, no response yet */
     __u64 sending;                           /* response written, but not fully acknowledged */
     __s64 waiting_cpu_ns;
-    __u64 connections; /* records in use */
     __u64 now_ns, now_jiffies;
     __u32 listed;
     __u32 reserved;

@@ -83,7 +83,6 @@ impl Server {
         become_subreaper();
         let pair = if plan.is_isolated {
             let pair_plan = PairPlan {
-                name: "find".into(),
                 server_cpus: plan.server_cpus.clone(),
                 client_cpus: plan.client_cpus.clone(),
                 path: plan.path.clone().unwrap_or_default(),
@@ -323,7 +322,6 @@ impl Server {
             );
         } else {
             pair.enter_server()?;
-            pair.steer_loopback(&plan.server_cpus)?;
             self.path = "loopback in the server's namespace".into();
             self.doubts.push(DoubtKind::SharedCpus.note(
                 "the server listens on loopback only, so client and server share one network stack: the client pays \

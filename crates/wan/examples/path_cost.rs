@@ -26,7 +26,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let last = record::machine::online_cpus() - 1;
     let path = PathPlan { delay_ns: (delay_ms * 1e6) as u64, mechanism, ..PathPlan::default() };
     let pair = NamespacePair::create(&PairPlan {
-        name: "bench".into(),
         server_cpus: vec![last],
         client_cpus: vec![0],
         path,

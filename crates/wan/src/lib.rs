@@ -15,8 +15,7 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let plan = wan::PairPlan { name: "nginx".into(), server_cpus: vec![1], client_cpus: vec![0], ..Default::default()
-//!   };
+//! let plan = wan::PairPlan { server_cpus: vec![1], client_cpus: vec![0], ..Default::default() };
 //! let pair = wan::NamespacePair::create(&plan)?;
 //! let mut server = std::process::Command::new("nginx");
 //! pair.run_server(&mut server)?;
@@ -30,6 +29,7 @@
 //! ```
 
 mod affinity;
+mod capabilities;
 mod cgroup;
 mod delay_line;
 mod error;
@@ -46,6 +46,7 @@ mod steering;
 mod tun;
 
 pub use affinity::pin;
+pub use capabilities::capabilities;
 pub use cgroup::ServerCgroup;
 pub use error::WanError;
 pub use link::has_netem;

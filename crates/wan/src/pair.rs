@@ -22,8 +22,6 @@ use std::process::Command;
 /// Plan of a pair.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PairPlan {
-    /// Name for messages; any text.
-    pub name: String,
     /// CPUs of the server and of its receive processing. Empty for no pinning or steering.
     pub server_cpus: Vec<usize>,
     /// CPUs of the client's receive processing. Empty for no steering. The engine pins its own threads.
@@ -51,7 +49,6 @@ const SET_IN_CLIENT: &[(&str, &str)] =
 /// Two joined namespaces. Dropping it removes them with the server's processes.
 #[derive(Debug)]
 pub struct NamespacePair {
-    name: String,
     token: String,
     server: NetNamespace,
     client: NetNamespace,
@@ -72,7 +69,6 @@ impl NamespacePair {
         plan.path.check()?;
         let token = cgroup::new_token()?;
         let mut pair = NamespacePair {
-            name: plan.name.clone(),
             server: NetNamespace::create()?,
             client: NetNamespace::create()?,
             original: NetNamespace::current()?,
@@ -147,11 +143,6 @@ impl NamespacePair {
             })?;
         }
         Ok(())
-    }
-
-    /// The name from the plan.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Settings that could not be made as planned. The path works without them.
@@ -235,22 +226,6 @@ impl NamespacePair {
     /// The client's namespace.
     pub fn client_namespace(&self) -> &NetNamespace {
         &self.client
-    }
-
-    /// Steers the loopback device of the server's namespace, for servers that connect to themselves or to back ends.
-    /// Creation does this with the server's CPUs; an empty list switches it off.
-    pub fn steer_loopback(&self, cpus: &[usize]) -> Result<(), WanError> {
-        cpu_set(cpus)?;
-        self.server.run_inside(|| NamespaceSysfs::mount()?.steer("lo", cpus))
-    }
-
-    /// The CPUs to which receive processing of the server's and of the client's link is steered, as read from the
-    /// kernel.
-    pub fn steered_to(&self) -> Result<(Vec<usize>, Vec<usize>), WanError> {
-        let read = |namespace: &NetNamespace, link: String| {
-            namespace.run_inside(|| NamespaceSysfs::mount()?.steered_to(&link))
-        };
-        Ok((read(&self.server, server_link(&self.token))?, read(&self.client, client_link(&self.token))?))
     }
 
     /// Prepares `command` to run as the server: in its namespace, in its control group, on its CPUs, as the leader of

@@ -18,7 +18,11 @@ const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_NET_NS_FD: u16 = 28;
-const IFLA_GSO_MAX_SEGS: u16 = 40;
+/// Attributes of a link that [`Route::set_link`] sets: the queue's length in packets, the alias, and the most segments
+/// of a packet that TCP hands to it.
+pub const IFLA_TXQLEN: u16 = 13;
+pub const IFLA_IFALIAS: u16 = 20;
+pub const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
@@ -147,11 +151,11 @@ impl Route {
         self.execute(request)
     }
 
-    /// Limits the packets that TCP hands to a link to one segment.
-    pub fn send_single_segments(&self, name: &str) -> io::Result<()> {
+    /// Sets an attribute of a link.
+    pub fn set_link(&self, name: &str, attribute: u16, value: &[u8]) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(name)?, 0, 0);
-        request.attribute(IFLA_GSO_MAX_SEGS, &1u32.to_ne_bytes());
+        request.attribute(attribute, value);
         self.execute(request)
     }
 

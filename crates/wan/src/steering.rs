@@ -8,7 +8,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 
 /// The sysfs of the calling thread's network namespace. It is reachable only through this descriptor, because /sys
 /// shows the namespace of the process that mounted it, and other processes would see a mount over it.
@@ -40,16 +40,6 @@ impl NamespaceSysfs {
         Ok(())
     }
 
-    /// The CPUs that are set on the first receive queue of `link`.
-    pub(crate) fn steered_to(&self, link: &str) -> Result<Vec<usize>, WanError> {
-        let path = format!("class/net/{link}/queues/rx-0/rps_cpus");
-        let file = openat(&self.root, path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-            .during(format!("open {path}"))?;
-        let mut text = String::new();
-        File::from(file).take(4096).read_to_string(&mut text).during(format!("read {path}"))?;
-        Ok(cpus_of_mask(&text))
-    }
-
     fn receive_queues(&self, link: &str) -> Result<Vec<String>, WanError> {
         let path = format!("class/net/{link}/queues");
         let folder =
@@ -77,16 +67,6 @@ fn cpu_mask(cpus: &[usize]) -> String {
     words.iter().rev().map(|word| format!("{word:08x}")).collect::<Vec<_>>().join(",")
 }
 
-/// The inverse of [`cpu_mask`]. Invalid groups count as 0.
-fn cpus_of_mask(text: &str) -> Vec<usize> {
-    let mut cpus = Vec::new();
-    for (group, word) in text.trim().split(',').rev().enumerate() {
-        let bits = u32::from_str_radix(word.trim(), 16).unwrap_or(0);
-        cpus.extend((0..32).filter(|bit| bits & (1 << bit) != 0).map(|bit| group * 32 + bit));
-    }
-    cpus
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,14 +76,5 @@ mod tests {
         assert_eq!(cpu_mask(&[]), "00000000");
         assert_eq!(cpu_mask(&[0, 1]), "00000003");
         assert_eq!(cpu_mask(&[1, 33]), "00000002,00000002");
-        for cpus in [vec![], vec![5], vec![0, 31, 32, 95]] {
-            assert_eq!(cpus_of_mask(&cpu_mask(&cpus)), cpus);
-        }
-    }
-
-    #[test]
-    fn an_invalid_mask_names_no_cpu() {
-        assert!(cpus_of_mask("zz,\n").is_empty());
-        assert!(cpus_of_mask("").is_empty());
     }
 }

@@ -1,10 +1,9 @@
-//! The capabilities of this machine, for `straingauge doctor`. Each one is tried, not derived from versions. Tests
-//! that change anything run in a separate network namespace.
+//! The capabilities of this machine, for `straingauge doctor`. Each one is tried, not derived from versions.
+//! Those of the path between client and server are in the crate `wan`.
 
 mod cpu;
 mod kernel;
 mod network;
-pub(crate) mod scratch;
 
 use record::machine::Capability;
 
@@ -21,12 +20,6 @@ pub fn capabilities() -> Vec<Capability> {
         cpu::steal,
         cpu::hardware_counters,
         network::socket_states,
-        network::namespaces,
-        network::veth,
-        network::receive_steering,
-        network::netem,
-        network::tun,
-        network::fq,
         network::port_range,
         network::accept_queue,
         network::descriptors,
@@ -45,10 +38,6 @@ pub fn capabilities() -> Vec<Capability> {
 fn line(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().replace('\t', " ")).filter(|text| !text.is_empty())
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 #[cfg(test)]

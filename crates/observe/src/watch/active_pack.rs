@@ -98,12 +98,6 @@ impl ActivePack {
         self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))
     }
 
-    /// The most expensive probe of this kind; 0 without one.
-    fn dearest_ns(&self, at_return: bool) -> f64 {
-        let places = self.places.iter().filter(|place| place.at_return == at_return);
-        places.map(|place| self.costs.of(place.is_stepped, !at_return, at_return)).fold(0.0, f64::max)
-    }
-
     /// Adds a window: the (cumulative) measurements of the functions, and the (new) ones of reads and sends for the
     /// same requests.
     pub fn held(
@@ -133,8 +127,6 @@ impl ActivePack {
             server: self.name.clone(),
             windows: self.windows,
             window_ns: self.window_ns,
-            call_ns: self.dearest_ns(false),
-            return_ns: self.dearest_ns(true),
             request_ns: self.request_ns(),
             period_ns: self.period.as_nanos() as u64,
             hits,

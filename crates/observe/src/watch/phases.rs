@@ -3,7 +3,7 @@
 use super::classes::{SIZE_CLASSES, SizeClasses};
 use super::estimate::RatioEstimator;
 use crate::bpf::types::watch::{PhaseRow, RequestRecord};
-use record::watch::{BUCKETS, ClassTotals, Log2Histogram, Mean, PHASES, PhaseTotals};
+use record::watch::{ClassTotals, Mean, PHASES, PhaseTotals};
 
 /// `phase` of a record whose response is being written or has been: `enum phase` of `bpf/watch.h`.
 const PHASE_LOG: u8 = 3;
@@ -23,11 +23,8 @@ struct ClassSums {
     elapsed: [RatioEstimator; PHASES],
     cpu: [RatioEstimator; PHASES],
     sends: RatioEstimator,
-    receives: RatioEstimator,
     disk_bytes: RatioEstimator,
     disk_reads: RatioEstimator,
-    elapsed_histograms: [Log2Histogram; PHASES],
-    cpu_histograms: [Log2Histogram; PHASES],
     split: u64,
     windows: u64,
 }
@@ -110,14 +107,11 @@ impl ClassSums {
         self.windows += 1;
         self.split += row.split;
         self.sends.add(row.requests, row.sends as f64);
-        self.receives.add(row.requests, row.receives as f64);
         self.disk_bytes.add(row.requests, row.disk_bytes as f64);
         self.disk_reads.add(row.requests, row.disk_reads as f64);
         for phase in 0..PHASES {
             self.elapsed[phase].add(row.requests, row.elapsed_ns[phase] as f64);
             self.cpu[phase].add(row.requests, row.cpu_ns[phase] as f64);
-            self.elapsed_histograms[phase].add(&row.elapsed[phase].buckets);
-            self.cpu_histograms[phase].add(&row.cpu[phase].buckets);
         }
     }
 
@@ -137,13 +131,10 @@ impl ClassSums {
             windows: self.windows,
             split: self.split,
             sends: self.sends.estimate(share),
-            receives: self.receives.estimate(share),
             disk_bytes: self.disk_bytes.estimate(share),
             disk_reads: self.disk_reads.estimate(share),
             elapsed_ns: std::array::from_fn(|phase| self.elapsed[phase].estimate(share)),
             cpu_ns: std::array::from_fn(|phase| self.cpu[phase].estimate(share).map(scaled)),
-            elapsed: self.elapsed_histograms.clone(),
-            cpu: self.cpu_histograms.clone(),
         }
     }
 }
@@ -167,9 +158,6 @@ fn since(now: &PhaseRow, earlier: &PhaseRow) -> PhaseRow {
 fn combine(into: &mut PhaseRow, with: &PhaseRow, count: fn(u64, u64) -> u64, time: fn(i64, i64) -> i64) {
     for (mine, theirs) in [
         (&mut into.requests, with.requests),
-        (&mut into.bytes_in, with.bytes_in),
-        (&mut into.bytes_out, with.bytes_out),
-        (&mut into.receives, with.receives),
         (&mut into.sends, with.sends),
         (&mut into.disk_bytes, with.disk_bytes),
         (&mut into.disk_reads, with.disk_reads),
@@ -180,12 +168,6 @@ fn combine(into: &mut PhaseRow, with: &PhaseRow, count: fn(u64, u64) -> u64, tim
     for phase in 0..PHASES {
         into.elapsed_ns[phase] = count(into.elapsed_ns[phase], with.elapsed_ns[phase]);
         into.cpu_ns[phase] = time(into.cpu_ns[phase], with.cpu_ns[phase]);
-        for (mine, theirs) in [
-            (&mut into.elapsed[phase].buckets, &with.elapsed[phase].buckets),
-            (&mut into.cpu[phase].buckets, &with.cpu[phase].buckets),
-        ] {
-            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = count(*mine, *theirs));
-        }
     }
 }
 
@@ -197,9 +179,6 @@ fn add_record(row: &mut PhaseRow, record: &RequestRecord) {
         end_ns.saturating_sub(record.last_send_ns),
     ];
     row.requests += 1;
-    row.bytes_in += record.bytes_in;
-    row.bytes_out += record.bytes_sent;
-    row.receives += u64::from(record.receives);
     row.sends += u64::from(record.sends);
     row.disk_bytes += record.disk_bytes;
     row.disk_reads += u64::from(record.disk_reads);
@@ -207,29 +186,12 @@ fn add_record(row: &mut PhaseRow, record: &RequestRecord) {
     for (phase, (elapsed_ns, cpu_ns)) in elapsed.into_iter().zip(record.phase_cpu_ns).enumerate() {
         row.elapsed_ns[phase] += elapsed_ns;
         row.cpu_ns[phase] += cpu_ns;
-        row.elapsed[phase].buckets[bucket_of(elapsed_ns)] += 1;
-        row.cpu[phase].buckets[bucket_of(cpu_ns.max(0) as u64)] += 1;
     }
-}
-
-fn bucket_of(ns: u64) -> usize {
-    let bits = 64 - (ns >> 6).leading_zeros() as usize;
-    bits.min(BUCKETS - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::watch::bucket_end_ns;
-
-    #[test]
-    fn buckets_equal_those_of_the_bpf_program() {
-        for ns in [0, 63, 64, 127, 128, 1 << 20, (1 << 20) - 1, u64::MAX] {
-            let bucket = bucket_of(ns);
-            assert!(ns < bucket_end_ns(bucket) || bucket == BUCKETS - 1, "{ns}");
-            assert!(bucket == 0 || ns >= bucket_end_ns(bucket - 1), "{ns}");
-        }
-    }
 
     #[test]
     fn cpu_phases_add_up_to_the_exact_cpu_time() {

@@ -5,7 +5,7 @@ use super::kernel::KernelHooks;
 use super::states::Transitions;
 use super::watcher::Counted;
 use crate::bpf::types::watch::{ClassRow, PortCounts, Sweep};
-use record::watch::{ClassTotals, ConnectTotals, Counter, Counts, Log2Histogram, OpenRequest, OpenTotals};
+use record::watch::{ClassTotals, ConnectTotals, Counter, Counts, OpenRequest, OpenTotals};
 
 const LISTED: usize = 10;
 
@@ -35,8 +35,6 @@ pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize
 }
 
 pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
-    let mut connect_elapsed = Log2Histogram::default();
-    connect_elapsed.add(&counts.connect_elapsed.buckets);
     let is_seen = |counter: Counter| hooks.see(counter.declaration().source);
     let number = |counter: Counter| is_seen(counter).then(|| counts.counters[counter as usize]);
     let of = |is_loss| Counts::of(|counter| number(counter).filter(|_| counter.is_loss() == is_loss));
@@ -53,7 +51,6 @@ pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
         connects: ConnectTotals {
             connects: counts.connects,
             connect_elapsed_ns: counts.connect_elapsed_ns,
-            connect_elapsed,
             connect_cpu_ns: counts.connect_cpu_ns,
             connects_with_cpu: counts.connects_with_cpu,
         },

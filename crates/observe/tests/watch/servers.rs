@@ -189,9 +189,6 @@ fn phases_of_every_request_add_up_to_its_cpu_time() {
     let parts: f64 = phases.cpu_ns.iter().map(|part| part.expect("a phase").mean).sum();
     let whole = class.cpu_ns as f64 / class.requests as f64;
     assert!((parts / whole - 1.0).abs() < 1e-6, "{parts} against {whole}");
-    for histogram in phases.elapsed.iter().chain(&phases.cpu) {
-        assert_eq!(histogram.0.iter().sum::<u64>(), phases.requests);
-    }
 }
 
 #[test]

@@ -116,7 +116,7 @@ mod tests {
         let mut class = ClassTotals { requests: 3, cpu_ns: -1, timed: 3, ..ClassTotals::default() };
         class.elapsed.0[4] = 3;
         let means = [Some(Mean { mean: 2.5, half_width: Some(0.5), requests: 3, windows: 5 }), None, None];
-        let phases = PhaseTotals { requests: 3, elapsed_ns: means, cpu: Default::default(), ..PhaseTotals::default() };
+        let phases = PhaseTotals { requests: 3, elapsed_ns: means, ..PhaseTotals::default() };
         let mut totals = Reading {
             at_ns: 7,
             classes: vec![class],

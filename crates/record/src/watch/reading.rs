@@ -64,8 +64,6 @@ pub struct PhaseTotals {
     pub split: u64,
     /// Sends per request.
     pub sends: Option<Mean>,
-    /// Reads per request.
-    pub receives: Option<Mean>,
     /// Bytes read from disks per request; blocks of the paper's Table 2 have 512 bytes.
     pub disk_bytes: Option<Mean>,
     /// Disk reads issued per request, including read-ahead; always 0 if the kernel has no `block_bio_queue`.
@@ -74,10 +72,6 @@ pub struct PhaseTotals {
     pub elapsed_ns: [Option<Mean>; PHASES],
     /// CPU nanoseconds per request: parse, process, log. Scaled so that their sum is the class's exact CPU time.
     pub cpu_ns: [Option<Mean>; PHASES],
-    /// Distributions of elapsed times.
-    pub elapsed: [Log2Histogram; PHASES],
-    /// Distributions of CPU times.
-    pub cpu: [Log2Histogram; PHASES],
 }
 
 /// The port's connections.
@@ -118,9 +112,6 @@ pub struct ConnectTotals {
     /// Sum of the times from establishment to the first read, nanoseconds.
     #[serde(default)]
     pub connect_elapsed_ns: u64,
-    /// Distribution of the times from establishment to the first read.
-    #[serde(default)]
-    pub connect_elapsed: Log2Histogram,
     /// CPU time of accepting, counted if the thread did nothing else since its last connection ended.
     #[serde(default)]
     pub connect_cpu_ns: i64,
@@ -271,12 +262,8 @@ pub struct PackTotals {
     pub windows: u64,
     /// Length of all timed windows, nanoseconds.
     pub window_ns: u64,
-    /// Cost of the most expensive probe at a function's call, measured on a function of straingauge that begins with
-    /// the same kind of instruction.
-    pub call_ns: f64,
-    /// Cost of a probe at a function's return, nanoseconds.
-    pub return_ns: f64,
-    /// Cost of the probes per request while a window is open.
+    /// Cost of the probes per request while a window is open, measured on functions of straingauge that begin with the
+    /// same kinds of instructions.
     pub request_ns: f64,
     /// Time between windows, chosen so that this cost stays within the budget.
     pub period_ns: u64,

@@ -62,7 +62,8 @@ pub fn run(args: DoctorArgs) -> Result<ExitCode> {
         return Err(wrong_usage("--runs says where --leftovers or --clean searches: add one of them"));
     }
     let machine = MachineFacts::read();
-    let capabilities = observe::capabilities();
+    let mut capabilities = observe::capabilities();
+    capabilities.extend(wan::capabilities());
     let shown = Shown { capabilities: &capabilities, machine: &machine };
     print_either(args.json, || &shown, || report::doctor::text(&machine, &capabilities))?;
     Ok(ExitCode::from(failure::DONE))

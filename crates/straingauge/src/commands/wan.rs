@@ -30,12 +30,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     crate::leftovers::clean_up().iter().for_each(|line| say(&args, line));
     // Signals wait until they are taken, also in threads made later.
     let signals = Signals::hold();
-    let pair = NamespacePair::create(&PairPlan {
-        name: "wan".into(),
-        path,
-        has_known_addresses: true,
-        ..PairPlan::default()
-    })?;
+    let pair = NamespacePair::create(&PairPlan { path, has_known_addresses: true, ..PairPlan::default() })?;
     for note in pair.notes() {
         say(&args, &format!("note: {note}"));
     }

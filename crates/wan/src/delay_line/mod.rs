@@ -14,10 +14,10 @@ use crate::error::{DuringStep, WanError};
 use crate::tun::{HEADER_BYTES, LONGEST_MERGED, LONGEST_SINGLE, Tun};
 use queue::PacketQueue;
 use record::lock;
+use record::time::monotonic_ns;
 use record::{Latency, PathPlan};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::time::{ClockId, clock_gettime};
 use shaper::{Fate, Shaper};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +39,6 @@ const REAL_TIME_PRIORITY: libc::c_int = 40;
 pub(crate) struct LineCounts {
     /// Packets delivered.
     pub packets: u64,
-    /// Bytes from the IP header on.
-    pub bytes: u64,
     /// Packets lost by the plan.
     pub lost: u64,
     /// Packets dropped because the link's queue or this line's memory was full.
@@ -198,7 +196,7 @@ impl Direction {
                 dropped += 1;
                 continue;
             }
-            match self.shaper.fate(now_ns(), length.saturating_sub(HEADER_BYTES)) {
+            match self.shaper.fate(monotonic_ns(), length.saturating_sub(HEADER_BYTES)) {
                 Fate::Due(due_ns) => self.queue.push(length, due_ns),
                 Fate::Lost => lost += 1,
                 Fate::Dropped => dropped += 1,
@@ -214,17 +212,17 @@ impl Direction {
 
     /// Delivers due packets; returns whether there were any.
     fn deliver(&mut self, to: &Tun, early_ns: u64, counts: &Mutex<LineCounts>) -> bool {
-        let mut delivered: [(u64, usize); BATCH] = [(0, 0); BATCH];
+        let mut late_ns = [0; BATCH];
         let (mut count, mut refused) = (0, 0);
         while count + refused < BATCH {
             let Some((due_ns, packet)) = self.queue.front() else { break };
-            let now = now_ns();
+            let now = monotonic_ns();
             if due_ns > now + early_ns {
                 break;
             }
             match to.write(packet) {
                 Ok(()) => {
-                    delivered[count] = (now.saturating_sub(due_ns), packet.len().saturating_sub(HEADER_BYTES));
+                    late_ns[count] = now.saturating_sub(due_ns);
                     count += 1;
                 }
                 // The link is down or out of memory. The packet is lost, as on a real path, and counted.
@@ -238,10 +236,7 @@ impl Direction {
         let mut counts = lock(counts);
         counts.packets += count as u64;
         counts.refused += refused as u64;
-        for (late_ns, bytes) in &delivered[..count] {
-            counts.bytes += *bytes as u64;
-            counts.lateness.record_ns(*late_ns);
-        }
+        late_ns[..count].iter().for_each(|late_ns| counts.lateness.record_ns(*late_ns));
         true
     }
 }
@@ -287,7 +282,7 @@ impl Line {
     fn sleep(&mut self) -> io::Result<()> {
         let next_ns = self.directions.iter().filter_map(|direction| Some(direction.queue.front()?.0)).min();
         let timeout = next_ns.map(|due_ns| {
-            let nanos = due_ns.saturating_sub(now_ns());
+            let nanos = due_ns.saturating_sub(monotonic_ns());
             Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
         });
         let [client, server] = &self.devices;
@@ -310,9 +305,4 @@ impl Line {
 
 fn earliness_ns(delay_ns: u64) -> u64 {
     (delay_ns / EARLY_PART).min(EARLIEST_NS)
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

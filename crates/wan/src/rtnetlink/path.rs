@@ -2,7 +2,7 @@
 //!
 //! Layout: include/uapi/linux/{pkt_sched,gen_stats,rtnetlink,if_link}.h.
 
-use super::{Request, Route, link_index};
+use super::{IFLA_IFALIAS, Request, Route, link_index};
 use record::PathPlan;
 use record::path::MTU_BYTES;
 use std::io;
@@ -48,15 +48,11 @@ const RTAX_QUICKACK: u16 = 15;
 const IPV6_KERNEL_METRIC: u32 = 256;
 
 const IFLA_STATS64: u16 = 23;
-const IFLA_TXQLEN: u16 = 13;
-const IFLA_IFALIAS: u16 = 20;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetemCounts {
     /// Packets that left it, each segment counted. Wraps around at 32 bits on old kernels.
     pub packets: u64,
-    /// Bytes from the Ethernet header on.
-    pub bytes: u64,
     /// Packets lost by the plan, or dropped because the queue was full; netem does not distinguish them. Wraps around
     /// at 32 bits.
     pub dropped: u64,
@@ -122,18 +118,23 @@ impl Route {
 
     /// Like [`add_netem`](Self::add_netem), for a link in this socket's namespace. An existing netem is reconfigured.
     pub fn set_netem(&self, index: u32, plan: &PathPlan, direction: u64) -> io::Result<()> {
-        self.queue(index, DELAY, &delay_options(plan, direction))?;
+        self.queue(index, DELAY, "netem", &delay_options(plan, direction).bytes)?;
         if plan.bandwidth_bits_per_sec > 0 {
-            self.queue(index, LIMIT, &limit_options(plan))?;
+            self.queue(index, LIMIT, "netem", &limit_options(plan).bytes)?;
         }
         Ok(())
     }
 
-    fn queue(&self, index: u32, place: Place, options: &Request) -> io::Result<()> {
+    /// Adds the queueing discipline fq to `link`.
+    pub fn add_fq(&self, link: &str) -> io::Result<()> {
+        self.queue(link_index(link)?, DELAY, "fq", &[])
+    }
+
+    fn queue(&self, index: u32, place: Place, kind: &str, options: &[u8]) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         request.queueing(index, place);
-        request.text(TCA_KIND, "netem");
-        request.attribute(TCA_OPTIONS, &options.bytes);
+        request.text(TCA_KIND, kind);
+        request.attribute(TCA_OPTIONS, options);
         self.execute(request)
     }
 
@@ -153,10 +154,7 @@ impl Route {
                 TCA_STATS2 => {
                     for (kind, payload) in attributes(payload) {
                         match kind {
-                            TCA_STATS_BASIC => {
-                                counts.bytes = number64(payload, 0);
-                                counts.packets = u64::from(number32(payload, 8));
-                            }
+                            TCA_STATS_BASIC => counts.packets = u64::from(number32(payload, 8)),
                             // This attribute comes after the basic counters.
                             TCA_STATS_PKT64 => counts.packets = number64(payload, 0),
                             TCA_STATS_QUEUE => counts.dropped = u64::from(number32(payload, 8)),
@@ -180,21 +178,6 @@ impl Route {
         // `struct rtnl_link_stats64`: field 7 is rx_dropped, field 8 tx_dropped.
         let number = |at| statistics.map_or(0, |(_, payload)| number64(payload, at));
         Ok(LinkDrops { received: number(48), sent: number(56) })
-    }
-
-    /// Sets the queue length of a device in packets.
-    pub fn set_queue_length(&self, link: &str, packets: u32) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWLINK, 0);
-        request.link(link_index(link)?, 0, 0);
-        request.attribute(IFLA_TXQLEN, &packets.to_ne_bytes());
-        self.execute(request)
-    }
-
-    pub fn set_alias(&self, link: &str, alias: &str) -> io::Result<()> {
-        let mut request = Request::new(libc::RTM_NEWLINK, 0);
-        request.link(link_index(link)?, 0, 0);
-        request.attribute(IFLA_IFALIAS, alias.as_bytes());
-        self.execute(request)
     }
 
     /// The alias of a link; empty without one.

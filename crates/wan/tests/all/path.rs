@@ -409,7 +409,7 @@ fn the_path_works_for_both_address_families_and_is_steered() {
     assert_eq!(pair.server_addr_v4().to_string(), "198.18.0.1");
     super::talk_across(&pair, pair.server_addr_v4(), pair.client_addr_v4());
     super::talk_across(&pair, pair.server_addr_v6(), pair.client_addr_v6());
-    assert_eq!(pair.steered_to().unwrap(), (plan.server_cpus, plan.client_cpus));
+    assert_eq!(super::steered_to(&pair), [plan.server_cpus, plan.client_cpus]);
     pair.remove().unwrap();
 }
 
