@@ -20,7 +20,7 @@ pub use words::{headline, load_words};
 use crate::disturbance;
 use crate::point::{cpu_us, good_per_sec, lost_ratio};
 use crate::statistics::student;
-use crate::{answer, within, zones};
+use crate::{Refused, answer, within, zones};
 use pooled::{Common, Pooled, departing, pooled};
 use record::{Criteria, Estimate, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
@@ -150,19 +150,6 @@ pub struct Comparison {
     pub doubts: Vec<String>,
 }
 
-/// Why two runs cannot be compared.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum CompareError {
-    /// The runs have no load in common.
-    #[error("{a} and {b} have no load in common: measure both with the same --connections, --rate or sweep")]
-    NothingInCommon {
-        /// First run.
-        a: String,
-        /// Second run.
-        b: String,
-    },
-}
-
 impl Comparison {
     /// The figures that are worse.
     pub fn regressions(&self) -> impl Iterator<Item = &Difference> {
@@ -256,18 +243,18 @@ pub fn beside(run: &RunDir) -> Option<RunDir> {
 }
 
 /// Compares run B with run A. `threshold_ratio` is how much worse counts as a regression.
-pub fn runs(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, CompareError> {
+pub fn runs(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, Refused> {
     compared(a, b, threshold_ratio, false)
 }
 
 /// Compares two runs that were measured in turn: points of one round (repeat) are pairs.
-pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, CompareError> {
+pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, Refused> {
     compared(a, b, threshold_ratio, true)
 }
 
 type Matched<'a> = ((Sweep, f64), &'a [&'a Point], &'a [&'a Point]);
 
-fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
+fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, Refused> {
     let (of_a, of_b) = (levels(a), levels(b));
     let plan = a.record.scenario.sweep();
     let criteria = plan.map_or_else(Criteria::default, |sweep| sweep.criteria);
@@ -282,8 +269,11 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
         })
         .collect();
     if matched.is_empty() {
-        let name = |run: &RunDir| run.path.display().to_string();
-        return Err(CompareError::NothingInCommon { a: name(a), b: name(b) });
+        return Err(Refused(format!(
+            "{} and {} have no load in common: measure both with the same --connections, --rate or sweep",
+            a.path.display(),
+            b.path.display()
+        )));
     }
     let asked_once: Vec<String> = matched.iter().filter_map(asked_once).collect();
     let unmatched = of_a.len() + of_b.len() - 2 * matched.len();

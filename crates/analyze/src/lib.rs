@@ -26,3 +26,8 @@ pub mod watch;
 pub mod watched;
 mod within;
 pub mod zones;
+
+/// Why there is no result, in a sentence that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);

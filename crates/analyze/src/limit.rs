@@ -3,6 +3,7 @@
 //! A limit is crossed when its comparison is true. A figure that was not measured also counts as crossed, with the
 //! reason, because a check must not pass silently if nothing was measured.
 
+use crate::Refused;
 use crate::point::{cpu_figure, lost_ratio};
 use crate::shown::{nanos_against, percent_against};
 use record::units::{self, exact_percent, format_nanos, format_si, percent};
@@ -68,50 +69,6 @@ pub struct Limit {
     at_per_sec: Option<(String, f64)>,
 }
 
-/// The reason why a text is not a limit; the message tells what to type.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LimitError {
-    /// The comparison is missing.
-    #[error("'{0}' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)")]
-    NoComparison(String),
-    /// The rate after `@` is missing.
-    #[error("'{0}' is not a rate: write a limit at an offered rate as 'p99@20k > 50ms'")]
-    Rate(String),
-    /// The figure is unknown.
-    #[error(
-        "'{name}' is not a figure: use errors, throughput, p50, p95, p99, max, lag_p99, cpu, or a name such as \
-         {example}"
-    )]
-    UnknownFigure {
-        /// Name as typed.
-        name: String,
-        /// The most similar full name.
-        example: &'static str,
-    },
-    /// Several figures share this part of a name.
-    #[error("'{name}' could be {first} or {second}: write the full name")]
-    Ambiguous {
-        /// Name as typed.
-        name: String,
-        /// One candidate.
-        first: &'static str,
-        /// Another candidate.
-        second: &'static str,
-    },
-    /// The value does not fit the figure.
-    #[error("'{text}' is not a value for {figure}, which is in {unit}: write it as {example}")]
-    Value {
-        /// Limit as typed.
-        text: String,
-        /// Full name of the figure.
-        figure: &'static str,
-        /// Unit of the figure.
-        unit: &'static str,
-        /// Example of a limit that would be accepted.
-        example: &'static str,
-    },
-}
-
 /// The result of checking a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Check {
@@ -148,8 +105,9 @@ impl fmt::Display for Check {
 }
 
 /// Parses a limit such as `p99 > 50ms`.
-pub fn parse(expression: &str) -> Result<Limit, LimitError> {
-    let wrong = || LimitError::NoComparison(quoted(expression));
+pub fn parse(expression: &str) -> Result<Limit, Refused> {
+    let wrong =
+        || Refused(format!("'{}' is not a limit: write it as 'p99 > 50ms' (<, <=, > or >=)", quoted(expression)));
     let at = expression.find(['<', '>']).ok_or_else(wrong)?;
     let (name, rest) = expression.split_at(at);
     let (operator, value) = match rest.as_bytes() {
@@ -164,7 +122,10 @@ pub fn parse(expression: &str) -> Result<Limit, LimitError> {
     let (name, at_per_sec) = match name.split_once('@') {
         Some((name, rate)) => {
             let per_sec = units::parse_rate(rate.trim().trim_end_matches("/s")).ok().filter(|rate| *rate > 0.0);
-            let per_sec = per_sec.ok_or_else(|| LimitError::Rate(quoted(rate)))?;
+            let per_sec = per_sec.ok_or_else(|| {
+                let rate = quoted(rate);
+                Refused(format!("'{rate}' is not a rate: write a limit at an offered rate as 'p99@20k > 50ms'"))
+            })?;
             (name, Some((quoted(rate), per_sec)))
         }
         None => (name, None),
@@ -175,7 +136,7 @@ pub fn parse(expression: &str) -> Result<Limit, LimitError> {
 }
 
 /// Finds a figure by its short name, full name, or full name without prefix and unit (`lag_p99`).
-fn figure(typed: &str) -> Result<(&'static str, &'static str), LimitError> {
+fn figure(typed: &str) -> Result<(&'static str, &'static str), Refused> {
     let name = typed.to_ascii_lowercase().replace('-', "_");
     if name == ERRORS {
         return Ok((ERRORS, "ratio"));
@@ -195,20 +156,24 @@ fn figure(typed: &str) -> Result<(&'static str, &'static str), LimitError> {
         bare == name || stem == name
     };
     let found: Vec<_> = names::ALL.iter().filter(|(full, ..)| matches(full)).collect();
+    let typed = quoted(typed);
     match found[..] {
         [(name, unit, _)] => Ok((name, unit)),
-        [(first, ..), (second, ..), ..] => Err(LimitError::Ambiguous { name: quoted(typed), first, second }),
+        [(first, ..), (second, ..), ..] => {
+            Err(Refused(format!("'{typed}' could be {first} or {second}: write the full name")))
+        }
         [] => {
             let like = names::ALL.iter().find(|(full, ..)| name.len() > 2 && full.contains(&name));
-            Err(LimitError::UnknownFigure {
-                name: quoted(typed),
-                example: like.map_or(names::LAG_P99, |(full, ..)| full),
-            })
+            let example = like.map_or(names::LAG_P99, |(full, ..)| full);
+            Err(Refused(format!(
+                "'{typed}' is not a figure: use errors, throughput, p50, p95, p99, max, lag_p99, cpu, or a name such \
+                 as {example}"
+            )))
         }
     }
 }
 
-fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f64, LimitError> {
+fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f64, Refused> {
     // A bare 5 would be 500 %, which no share exceeds, so it is refused.
     let share = |text: &str| match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
@@ -222,11 +187,9 @@ fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f
         "bytes/s" => (units::parse_bytes(text.trim_end_matches("/s")).ok().map(|bytes| bytes as f64), "10MB or 64KiB"),
         _ => (units::parse_rate(text).ok(), "100 or 1.5"),
     };
-    value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| LimitError::Value {
-        text: quoted(text),
-        figure,
-        unit,
-        example,
+    value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| {
+        let text = quoted(text);
+        Refused(format!("'{text}' is not a value for {figure}, which is in {unit}: write it as {example}"))
     })
 }
 

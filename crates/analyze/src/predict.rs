@@ -20,8 +20,8 @@ pub mod validate;
 pub mod what_if;
 
 pub use question::{Question, Rate};
-pub use readings::PredictError;
 
+use crate::Refused;
 use record::units::format_si;
 use record::{RunDir, WhatIf};
 use serde::Serialize;
@@ -76,7 +76,7 @@ pub struct Prediction {
 /// # Errors
 /// One sentence for runs that cannot be modelled (too few points, a single load, impossible figures, no watching), for
 /// a model that fails its check, and for a question that the data cannot answer.
-pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, PredictError> {
+pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Refused> {
     with_what_ifs(runs, question, &[])
 }
 
@@ -96,7 +96,7 @@ pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
 ///
 /// # Errors
 /// Errors of [`of_runs`]. A further question that cannot be answered has the reason instead of an answer.
-pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) -> Result<Prediction, PredictError> {
+pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) -> Result<Prediction, Refused> {
     // To the models, runs with different mixes are different servers. The first one is fitted; the others separate
     // the classes.
     let first = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
@@ -106,7 +106,7 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     let confidence = readings.criteria.confidence_ratio;
     if readings.closed.is_empty() {
         check::enough(&check::typicals(&readings.open), "open-loop")?;
-        return Err(PredictError::Unsupported(
+        return Err(Refused(
             "the models are fitted to the closed loop, and this run has only open-loop points: run find with both \
              sweeps"
                 .into(),
@@ -168,7 +168,7 @@ struct Fitted {
 }
 
 /// Fits the models; the findings of `run` check them.
-fn fitted_to(readings: &readings::Readings, run: &RunDir, resamples: usize) -> Result<Fitted, PredictError> {
+fn fitted_to(readings: &readings::Readings, run: &RunDir, resamples: usize) -> Result<Fitted, Refused> {
     let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
     // The closed loop may have ended below a limit that the open loop reached.
     let limit = open_points::limit(readings);

@@ -15,7 +15,7 @@ pub mod stalls;
 pub mod tables;
 mod thinned;
 
-pub use recording::{Recording, RecordingError};
+pub use recording::Recording;
 
 use lines::Lines;
 use record::watch::Headroom;

@@ -2,7 +2,8 @@
 //! and [`crate::junit`] render them.
 
 use crate::compare;
-use analyze::compare::{CompareError, Comparison, Difference, Outcome};
+use analyze::Refused;
+use analyze::compare::{Comparison, Difference, Outcome};
 use analyze::limit::{Check, Limit};
 use record::units::exact_percent;
 
@@ -56,7 +57,7 @@ pub fn end(why: Option<&str>) -> Case {
 }
 
 /// One check for each figure over all common loads; `names` are those of the sides.
-pub fn comparison(compared: Result<&Comparison, &CompareError>, names: [&str; 2]) -> Vec<Case> {
+pub fn comparison(compared: Result<&Comparison, &Refused>, names: [&str; 2]) -> Vec<Case> {
     let error = |why: &str| vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, why)];
     match compared {
         Ok(comparison) if comparison.figures.is_empty() => {

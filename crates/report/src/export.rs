@@ -5,6 +5,7 @@ mod firefox;
 mod pprof;
 mod speedscope;
 
+use analyze::Refused;
 use analyze::axis::value_words;
 use analyze::zones::{Findings, Zone, load_words};
 use record::account::Account;
@@ -101,20 +102,19 @@ impl Load {
     }
 }
 
-/// The reason why there is nothing to export.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not measured: {0}")]
-pub struct NotMeasured(pub String);
+fn not_measured(why: impl std::fmt::Display) -> Refused {
+    Refused(format!("not measured: {why}"))
+}
 
 impl Recording {
     /// The recording of a profile.
-    pub fn of_profile(profile: &Profile) -> Result<Recording, NotMeasured> {
+    pub fn of_profile(profile: &Profile) -> Result<Recording, Refused> {
         let stacks = profile.weighed_stacks();
         let of_all = |account: &Account| Accounted { load: None, requests: 0.0, account: account.clone() };
         let accounts: Vec<_> = profile.account.iter().map(of_all).collect();
         if stacks.samples() == 0 && accounts.is_empty() {
             let why = "no sample fell on the server's work: put load on it while it is profiled, or profile for longer";
-            return Err(NotMeasured(why.into()));
+            return Err(not_measured(why));
         }
         let title = PlainText::from(format!("{} on port {}", profile.command, profile.port).as_str());
         let windows = Vec::from_iter((stacks.samples() > 0).then_some(Window { stacks, load: None }));
@@ -122,10 +122,10 @@ impl Recording {
     }
 
     /// The recording of the points in a run directory.
-    pub fn of_run(run: &RunDir) -> Result<Recording, NotMeasured> {
+    pub fn of_run(run: &RunDir) -> Result<Recording, Refused> {
         if let RunKind::Watch(_) | RunKind::Tool(_) = run.record.scenario.kind {
             let command = record::text::plain(run.record.scenario.kind.command(), 40);
-            return Err(NotMeasured(format!("{command} takes no samples of stacks; profile and find do")));
+            return Err(not_measured(format!("{command} takes no samples of stacks; profile and find do")));
         }
         let findings = analyze::zones::of_run(run);
         let mut recording = Recording {
@@ -156,21 +156,21 @@ impl Recording {
         }
         if recording.windows.is_empty() && recording.accounts.is_empty() {
             let unreadable = recording.doubts.first().map(|doubt| doubt.what.clone());
-            return Err(NotMeasured(unreadable.unwrap_or_else(|| analyze::profile::why_no_stacks(run))));
+            return Err(not_measured(unreadable.unwrap_or_else(|| analyze::profile::why_no_stacks(run))));
         }
         recording.windows.sort_by_key(|window| window.stacks.started_unix_ms);
         Ok(recording)
     }
 
     /// The file's content.
-    pub fn export(&self, format: Format) -> Result<Vec<u8>, NotMeasured> {
+    pub fn export(&self, format: Format) -> Result<Vec<u8>, Refused> {
         match format {
             Format::FoldedWaits | Format::FoldedWaitsChange if self.accounts.is_empty() => {
-                return Err(NotMeasured("the account of the server's threads needs root and BPF".into()));
+                return Err(not_measured("the account of the server's threads needs root and BPF"));
             }
             Format::FoldedWaits | Format::FoldedWaitsChange => {}
             _ if self.windows.is_empty() => {
-                return Err(NotMeasured("no stack was sampled; folded-waits has what the threads did".into()));
+                return Err(not_measured("no stack was sampled; folded-waits has what the threads did"));
             }
             _ => {}
         }
@@ -199,7 +199,7 @@ impl Recording {
 
     /// The time of each state at the lowest load of the sweep and at this load, in nanoseconds per request. A state's
     /// stack begins with its load: `grep '^64 connections' | flamegraph.pl` draws one load.
-    fn folded_waits_change(&self) -> Result<String, NotMeasured> {
+    fn folded_waits_change(&self) -> Result<String, Refused> {
         let counted = self.accounts.iter().filter(|one| one.requests >= 1.0);
         let by_load = grouped(counted.map(|one| (one.load.as_ref(), one)));
         let sums = by_load.into_iter().filter_map(|(load, of_load)| {
@@ -228,7 +228,7 @@ impl Recording {
             }
         }
         if text.is_empty() {
-            return Err(NotMeasured("a change needs accounts at two loads".into()));
+            return Err(not_measured("a change needs accounts at two loads"));
         }
         Ok(text)
     }

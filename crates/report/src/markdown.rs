@@ -6,7 +6,8 @@ use crate::page::key_numbers;
 use crate::run::{gravest, heading};
 use crate::text::table::Table;
 use crate::text::{at_least, escaped, not_measured, percentile};
-use analyze::compare::{CompareError, Comparison, Price, headline, price_words, server_words};
+use analyze::Refused;
+use analyze::compare::{Comparison, Price, headline, price_words, server_words};
 use analyze::verdict::Verdict;
 use analyze::zones::{Findings, cpu_figure, percent};
 use record::text::plain;
@@ -38,7 +39,7 @@ pub fn point(url: &str, point: &Point, checks: &[Case]) -> String {
 pub fn side_by_side(
     runs: (&RunDir, &RunDir),
     verdicts: (&Verdict, &Verdict),
-    compared: Result<&Comparison, &CompareError>,
+    compared: Result<&Comparison, &Refused>,
     checks: &[Case],
 ) -> String {
     let title = format!("straingauge find: {}, in turn", runs.0.record.scenario.url());

@@ -22,7 +22,8 @@ pub(crate) use workload::{replay_facts, tables as class_tables};
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::{at_least, wrap};
-use analyze::compare::{CompareError, Comparison};
+use analyze::Refused;
+use analyze::compare::Comparison;
 use analyze::verdict::{Cause, Certainty, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
@@ -107,7 +108,7 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
 }
 
 /// Two runs measured in turn: the comparison, then each run's findings.
-pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
+pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Refused>) -> String {
     let mut out = match comparison {
         Ok(comparison) => crate::compare::text(comparison),
         Err(why) => wrap(&format!("Nothing to compare: {why}."), "", ""),

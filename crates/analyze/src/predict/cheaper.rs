@@ -1,7 +1,6 @@
 //! Layers and functions that become cheaper: the saved share of a request's CPU time, from the samples of a run's
 //! points.
 
-use super::readings::PredictError;
 use crate::growth::LAYERS;
 use crate::point::{costs_are_of_answers, good_per_sec};
 use crate::statistics::median;
@@ -55,8 +54,8 @@ pub fn is_same(a: &str, b: &str) -> bool {
 }
 
 /// The layers and functions asked for. Layers are matched by name without regard to case and hyphens.
-pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictError> {
-    let no = |words: String| Err(PredictError::Unsupported(words));
+pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, Refused> {
+    let no = |words: String| Err(Refused(words));
     let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed && costs_are_of_answers(point));
     let highest = closed().filter_map(good_per_sec).fold(0.0, f64::max);
     let is_near = |point: &&Point| good_per_sec(point).is_some_and(|rate| rate >= NEAR * highest);
@@ -140,3 +139,4 @@ fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
         layers.join(", ")
     )
 }
+use crate::Refused;

@@ -1,8 +1,9 @@
 //! Chooses a model by cross-validation: each level is predicted by a model fitted to the others. A model fitted up to
 //! half the yield point must also predict everything beyond.
 
-use super::readings::{PredictError, Reading, Readings, levels, typical};
+use super::readings::{Reading, Readings, levels, typical};
 use super::server::{Form, Server, fit};
+use crate::Refused;
 use crate::statistics::{Interval, interval_of, median, random};
 use rand::RngExt;
 use serde::Serialize;
@@ -124,7 +125,7 @@ fn is_near(error: f64, least: f64, tie: f64) -> bool {
 
 /// Fits the model with the smallest error; of those within the scatter, the one with the fewest parameters. The law
 /// of throughput is chosen only if it is clearly better than every queueing model.
-pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
+pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, Refused> {
     let levels = typicals(readings);
     enough(&levels, "closed-loop")?;
     let checks: Vec<Check> = Form::ALL.into_iter().map(|form| check(form, &levels, cpus)).collect();
@@ -163,27 +164,34 @@ pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
                     )
                 },
             );
-            Err(PredictError::NoModel(words))
+            Err(Refused(format!("no model passed its check on this run's own points: {words}")))
         }
     }
 }
 
 /// Refuses too few levels, and levels at a single load.
-pub fn enough(levels: &[Reading], kind: &'static str) -> Result<(), PredictError> {
+pub fn enough(levels: &[Reading], kind: &str) -> Result<(), Refused> {
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
     match loads[..] {
-        [load] => Err(PredictError::OneLoad {
-            load: match kind {
+        [load] => {
+            let load = match kind {
                 "open-loop" => format!("{}/s", record::units::format_si(load)),
-                _ if load == 1.0 => "1 connection".into(),
-                _ => format!("{} connections", record::units::grouped(load)),
-            },
-        }),
-        [] | [_, _] => Err(PredictError::TooFew { found: loads.len(), kind }),
+                _ => record::units::count(load as u64, "connection"),
+            };
+            Err(Refused(format!(
+                "all points are at one load, {load}: a model needs at least 3 different ones; measure a sweep with find"
+            )))
+        }
+        [] | [_, _] => Err(too_few(loads.len(), kind)),
         _ => Ok(()),
     }
+}
+
+/// `kind` of loop: `closed-loop` or `open-loop`.
+pub(super) fn too_few(found: usize, kind: &str) -> Refused {
+    Refused(format!("{found} {kind} loads are too few for a model (at least 3 different ones): measure more with find"))
 }
 
 fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {

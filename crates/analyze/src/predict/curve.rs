@@ -2,10 +2,11 @@
 
 use super::check::{self, Check, Extrapolation};
 use super::question::{pick, shapes};
-use super::readings::{self, PredictError};
+use super::readings;
 use super::server::{Form, Server};
 use super::validate::Validation;
 use super::{Fitted, fitted_to};
+use crate::Refused;
 use record::RunDir;
 
 const STEPS_PER_DOUBLING: f64 = 4.0;
@@ -36,13 +37,13 @@ pub struct Curves {
 ///
 /// # Errors
 /// Those of [`super::of_runs`] without a question.
-pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
+pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, Refused> {
     let readings = readings::read(std::slice::from_ref(run))?;
     let Fitted { choice, servers, extrapolation, validation } = fitted_to(&readings, run, resamples)?;
     let levels = check::typicals(&readings.closed);
     let (first, last) = match (levels.first(), levels.last()) {
         (Some(first), Some(last)) => (first.load, last.load),
-        _ => return Err(PredictError::TooFew { found: 0, kind: "closed-loop" }),
+        _ => return Err(check::too_few(0, "closed-loop")),
     };
     let steps = ((last / first).log2() * STEPS_PER_DOUBLING).ceil().clamp(1.0, 200.0);
     let loads: Vec<f64> = (0..=steps as usize).map(|at| first * (last / first).powf(at as f64 / steps)).collect();

@@ -7,7 +7,8 @@
 //! thousand times larger than the others.
 
 use super::check::typicals;
-use super::readings::{PredictError, Reading, read};
+use super::readings::{Reading, read};
+use crate::Refused;
 use nalgebra::{DMatrix, DVector};
 use record::text::plain;
 use record::workload::Grouping;
@@ -37,8 +38,8 @@ struct Row {
 }
 
 /// The cost of the asked mix. Classes are named by label, or by number from 1 on.
-pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictError> {
-    let no = |words: String| Err(PredictError::Unsupported(words));
+pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, Refused> {
+    let no = |words: String| Err(Refused(words));
     let rows = runs.iter().map(row).collect::<Result<Vec<Row>, _>>()?;
     let Some(first) = rows.first() else { return no("no run was given".into()) };
     let labels = &first.labels;
@@ -100,7 +101,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     Ok(Mix { classes, demand_ratio })
 }
 
-fn row(run: &RunDir) -> Result<Row, PredictError> {
+fn row(run: &RunDir) -> Result<Row, Refused> {
     let levels = typicals(&read(std::slice::from_ref(run))?.closed);
     let mut labels: Vec<String> = Vec::new();
     let mut counts: Vec<f64> = Vec::new();

@@ -7,8 +7,9 @@ use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::Queue;
 use super::open_points;
-use super::readings::{PredictError, Reading, Readings};
+use super::readings::{Reading, Readings};
 use super::server::{Form, Server, State, first};
+use crate::Refused;
 use crate::statistics::Interval;
 use record::units::{count, format_si, percent};
 use serde::Serialize;
@@ -116,7 +117,7 @@ pub fn answer(
     resampled: &[Server],
     question: &Question,
     costs: &Costs,
-) -> Result<Answer, PredictError> {
+) -> Result<Answer, Refused> {
     let server = choice.server;
     let mut assumptions = refuse(readings, &server, question)?;
     assumptions.extend(costs.assumptions());
@@ -290,8 +291,8 @@ impl Situation<'_> {
 }
 
 /// Refuses questions that the data cannot answer, and returns the assumptions for others.
-fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<Vec<String>, PredictError> {
-    let no = |words: &str| Err(PredictError::Unsupported(words.into()));
+fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<Vec<String>, Refused> {
+    let no = |words: &str| Err(Refused(words.into()));
     let asks_for_structure = question.cpus.is_some()
         || question.delay_s > 0.0
         || question.rate.is_some()

@@ -1,5 +1,6 @@
 //! The input of the models: readings of the points of one or more runs, and why some runs have none.
 
+use crate::Refused;
 use crate::compare;
 use crate::point::{FAILED_RATIO_FOR_COST, costs_are_of_answers};
 use crate::statistics::median;
@@ -9,61 +10,6 @@ use std::collections::BTreeSet;
 
 /// With more other work, the busy share of the CPUs does not show the server's demand.
 const OTHERS_CPUS: f64 = 0.1;
-
-/// The reason why a run cannot be modelled; each message tells what to do.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum PredictError {
-    /// No point is usable.
-    #[error("{run} has no point with a throughput: measure with find first")]
-    Empty {
-        /// The run.
-        run: String,
-    },
-    /// The server's CPU is unknown.
-    #[error(
-        "{run} was made without watching the server's CPU, so no service demand is known: run find with the server's \
-         command, or on the server's machine"
-    )]
-    NotWatched {
-        /// The run.
-        run: String,
-    },
-    /// There are fewer loads than a model needs.
-    #[error("{found} {kind} loads are too few for a model (at least 3 different ones): measure more with find")]
-    TooFew {
-        /// Number of different loads.
-        found: usize,
-        /// Kind of loop: `closed-loop` or `open-loop`.
-        kind: &'static str,
-    },
-    /// All points are at one load.
-    #[error("all points are at one load, {load}: a model needs at least 3 different ones; measure a sweep with find")]
-    OneLoad {
-        /// The load, in words.
-        load: String,
-    },
-    /// A figure has an impossible value.
-    #[error("point {index:03} of {run} says {name} = {value}, which is impossible: measure that point again")]
-    Impossible {
-        /// The run.
-        run: String,
-        /// The point.
-        index: u32,
-        /// The figure.
-        name: &'static str,
-        /// Value of the figure.
-        value: f64,
-    },
-    /// The runs are of different servers.
-    #[error("{0}")]
-    Mixed(String),
-    /// No model passed its check.
-    #[error("no model passed its check on this run's own points: {0}")]
-    NoModel(String),
-    /// The data does not support the question.
-    #[error("{0}")]
-    Unsupported(String),
-}
 
 /// A point in the models' form.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -153,8 +99,8 @@ impl Readings {
 }
 
 /// Reads the points of runs of one server.
-pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
-    let first = runs.first().ok_or_else(|| PredictError::Mixed("no run was given".into()))?;
+pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
+    let first = runs.first().ok_or_else(|| Refused("no run was given".into()))?;
     let allowed = allowed_cpus(first);
     let mut all: Vec<(&RunDir, &Point)> = Vec::new();
     for run in runs {
@@ -167,17 +113,20 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
                 run.path.display(),
                 allowed_cpus(run)
             );
-            return Err(PredictError::Mixed(words));
+            return Err(Refused(words));
         }
         let measures = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single);
         let points: Vec<&Point> = run.points.iter().filter(measures).collect();
-        let name = || run.path.display().to_string();
+        let name = run.path.display();
         if !points.iter().any(|point| point.value(names::THROUGHPUT).is_some_and(|rate| rate > 0.0)) {
-            return Err(PredictError::Empty { run: name() });
+            return Err(Refused(format!("{name} has no point with a throughput: measure with find first")));
         }
         if !points.iter().any(|point| point.value(names::SERVER_CPU_BUSY).or(point.value(names::SERVER_CPU)).is_some())
         {
-            return Err(PredictError::NotWatched { run: name() });
+            return Err(Refused(format!(
+                "{name} was made without watching the server's CPU, so no service demand is known: run find with the \
+                 server's command, or on the server's machine"
+            )));
         }
         all.extend(points.into_iter().map(|point| (run, point)));
     }
@@ -219,7 +168,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         let percent = FAILED_RATIO_FOR_COST * 100.0;
         let [loads, loads_left] = [&measured, &left].map(|list| list.iter().collect::<BTreeSet<_>>().len());
         if loads >= 3 && loads_left < 3 {
-            return Err(PredictError::Unsupported(format!(
+            return Err(Refused(format!(
                 "{loads_left} of {loads} closed-loop loads are too few for a model (at least 3): at the others more \
                  than {percent} % of the requests failed, and errors cost less than answers; measure lower loads with \
                  find"
@@ -244,7 +193,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
 }
 
 /// Refuses runs of different servers, and returns doubts about other differences. `mixes`: the requests may differ.
-pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictError> {
+pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, Refused> {
     let Some((first, others)) = runs.split_first() else { return Ok(Vec::new()) };
     let mut doubts = Vec::new();
     for run in others {
@@ -255,13 +204,13 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
         };
         if let Some((a, b)) = differ(&compare::program) {
             let (first, run) = (first.path.display(), run.path.display());
-            return Err(PredictError::Mixed(format!(
+            return Err(Refused(format!(
                 "{first} measured {a}, {run} measured {b}: the models need runs of one server"
             )));
         }
         if let Some((a, b)) = differ(&|run| Some(in_flight(run).to_string())) {
             let (first, run) = (first.path.display(), run.path.display());
-            return Err(PredictError::Mixed(format!(
+            return Err(Refused(format!(
                 "{first} had {a} requests in flight on a connection, {run} {b}: the models need runs with the same \
                  number"
             )));
@@ -325,11 +274,13 @@ fn reading(
     cpus: f64,
     others_cpus: f64,
     criteria: &Criteria,
-) -> Result<Option<(bool, Reading)>, PredictError> {
+) -> Result<Option<(bool, Reading)>, Refused> {
     let checked = |name: &'static str| match point.value(name) {
         Some(value) if !(value.is_finite() && value >= 0.0) => {
-            let run = run.path.display().to_string();
-            Err(PredictError::Impossible { run, index: point.index, name, value })
+            let (run, index) = (run.path.display(), point.index);
+            Err(Refused(format!(
+                "point {index:03} of {run} says {name} = {value}, which is impossible: measure that point again"
+            )))
         }
         value => Ok(value),
     };

@@ -3,7 +3,7 @@
 
 use super::cheaper;
 use super::question::{Answer, Question, Rate};
-use super::readings::PredictError;
+use crate::Refused;
 use record::WhatIf;
 use record::text::plain;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub struct WhatIfAnswer {
 }
 
 impl WhatIfAnswer {
-    pub(super) fn new(what_if: &WhatIf, answer: Result<Answer, PredictError>) -> Self {
+    pub(super) fn new(what_if: &WhatIf, answer: Result<Answer, Refused>) -> Self {
         let (answer, not_predicted) = match answer {
             Ok(answer) => (Some(answer), None),
             Err(error) => (None, Some(error.to_string())),
@@ -37,8 +37,8 @@ impl WhatIfAnswer {
 ///
 /// # Errors
 /// One sentence.
-pub fn check(what_if: &WhatIf) -> Result<(), PredictError> {
-    let no = |words: String| Err(PredictError::Unsupported(words));
+pub fn check(what_if: &WhatIf) -> Result<(), Refused> {
+    let no = |words: String| Err(Refused(words));
     for (name, count) in [("connections", what_if.connections), ("cores", what_if.cpus)] {
         if count == Some(0) {
             return no(format!("{name} must be at least 1"));
@@ -77,7 +77,7 @@ pub fn check(what_if: &WhatIf) -> Result<(), PredictError> {
 ///
 /// # Errors
 /// Those of [`check`].
-pub fn question(what_if: &WhatIf) -> Result<Question, PredictError> {
+pub fn question(what_if: &WhatIf) -> Result<Question, Refused> {
     check(what_if)?;
     Ok(Question {
         cpus: what_if.cpus.map(|count| count as f64),

@@ -2,6 +2,7 @@
 
 use super::headroom::Estimator;
 use super::thinned::Thinned;
+use crate::Refused;
 use record::watch::system::{CpuModes, SystemKind};
 use record::watch::{ChargedCpu, CpuTotals, FILE, Headroom, Line, Reading, SizeClass};
 use std::borrow::Cow;
@@ -18,27 +19,6 @@ const MOST_SAMPLES: usize = 200_000;
 const MOST_ENTRIES: usize = 64;
 /// A watch lists 64 processes, and one row for all others.
 const MOST_PROCESSES: usize = 65;
-
-/// The reason why there is no recording.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordingError {
-    /// The file does not exist or cannot be read.
-    #[error("{path} cannot be read: {source}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The file was not written by a watch.
-    #[error("{path}, line 1: {why}")]
-    NotAWatch {
-        /// The file.
-        path: String,
-        /// The reason.
-        why: String,
-    },
-}
 
 /// The part of each reading that is kept.
 #[derive(Debug, Clone, Default)]
@@ -105,30 +85,28 @@ impl Recording {
 
     /// Reads the recording of a run directory. Unreadable lines are counted, but not fatal; the first line must have
     /// the watch's settings.
-    pub fn open(run: &Path) -> Result<Recording, RecordingError> {
+    pub fn open(run: &Path) -> Result<Recording, Refused> {
         let path = run.join(FILE);
-        let shown = || record::text::plain(&path.display().to_string(), 300);
-        let unreadable = |source| RecordingError::Unreadable { path: shown(), source };
-        let file = File::open(&path).map_err(unreadable)?;
-        Recording::read(BufReader::new(file)).map_err(|error| match error {
-            Refusal::Io(source) => unreadable(source),
-            Refusal::NotAWatch(why) => RecordingError::NotAWatch { path: shown(), why },
-        })
+        let shown = record::text::plain(&path.display().to_string(), 300);
+        let file = File::open(&path).map_err(|error| Refused(format!("{shown} cannot be read: {error}")))?;
+        Recording::read(BufReader::new(file), &shown)
     }
 
-    fn read(mut lines: impl BufRead) -> Result<Recording, Refusal> {
+    fn read(mut lines: impl BufRead, shown: &str) -> Result<Recording, Refused> {
+        let unreadable = |error: std::io::Error| Refused(format!("{shown} cannot be read: {error}"));
+        let not_a_watch = |why: &str| Err(Refused(format!("{shown}, line 1: {why}")));
         let mut recording = Recording::default();
         let (mut line, mut number, mut last_ns) = (Vec::new(), 0u64, None);
         let (mut samples, mut estimator) = (Samples::default(), Estimator::whole());
         loop {
             line.clear();
-            let count = lines.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(Refusal::Io)?;
+            let count = lines.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(unreadable)?;
             if count == 0 {
                 break;
             }
             number += 1;
             if line.last() != Some(&b'\n') && count as u64 == MOST_LINE_BYTES {
-                skip_line(&mut lines).map_err(Refusal::Io)?;
+                skip_line(&mut lines).map_err(unreadable)?;
                 recording.refuse(number, "longer than 4 MiB");
                 continue;
             }
@@ -145,7 +123,7 @@ impl Recording {
                     }
                 }
                 Ok(_) if number == 1 => {
-                    return Err(Refusal::NotAWatch("its first line does not have the watch's settings".into()));
+                    return not_a_watch("its first line does not have the watch's settings");
                 }
                 Ok(Line::Watch(_)) => recording.refuse(number, "a second beginning"),
                 Ok(Line::Reading(taken)) if last_ns.is_some_and(|last| taken.totals.elapsed_ns <= last) => {
@@ -156,12 +134,12 @@ impl Recording {
                     estimator.add(&taken.totals);
                     recording.add(taken.totals, &mut samples);
                 }
-                Err(error) if number == 1 => return Err(Refusal::NotAWatch(format!("not a watch's: {error}"))),
+                Err(error) if number == 1 => return not_a_watch(&format!("not a watch's: {error}")),
                 Err(error) => recording.refuse(number, &error.to_string()),
             }
         }
         if number == 0 {
-            return Err(Refusal::NotAWatch("the file is empty".into()));
+            return not_a_watch("the file is empty");
         }
         recording.samples = samples.all();
         recording.headroom = recording.last.limits.is_some().then(|| estimator.headroom());
@@ -243,11 +221,6 @@ impl Samples {
     }
 }
 
-enum Refusal {
-    Io(std::io::Error),
-    NotAWatch(String),
-}
-
 fn skip_line(lines: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let buffer = lines.fill_buf()?;
@@ -282,10 +255,7 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Recording, String> {
-        Recording::read(std::io::Cursor::new(text.as_bytes().to_vec())).map_err(|error| match error {
-            Refusal::Io(error) => error.to_string(),
-            Refusal::NotAWatch(why) => why,
-        })
+        Recording::read(text.as_bytes(), "f").map_err(|error| error.to_string())
     }
 
     #[test]

@@ -4,8 +4,9 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server as Queue};
+use analyze::Refused;
 use analyze::predict::server::Form;
-use analyze::predict::{self, PredictError, Prediction, Question, Rate};
+use analyze::predict::{self, Prediction, Question, Rate};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -107,7 +108,7 @@ fn run_of(points: Vec<Point>, cpus: usize) -> RunDir {
     RunDir { path: PathBuf::from("runs/test"), record, points, reading_doubts: vec![] }
 }
 
-fn ask(run: &RunDir, question: Question) -> Result<Prediction, PredictError> {
+fn ask(run: &RunDir, question: Question) -> Result<Prediction, Refused> {
     predict::of_runs(std::slice::from_ref(run), &question)
 }
 

@@ -3,7 +3,8 @@
 use crate::cli::{ReportArgs, SummaryOptions};
 use crate::failure::{self, print_either, wrong_usage};
 use crate::output::Named;
-use analyze::compare::{CompareError, Comparison, Conclusion, Price};
+use analyze::Refused;
+use analyze::compare::{Comparison, Conclusion, Price};
 use analyze::verdict::Verdict;
 use analyze::watch::Recording;
 use analyze::zones::Findings;
@@ -84,7 +85,7 @@ pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
 
 /// The comparison of two sides measured in turn: two servers, or one without and with a command.
 pub struct ComparedRuns {
-    compared: Result<Comparison, CompareError>,
+    compared: Result<Comparison, Refused>,
     price: Option<Price>,
 }
 
@@ -97,7 +98,7 @@ impl ComparedRuns {
     }
 
     /// The overall result, or why there is none.
-    pub fn conclusion(self) -> Result<Conclusion, CompareError> {
+    pub fn conclusion(self) -> Result<Conclusion, Refused> {
         Ok(self.compared?.conclusion)
     }
 
