@@ -5,23 +5,11 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::Estimate;
-use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Draws of a bootstrap. With 400, ten draws determine each end of a 95 % interval, enough for two significant
 /// digits.
 pub const DRAWS: usize = 400;
-
-/// An interval from a bootstrap.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Interval {
-    /// Lower end of the interval.
-    pub low: f64,
-    /// Upper end of the interval.
-    pub high: f64,
-    /// Confidence as a share (0.95 = 95 %).
-    pub confidence: f64,
-}
 
 /// The source of all random choices in this crate: the same seed gives the same choices on every machine.
 pub fn random(seed: u64) -> ChaCha8Rng {
@@ -125,7 +113,7 @@ pub fn bootstrap<T: Clone>(
     confidence: f64,
     seed: u64,
     mut statistic: impl FnMut(&[T]) -> Option<f64>,
-) -> Option<Interval> {
+) -> Option<(f64, f64)> {
     if repeats.len() < 2 {
         return None;
     }
@@ -147,14 +135,14 @@ pub fn estimate<T: Clone>(
     seed: u64,
     statistic: impl Fn(&[T]) -> Option<f64>,
 ) -> Option<Estimate> {
-    let interval = bootstrap(repeats, confidence, seed, &statistic).map(|interval| (interval.low, interval.high));
+    let interval = bootstrap(repeats, confidence, seed, &statistic);
     Some(Estimate::new(statistic(repeats)?, interval, confidence, repeats.len()))
 }
 
 /// The central interval of bootstrap draws.
-pub fn interval_of(draws: &[f64], confidence: f64) -> Option<Interval> {
+pub fn interval_of(draws: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
-    Some(Interval { low: quantile(draws, tail)?, high: quantile(draws, 1.0 - tail)?, confidence })
+    Some((quantile(draws, tail)?, quantile(draws, 1.0 - tail)?))
 }
 
 /// Least squares: slope, and the share of the scatter that the line explains.
@@ -196,8 +184,8 @@ mod tests {
         let covered = (0..200)
             .filter(|seed| {
                 let repeats: Vec<f64> = (0..15).map(|_| 100.0 + random.random_range(-20.0..20.0)).collect();
-                let found = bootstrap(&repeats, 0.95, *seed, median).unwrap();
-                found.low <= 100.0 && 100.0 <= found.high
+                let (low, high) = bootstrap(&repeats, 0.95, *seed, median).unwrap();
+                low <= 100.0 && 100.0 <= high
             })
             .count();
         assert!((175..=200).contains(&covered), "covered {covered} of 200");

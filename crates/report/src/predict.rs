@@ -10,7 +10,7 @@ use analyze::predict::question::{Answer, Predicted};
 use analyze::predict::server::Form;
 use analyze::predict::validate::Checked;
 use analyze::predict::what_if::WhatIfAnswer;
-use analyze::statistics::Interval;
+use record::Estimate;
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
 
@@ -25,8 +25,8 @@ fn number(value: f64, unit: &str) -> String {
     }
 }
 
-fn between(interval: Option<Interval>, words: impl Fn(f64) -> String) -> String {
-    interval.map_or_else(|| "-".into(), |interval| format!("{} to {}", words(interval.low), words(interval.high)))
+fn between(estimate: &Estimate, words: impl Fn(f64) -> String) -> String {
+    estimate.interval().map_or_else(|| "-".into(), |(low, high)| format!("{} to {}", words(low), words(high)))
 }
 
 /// The answer to a question: numbers, bottleneck, assumptions.
@@ -34,9 +34,10 @@ fn answer(answer: &Answer, name: &str) -> String {
     let name = if name.is_empty() { String::new() } else { format!("'{}': ", plain(name, 100)) };
     let mut out = wrap(&format!("{name}predicted for {}", plain(&answer.question, 300)), "", "");
     let mut table = Table::new(&["", "value", "95 % interval"], 1);
-    for Predicted { name, unit, value, interval, .. } in &answer.numbers {
-        let value = value.map_or_else(|| "none".into(), |value| number(value, unit));
-        table.row(vec![name.to_string(), value, between(*interval, |end| number(end, unit))]);
+    for Predicted { name, unit, estimate, .. } in &answer.numbers {
+        let value = estimate.map_or_else(|| "none".into(), |estimate| number(estimate.value, unit));
+        let ends = estimate.map_or_else(|| "-".into(), |estimate| between(&estimate, |end| number(end, unit)));
+        table.row(vec![name.to_string(), value, ends]);
     }
     out.push_str(&table.lines());
     let mut reasons: Vec<&String> = answer.numbers.iter().filter_map(|n| n.not_predicted.as_ref()).collect();
@@ -90,16 +91,16 @@ pub fn text(prediction: &Prediction) -> String {
                 regression.part,
                 line.intercept.value,
                 line.slope.value * 1e6,
-                between(line.slope.interval, |end| format!("{:.3}", end * 1e6)),
+                between(&line.slope, |end| format!("{:.3}", end * 1e6)),
                 line.correlation,
-                line.n,
+                line.slope.n,
             );
-            let falls = line.slope.interval.is_some_and(|interval| interval.high < 0.0);
+            let falls = line.slope.high.is_some_and(|high| high < 0.0);
             if regression.part == "idle" && !falls {
                 words.push_str("; it does not fall clearly with the rate, so no capacity is extrapolated");
             } else if let ("idle", Some(x)) = (regression.part, line.x_intercept) {
-                let range = between(line.x_intercept_interval, |end| format!("{}/s", format_si(end)));
-                words.push_str(&format!("; none left at {}/s ({range})", format_si(x)));
+                let range = between(&x, |end| format!("{}/s", format_si(end)));
+                words.push_str(&format!("; none left at {}/s ({range})", format_si(x.value)));
             }
             out.push_str(&wrap(&words, "  ", "    "));
         }
@@ -213,11 +214,11 @@ fn demands(demands: &[Demand]) -> String {
         let of = |resource: &str| demands.iter().find(|demand| demand.load == load && demand.resource == resource);
         let mut row = vec![if load >= 1e4 { format_si(load) } else { grouped(load) }];
         for resource in ["cpu", "user", "kernel"] {
-            row.push(of(resource).map(|demand| format!("{:.2}", demand.demand_us)).unwrap_or_default());
-            let interval = of(resource).and_then(|demand| demand.interval_us);
-            row.push(interval.map(|i| format!("{:.2} to {:.2}", i.low, i.high)).unwrap_or_default());
+            row.push(of(resource).map(|demand| format!("{:.2}", demand.demand_us.value)).unwrap_or_default());
+            let interval = of(resource).and_then(|demand| demand.demand_us.interval());
+            row.push(interval.map(|(low, high)| format!("{low:.2} to {high:.2}")).unwrap_or_default());
         }
-        row.push(of("cpu").map(|demand| demand.n.to_string()).unwrap_or_default());
+        row.push(of("cpu").map(|demand| demand.demand_us.n.to_string()).unwrap_or_default());
         table.row(row);
     }
     table.lines()

@@ -153,11 +153,11 @@ fn interval(
     of: impl Fn(&[Vec<Pair>]) -> Option<f64>,
 ) -> Option<(f64, f64)> {
     let confidence = criteria.confidence_ratio;
-    let (found, middle) = (bootstrap(repeats, confidence, SEED, &of)?, of(repeats)?);
+    let ((low, high), middle) = (bootstrap(repeats, confidence, SEED, &of)?, of(repeats)?);
     let n = repeats.len() as f64;
     let wider = (n / (n - 1.0)).sqrt() * student(confidence, n - 1.0)? / student(confidence, 1e6)?;
     let end = |end: f64| middle + wider * (end - middle);
-    Some((end(found.low), end(found.high)))
+    Some((end(low), end(high)))
 }
 
 fn slope(repeats: &[Vec<Pair>], criteria: &Criteria) -> Option<Estimate> {

@@ -4,7 +4,7 @@
 use super::readings::{Reading, Readings, levels, typical};
 use super::server::{Form, Server, fit};
 use crate::Refused;
-use crate::statistics::{Interval, interval_of, median, random};
+use crate::statistics::{interval_of, median, random};
 use rand::RngExt;
 use serde::Serialize;
 
@@ -387,7 +387,7 @@ pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec
 }
 
 /// The interval of a quantity over resampled servers; `None` if a tenth of them has no value.
-pub fn interval(servers: &[Server], confidence: f64, value: impl Fn(&Server) -> Option<f64>) -> Option<Interval> {
+pub fn interval(servers: &[Server], confidence: f64, value: impl Fn(&Server) -> Option<f64>) -> Option<(f64, f64)> {
     let values: Vec<f64> = servers.iter().filter_map(value).filter(|value| value.is_finite()).collect();
     if servers.is_empty() || values.len() * 10 < servers.len() * 9 {
         return None;

@@ -54,7 +54,8 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, Refused> {
         let at = |load: f64| {
             let middle = value(&choice.server, load)?;
             let ends = check::interval(&servers, confidence, |server| value(server, load));
-            Some((load, middle, ends.map_or(middle, |ends| ends.low), ends.map_or(middle, |ends| ends.high)))
+            let (low, high) = ends.unwrap_or((middle, middle));
+            Some((load, middle, low, high))
         };
         loads.iter().filter_map(|load| at(*load)).collect()
     };

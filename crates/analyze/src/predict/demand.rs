@@ -3,7 +3,8 @@
 
 use super::readings::{Reading, levels, typical};
 use super::regression::{Line, line};
-use crate::statistics::{Interval, mean_estimate};
+use crate::statistics::mean_estimate;
+use record::Estimate;
 use serde::Serialize;
 
 type Part<'a> = (&'static str, &'a dyn Fn(&Reading) -> Option<f64>);
@@ -15,12 +16,8 @@ pub struct Demand {
     pub resource: &'static str,
     /// Connections or offered requests per second.
     pub load: f64,
-    /// Busy time per request, microseconds: mean over the points.
-    pub demand_us: f64,
-    /// Interval of the mean by Student's t; absent with one point.
-    pub interval_us: Option<Interval>,
-    /// Number of points.
-    pub n: usize,
+    /// Busy time per request, microseconds: mean over the points, with an interval by Student's t.
+    pub demand_us: Estimate,
 }
 
 /// Demands of each resource at each load of one sweep.
@@ -35,14 +32,8 @@ pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
         for level in levels(readings) {
             let values: Vec<f64> =
                 level.iter().filter_map(value).map(|seconds| seconds * 1e6).filter(|us| us.is_finite()).collect();
-            let Some(mean) = mean_estimate(&values, confidence) else { continue };
-            found.push(Demand {
-                resource,
-                load: level[0].load,
-                demand_us: mean.value,
-                interval_us: mean.interval().map(|(low, high)| Interval { low, high, confidence }),
-                n: values.len(),
-            });
+            let Some(demand_us) = mean_estimate(&values, confidence) else { continue };
+            found.push(Demand { resource, load: level[0].load, demand_us });
         }
     }
     found

@@ -10,7 +10,7 @@ use super::open_points;
 use super::readings::{Reading, Readings};
 use super::server::{Form, Server, State, first};
 use crate::Refused;
-use crate::statistics::Interval;
+use record::Estimate;
 use record::units::{count, format_si, percent};
 use serde::Serialize;
 
@@ -54,10 +54,9 @@ pub struct Predicted {
     pub name: &'static str,
     /// Unit of the number: `1/s`, `s`, `ratio`, `connections`.
     pub unit: &'static str,
-    /// The number; absent if there is a reason in `not_predicted`.
-    pub value: Option<f64>,
-    /// Bootstrap interval; absent if the points have no repeats, or if the number often does not exist.
-    pub interval: Option<Interval>,
+    /// The number, with its bootstrap interval if the points have repeats; absent if there is a reason in
+    /// `not_predicted`.
+    pub estimate: Option<Estimate>,
     /// Why the number was not predicted; absent if it was.
     pub not_predicted: Option<String>,
 }
@@ -132,13 +131,10 @@ pub fn answer(
         let changed = |server: &Server| value(&situation.change(server)).filter(|_| refused.is_none());
         let value = changed(&server).filter(|value| value.is_finite());
         let why = refused.map_or(why, |(words, _)| words.as_str());
-        numbers.push(Predicted {
-            name,
-            unit,
-            value,
-            interval: value.and_then(|_| interval(resampled, readings.criteria.confidence_ratio, changed)),
-            not_predicted: value.is_none().then(|| why.to_string()),
-        });
+        let confidence = readings.criteria.confidence_ratio;
+        let estimate = value
+            .map(|value| Estimate::new(value, interval(resampled, confidence, changed), confidence, resampled.len()));
+        numbers.push(Predicted { name, unit, estimate, not_predicted: value.is_none().then(|| why.to_string()) });
     };
     let criteria = &readings.criteria;
     if let Some(n) = question.connections {

@@ -1,53 +1,24 @@
 //! Linear and non-linear least squares, with intervals of the parameters (Student's t).
 
-use crate::statistics::{Interval, student};
+use crate::statistics::student;
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
 use nalgebra::{DMatrix, DVector, Dyn};
+use record::Estimate;
 use serde::Serialize;
-
-/// A parameter with its standard error and interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Parameter {
-    /// Value of the estimate.
-    pub value: f64,
-    /// Standard error; absent if no degrees of freedom are left to estimate it.
-    pub standard_error: Option<f64>,
-    /// Interval by Student's t.
-    pub interval: Option<Interval>,
-}
-
-impl Parameter {
-    /// Whether the interval lies above zero.
-    pub fn is_positive(&self) -> bool {
-        self.interval.is_some_and(|interval| interval.low > 0.0)
-    }
-}
-
-fn parameter(value: f64, standard_error: f64, freedom: usize, confidence: f64) -> Parameter {
-    let error = Some(standard_error).filter(|error| freedom > 0 && error.is_finite());
-    let interval = error.and_then(|error| {
-        let reach = student(confidence, freedom as f64)? * error;
-        Some(Interval { low: value - reach, high: value + reach, confidence })
-    });
-    Parameter { value, standard_error: error, interval }
-}
 
 /// A straight line through points: y = intercept + slope x.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Line {
     /// y at x = 0.
-    pub intercept: Parameter,
+    pub intercept: Estimate,
     /// Change of y per unit of x.
-    pub slope: Parameter,
+    pub slope: Estimate,
     /// Pearson's correlation, -1 to 1.
     pub correlation: f64,
-    /// Value of x at which the line crosses zero; absent for a horizontal line.
-    pub x_intercept: Option<f64>,
-    /// Interval of `x_intercept` by Fieller's theorem; absent if the slope may be zero.
-    pub x_intercept_interval: Option<Interval>,
-    /// Number of points.
-    pub n: usize,
+    /// Value of x at which the line crosses zero, with an interval by Fieller's theorem unless the slope may be zero;
+    /// absent for a horizontal line.
+    pub x_intercept: Option<Estimate>,
 }
 
 /// Fits a line by least squares. `None` with fewer than three points, or if all have the same x.
@@ -70,22 +41,25 @@ pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
     let freedom = points.len() - 2;
     let variance = points.iter().map(|(x, y)| (y - intercept - slope * x).powi(2)).sum::<f64>() / freedom as f64;
     let correlation = if syy > 0.0 { (sxy / (sxx * syy).sqrt()).clamp(-1.0, 1.0) } else { 0.0 };
-    let x_intercept = Some(-intercept / slope).filter(|x| x.is_finite());
+    let x0 = Some(-intercept / slope).filter(|x| x.is_finite());
     let fieller = || {
         let t = student(confidence, freedom as f64)?;
         let g = t * t * variance / (sxx * slope * slope);
-        let x0 = x_intercept.filter(|_| g < 1.0)?;
+        let x0 = x0.filter(|_| g < 1.0)?;
         let centre = mx + (x0 - mx) / (1.0 - g);
         let reach = t * variance.sqrt() / (slope.abs() * (1.0 - g)) * ((x0 - mx).powi(2) / sxx + (1.0 - g) / n).sqrt();
-        Some(Interval { low: centre - reach, high: centre + reach, confidence })
+        Some((centre - reach, centre + reach))
+    };
+    let parameter = |value: f64, standard_error: f64| {
+        let reach = student(confidence, freedom as f64).map(|quantile| quantile * standard_error);
+        let ends = reach.filter(|reach| reach.is_finite()).map(|reach| (value - reach, value + reach));
+        Estimate::new(value, ends, confidence, points.len())
     };
     Some(Line {
-        intercept: parameter(intercept, (variance * (1.0 / n + mx * mx / sxx)).sqrt(), freedom, confidence),
-        slope: parameter(slope, (variance / sxx).sqrt(), freedom, confidence),
+        intercept: parameter(intercept, (variance * (1.0 / n + mx * mx / sxx)).sqrt()),
+        slope: parameter(slope, (variance / sxx).sqrt()),
         correlation,
-        x_intercept,
-        x_intercept_interval: fieller(),
-        n: points.len(),
+        x_intercept: x0.map(|x0| Estimate::new(x0, fieller(), confidence, points.len())),
     })
 }
 

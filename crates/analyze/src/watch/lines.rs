@@ -136,21 +136,20 @@ fn between(begin: &Sample, end: &Sample) -> Option<Window> {
 /// The findings in sentences.
 pub fn sentences(lines: &Lines) -> Vec<String> {
     let per_request = |name: &str, line: &Line| {
-        let (slope, n) = (line.slope.value * 1e6, line.n);
-        let interval = line
-            .slope
-            .interval
-            .map_or(String::new(), |interval| format!(" ({:.1} to {:.1})", interval.low * 1e6, interval.high * 1e6));
+        let slope = line.slope.map(|seconds| seconds * 1e6);
+        let interval = slope.interval().map_or(String::new(), |(low, high)| format!(" ({low:.1} to {high:.1})"));
         format!(
-            "{slope:.1} us{interval} of {name} CPU time (r = {:.2}, n = {n} windows of {:.0} s)",
-            line.correlation, lines.window_s
+            "{:.1} us{interval} of {name} CPU time (r = {:.2}, n = {} windows of {:.0} s)",
+            slope.value, line.correlation, slope.n, lines.window_s
         )
     };
     let mut said = Vec::new();
-    if let Some(server) = lines.server.as_ref().filter(|server| server.slope.is_positive()) {
+    if let Some(server) = lines.server.as_ref().filter(|server| server.slope.low.is_some_and(|low| low > 0.0)) {
         said.push(format!("Each additional request costs {}.", per_request("the server's", server)));
     }
-    if lines.cpus == 0 || (lines.user.slope.is_positive() && lines.kernel.slope.is_positive()) {
+    if lines.cpus == 0
+        || (lines.user.slope.low.is_some_and(|low| low > 0.0) && lines.kernel.slope.low.is_some_and(|low| low > 0.0))
+    {
         let whose = if lines.cpus == 0 { "Of the server's" } else { "Of the machine's" };
         said.push(format!(
             "{whose} CPUs each request more takes {} and {}.",
@@ -165,13 +164,13 @@ pub fn sentences(lines: &Lines) -> Vec<String> {
         );
     }
     if let Some(idle) = &lines.idle {
-        match (idle.x_intercept.filter(|x| *x > 0.0), idle.x_intercept_interval) {
-            (Some(rate), Some(interval)) if idle.slope.value < 0.0 => said.push(format!(
+        match idle.x_intercept.filter(|x| x.value > 0.0).and_then(|x| Some((x.value, x.interval()?))) {
+            Some((rate, (low, high))) if idle.slope.value < 0.0 => said.push(format!(
                 "The line of idle time meets zero at {}/s ({} to {}): the capacity, if the cost of a request does \
                  not change up to there.",
                 format_si(rate),
-                format_si(interval.low),
-                format_si(interval.high)
+                format_si(low),
+                format_si(high)
             )),
             _ => said.push("Idle time does not fall clearly with the rate, so no capacity is extrapolated.".into()),
         }
@@ -225,7 +224,7 @@ mod tests {
         let lines = find(&recording(&rates, 2.0, 20.0, 60.0)).unwrap();
         assert!((lines.user.slope.value * 1e6 - 20.0).abs() < 0.2, "{:?}", lines.user);
         assert!((lines.kernel.slope.value * 1e6 - 60.0).abs() < 0.2);
-        let capacity = lines.idle.unwrap().x_intercept.unwrap();
+        let capacity = lines.idle.unwrap().x_intercept.unwrap().value;
         assert!((capacity - 25_000.0).abs() < 100.0, "{capacity}");
     }
 

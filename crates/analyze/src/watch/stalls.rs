@@ -13,7 +13,7 @@
 
 use super::recording::Recording;
 use crate::predict::regression::line;
-use crate::statistics::Interval;
+use record::Estimate;
 use serde::Serialize;
 
 const CONFIDENCE: f64 = 0.95;
@@ -37,10 +37,8 @@ pub struct Stall {
 /// Stalls that come regularly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Period {
-    /// Seconds from the start of one stall to the next.
-    pub period_s: f64,
-    /// Confidence interval of `period_s`; absent if no degrees of freedom are left.
-    pub interval: Option<Interval>,
+    /// Seconds from the start of one stall to the next, with its interval if degrees of freedom are left.
+    pub period_s: Estimate,
     /// Length of the mean vector of the starts' phases, 0 to 1.
     pub concentration: f64,
     /// Probability of as regular a pattern by chance, corrected for the periods tried.
@@ -178,11 +176,11 @@ fn period(stalls: &[Stall], interval_s: f64, span: f64) -> Option<Period> {
     let best = tried.iter().map(|(_, r)| *r).fold(0.0, f64::max);
     // A fraction of the period is as concentrated as the period itself, so the longest of the best periods is chosen.
     let (period_s, _) = tried.iter().copied().filter(|(_, r)| *r > best - 0.1).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let (period_s, interval) = refine(&begins, period_s)?;
-    let concentration = concentration(&begins, period_s);
-    let coincide = (interval_s / period_s).powi(begins.len() as i32 - 1);
+    let period_s = refine(&begins, period_s)?;
+    let concentration = concentration(&begins, period_s.value);
+    let coincide = (interval_s / period_s.value).powi(begins.len() as i32 - 1);
     let p_value = (by_chance(begins.len() as f64, concentration).max(coincide) * tries as f64).min(1.0);
-    (p_value < SIGNIFICANCE).then_some(Period { period_s, interval, concentration, p_value })
+    (p_value < SIGNIFICANCE).then_some(Period { period_s, concentration, p_value })
 }
 
 /// Probability of at least this concentration for `n` starts at random times.
@@ -198,17 +196,17 @@ fn by_chance(n: f64, concentration: f64) -> f64 {
 }
 
 /// Fits a line through the starts by number; its slope is the period.
-fn refine(begins: &[f64], guess: f64) -> Option<(f64, Option<Interval>)> {
-    let mut period = guess;
-    let mut interval = None;
+fn refine(begins: &[f64], guess: f64) -> Option<Estimate> {
+    let mut period = Estimate::new(guess, None, CONFIDENCE, begins.len());
     for _ in 0..3 {
         let points: Vec<(f64, f64)> =
-            begins.iter().map(|begin| (((begin - begins[0]) / period).round(), *begin)).collect();
-        let fitted = line(&points, CONFIDENCE)?;
-        period = Some(fitted.slope.value).filter(|slope| *slope > 0.0)?;
-        interval = fitted.slope.interval;
+            begins.iter().map(|begin| (((begin - begins[0]) / period.value).round(), *begin)).collect();
+        period = line(&points, CONFIDENCE)?.slope;
+        if period.value <= 0.0 {
+            return None;
+        }
     }
-    Some((period, interval))
+    Some(period)
 }
 
 /// The findings in sentences.
@@ -249,11 +247,11 @@ fn of_stalls(found: &Stalls) -> Vec<String> {
     )];
     if let Some(period) = &found.period {
         let interval =
-            period.interval.map_or(String::new(), |interval| format!(" ({:.2} to {:.2})", interval.low, interval.high));
+            period.period_s.interval().map_or(String::new(), |(low, high)| format!(" ({low:.2} to {high:.2})"));
         said.push(format!(
             "They come every {:.2} s{interval}; the probability of such regularity by chance is at most {}: look \
              for work with that period (writing back to disk, log rotation, garbage collection, cron).",
-            period.period_s,
+            period.period_s.value,
             if period.p_value < 1e-6 { "one in a million".to_string() } else { format!("{:.1e}", period.p_value) }
         ));
     } else if found.stalls.len() >= FEWEST_STALLS {
@@ -291,7 +289,7 @@ mod tests {
         let found = find(&recording(300, 200, |second| second % 30 >= 25)).unwrap();
         assert_eq!(found.stalls.len(), 9, "the last one has no end");
         let period = found.period.unwrap();
-        assert!((period.period_s - 30.0).abs() < 0.05, "{period:?}");
+        assert!((period.period_s.value - 30.0).abs() < 0.05, "{period:?}");
         assert!(period.concentration > 0.99 && period.p_value < 0.01);
     }
 
@@ -300,14 +298,14 @@ mod tests {
         let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(5);
         let begins: Vec<usize> = (0..20).filter(|n| *n != 7).map(|n| 20 + n * 30 + random.random_range(0..3)).collect();
         let found = find(&recording(700, 200, |second| begins.iter().any(|b| (*b..b + 3).contains(&second)))).unwrap();
-        assert!((found.period.unwrap().period_s - 30.0).abs() < 0.3, "{:?}", found.period);
+        assert!((found.period.unwrap().period_s.value - 30.0).abs() < 0.3, "{:?}", found.period);
     }
 
     #[test]
     fn eight_regular_stalls_are_enough() {
         let found = find(&recording(84, 200, |second| second % 10 >= 7)).unwrap();
         assert_eq!(found.stalls.len(), 8);
-        assert!((found.period.unwrap().period_s - 10.0).abs() < 0.05, "{:?}", found.period);
+        assert!((found.period.unwrap().period_s.value - 10.0).abs() < 0.05, "{:?}", found.period);
     }
 
     #[test]

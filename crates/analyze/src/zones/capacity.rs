@@ -55,7 +55,7 @@ pub(super) fn find(
         }
     }
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
-    let interval = bootstrap(&of_repeats, criteria.confidence_ratio, SEED, median);
+    let (low, high) = bootstrap(&of_repeats, criteria.confidence_ratio, SEED, median).unwrap_or((most, most));
     // A window miscounts one request at each end.
     let edge = if shortest_s > 0.0 { 1.0 / shortest_s } else { 0.0 };
     let overloaded = levels.iter().filter(|level| level.load > at);
@@ -71,8 +71,8 @@ pub(super) fn find(
     Some(PointFinding {
         place: PointPlace::Within,
         estimate: Some(most),
-        low: Some(interval.map_or(most, |found| found.low).min(most * (1.0 - WINDOW_ERROR) - edge).max(0.0)),
-        high: Some(interval.map_or(most, |found| found.high).max(most * (1.0 + WINDOW_ERROR) + edge)),
+        low: Some(low.min(most * (1.0 - WINDOW_ERROR) - edge).max(0.0)),
+        high: Some(high.max(most * (1.0 + WINDOW_ERROR) + edge)),
         ..PointFinding::none(criteria, of_repeats.len(), reason)
     })
 }

@@ -325,9 +325,9 @@ fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64
             (None, upper) => upper.unwrap_or(lowest).min(lowest),
         });
     }
-    let drawn = interval_of(&middles, confidence)?;
-    let low = found.lower.unwrap_or(lowest).min(drawn.low);
-    let high = found.upper.map(|upper| upper.max(drawn.high));
+    let (low, high) = interval_of(&middles, confidence)?;
+    let low = found.lower.unwrap_or(lowest).min(low);
+    let high = found.upper.map(|upper| upper.max(high));
     let (Some(lower), Some(upper)) = (found.lower, found.upper) else { return Some((low, high)) };
     let middle = (lower * upper).sqrt();
     let wider = |end: f64, load: f64| (1.0 - end / middle).hypot(2.0 / requests_at(trials, load).sqrt());

@@ -204,9 +204,9 @@ fn crossing(
         .collect();
     let found = find(curve);
     let mut point = PointFinding::none(criteria, curve.repeats, "");
-    if let Some(interval) = interval_of(&draws, criteria.confidence_ratio) {
-        point.low = Some(interval.low.min(highest));
-        point.high = Some(interval.high).filter(|high| *high <= highest);
+    if let Some((low, high)) = interval_of(&draws, criteria.confidence_ratio) {
+        point.low = Some(low.min(highest));
+        point.high = Some(high).filter(|high| *high <= highest);
     }
     match found {
         Some(Crossing::At(load)) => {
@@ -437,8 +437,8 @@ fn peak(curve: &BlockCurve, groups: &[Group<'_>], levels: &[Level], criteria: &C
         end_ratio,
         load,
         per_sec,
-        low: interval.map(|interval| interval.low.min(per_sec)),
-        high: interval.map(|interval| interval.high.max(per_sec)),
+        low: interval.map(|(low, _)| low.min(per_sec)),
+        high: interval.map(|(_, high)| high.max(per_sec)),
     })
     .filter(|peak| peak.per_sec > 0.0)
 }

@@ -36,7 +36,7 @@ pub fn asked(run: &RunDir, question: Question) -> Prediction {
 }
 
 pub fn value(prediction: &Prediction, name: &str) -> f64 {
-    prediction.answer.numbers.iter().find(|number| number.name == name).unwrap().value.unwrap()
+    prediction.answer.numbers.iter().find(|number| number.name == name).unwrap().estimate.unwrap().value
 }
 
 #[track_caller]
@@ -57,8 +57,8 @@ fn loads_that_were_not_measured_are_predicted() {
         within(value(&prediction, "throughput"), server.throughput(n as f64), 0.03);
         within(value(&prediction, "response mean"), n as f64 / server.throughput(n as f64), 0.03);
         let number = &prediction.answer.numbers[0];
-        let interval = number.interval.unwrap();
-        assert!(interval.low < interval.high && interval.high / interval.low < 1.1, "{number:?}");
+        let (low, high) = number.estimate.unwrap().interval().unwrap();
+        assert!(low < high && high / low < 1.1, "{number:?}");
     }
 }
 
@@ -232,7 +232,7 @@ fn an_unanswerable_kept_question_does_not_stop_the_other_answers() {
     let kept = predict::kept(&run);
     let refused: Vec<bool> = kept.iter().map(|kept| kept.not_predicted.is_some()).collect();
     assert_eq!(refused, [false, true, true, false], "{kept:?}");
-    let throughput = kept[0].answer.as_ref().unwrap().numbers[0].value.unwrap();
+    let throughput = kept[0].answer.as_ref().unwrap().numbers[0].estimate.unwrap().value;
     within(throughput, server.throughput(2000.0), 0.03);
     assert!(kept[1].not_predicted.as_ref().unwrap().contains("--cold needs runs"), "{kept:?}");
     run.points.truncate(1);
@@ -385,7 +385,7 @@ fn predictions_for_more_cpus_and_a_longer_path_match_the_simulated_server() {
     let over = asked(&run, question.clone());
     assert!(over.answer.bottleneck.contains("CPU"), "{}", over.answer.bottleneck);
     let mean = over.answer.numbers.iter().find(|number| number.name == "response mean").unwrap();
-    assert!(mean.value.is_none() && mean.not_predicted.as_ref().unwrap().contains("beyond the capacity"));
+    assert!(mean.estimate.is_none() && mean.not_predicted.as_ref().unwrap().contains("beyond the capacity"));
     let enough = asked(&run, Question { cpus: Some(4.0), ..question });
     assert!(value(&enough, "response p99") > value(&enough, "response p50"));
     within(value(&enough, "utilisation"), 0.5, 0.05);
@@ -485,12 +485,12 @@ fn fitted_demands_and_lines_equal_those_of_the_server() {
     let open = prediction.measured.iter().find(|measured| measured.sweep == "open loop").unwrap();
     let idle = &open.regressions.iter().find(|regression| regression.part == "idle").unwrap().line;
     within(-idle.slope.value, quiet().demand, 0.05);
-    within(idle.x_intercept.unwrap(), quiet().capacity(), 0.05);
-    let interval = idle.x_intercept_interval.unwrap();
-    assert!(interval.low < quiet().capacity() && quiet().capacity() < interval.high, "{idle:?}");
+    within(idle.x_intercept.unwrap().value, quiet().capacity(), 0.05);
+    let (low, high) = idle.x_intercept.unwrap().interval().unwrap();
+    assert!(low < quiet().capacity() && quiet().capacity() < high, "{idle:?}");
     for demand in open.demands.iter().filter(|demand| demand.resource == "cpu") {
-        within(demand.demand_us, 12.0, 0.05);
-        assert_eq!(demand.n, 3);
+        within(demand.demand_us.value, 12.0, 0.05);
+        assert_eq!(demand.demand_us.n, 3);
     }
 }
 

@@ -113,7 +113,7 @@ fn ask(run: &RunDir, question: Question) -> Result<Prediction, Refused> {
 }
 
 fn value(prediction: &Prediction, name: &str) -> Option<f64> {
-    prediction.answer.numbers.iter().find(|number| number.name == name).unwrap().value
+    prediction.answer.numbers.iter().find(|number| number.name == name).unwrap().estimate.map(|estimate| estimate.value)
 }
 
 fn doubled(most: u64) -> Vec<u64> {
@@ -203,7 +203,7 @@ fn a_limit_other_than_cpu_is_the_capacity_if_its_knee_was_measured() {
         assert!((capacity / truth.capacity() - 1.0).abs() < 0.05, "{capacity} of {truth:?}, {:?}", found.model);
         assert_ne!(found.model.form, Form::Usl, "a queue with a limit is what it is");
         let far = found.what_ifs[0].answer.as_ref().unwrap();
-        let rate = far.numbers.iter().find(|number| number.name == "throughput").unwrap().value.unwrap();
+        let rate = far.numbers.iter().find(|number| number.name == "throughput").unwrap().estimate.unwrap().value;
         assert!((rate / truth.capacity() - 1.0).abs() < 0.05, "{rate} of {truth:?}");
         assert!(far.assumptions.iter().any(|words| words.contains("is not the CPU's")), "{far:?}");
     }
@@ -253,7 +253,7 @@ fn predicts_within_limits(truth: Truth, most: u32, seed: u64, connections: f64) 
     let is_doubted = found.doubts.iter().any(|doubt| doubt.contains("the knee was not measured"));
     for name in ["throughput", "capacity"] {
         let number = found.answer.numbers.iter().find(|number| number.name == name);
-        let Some(rate) = number.and_then(|number| number.value) else { continue };
+        let Some(rate) = number.and_then(|number| Some(number.estimate?.value)) else { continue };
         assert!(rate <= 10.1 * highest, "{name} {rate} of {truth:?}, measured {highest}");
         // A falling demand may continue to fall slightly, but a constant one may not.
         assert!(rate <= 1.25 * cpu, "{name} {rate} of {truth:?}: {:?}", found.model);

@@ -48,9 +48,8 @@ fn a_flat_idle_line_gives_no_prediction() {
     let mut found = prediction();
     let lines = found.measured.iter_mut().flat_map(|measured| &mut measured.regressions);
     for regression in lines.filter(|regression| regression.part == "idle") {
-        regression.line.x_intercept = Some(-4000.0);
-        let interval = regression.line.slope.interval.as_mut().expect("three loads and more");
-        interval.high = interval.high.abs();
+        regression.line.x_intercept.as_mut().expect("it is not flat").value = -4000.0;
+        regression.line.slope.high = Some(regression.line.slope.high.expect("three loads and more").abs());
     }
     let words = report::predict::text(&found);
     assert!(words.contains("no capacity is extrapolated") && !words.contains("none left at -"), "{words}");

@@ -105,17 +105,18 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
 /// The rate at which the line of idle time reaches zero, and the distance of its interval's ends (the upper one may
 /// be open). Autocorrelated residuals widen it like the interval of a mean.
 fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))> {
-    let (x, interval) = (line.x_intercept?, line.x_intercept_interval?);
+    let x = line.x_intercept?;
+    let (low, high) = x.interval()?;
     let residuals: Vec<f64> = points.iter().map(|(x, y)| y - line.intercept.value - line.slope.value * x).collect();
     let widening = widening(&residuals);
-    let slope = line.slope.interval?;
-    let share = widening * (slope.high - slope.low) / 2.0 / line.slope.value.abs();
+    let (flattest, steepest) = line.slope.interval()?;
+    let share = widening * (steepest - flattest) / 2.0 / line.slope.value.abs();
     // From a share of one on, the slope may be zero.
-    if line.slope.value >= 0.0 || share >= 1.0 || x <= 0.0 {
+    if line.slope.value >= 0.0 || share >= 1.0 || x.value <= 0.0 {
         return None;
     }
-    let up = (share < 0.5).then_some((interval.high - x) * widening);
-    Some((x, ((x - interval.low) * widening, up)))
+    let up = (share < 0.5).then_some((high - x.value) * widening);
+    Some((x.value, ((x.value - low) * widening, up)))
 }
 
 /// The square root of the ratio of readings to independent readings with the same information.
@@ -140,8 +141,8 @@ fn power(uses: &[Use], left: f64) -> Option<f64> {
         uses.iter().filter(|at| at.rate > 0.0 && at.own > 0.0).map(|at| (at.rate.ln(), at.own.ln())).collect();
     let line = line(&logs, CONFIDENCE).filter(|_| logs.len() >= FEWEST && left > 0.0)?;
     student(CONFIDENCE, logs.len() as f64 - 2.0)?;
-    let interval = line.slope.interval.filter(|p| !(p.low..=p.high).contains(&1.0))?;
-    let exponent = ((interval.low + interval.high) / 2.0).clamp(EXPONENTS.0, EXPONENTS.1);
+    let (low, high) = line.slope.interval().filter(|(low, high)| !(low..=high).contains(&&1.0))?;
+    let exponent = ((low + high) / 2.0).clamp(EXPONENTS.0, EXPONENTS.1);
     let mean_of = |value: fn(&(f64, f64)) -> f64| logs.iter().map(value).sum::<f64>() / logs.len() as f64;
     let scale = mean_of(|(_, y)| *y) - exponent * mean_of(|(x, _)| *x);
     Some(((left.ln() - scale) / exponent).exp()).filter(|x| x.is_finite())
