@@ -14,7 +14,6 @@ mod words;
 
 pub use price::{Price, price, price_words};
 pub use subjects::{is_same_scenario, program, request_words, server_words};
-use words::limit_words;
 pub use words::{headline, load_words};
 
 use crate::disturbance;

@@ -4,7 +4,6 @@
 
 use crate::within;
 use record::{Estimate, Point, names};
-use serde::Serialize;
 use std::collections::BTreeSet;
 
 /// The layers' figures and names, from the server's own code down to the device.
@@ -22,38 +21,27 @@ pub const LAYERS: [(&str, &str); 8] = [
 /// Pairs needed for an interval.
 const LEAST_PAIRS: u64 = 3;
 
-/// CPU time per request at two loads.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Growth {
+/// CPU time per request of a layer or function at two loads, or in two runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuChange {
     /// Name of the layer or function. A function's name is untrusted text.
     pub name: String,
-    /// Mean at the lower load, microseconds.
-    pub low_us: f64,
-    /// Mean at the higher load, microseconds.
-    pub high_us: f64,
+    /// Mean at the lower load, or in run A, microseconds.
+    pub from_us: f64,
+    /// Mean at the higher load, or in run B, microseconds.
+    pub to_us: f64,
     /// The difference of the CPU times, microseconds.
     pub difference_us: Estimate,
 }
 
-impl Growth {
-    /// The difference without its interval.
-    pub fn grew_us(&self) -> f64 {
-        self.difference_us.value
-    }
-
-    fn is_growth(&self) -> bool {
-        self.difference_us.low.is_some_and(|low| low > 0.0)
-    }
-}
-
 /// The layers that certainly grew, largest growth first.
-pub fn layers(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
+pub fn layers(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<CpuChange> {
     let of = |(word, name): &(&str, &'static str)| compare(word, (low, high), confidence, |point| point.value(name));
     grown(LAYERS.iter().filter_map(of))
 }
 
 /// The functions that certainly grew, without their callees, largest growth first.
-pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
+pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<CpuChange> {
     let grew = |name: &str| compare(name, (low, high), confidence, |point| function_us(point, name));
     grown(function_names(high.iter().copied()).into_iter().filter_map(grew))
 }
@@ -70,9 +58,10 @@ pub(crate) fn function_us(point: &Point, name: &str) -> Option<f64> {
     (!point.functions.is_empty()).then(|| named.fold(0.0, |sum, known| sum + known.us_per_request))
 }
 
-fn grown(all: impl Iterator<Item = Growth>) -> Vec<Growth> {
-    let mut grown: Vec<Growth> = all.filter(Growth::is_growth).collect();
-    grown.sort_by(|a, b| b.grew_us().total_cmp(&a.grew_us()));
+fn grown(all: impl Iterator<Item = CpuChange>) -> Vec<CpuChange> {
+    let is_growth = |change: &CpuChange| change.difference_us.low.is_some_and(|low| low > 0.0);
+    let mut grown: Vec<CpuChange> = all.filter(is_growth).collect();
+    grown.sort_by(|a, b| b.difference_us.value.total_cmp(&a.difference_us.value));
     grown
 }
 
@@ -81,9 +70,9 @@ fn compare(
     (low, high): (&[&Point], &[&Point]),
     confidence: f64,
     value: impl Fn(&Point) -> Option<f64>,
-) -> Option<Growth> {
-    let (low_us, high_us, difference_us) = within::pairs(low, high, value).difference(confidence)?;
-    (difference_us.n >= LEAST_PAIRS).then(|| Growth { name: name.to_string(), low_us, high_us, difference_us })
+) -> Option<CpuChange> {
+    let (from_us, to_us, difference_us) = within::pairs(low, high, value).difference(confidence)?;
+    (difference_us.n >= LEAST_PAIRS).then(|| CpuChange { name: name.to_string(), from_us, to_us, difference_us })
 }
 
 #[cfg(test)]
@@ -118,11 +107,15 @@ mod tests {
         let high: Vec<Point> = (0..4).map(|repeat| point(repeat, 4.0 + f64::from(repeat) * 0.1, 0.9)).collect();
         let (low, high): (Vec<&Point>, Vec<&Point>) = (low.iter().collect(), high.iter().collect());
         let layers = layers(&low, &high, 0.95);
-        assert_eq!(layers.iter().map(|growth| growth.name.as_str()).collect::<Vec<_>>(), ["TCP"]);
-        assert!((layers[0].grew_us() - 1.0).abs() < 1e-9 && layers[0].difference_us.n == 4, "{:?}", layers[0]);
+        assert_eq!(layers.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(), ["TCP"]);
+        assert!(
+            (layers[0].difference_us.value - 1.0).abs() < 1e-9 && layers[0].difference_us.n == 4,
+            "{:?}",
+            layers[0]
+        );
         let functions = functions(&low, &high, 0.95);
         assert_eq!(
-            functions.iter().map(|growth| growth.name.as_str()).collect::<Vec<_>>(),
+            functions.iter().map(|change| change.name.as_str()).collect::<Vec<_>>(),
             ["__inet_lookup_established"]
         );
     }

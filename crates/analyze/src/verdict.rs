@@ -22,7 +22,7 @@ use rules::{Finding, server_log};
 pub use user_time::{UserGrowth, user_times};
 
 use crate::answer::Answer;
-use crate::growth::Growth;
+use crate::growth::CpuChange;
 use crate::zones::{Drift, Findings, PointPlace, SweepFindings, estimate_words, percent};
 use record::text::plain;
 use record::units::grouped;
@@ -315,12 +315,12 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
         run.points.iter().filter(is_there).collect()
     };
     let (low, high) = (at(cpu.lowest_load), at(cpu.highest_load));
-    let words = |grown: &[Growth]| {
-        let one = |growth: &Growth| {
+    let words = |grown: &[CpuChange]| {
+        let one = |growth: &CpuChange| {
             let ends = growth.difference_us.interval();
             let by = ends.map_or(String::new(), |(low, high)| format!(" (by {low:.1} to {high:.1})"));
             let name = plain(&growth.name, 60);
-            format!("{name} from {:.1} to {:.1} us{by}", growth.low_us, growth.high_us)
+            format!("{name} from {:.1} to {:.1} us{by}", growth.from_us, growth.to_us)
         };
         grown.iter().take(NAMED).map(one).collect::<Vec<_>>().join(", ")
     };

@@ -4,10 +4,9 @@
 
 use super::pooled::{Common, pooled};
 use super::{Level, levels, same_load};
-use crate::growth::{LAYERS, function_names, function_us};
+use crate::growth::{CpuChange, LAYERS, function_names, function_us};
 use crate::profile::why_no_stacks;
 use crate::within;
-use record::Estimate;
 use record::profile::Folded;
 use record::{Point, RunDir, names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,24 +18,11 @@ pub const STACK_COUNTS_PER_NS: f64 = 1000.0;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
     /// Layers of the network stack, from the server's code down.
-    pub layers: Vec<Cost>,
+    pub layers: Vec<CpuChange>,
     /// Functions without their callees, the largest change first. Their names are untrusted text.
-    pub functions: Vec<Cost>,
+    pub functions: Vec<CpuChange>,
     /// Stacks of A and B with counts in picoseconds per request, or the reason why there are none.
     pub stacks: Result<(Folded, Folded), String>,
-}
-
-/// One layer or function.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cost {
-    /// Name of the layer or function.
-    pub name: String,
-    /// Mean over loads and repeats in run A, microseconds per request.
-    pub a_us: f64,
-    /// CPU time per request in run B, microseconds.
-    pub b_us: f64,
-    /// Difference B - A, from the repeats of both runs.
-    pub difference_us: Estimate,
 }
 
 /// Compares the costs of a request in two runs.
@@ -48,7 +34,7 @@ pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
     let layer = |(word, name): &(&str, &'static str)| cost(word, &pairs, confidence, |point| point.value(name));
     let function = |name: &str| cost(name, &pairs, confidence, |point| function_us(point, name));
     let names = function_names(pairs.iter().flat_map(|(a, b)| a.iter().chain(*b)).copied());
-    let mut functions: Vec<Cost> = names.into_iter().filter_map(function).collect();
+    let mut functions: Vec<CpuChange> = names.into_iter().filter_map(function).collect();
     functions.sort_by(|a, b| b.difference_us.value.abs().total_cmp(&a.difference_us.value.abs()));
     Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &pairs) }
 }
@@ -56,12 +42,12 @@ pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
 type Pair<'a> = (&'a [&'a Point], &'a [&'a Point]);
 type Both = (Folded, Folded);
 
-fn cost(name: &str, pairs: &[Pair<'_>], confidence: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<Cost> {
+fn cost(name: &str, pairs: &[Pair<'_>], confidence: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<CpuChange> {
     let common = |(a, b): &Pair<'_>| Common { at: (), a: within::visits(a, &value), b: within::visits(b, &value) };
     let known: Vec<Common<()>> =
         pairs.iter().map(common).filter(|one| !one.a.is_empty() && !one.b.is_empty()).collect();
     let all = pooled(&known, false)?;
-    Some(Cost { name: name.to_string(), a_us: all.a, b_us: all.b, difference_us: all.difference(confidence) })
+    Some(CpuChange { name: name.to_string(), from_us: all.a, to_us: all.b, difference_us: all.difference(confidence) })
 }
 
 fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String> {

@@ -1,7 +1,8 @@
 //! The cost of a command that runs with a server: the server is measured without and with it, in turn, round by
 //! round. A significant difference is reported; the threshold decides only the exit code.
 
-use super::{Better, Comparison, Difference, GOOD, Outcome, limit_words};
+use super::words::{change_words, ends_words, limit_words, percent, range_words};
+use super::{Better, Comparison, Difference, Outcome};
 use crate::statistics::{mean, mean_estimate};
 use record::units::{count, format_bytes, grouped};
 use record::{Estimate, Point, RunDir, names};
@@ -60,8 +61,10 @@ pub fn price_words(price: &Price, comparison: &Comparison) -> String {
     } else if found.is_empty() {
         String::new()
     } else {
-        let all: Vec<String> = found.iter().map(|figure| change(figure)).collect();
-        format!("{}, in {rounds} {loads}.", all.join("; "))
+        let change =
+            |figure: &&Difference| format!("{} ({})", change_words(figure), ends_words(figure).unwrap_or_default());
+        let all: Vec<String> = found.iter().map(change).collect();
+        format!("With it the server {}, in {rounds} {loads}.", all.join("; "))
     };
     let unchanged: Vec<String> =
         others.iter().filter(|figure| !figure.is_invalid).filter_map(|figure| within(figure)).collect();
@@ -92,32 +95,11 @@ pub fn price_words(price: &Price, comparison: &Comparison) -> String {
     words
 }
 
-/// The result for a figure: `CPU/request rises by 3.1 % (2.2 to 4.0)`.
-fn change(figure: &Difference) -> String {
-    let is_up = figure.ratio.value > 1.0;
-    let is_plural = figure.figure == GOOD.0;
-    let is_cost = is_up && figure.figure == names::SERVER_CPU;
-    let percent = |ratio: f64| (ratio - 1.0) * if is_up { 100.0 } else { -100.0 };
-    let ends = figure.ratio.interval().map(|(low, high)| {
-        let (low, high) = if is_up { (low, high) } else { (high, low) };
-        format!(" ({:.1} to {:.1})", percent(low), percent(high))
-    });
-    let size = format!("{:.1} %{}", percent(figure.ratio.value), ends.unwrap_or_default());
-    match (is_cost, is_up) {
-        (true, _) => format!("It costs {size} of the server's CPU per request"),
-        (_, true) if is_plural => format!("{} rise by {size}", figure.word),
-        (_, false) if is_plural => format!("{} fall by {size}", figure.word),
-        (_, true) => format!("{} rises by {size}", figure.word),
-        (_, false) => format!("{} falls by {size}", figure.word),
-    }
-}
-
 /// Describes a figure without a significant change: its interval, and the smallest change that would have been found.
 fn within(figure: &Difference) -> Option<String> {
-    let (low, high) = figure.ratio.interval()?;
     let seen = figure.detectable_ratio.filter(|ratio| *ratio < 10.0).map_or(String::new(), |ratio| {
         let sign = if figure.better == Better::Higher { '-' } else { '+' };
-        format!("; {sign}{:.1} % would have been found", ratio * 100.0)
+        format!(" ({sign}{} would have been found)", percent(ratio))
     });
-    Some(format!("{} ({:+.1} to {:+.1} %{seen})", figure.word, (low - 1.0) * 100.0, (high - 1.0) * 100.0))
+    Some(range_words(figure)? + &seen)
 }

@@ -102,7 +102,7 @@ fn name(figure: &Difference) -> &'static str {
 }
 
 /// Formats a percentage, with one decimal below 10 %.
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     let percent = share.abs() * 100.0;
     if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
@@ -139,7 +139,7 @@ pub(super) fn change_words(figure: &Difference) -> String {
 }
 
 /// The interval for [`change_words`]: `6.4 % to 9.2 %`.
-fn ends_words(figure: &Difference) -> Option<String> {
+pub(super) fn ends_words(figure: &Difference) -> Option<String> {
     let (low, high) = figure.ratio.interval()?;
     if is_many(figure) {
         return Some(format!("{low:.1} to {high:.1}"));
@@ -150,7 +150,7 @@ fn ends_words(figure: &Difference) -> Option<String> {
 }
 
 /// The interval of a figure: `throughput -7.1 % to +2.3 %`.
-fn range_words(figure: &Difference) -> Option<String> {
+pub(super) fn range_words(figure: &Difference) -> Option<String> {
     let (low, high) = figure.ratio.interval()?;
     let signed = |ratio: f64| match ratio {
         many if many > 3.0 => format!("{many:.1} times"),

@@ -6,8 +6,9 @@ use super::tables::{FactGroup, Table, criteria, facts};
 use super::{Section, beside, draw, key_numbers, loads};
 use crate::flame;
 use crate::text::unbroken;
-use analyze::compare::costs::{Cost, Costs, costs};
+use analyze::compare::costs::{Costs, costs};
 use analyze::compare::{Comparison, headline};
+use analyze::growth::CpuChange;
 use analyze::verdict::{self, Verdict};
 use analyze::zones::{self, Findings, SweepFindings};
 use record::text::plain;
@@ -173,17 +174,17 @@ fn differing(a: &[(String, String)], b: &[(String, String)]) -> Vec<Vec<String>>
 }
 
 fn cost_tables(costs: &Costs) -> Vec<Table> {
-    let row = |cost: &Cost| {
-        let ratio = match (cost.a_us > 0.0, cost.b_us > 0.0) {
-            (true, _) => format!("{:.3}", cost.b_us / cost.a_us),
+    let row = |cost: &CpuChange| {
+        let ratio = match (cost.from_us > 0.0, cost.to_us > 0.0) {
+            (true, _) => format!("{:.3}", cost.to_us / cost.from_us),
             (false, true) => "new".into(),
             (false, false) => String::new(),
         };
         let interval = cost.difference_us.interval().map(|(low, high)| format!("{low:+.2} to {high:+.2}"));
         vec![
             plain(&cost.name, 80),
-            format!("{:.2}", cost.a_us),
-            format!("{:.2}", cost.b_us),
+            format!("{:.2}", cost.from_us),
+            format!("{:.2}", cost.to_us),
             format!("{:+.2}", cost.difference_us.value),
             interval.unwrap_or_default(),
             ratio,

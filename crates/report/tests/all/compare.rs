@@ -159,11 +159,11 @@ fn costs_of_a_request_are_means_over_the_loads_and_not_over_the_requests() {
     let found = costs::costs(&a, &b, 0.95);
     let first = &found.functions[0];
     assert_eq!(first.name, "tcp_sendmsg");
-    assert!((first.a_us - 2.0).abs() < 1e-9 && (first.b_us - 5.0).abs() < 1e-9, "{first:?}");
+    assert!((first.from_us - 2.0).abs() < 1e-9 && (first.to_us - 5.0).abs() < 1e-9, "{first:?}");
     let (low, high) = first.difference_us.interval().expect("both runs have two repeats and more");
     assert!(low > 2.9 && high < 3.1, "{first:?}");
     let tcp = found.layers.iter().find(|layer| layer.name == "TCP").unwrap();
-    assert!((tcp.a_us - 3.0).abs() < 1e-9 && (tcp.b_us - 5.5).abs() < 1e-9, "{tcp:?}");
+    assert!((tcp.from_us - 3.0).abs() < 1e-9 && (tcp.to_us - 5.5).abs() < 1e-9, "{tcp:?}");
     let (before, after) = found.stacks.unwrap();
     // Picoseconds per request, independent of the rates of the two runs.
     assert_eq!((before.total(), after.total()), (3_000_000, 6_200_000));

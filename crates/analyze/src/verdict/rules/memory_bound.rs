@@ -86,5 +86,5 @@ fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool 
         known.any(|cost| cost.function == name && cost.layer == Some(Layer::User))
     };
     let grown = growth::functions(low, high, confidence);
-    grown.iter().find(|growth| is_user(&growth.name)).is_none_or(|growth| growth.low_us > 0.0)
+    grown.iter().find(|growth| is_user(&growth.name)).is_none_or(|growth| growth.from_us > 0.0)
 }
