@@ -45,7 +45,4 @@ pub enum SeriesError {
         /// The limit.
         limit: usize,
     },
-    /// The mean rate, the duration or the share is impossible.
-    #[error("{0}")]
-    Plan(String),
 }

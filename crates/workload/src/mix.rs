@@ -1,4 +1,4 @@
-//! Size mixes: documents with sizes and access probabilities, and a sampler that follows them.
+//! Size mixes: documents with sizes and access probabilities.
 //!
 //! | mix | sizes | popularity | source |
 //! |---|---|---|---|
@@ -12,7 +12,6 @@ mod fit;
 mod gather;
 mod hybrid;
 mod popularity;
-mod sample;
 mod surge;
 mod webstone;
 
@@ -21,7 +20,6 @@ pub use fit::{Interval, SizeFit};
 pub use gather::LogDocuments;
 pub use hybrid::HybridSizes;
 pub use popularity::{ZipfFit, zipf};
-pub use sample::MixSampler;
 pub use surge::SurgeParameters;
 
 /// Names that [`Mix::named`] takes.
@@ -57,9 +55,6 @@ pub enum MixError {
     /// No mix has this name.
     #[error("there is no size mix '{0}': use webstone or surge, or fit one to an access log")]
     Unknown(String),
-    /// The mix has no documents.
-    #[error("the mix has no documents: give at least one URL")]
-    Empty,
     /// A parameter is out of its range.
     #[error("{0}")]
     Parameter(String),

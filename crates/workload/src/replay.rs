@@ -10,7 +10,7 @@
 //! use workload::replay::{Plan, ReplayOptions, PlanStep};
 //! use workload::trace::{Format, TraceReader};
 //! let reader = TraceReader::open("access.log".as_ref(), &Format::Auto)?;
-//! for step in Plan::new(reader, ReplayOptions::default())? {
+//! for step in Plan::new(reader, ReplayOptions::default()) {
 //!     match step? {
 //!         PlanStep::Request(request) => println!("{} ns: connection {}", request.intended_ns, request.connection),
 //!         PlanStep::Close { connection, .. } => println!("nothing more on connection {connection}"),
@@ -65,9 +65,7 @@ pub struct ReplayOptions {
     /// Window of log time within which lines are sorted. With 0 the log's order is kept, and earlier times are moved
     /// up to the latest.
     pub reorder_ns: u64,
-    /// Whether to spread requests with equal times over the log's resolution (usually one second).
-    pub is_spread: bool,
-    /// Seed for spreading.
+    /// Seed for spreading requests with equal times over the log's resolution (usually one second).
     pub seed: u64,
     /// Maximum number of requests that are held for sorting and spreading. Beyond it, the earliest leave before their
     /// window ends.
@@ -86,7 +84,6 @@ impl Default for ReplayOptions {
             origin_ns: None,
             has_host: false,
             reorder_ns: 60_000_000_000,
-            is_spread: true,
             seed: 1,
             held_limit: 1 << 18,
             clients_limit: 1 << 20,
@@ -131,8 +128,6 @@ pub struct PlannedRequest {
     /// Number of the connection in this plan, from 0. A connection belongs to one client and carries its requests in
     /// this order.
     pub connection: u64,
-    /// Number of the request on its connection. Request 0 opens the connection.
-    pub position: u32,
     /// Intended time of sending, in nanoseconds since the plan's start. It never decreases.
     pub intended_ns: u64,
     /// Line of the log.
@@ -156,20 +151,4 @@ impl PlannedRequest {
     pub fn target(&self) -> &[u8] {
         &self.text[usize::from(self.method_len)..]
     }
-}
-
-/// Why options are invalid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ReplayError {
-    /// The speed is 0, negative, or not a number.
-    #[error("a replay speed of {0} makes no sense: give a positive number such as 1, 10 or 0.5")]
-    Speed(String),
-    /// The share's index is not below the number of shares.
-    #[error("part {index} of {of} does not exist: parts are counted from 0")]
-    Share {
-        /// Index of the share.
-        index: u32,
-        /// Number of shares.
-        of: u32,
-    },
 }

@@ -72,7 +72,7 @@ impl Supply for Supplied {
         };
         let arrivals =
             series.arrivals(SeriesPlan { mean_rate_per_sec: rate_per_sec, duration_ns, seed: plan.seed, share });
-        Some(Box::new(arrivals.ok()?))
+        Some(Box::new(arrivals))
     }
 
     fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
@@ -301,7 +301,7 @@ impl<'a> LogSteps<'a> {
 
 fn plan(log: &LogFile, options: &ReplayOptions) -> Result<Plan, String> {
     let reader = TraceReader::open(&log.path, &log.format).map_err(|error| error.to_string())?;
-    Plan::new(reader, options.clone()).map_err(|error| error.to_string())
+    Ok(Plan::new(reader, options.clone()))
 }
 
 impl ReplaySource for LogSteps<'_> {

@@ -113,18 +113,6 @@ impl RateSeries {
         let peak = self.counts.iter().copied().max().unwrap_or(0);
         f64::from(peak) * self.counts.len() as f64 / self.total().max(1) as f64
     }
-
-    /// The intervals from `from` to before `to`, as a series.
-    pub fn part(&self, from: usize, to: usize) -> Result<RateSeries, SeriesError> {
-        let counts = self.counts.get(from..to).unwrap_or_default();
-        if counts.iter().all(|count| *count == 0) {
-            return Err(SeriesError::Plan(format!(
-                "intervals {from} to {to} of a series of {} hold no requests: choose another part",
-                self.counts.len()
-            )));
-        }
-        Ok(RateSeries { interval_ns: self.interval_ns, counts: counts.to_vec() })
-    }
 }
 
 fn count_of(text: &[u8]) -> Option<u32> {

@@ -10,12 +10,6 @@ pub enum Grouping {
         /// Maximum gap.
         limit_ns: u64,
     },
-    /// When it comes within the limit after the first request of the connection: a narrower reading of the same
-    /// words.
-    Period {
-        /// Maximum lifetime of a connection.
-        limit_ns: u64,
-    },
     /// Never: every request has its own connection.
     Never,
 }
@@ -23,7 +17,6 @@ pub enum Grouping {
 #[derive(Debug)]
 struct Open {
     connection: u64,
-    requests: u32,
     /// The last log time at which a request can still join.
     due_ns: i64,
 }
@@ -78,13 +71,7 @@ impl Connections {
         if self.open.len() < self.limit || self.open.contains_key(&client) {
             return None;
         }
-        while !self.order.is_empty() {
-            if let Some(ended) = self.end_first(i64::MAX) {
-                self.evicted += 1;
-                return Some(ended);
-            }
-        }
-        None
+        self.end().inspect(|_| self.evicted += 1)
     }
 
     /// Ends the first connection of `order` if it is due before `before_ns`; otherwise moves it to its current place.
@@ -99,30 +86,20 @@ impl Connections {
         self.open.remove(&client).map(|open| Ended { client, connection: open.connection, due_ns: open.due_ns })
     }
 
-    /// Assigns a client's request at `now_ns` to a connection; returns the connection and the request's position on
-    /// it. Times must not decrease.
-    pub(super) fn join(&mut self, client: u64, now_ns: i64) -> (u64, u32) {
-        let (limit_ns, is_sliding) = match self.grouping {
-            Grouping::IdleGap { limit_ns } => (limit_ns, true),
-            Grouping::Period { limit_ns } => (limit_ns, false),
-            Grouping::Never => {
-                self.opened += 1;
-                return (self.opened - 1, 0);
-            }
-        };
-        let due_ns = now_ns.saturating_add(i64::try_from(limit_ns).unwrap_or(i64::MAX));
-        if let Some(open) = self.open.get_mut(&client) {
-            open.requests = open.requests.saturating_add(1);
-            if is_sliding {
-                open.due_ns = due_ns;
-            }
-            return (open.connection, open.requests);
-        }
+    /// The connection of a client's request at `now_ns`. Times must not decrease.
+    pub(super) fn join(&mut self, client: u64, now_ns: i64) -> u64 {
         let connection = self.opened;
+        if let Grouping::IdleGap { limit_ns } = self.grouping {
+            let due_ns = now_ns.saturating_add(i64::try_from(limit_ns).unwrap_or(i64::MAX));
+            if let Some(open) = self.open.get_mut(&client) {
+                open.due_ns = due_ns;
+                return open.connection;
+            }
+            self.open.insert(client, Open { connection, due_ns });
+            self.order.push(Reverse((due_ns, client)));
+        }
         self.opened += 1;
-        self.open.insert(client, Open { connection, requests: 0, due_ns });
-        self.order.push(Reverse((due_ns, client)));
-        (connection, 0)
+        connection
     }
 
     /// Whether every connection ends after one request.
@@ -154,7 +131,7 @@ mod tests {
                 closed.push((ended.connection, ended.due_ns));
             }
             closed.extend(connections.make_room(*client).map(|ended| (ended.connection, ended.due_ns)));
-            of.push(connections.join(*client, *now).0);
+            of.push(connections.join(*client, *now));
         }
         while let Some(ended) = connections.end() {
             closed.push((ended.connection, ended.due_ns));
@@ -166,8 +143,6 @@ mod tests {
     fn a_gap_of_exactly_the_limit_shares_the_connection() {
         let gap = Grouping::IdleGap { limit_ns: 15 };
         assert_eq!(run(&[(0, 7), (15, 7), (30, 7), (46, 7)], gap, 10).0, [0, 0, 0, 1]);
-        let period = Grouping::Period { limit_ns: 15 };
-        assert_eq!(run(&[(0, 7), (15, 7), (16, 7), (31, 7)], period, 10).0, [0, 0, 1, 1]);
     }
 
     #[test]
@@ -181,19 +156,18 @@ mod tests {
     proptest! {
         #[test]
         fn grouping_equals_a_naive_count(
-            gaps in proptest::collection::vec((0i64..12, 0u64..6), 0..200), limit_ns in 0u64..20, sliding: bool
+            gaps in proptest::collection::vec((0i64..12, 0u64..6), 0..200), limit_ns in 0u64..20
         ) {
-            let grouping = if sliding { Grouping::IdleGap { limit_ns } } else { Grouping::Period { limit_ns } };
             let mut now = 0;
             let requests: Vec<(i64, u64)> = gaps.iter().map(|(gap, client)| { now += gap; (now, *client) }).collect();
-            let (of, closed) = run(&requests, grouping, 1000);
+            let (of, closed) = run(&requests, Grouping::IdleGap { limit_ns }, 1000);
             // A naive model, which remembers every client forever.
             let mut known: std::collections::HashMap<u64, (u64, i64)> = Default::default();
             let mut next = 0;
             for ((now, client), connection) in requests.iter().zip(&of) {
                 let expected = match known.get_mut(client) {
                     Some((connection, base)) if now - *base <= limit_ns as i64 => {
-                        if sliding { *base = *now; }
+                        *base = *now;
                         *connection
                     }
                     _ => {

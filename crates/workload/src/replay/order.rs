@@ -63,8 +63,6 @@ pub(super) struct Window {
     /// The longest step from the latest time so far to the next later time, and the number of the line with that
     /// time.
     pub(super) gap: (u64, u64),
-    /// Requests that left before their window ended because too many were held.
-    pub(super) forced: u64,
 }
 
 impl Window {
@@ -80,7 +78,6 @@ impl Window {
             went_back: 0,
             back_max_ns: 0,
             gap: (0, 0),
-            forced: 0,
         }
     }
 
@@ -120,7 +117,6 @@ impl Window {
             if self.heap.len() <= self.limit && self.text_bytes <= self.limit.saturating_mul(TEXT_BYTES) {
                 return None;
             }
-            self.forced += 1;
             self.floor_ns = first.time_ns;
         }
         self.drain()

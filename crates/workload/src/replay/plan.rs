@@ -4,7 +4,7 @@ use super::connections::{Connections, Ended};
 use super::order::{Held, Window};
 use super::origin::Origin;
 use super::spread::Spread;
-use super::{Pace, PlanStep, PlannedRequest, ReplayError, ReplayOptions};
+use super::{Pace, PlanStep, PlannedRequest, ReplayOptions};
 use crate::stable_hash;
 use crate::trace::{Counts, TraceError, TraceReader};
 use std::collections::VecDeque;
@@ -27,8 +27,6 @@ pub struct PlanCounts {
     /// The longest step, in nanoseconds of log time, from the latest time so far to the next later time in the whole
     /// log, and the number of the line with that time.
     pub gap: (u64, u64),
-    /// Requests that left the sorting window early because more than the limit were held.
-    pub forced: u64,
     /// Log time from the first to the last request planned so far.
     pub span_ns: u64,
 }
@@ -74,24 +72,10 @@ const GROUP_BYTES: usize = 16 << 20;
 
 impl Plan {
     /// Makes a plan of the requests in `reader`.
-    pub fn new(reader: TraceReader, options: ReplayOptions) -> Result<Self, ReplayError> {
-        if let Pace::Original { speed } = options.pace
-            && !(speed.is_finite() && speed > 0.0)
-        {
-            return Err(ReplayError::Speed(speed.to_string()));
-        }
-        let share = options.share;
-        if !share.exists() {
-            return Err(ReplayError::Share { index: share.index, of: share.of });
-        }
-        Ok(Plan::of(reader, options))
-    }
-
-    pub(super) fn of(reader: TraceReader, options: ReplayOptions) -> Self {
-        let share = options.share;
+    pub fn new(reader: TraceReader, options: ReplayOptions) -> Self {
         Plan {
             window: Window::new(options.reorder_ns, options.held_limit),
-            spread: Spread::new(options.seed, u64::from(share.index)),
+            spread: Spread::new(options.seed, u64::from(options.share.index)),
             connections: Connections::new(options.grouping, options.clients_limit),
             reader,
             origin: Origin::new(&options),
@@ -118,7 +102,6 @@ impl Plan {
             back_max_ns: self.window.back_max_ns,
             clamped: self.window.clamped,
             gap: self.window.gap,
-            forced: self.window.forced,
             span_ns: self.origin.at_ns().map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
         }
     }
@@ -132,9 +115,7 @@ impl Plan {
     pub fn lines(&self) -> &Counts {
         self.reader.counts()
     }
-}
 
-impl Plan {
     /// Reads one line into the window. The end of the log or an error begins the draining.
     fn read(&mut self) {
         let entry = match self.reader.next_entry() {
@@ -188,8 +169,7 @@ impl Plan {
         (self.last_time_ns, self.resolution_ns) = (time_ns, resolution_ns);
         self.group.push_back(first);
         let mut is_whole = true;
-        while self.options.is_spread {
-            let Some(next) = self.next_sorted() else { break };
+        while let Some(next) = self.next_sorted() {
             if next.time_ns != time_ns || next.resolution_ns != resolution_ns {
                 self.after = Some(next);
                 break;
@@ -221,14 +201,13 @@ impl Plan {
         if let Some(ended) = self.connections.make_room(held.client) {
             self.close(Ended { due_ns: ended.due_ns.min(now_ns), ..ended });
         }
-        let (connection, position) = self.connections.join(held.client, now_ns);
-        let offset_ns = if self.options.is_spread { self.spread.next_ns(held.resolution_ns) } else { 0 };
+        let connection = self.connections.join(held.client, now_ns);
+        let offset_ns = self.spread.next_ns(held.resolution_ns);
         self.last_ns = self.last_ns.max(self.paced(now_ns, offset_ns));
         self.requests += 1;
         self.ready.push_back(PlanStep::Request(PlannedRequest {
             client: held.client,
             connection,
-            position,
             intended_ns: self.last_ns,
             line: held.line,
             status: held.status,

@@ -26,7 +26,7 @@ impl Shape {
     /// Reads a log to its end, or up to `most` requests.
     pub fn read(reader: TraceReader, most: u64) -> Result<Shape, TraceError> {
         let defaults = ReplayOptions::default();
-        let mut plan = Plan::of(
+        let mut plan = Plan::new(
             reader,
             ReplayOptions {
                 pace: Pace::Original { speed: 1.0 },
@@ -143,7 +143,7 @@ mod tests {
             let pace = Pace::Original { speed };
             let options = ReplayOptions { pace, seed: begin_ns, ..ReplayOptions::default() };
             let mut last_ns = begin_ns;
-            for step in Plan::new(reader(text), options).unwrap() {
+            for step in Plan::new(reader(text), options) {
                 if let PlanStep::Request(request) = step.unwrap() {
                     last_ns = begin_ns + request.intended_ns;
                     sent += u64::from((from_ns..to_ns).contains(&last_ns));

@@ -2,43 +2,23 @@
 
 use std::fmt;
 
-macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $name:ident = $words:literal;)+) => {
-        /// Why a line was not used.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Reason { $($(#[doc = $doc])+ $name,)+ }
-
-        impl Reason {
-            /// Every reason.
-            pub const ALL: &'static [Reason] = &[$(Reason::$name),+];
-
-            /// The reason as a phrase.
-            pub fn words(self) -> &'static str {
-                match self { $(Reason::$name => $words),+ }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// The line has no client address at its place.
-    Client = "no client address";
-    /// The line has no readable time, or one before 1970 or after 2200.
-    Time = "no readable time";
-    /// The request line is not `METHOD TARGET HTTP/x`.
-    Request = "the request is not METHOD TARGET HTTP/VERSION";
-    /// The connection ended without a request (`"-"` or `""`).
-    NoRequest = "the client sent no request";
-    /// The target contains a space or a control byte, so that it cannot be sent again.
-    Target = "the target is empty, or holds a space or a control byte";
-    /// The status is not a number of three digits.
-    Status = "the status is not three digits";
-    /// The size is not a number.
-    Bytes = "the size is not a number";
-    /// The line does not follow the format.
-    Layout = "the line does not follow the format";
-    /// Longer than 64 KiB.
-    TooLong = "the line is longer than 64 KiB";
+record::worded! {
+    /// Why a line was not used.
+    #[allow(missing_docs)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Reason {
+        Client = "no client address",
+        /// Or one before 1970 or after 2200.
+        Time = "no readable time",
+        Request = "the request is not METHOD TARGET HTTP/VERSION",
+        /// `"-"` or `""`.
+        NoRequest = "the client sent no request",
+        Target = "the target is empty, or holds a space or a control byte",
+        Status = "the status is not three digits",
+        Bytes = "the size is not a number",
+        Layout = "the line does not follow the format",
+        TooLong = "the line is longer than 64 KiB",
+    }
 }
 
 const EXAMPLES: usize = 2;
@@ -68,11 +48,6 @@ impl Rejected {
         self.counts.iter().sum()
     }
 
-    /// Number of lines that were not used for this reason.
-    pub fn count(&self, reason: Reason) -> u64 {
-        self.counts[reason as usize]
-    }
-
     /// The first lines of each reason, in the order of the log.
     pub fn examples(&self) -> &[RejectedLine] {
         &self.examples
@@ -89,7 +64,7 @@ impl Rejected {
 
 impl fmt::Display for RejectedLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.reason.words())?;
+        write!(f, "line {}: {}", self.line, self.reason.word())?;
         if !self.excerpt.is_empty() {
             write!(f, ": {}", self.excerpt)?;
         }
@@ -118,7 +93,6 @@ mod tests {
         }
         rejected.add(1001, Reason::TooLong, b"");
         assert_eq!(rejected.total(), 1001);
-        assert_eq!(rejected.count(Reason::Time), 1000);
         let shown: Vec<String> = rejected.examples().iter().map(ToString::to_string).collect();
         assert_eq!(
             shown,

@@ -3,9 +3,7 @@
 use super::data;
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
-use record::Share;
-use std::collections::BTreeMap;
-use workload::mix::{HybridSizes, LogDocuments, Mix, MixError, MixSampler, SizeFit, SurgeParameters};
+use workload::mix::{HybridSizes, LogDocuments, Mix, MixError, SizeFit, SurgeParameters};
 use workload::trace::{Format, TraceReader};
 
 /// (files, KBytes, access probability) by item, as printed in Webmonitor's Table 1.
@@ -29,45 +27,6 @@ fn the_webstone_mix_equals_table_1_to_the_byte() {
     let share: f64 = class_1.iter().map(|document| document.probability).sum();
     let mean = class_1.iter().map(|document| document.probability * document.bytes as f64).sum::<f64>() / share;
     assert!((share - 0.946).abs() < 1e-9 && (mean / 1024.0 - 12.1).abs() < 0.05, "{share} {mean}");
-}
-
-#[test]
-fn observed_probabilities_are_within_sampling_error_of_table_1() {
-    let mix = Mix::webstone();
-    for seed in [1, 2, 3] {
-        let n = 1_000_000;
-        let mut by_document = vec![0u64; mix.documents.len()];
-        for index in MixSampler::new(&mix, seed, Share::WHOLE).unwrap().take(n) {
-            by_document[index] += 1;
-        }
-        let mut by_item: BTreeMap<&str, f64> = BTreeMap::new();
-        let mut chi_square = 0.0;
-        for (document, count) in mix.documents.iter().zip(&by_document) {
-            let expected = document.probability * n as f64;
-            chi_square += (*count as f64 - expected).powi(2) / expected;
-            *by_item.entry(document.item).or_default() += *count as f64;
-        }
-        // 0.1th and 99.9th percentile of chi-square with 76 degrees of freedom.
-        assert!((43.1..120.0).contains(&chi_square), "seed {seed}: {chi_square}");
-        let of_items: f64 = TABLE_1
-            .iter()
-            .map(|(item, _, _, probability)| {
-                (by_item[item] - probability * n as f64).powi(2) / (probability * n as f64)
-            })
-            .sum();
-        // 99.9th percentile with 3 degrees of freedom.
-        assert!(of_items < 16.27, "seed {seed}: {of_items}");
-    }
-}
-
-#[test]
-fn draws_repeat_by_seed_and_differ_by_share() {
-    let mix = Mix::webstone();
-    let draw =
-        |seed, index| -> Vec<usize> { MixSampler::new(&mix, seed, Share::one(index, 2)).unwrap().take(50).collect() };
-    assert_eq!(draw(1, 0), draw(1, 0));
-    assert_ne!(draw(1, 0), draw(1, 1));
-    assert_ne!(draw(1, 0), draw(2, 0));
 }
 
 #[test]
