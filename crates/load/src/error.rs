@@ -69,7 +69,7 @@ pub enum LoadError {
         cause: std::io::Error,
     },
     /// The server's port is closed.
-    #[error("{0} refuses connections: is the server running, and on this port?")]
+    #[error("nothing listens on {0} (connection refused): is the server running, on this port?")]
     Refused(SocketAddr),
     /// No answer to the connection attempt.
     #[error(

@@ -6,7 +6,8 @@ use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Point, Severity, names};
 
 /// Reaction to the loss of a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OnLoss {
     /// The others stop, and the measured results are kept.
     End,

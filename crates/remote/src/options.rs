@@ -2,9 +2,10 @@
 
 use crate::error::{Result, system, unusable};
 use crate::protocol::Capacity;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
 use record::{LoadPlan, machine};
-use std::ffi::CStr;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The options of a load worker.
@@ -66,50 +67,18 @@ impl WorkerOptions {
 
 /// The addresses of an interface except link-local ones.
 fn addresses_of(name: &str) -> Result<Vec<IpAddr>> {
-    let mut list = std::ptr::null_mut();
-    // SAFETY: `list` is a valid place for the pointer; the memory behind it is freed below.
-    if unsafe { libc::getifaddrs(&mut list) } != 0 {
-        return Err(system("cannot list the addresses of this machine")(std::io::Error::last_os_error()));
-    }
-    let (mut found, mut is_there, mut at) = (Vec::new(), false, list);
-    while !at.is_null() {
-        // SAFETY: `at` is an element of the list from getifaddrs, which is freed after this loop.
-        let entry = unsafe { &*at };
-        // SAFETY: getifaddrs gives each entry a name that ends in a zero byte.
-        if unsafe { CStr::from_ptr(entry.ifa_name) }.to_bytes() == name.as_bytes() {
-            is_there = true;
-            found.extend(address(entry.ifa_addr));
-        }
-        at = entry.ifa_next;
-    }
-    // SAFETY: the list came from getifaddrs and is not used any more.
-    unsafe { libc::freeifaddrs(list) };
-    if !is_there {
+    let all = getifaddrs().map_err(|errno| system("cannot list the addresses of this machine")(errno.into()))?;
+    let of_interface: Vec<_> = all.filter(|entry| entry.interface_name == name).collect();
+    if of_interface.is_empty() {
         return Err(unusable(format!("this worker has no network interface '{name}' (--source-interface)")));
     }
-    Ok(found)
-}
-
-fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
-    if raw.is_null() {
-        return None;
-    }
-    // SAFETY: it is not null, so it points to a socket address of the list, which begins with its family.
-    let address = match i32::from(unsafe { (*raw).sa_family }) {
-        libc::AF_INET => {
-            // SAFETY: an address of family AF_INET is a sockaddr_in.
-            let v4 = unsafe { &*raw.cast::<libc::sockaddr_in>() };
-            IpAddr::V4(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: an address of family AF_INET6 is a sockaddr_in6.
-            let v6 = unsafe { &*raw.cast::<libc::sockaddr_in6>() };
-            IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr))
-        }
-        _ => return None,
-    };
-    let is_of_the_link = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    (!is_of_the_link).then_some(address)
+    let v4 = |address: &SockaddrStorage| Some(IpAddr::V4(address.as_sockaddr_in()?.ip()));
+    let v6 = |address: &SockaddrStorage| Some(address.as_sockaddr_in6()?.ip());
+    let addresses = of_interface.iter().filter_map(|entry| entry.address.as_ref());
+    let addresses = addresses.filter_map(|address| {
+        v4(address).or_else(|| v6(address).filter(|ip| !ip.is_unicast_link_local()).map(IpAddr::V6))
+    });
+    Ok(addresses.collect())
 }
 
 #[cfg(test)]
@@ -142,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_loopback_interface_has_its_address_and_an_unknown_one_is_named() {
-        assert!(addresses_of("lo").unwrap().contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        assert!(addresses_of("lo").unwrap().contains(&IpAddr::from([127, 0, 0, 1])));
         assert!(addresses_of("no-such-0").unwrap_err().to_string().contains("no-such-0"));
     }
 }

@@ -1,5 +1,6 @@
 //! Processes that carry workers. Each leads a process group, so that Ctrl-C reaches only the driver.
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -24,11 +25,9 @@ pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
 }
 
 pub fn kill(child: &mut Child) {
-    if let Ok(group) = i32::try_from(child.id())
-        && matches!(child.try_wait(), Ok(None))
-    {
-        // SAFETY: kill takes only numbers. The group belongs to the child, which is not reaped yet.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
+    if matches!(child.try_wait(), Ok(None)) {
+        // The group belongs to the child, which is not reaped yet.
+        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     }
     let _ = child.wait();
 }

@@ -1,7 +1,7 @@
 //! Starts the workers that send a load instead of this process.
 
 use crate::ask;
-use crate::cli::{FleetOptions, LoadOptions, RayOptions, WorkerLossWord};
+use crate::cli::{FleetOptions, LoadOptions, RayOptions};
 use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::progress::Progress;
@@ -65,10 +65,6 @@ pub fn connect(
         }
         _ => permit(clients, host, plan, wanted, stop)?,
     }
-    let on_loss = match clients.on_worker_loss {
-        Some(WorkerLossWord::GoOn) => OnLoss::GoOn,
-        _ => OnLoss::End,
-    };
     let threads = load.threads.map(|_| plan.threads);
     let nodes = clients.ray.as_ref().map(|ray| start_nodes(ray, stop, progress)).transpose()?;
     let sources = match &nodes {
@@ -77,6 +73,7 @@ pub fn connect(
     };
     remote::can_be_split(plan, sources.len() as u64).map_err(as_usage)?;
     progress.show(&format!("starting {} clients", sources.len()));
+    let on_loss = clients.on_worker_loss.unwrap_or(OnLoss::End);
     let mut fleet = Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?;
     fleet.reach_one_target(plan, starts_server).map_err(as_usage)?;
     if let Some(cold) = load.cold.filter(|cold| cold.0 > 0) {

@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return failure::usage(error),
     };
-    let columns = if std::io::stdout().is_terminal() { progress::terminal_size(libc::STDOUT_FILENO).0 } else { 80 };
+    let columns = if std::io::stdout().is_terminal() { progress::terminal_size(std::io::stdout()).0 } else { 80 };
     report::text::fit(columns);
     match commands::run(parsed) {
         Ok(code) => code,

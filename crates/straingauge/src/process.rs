@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 use record::owner::start_ticks;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, kill_process_group, waitid};
 use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
@@ -31,32 +31,30 @@ pub fn ended(child: u32) -> Option<ExitStatus> {
 /// Ends a child with its process group and daemons, politely first; returns how the child ended. The child leads the
 /// group and was not reaped.
 pub fn end(child: &mut Child, daemons: &[u32]) -> Option<ExitStatus> {
-    signal(child, daemons, libc::SIGTERM);
+    signal(child, daemons, Signal::TERM);
     let deadline = Instant::now() + STOP_GRACE;
     let is_running = || ended(child.id()).is_none() || daemons.iter().any(|daemon| start_ticks(*daemon).is_some());
     while is_running() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
-    signal(child, daemons, libc::SIGKILL);
+    signal(child, daemons, Signal::KILL);
     child.wait().ok()
 }
 
-fn signal(child: &Child, daemons: &[u32], signal: libc::c_int) {
-    let left = left_the_group(child.id(), daemons);
-    // SAFETY: kill takes no pointers; the group belongs to a child that this process started as its leader.
-    unsafe { libc::kill(-(child.id() as libc::pid_t), signal) };
+fn signal(child: &Child, daemons: &[u32], signal: Signal) {
+    let group = Pid::from_child(child);
+    // A second signal may make a program end at once, so the group's members get only one.
+    let left = left_the_group(group, daemons);
+    let _ = kill_process_group(group, signal);
     for daemon in left {
-        // SAFETY: kill takes no pointers; the process is a daemon of the child.
-        unsafe { libc::kill(daemon as libc::pid_t, signal) };
+        let _ = kill_process(daemon, signal);
     }
 }
 
-/// The processes outside the group of `leader`, which a signal to the group does not reach. (A second signal may make
-/// a program end at once.)
-fn left_the_group(leader: u32, processes: &[u32]) -> Vec<u32> {
-    let group = Pid::from_raw(leader as i32);
-    let of = |pid: u32| Pid::from_raw(pid as i32).and_then(|pid| rustix::process::getpgid(Some(pid)).ok());
-    processes.iter().copied().filter(|pid| of(*pid) != group).collect()
+/// The processes outside this group, which a signal to the group does not reach.
+fn left_the_group(group: Pid, processes: &[u32]) -> Vec<Pid> {
+    let pids = processes.iter().filter_map(|pid| Pid::from_raw(*pid as i32));
+    pids.filter(|pid| getpgid(Some(*pid)) != Ok(group)).collect()
 }
 
 #[cfg(test)]
@@ -71,7 +69,7 @@ mod tests {
         let mut leader = sleeper(0);
         let (mut member, mut daemon) = (sleeper(leader.id() as i32), sleeper(0));
         let all = [leader.id(), member.id(), daemon.id()];
-        assert_eq!(left_the_group(leader.id(), &all), [daemon.id()]);
+        assert_eq!(left_the_group(Pid::from_child(&leader), &all), [Pid::from_child(&daemon)]);
         assert_eq!(end(&mut leader, &all).and_then(|status| status.signal()), Some(libc::SIGTERM));
         for child in [&mut member, &mut daemon] {
             assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));

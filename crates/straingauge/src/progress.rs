@@ -1,6 +1,7 @@
 //! Progress on standard error: one line redrawn on a terminal, plain lines elsewhere, nothing with `--quiet`.
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Write, stderr};
+use std::os::fd::AsFd;
 
 /// The destination of progress lines.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub struct Progress {
 impl Progress {
     /// Progress output for this invocation.
     pub fn new(is_quiet: bool) -> Self {
-        Progress { is_quiet, is_terminal: std::io::stderr().is_terminal(), has_open_line: false }
+        Progress { is_quiet, is_terminal: stderr().is_terminal(), has_open_line: false }
     }
 
     /// Prints a line that stays.
@@ -22,11 +23,11 @@ impl Progress {
             return;
         }
         self.clear();
-        let columns = terminal_size(libc::STDERR_FILENO).0;
+        let columns = terminal_size(stderr()).0;
         for line in text.lines() {
             let fits = !self.is_terminal || line.chars().count() <= columns;
             let line = if fits { format!("{line}\n") } else { report::text::wrap_at(columns, line, "", "  ") };
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            let _ = stderr().write_all(line.as_bytes());
         }
     }
 
@@ -35,17 +36,17 @@ impl Progress {
         if self.is_quiet || !self.is_terminal {
             return;
         }
-        let line: String = text.chars().take(terminal_size(libc::STDERR_FILENO).0.saturating_sub(1)).collect();
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
-        let _ = std::io::stderr().flush();
+        let line: String = text.chars().take(terminal_size(stderr()).0.saturating_sub(1)).collect();
+        let _ = write!(stderr(), "\r\x1b[K{line}");
+        let _ = stderr().flush();
         self.has_open_line = true;
     }
 
     /// Removes the replaceable line.
     pub fn clear(&mut self) {
         if self.has_open_line {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-            let _ = std::io::stderr().flush();
+            let _ = write!(stderr(), "\r\x1b[K");
+            let _ = stderr().flush();
             self.has_open_line = false;
         }
     }
@@ -57,14 +58,9 @@ impl Drop for Progress {
     }
 }
 
-/// Columns and rows of a descriptor's terminal; 80 and 24 if unknown.
-pub fn terminal_size(fd: libc::c_int) -> (usize, usize) {
-    // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        libc::ioctl(fd, libc::TIOCGWINSZ, &mut size);
-        size
-    };
-    let or = |value: u16, default| if value == 0 { default } else { usize::from(value) };
-    (or(size.ws_col, 80), or(size.ws_row, 24))
+/// Columns and rows of a terminal; 80 and 24 if unknown.
+pub fn terminal_size(terminal: impl AsFd) -> (usize, usize) {
+    let size = rustix::termios::tcgetwinsize(terminal).ok();
+    let or = |value: Option<u16>, default| value.filter(|value| *value > 0).map_or(default, usize::from);
+    (or(size.map(|size| size.ws_col), 80), or(size.map(|size| size.ws_row), 24))
 }

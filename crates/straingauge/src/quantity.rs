@@ -1,8 +1,7 @@
-//! Quantities in options: read from the command line and from scenario files, and formatted as the user would type
-//! them.
+//! Quantities in options: read from the command line and from scenario files.
 
 use record::units;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -34,36 +33,7 @@ macro_rules! quantity {
         }
 
         read_as_typed!($name);
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0.typed())
-            }
-        }
     };
-}
-
-/// Formats a quantity as the user would type it.
-trait Typed {
-    fn typed(&self) -> String;
-}
-
-impl Typed for u64 {
-    fn typed(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Typed for f64 {
-    fn typed(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Typed for Duration {
-    fn typed(&self) -> String {
-        format!("{}ns", self.as_nanos())
-    }
 }
 
 /// A scenario file may write `connections = 100` or `connections = "10k"`.
@@ -120,15 +90,6 @@ impl FromStr for Speed {
                 "'{}' is not a speed: write a positive number such as 1, 10 or 0.5, or max",
                 text.escape_debug().take(40).collect::<String>()
             )),
-        }
-    }
-}
-
-impl Serialize for Speed {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Speed::Times(speed) => serializer.serialize_str(&speed.to_string()),
-            Speed::Max => serializer.serialize_str("max"),
         }
     }
 }
@@ -206,12 +167,6 @@ impl FromStr for Share {
             }
             _ => Err(format!("'{text}' is not a share: write it as 5% or 0.05")),
         }
-    }
-}
-
-impl Serialize for Share {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.to_string())
     }
 }
 

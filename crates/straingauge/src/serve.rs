@@ -6,10 +6,10 @@
 //! the newest, and is dropped if it reads nothing for a while.
 
 use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -253,22 +253,17 @@ impl Serving {
 
     /// Sleeps until a connection is ready or new, news come, or a timeout ends.
     fn wait(&self) {
-        let poll = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
-        let mut fds = vec![poll(self.listener.as_raw_fd(), libc::POLLIN), poll(self.woken.as_raw_fd(), libc::POLLIN)];
-        fds.extend(self.clients.iter().map(|client| {
-            let events = match client.state {
-                _ if !client.is_idle() => libc::POLLOUT,
-                _ => libc::POLLIN,
-            };
-            poll(client.stream.as_raw_fd(), events)
-        }));
-        let now = Instant::now();
-        let ends = self.ends.map(|ends| ends.saturating_duration_since(now));
+        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+        fds.extend(
+            self.clients.iter().map(|client| {
+                PollFd::new(&client.stream, if client.is_idle() { PollFlags::IN } else { PollFlags::OUT })
+            }),
+        );
+        let ends = self.ends.map(|ends| ends.saturating_duration_since(Instant::now()));
         let least = self.clients.iter().map(Client::time_left).chain(ends).min();
-        let timeout_ms = least.map_or(-1, |time| time.as_millis() as libc::c_int + 1);
-        // SAFETY: `fds` is a live array with this length, and its descriptors are open. The caller tries which ones
-        // are ready.
-        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+        let timeout = least.and_then(|time| Timespec::try_from(time).ok());
+        // The caller tries which ones are ready.
+        let _ = poll(&mut fds, timeout.as_ref());
     }
 }
 

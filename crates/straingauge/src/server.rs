@@ -17,7 +17,9 @@ use observe::ObserveError;
 use output::Output;
 use record::leftovers::is_descendant;
 use record::{Doubt, DoubtKind, PathPlan};
-use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::process::{
+    Signal, WaitOptions, getpid, set_child_subreaper, set_parent_process_death_signal, setsid, wait,
+};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -32,6 +34,10 @@ const STARTING: &str = "the server was starting";
 
 /// Timeout for connecting to a server that listens, in addition to the path's.
 const ACCEPTS_WITHIN: Duration = Duration::from_millis(500);
+
+/// Possible reasons why a server does not listen.
+const SILENCE_HINT: &str =
+    "does its configuration name this port, and does it stay in the foreground? (--server-timeout gives it longer)";
 
 /// Begin of the error if isolation is required and not possible.
 pub const ALWAYS: &str = "--isolate always is not possible";
@@ -50,8 +56,6 @@ pub struct ServerPlan<'a> {
     pub needs_group: bool,
     pub path: Option<PathPlan>,
     pub timeout: Duration,
-    /// The option that changes the timeout, if the command has one.
-    pub timeout_option: Option<&'static str>,
 }
 
 /// A started server that accepts connections. Dropping it stops it and removes its namespaces.
@@ -262,16 +266,15 @@ impl Server {
                 bail!("the server '{}' {}", plan.argv[0], self.output.exit_words(status));
             }
             if Instant::now() >= deadline {
-                let hint = silence_hint(plan.timeout_option);
                 match ended {
                     Some(status) => bail!(
-                        "the server '{}' {} and nothing listens on port {}; {hint}",
+                        "the server '{}' {} and nothing listens on port {}; {SILENCE_HINT}",
                         plan.argv[0],
                         self.output.exit_words(status),
                         plan.port
                     ),
                     None => bail!(
-                        "the server '{}' does not listen on port {} after {} s; {hint}{}",
+                        "the server '{}' does not listen on port {} after {} s; {SILENCE_HINT}{}",
                         plan.argv[0],
                         plan.port,
                         plan.timeout.as_secs_f64(),
@@ -413,21 +416,13 @@ fn connecting(address: SocketAddr, timeout: Duration) -> Receiver<io::Result<()>
     reported
 }
 
-/// Possible reasons why a server does not listen.
-fn silence_hint(timeout_option: Option<&str>) -> String {
-    let longer = timeout_option.map(|option| format!(" ({option} gives it longer)")).unwrap_or_default();
-    format!("does its configuration name this port, and does it stay in the foreground?{longer}")
-}
-
 /// Adopts daemons that the server leaves, so that they can be ended and reaped.
 fn become_subreaper() {
-    // SAFETY: prctl with these arguments takes no pointers.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    let _ = set_child_subreaper(Some(getpid()));
 }
 
 fn reap_orphans() {
-    // SAFETY: a null status pointer is allowed; WNOHANG never blocks.
-    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+    while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
 }
 
 /// Runs the command without namespaces: pinned, ended when straingauge dies, and in a new session, so that Ctrl-C
@@ -467,15 +462,4 @@ fn end_time_wait(port: u16) {
 
 fn listener_pid(port: u16, netns_pid: Option<u32>) -> Option<u32> {
     observe::server_on_port(port, netns_pid).ok().flatten().map(|server| server.pid)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::silence_hint;
-
-    #[test]
-    fn the_remedy_names_only_options_of_the_command() {
-        assert!(silence_hint(Some("--server-timeout")).contains("(--server-timeout gives it longer)"));
-        assert!(silence_hint(None).ends_with("foreground?"));
-    }
 }

@@ -2,13 +2,14 @@
 
 use super::overlay;
 use crate::quantity::{Bits, Bytes, read_as_typed};
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize, Serializer};
+use clap::Args;
+use record::CloseFirst;
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Slow clients, clients of fixed bandwidth, TLS, and who closes first.
-#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Clients")]
 pub struct ClientOptions {
@@ -34,7 +35,7 @@ pub struct ClientOptions {
     // With --requests-per-connection: the end that closes after the last response and so keeps the TIME_WAIT. By
     // default the server, which gets 'Connection: close', or the client if the server does not close.
     #[arg(skip)]
-    pub close_first: Option<CloseWord>,
+    pub close_first: Option<CloseFirst>,
     /// https: ca=FILE, insecure or no-resumption
     ///
     /// ca=FILE trusts the authorities in a PEM file. insecure accepts any certificate. no-resumption begins every
@@ -43,16 +44,6 @@ pub struct ClientOptions {
     pub tls: Vec<TlsWord>,
 }
 overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls, parts);
-
-/// The end that closes first, as typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CloseWord {
-    /// The client, when the last response is complete
-    Client,
-    /// The server; the client waits for the close up to its timeout
-    Server,
-}
 
 /// TLS settings, as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,22 +66,6 @@ impl FromStr for TlsWord {
             None if text == "no-resumption" => Ok(TlsWord::NoResumption),
             _ => Err("it is one of ca=FILE, insecure and no-resumption".into()),
         }
-    }
-}
-
-impl std::fmt::Display for TlsWord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            TlsWord::Ca(file) => write!(f, "ca={}", file.display()),
-            TlsWord::Insecure => f.write_str("insecure"),
-            TlsWord::NoResumption => f.write_str("no-resumption"),
-        }
-    }
-}
-
-impl Serialize for TlsWord {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
     }
 }
 

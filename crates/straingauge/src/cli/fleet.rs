@@ -3,8 +3,9 @@
 use super::overlay;
 use super::{FindArgs, LoadArgs};
 use crate::quantity::Time;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use record::units::parse_count;
+use remote::OnLoss;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -21,7 +22,7 @@ pub struct FleetOptions {
     pub client: Vec<String>,
     // This key exists only in scenario files: when a worker is lost, stop the others, or continue without it.
     #[arg(skip)]
-    pub on_worker_loss: Option<WorkerLossWord>,
+    pub on_worker_loss: Option<OnLoss>,
     /// Allow load on this public host
     ///
     /// With several clients, also needed for private hosts. Never needed for loopback, or for a server that
@@ -201,17 +202,6 @@ impl FromStr for WorkerLabel {
         }
         Ok(WorkerLabel { key: key.to_string(), value: value.to_string() })
     }
-}
-
-/// Reaction to the loss of a worker.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WorkerLossWord {
-    /// Stop the others and keep the measured points
-    #[default]
-    End,
-    /// Continue with the others
-    GoOn,
 }
 
 #[cfg(test)]

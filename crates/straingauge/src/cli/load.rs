@@ -4,7 +4,7 @@ use super::drive::DriveArgs;
 use super::overlay;
 use crate::quantity::{Count, Rate, Time};
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::path::PathBuf;
 
 /// `straingauge load`.
@@ -41,7 +41,7 @@ pub struct LoadArgs {
 }
 
 /// Options for the engine's load.
-#[derive(Debug, Default, Clone, Args, Deserialize, Serialize)]
+#[derive(Debug, Default, Clone, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Load")]
 pub struct LoadOptions {
@@ -136,7 +136,7 @@ overlay!(LoadOptions; connections, rate, arrival, duration, warmup, threads, col
     connect_timeout, connect_rate, method, body, urls, cpus, seed, header, traceparent, source_address, precise);
 
 /// Distributions of gaps, as typed.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrivalWord {
     /// Equal gaps between requests

@@ -29,7 +29,7 @@ mod words;
 mod workload;
 
 pub use axis::AxisWord;
-pub use clients::{ClientOptions, CloseWord, TlsWord};
+pub use clients::{ClientOptions, TlsWord};
 pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
 pub use drive::ServerOptions;
@@ -37,7 +37,7 @@ pub use drive::{DriveArgs, IfPermitted, OutputOptions};
 pub use export::Export;
 pub use files::FilesArgs;
 pub use find::{FindArgs, FindOptions, SweepWord};
-pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
+pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use metrics::{MetricsOptions, MetricsPlace};
 pub use path::{PathOptions, PathWord};

@@ -3,11 +3,11 @@
 use super::overlay;
 use crate::quantity::{Share, Speed, Time};
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::path::PathBuf;
 
 /// Options of the workload.
-#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize, Serialize)]
+#[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Workload")]
 pub struct WorkloadOptions {

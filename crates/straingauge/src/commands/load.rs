@@ -8,7 +8,7 @@ use crate::metrics::Loads;
 use crate::plan::{self, LoadKind};
 use crate::workload::Received;
 use analyze::limit::{self, Check, Limit};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use record::point::Sweep;
 use record::protocol::Protocol;
 use record::run::RunWriter;
@@ -18,7 +18,6 @@ use report::check;
 use report::json;
 use report::run::Answers;
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,9 +41,8 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let mut session = Session::open(&options, LoadKind::Single)?;
     session.runner.metrics = metrics;
     if !session.runner.has_clients() {
-        check_that_it_listens(&session)?;
-        // Reports a bad certificate or a wrong password as one error, not as failed requests.
-        load::check_opening(&session.plan).map_err(anyhow::Error::from)?;
+        // A closed port costs no time; a bad certificate or a wrong password is one error, not failed requests.
+        load::connect_once(&session.plan, Duration::from_nanos(session.plan.connect_timeout_ns))?;
     }
     let mut writer = match &output.out {
         Some(path) => {
@@ -236,27 +234,6 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
             "the server answered every request with an error (mostly status {status}): check path, host and headers"
         ),
     })
-}
-
-/// Connects once without sending a byte, so that a closed port costs no time and no line in the server's log.
-fn check_that_it_listens(session: &Session) -> Result<()> {
-    let mut last = None;
-    for address in &session.plan.addresses {
-        match TcpStream::connect_timeout(address, Duration::from_nanos(session.plan.connect_timeout_ns)) {
-            Ok(_) => return Ok(()),
-            Err(error) => last = Some((address, error)),
-        }
-    }
-    let Some((address, error)) = last else { return Ok(()) };
-    match error.kind() {
-        std::io::ErrorKind::ConnectionRefused => {
-            bail!("nothing listens on {address} (connection refused): is the server running, on this port?")
-        }
-        std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock => {
-            bail!("{address} does not answer within the connect timeout: is a firewall between, or the address wrong?")
-        }
-        _ => Err(error).with_context(|| format!("cannot connect to {address}")),
-    }
 }
 
 /// Parses the `--fail-if` limits. Refuses a limit on a figure that will not be measured (`can_be`), which would count

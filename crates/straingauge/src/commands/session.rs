@@ -364,7 +364,6 @@ fn start_server(
         needs_group: false,
         path,
         timeout: run.options.server.timeout(),
-        timeout_option: Some("--server-timeout"),
     };
     let server = match (Server::start(&server_plan, stop), isolation) {
         (Err(error), isolation) if error.downcast_ref().is_some_and(WanError::is_of_machine) => match isolation {

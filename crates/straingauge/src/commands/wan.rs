@@ -9,6 +9,7 @@ use crate::signals::heeded;
 use anyhow::{Context, Result, bail};
 use record::PathPlan;
 use record::units::{format_nanos, format_si};
+use rustix::process::{Pid, kill_process};
 use serde::Serialize;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -199,8 +200,10 @@ fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<AtOtherEnd
         }
         let signal = signals.next_that_ends(Duration::from_secs(1));
         if let Some(signal) = signal.filter(|signal| !signal.is_from_terminal) {
-            // SAFETY: kill takes no pointers; the child has not been waited for, so its number is still its own.
-            unsafe { libc::kill(child.id() as libc::pid_t, signal.number) };
+            // The child has not been waited for, so its number is still its own.
+            if let Some(number) = rustix::process::Signal::from_named_raw(signal.number) {
+                let _ = kill_process(Pid::from_child(child), number);
+            }
         }
     }
 }

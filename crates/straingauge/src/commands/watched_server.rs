@@ -44,7 +44,6 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
         needs_group: args.needs_group,
         path: None,
         timeout: args.server_timeout.map_or(defaults::SERVER_TIMEOUT, |time| time.0),
-        timeout_option: Some("--server-timeout"),
     };
     let stop = Stop::on_signals()?;
     let server = Server::start(&plan, &stop)?;

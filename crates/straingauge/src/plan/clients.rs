@@ -1,11 +1,11 @@
 //! Makes the plan for the kind of clients.
 
-use crate::cli::{ClientOptions, CloseWord, LoadOptions, TlsWord};
+use crate::cli::{ClientOptions, LoadOptions, TlsWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::input::read_file;
 use crate::url::Target;
 use anyhow::Result;
-use record::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
+use record::{ClientPlan, FixedBandwidth, TlsPlan};
 
 /// Limit for a list of authorities, which usually has some hundred kB.
 const MAX_CA_BYTES: u64 = 8 << 20;
@@ -30,17 +30,13 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     if read_bytes_per_sec > 0 && bandwidth.is_some() {
         return Err(wrong_usage("--read-rate and --asked-bandwidth both set a client's pace: give one of them"));
     }
-    let close_first = options.close_first.map(|word| match word {
-        CloseWord::Client => CloseFirst::Client,
-        CloseWord::Server => CloseFirst::Server,
-    });
-    if close_first.is_some() && load.requests_per_connection.is_none() {
+    if options.close_first.is_some() && load.requests_per_connection.is_none() {
         return Err(wrong_usage(
             "close-first of [clients] applies to connections that end: give --requests-per-connection too, as in 1",
         ));
     }
     let (times_parts, tls) = (options.parts, tls_plan(options, target)?);
-    Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first, times_parts, tls })
+    Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first: options.close_first, times_parts, tls })
 }
 
 /// Checks bandwidths: both are above 0, and the demanded one is at most the asked one.

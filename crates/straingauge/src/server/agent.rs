@@ -52,7 +52,7 @@ impl Agent {
     /// Processes of the agent: its session, and daemons that left it.
     pub fn pids(&self) -> Vec<u32> {
         let members = guardian::members_of(self.child.id(), &self.mark);
-        members.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect()
+        members.into_iter().map(|pid| pid.as_raw_pid() as u32).collect()
     }
 
     /// How the agent ended, in a sentence; `None` while it or its daemon runs.

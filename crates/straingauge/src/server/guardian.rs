@@ -7,6 +7,7 @@
 
 use record::leftovers::{self, Found, LeftoverKind, MARK, Scene};
 use record::owner::{Life, Owner, start_ticks};
+use rustix::process::{Pid, Signal, kill_process, setsid};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -66,13 +67,8 @@ impl Guardian {
         let mut command = Command::new("/proc/self/exe");
         command.args([COMMAND, &leader.to_string(), mark]).env_remove(MARK);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // SAFETY: setsid is async-signal-safe and takes no pointers.
-        unsafe {
-            command.pre_exec(|| match libc::setsid() {
-                -1 => Err(io::Error::last_os_error()),
-                _ => Ok(()),
-            });
-        }
+        // SAFETY: setsid is async-signal-safe.
+        unsafe { command.pre_exec(|| setsid().map(drop).map_err(io::Error::from)) };
         let mut process = command.spawn()?;
         let lifeline = process.stdin.take();
         Ok(Guardian { process, lifeline })
@@ -114,8 +110,8 @@ pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)
             break;
         }
         for pid in members {
-            // SAFETY: kill takes no pointers; the session id stays the server's until its last member has exited.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            // The session id stays the server's until its last member has exited.
+            let _ = kill_process(pid, Signal::KILL);
         }
         std::thread::sleep(BETWEEN_ROUNDS);
     }
@@ -136,17 +132,15 @@ fn has_ended(owner: &Owner) -> bool {
 }
 
 /// The living processes of a session, and those with this value of [`MARK`].
-pub fn members_of(session: u32, mark: &str) -> Vec<libc::pid_t> {
-    let is_alive = |pid: libc::pid_t| start_ticks(pid as u32).is_some();
-    let has_mark = |pid: libc::pid_t| leftovers::mark_of(pid as u32).as_deref() == Some(mark);
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<libc::pid_t>().ok())
-        .filter(|pid| {
-            // SAFETY: getsid takes and returns numbers.
-            let its_session = unsafe { libc::getsid(*pid) };
-            is_alive(*pid) && (u32::try_from(its_session) == Ok(session) || has_mark(*pid))
-        })
-        .collect()
+pub fn members_of(session: u32, mark: &str) -> Vec<Pid> {
+    let is_member = |pid: Pid| {
+        let number = pid.as_raw_pid() as u32;
+        // SAFETY: getsid takes and returns numbers. (That of rustix takes no session outside this namespace, 0.)
+        let its_session = unsafe { libc::getsid(pid.as_raw_pid()) };
+        start_ticks(number).is_some()
+            && (its_session == session as i32 || leftovers::mark_of(number).as_deref() == Some(mark))
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    pids.filter(|pid| is_member(*pid)).collect()
 }

@@ -41,7 +41,7 @@ impl View {
                 earlier.system = frame.first.system.clone();
             }
             let shown = screen::live(frame, &earlier);
-            return emit(&(screen::drawn(&shown, terminal_size(libc::STDOUT_FILENO)) + end));
+            return emit(&(screen::drawn(&shown, terminal_size(std::io::stdout())) + end));
         }
         if is_last {
             return emit(&screen::tables(frame));
