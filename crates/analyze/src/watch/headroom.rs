@@ -146,9 +146,8 @@ impl Estimator {
         ];
         for (kind, limit) in limits {
             match limit {
-                Seen::Known(limit) => found.limits.push(Limit { kind, ..*limit }),
-                Seen::Unknown(why) => found.unknown.push(UnknownLimit { kind, why: why.as_str().into() }),
-                Seen::Absent => {}
+                Ok(limit) => found.limits.extend(limit.map(|limit| Limit { kind, ..limit })),
+                Err(why) => found.unknown.push(UnknownLimit { kind, why: why.as_str().into() }),
             }
         }
         found.limits.sort_by(|a, b| middle(&a.times).total_cmp(&middle(&b.times)));
@@ -170,12 +169,8 @@ fn middle(range: &Range) -> f64 {
     (range.low * range.high.unwrap_or(OPEN_END * range.low)).sqrt()
 }
 
-enum Seen {
-    Known(Box<Limit>),
-    /// The limit exists, but the distance is unknown.
-    Unknown(String),
-    Absent,
-}
+/// A limit with its distance; `None` if there is no such limit, or the reason why its distance is unknown.
+type Seen = Result<Option<Limit>, String>;
 
 struct Step<'a> {
     seconds: f64,
@@ -256,32 +251,26 @@ impl<'a> Window<'a> {
 
     /// Relates uses to the rate. `most`: the lowest and the highest amount that may be available.
     fn by_rate(uses: Result<Vec<Use>, String>, most: (f64, f64), of: Option<String>) -> Seen {
-        let uses = match uses {
-            Ok(uses) => uses,
-            Err(why) => return Seen::Unknown(why),
-        };
-        let full = full_at(&uses, most.0).and_then(|low| Ok(Range { high: full_at(&uses, most.1)?.high, ..low }));
+        let uses = uses?;
+        let low = full_at(&uses, most.0)?;
+        let full = Range { high: full_at(&uses, most.1)?.high, ..low };
         let now = full::now(&uses);
-        match full {
-            Err(why) => Seen::Unknown(why),
-            Ok(_) if now.rate <= 0.0 => Seen::Unknown("there are no requests now".into()),
-            Ok(full) => {
-                let times = Range { low: full.low / now.rate, high: full.high.map(|high| high / now.rate) };
-                Seen::Known(Box::new(Limit { full_at_per_sec: Some(full), ..known(now.used, most.0, times, of) }))
-            }
+        if now.rate <= 0.0 {
+            return Err("there are no requests now".into());
         }
+        let times = Range { low: full.low / now.rate, high: full.high.map(|high| high / now.rate) };
+        Ok(Some(Limit { full_at_per_sec: Some(full), ..known(now.used, most.0, times, of) }))
     }
 
     fn cpus(&self) -> Seen {
-        let Some(last) = self.last() else { return Seen::Unknown("no two readings yet".into()) };
-        let Some(cpus) = last.limits.cpus.filter(|_| last.server_ns.is_some()) else {
-            return Seen::Unknown("the server's processes are not seen".into());
-        };
+        let last = self.last().ok_or("no two readings yet")?;
+        let cpus =
+            last.limits.cpus.filter(|_| last.server_ns.is_some()).ok_or("the server's processes are not seen")?;
         // A thread that slept during a reading may be allowed on other CPUs.
         let is_same = |step: &&Step<'_>| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus);
         let same: Vec<&Step<'_>> = self.steps.iter().filter(is_same).collect();
         if same.len() < self.steps.len() / 2 {
-            return Seen::Unknown("the CPUs that it may use changed".into());
+            return Err("the CPUs that it may use changed".into());
         }
         let most = cpus as f64;
         let uses = uses(&same, &self.by_cpu, |step| {
@@ -294,9 +283,9 @@ impl<'a> Window<'a> {
 
     fn quota(&self) -> Seen {
         let quota = self.last().and_then(|last| last.limits.quota);
-        let Some(quota) = quota.filter(|quota| quota.cpus.is_finite() && quota.cpus > 0.0) else { return Seen::Absent };
+        let Some(quota) = quota.filter(|quota| quota.cpus.is_finite() && quota.cpus > 0.0) else { return Ok(None) };
         if !self.is_constant(|mark| mark.limits.quota.map(|quota| quota.cpus)) {
-            return Seen::Unknown("it changed".into());
+            return Err("it changed".into());
         }
         let uses = self.uses(&self.by_cpu, |step| {
             let used = step.per_sec(|mark| mark.limits.quota.and_then(|quota| quota.used_ns))?;
@@ -308,51 +297,45 @@ impl<'a> Window<'a> {
     /// One CPU for the busiest thread. If several threads share the work, the upper end is the rate at which all of
     /// them are full.
     fn busiest_thread(&self) -> Seen {
-        let Some(last) = self.last() else { return Seen::Absent };
+        let Some(last) = self.last() else { return Ok(None) };
         if last.limits.busiest_thread_ns.is_none() {
-            return Seen::Unknown("this kernel keeps no accounts of threads, or they may not be read".into());
+            return Err("this kernel keeps no accounts of threads, or they may not be read".into());
         }
         // A reading without requests has no busiest thread.
         let mut busiest = self.steps.iter().rev().filter_map(|step| step.after.limits.busiest_thread.as_ref());
-        let Some(thread) = busiest.next() else { return Seen::Unknown("it has used no CPU time".into()) };
+        let Some(thread) = busiest.next() else { return Err("it has used no CPU time".into()) };
         let own =
             |of: fn(&Mark) -> Option<u64>| self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)));
         let name = Some(format!("{} {}", thread.tid, thread.name));
-        let alone = Window::by_rate(own(|mark| mark.limits.busiest_thread_ns), (1.0, 1.0), name);
+        let alone = Window::by_rate(own(|mark| mark.limits.busiest_thread_ns), (1.0, 1.0), name)?;
+        let Some(mut alone) = alone else { return Ok(None) };
         let threads = last.limits.reading_threads.unwrap_or(1).max(thread.siblings);
-        match alone {
-            Seen::Known(mut limit) if threads > 1 => {
-                let all = own(|mark| mark.server_ns).and_then(|uses| full_at(&uses, threads as f64));
-                let high = all.ok().and_then(|full| full.high);
-                let now = limit.full_at_per_sec.map_or(0.0, |full| full.low) / limit.times.low;
-                limit.full_at_per_sec = limit.full_at_per_sec.map(|full| Range { high, ..full });
-                limit.times.high = high.map(|high| high / now);
-                Seen::Known(limit)
-            }
-            other => other,
+        if threads > 1 {
+            let all = own(|mark| mark.server_ns).and_then(|uses| full_at(&uses, threads as f64));
+            let high = all.ok().and_then(|full| full.high);
+            let now = alone.full_at_per_sec.map_or(0.0, |full| full.low) / alone.times.low;
+            alone.full_at_per_sec = alone.full_at_per_sec.map(|full| Range { high, ..full });
+            alone.times.high = high.map(|high| high / now);
         }
+        Ok(Some(alone))
     }
 
     /// Threads that serve one request each; the pool is full when as many requests are in progress.
     fn thread_pool(&self) -> Seen {
-        let Some(last) = self.last() else { return Seen::Absent };
+        let Some(last) = self.last() else { return Ok(None) };
         if last.classes.is_empty() {
-            return Seen::Unknown("requests are not counted".into());
+            return Err("requests are not counted".into());
         }
-        let Some(threads) = last.limits.reading_threads else {
-            return Seen::Unknown("it is not measured which threads read requests".into());
-        };
+        let threads = last.limits.reading_threads.ok_or("it is not measured which threads read requests")?;
         if threads < 2 || self.steps.iter().any(|step| step.after.is_shared) {
             // One thread, or several with many requests each, are event loops without such a limit.
-            return Seen::Absent;
+            return Ok(None);
         }
         if !self.is_constant(|mark| mark.threads) {
-            return Seen::Unknown("the number of threads changes, so there is no fixed pool".into());
+            return Err("the number of threads changes, so there is no fixed pool".into());
         }
         if self.steps.iter().filter(|step| step.after.waiting >= 2).count() < 3 {
-            return Seen::Unknown(
-                "too few concurrent requests to distinguish a pool of threads from event loops".into(),
-            );
+            return Err("too few concurrent requests to distinguish a pool of threads from event loops".into());
         }
         let uses = self.uses(&self.by_elapsed, |step| {
             let all = step.classes.iter().fold(Sums::default(), |mut all, class| {
@@ -370,17 +353,17 @@ impl<'a> Window<'a> {
     fn backlog(&self) -> Seen {
         let most = match self.last().and_then(|last| last.queue) {
             Some((_, Some(most))) => most,
-            Some((_, None)) => return Seen::Unknown("its length is not known".into()),
-            None => return Seen::Unknown("nothing listens on the port".into()),
+            Some((_, None)) => return Err("its length is not known".into()),
+            None => return Err("nothing listens on the port".into()),
         };
         let last = &self.steps[self.steps.len().saturating_sub(full::LAST)..];
         let queued = last.iter().filter_map(|step| step.after.queue).map(|(queued, _)| queued);
         match queued.min().unwrap_or(0) {
-            0 => Seen::Unknown(format!("empty of {}: it fills once the server is full", grouped(most as f64))),
+            0 => Err(format!("empty of {}: it fills once the server is full", grouped(most as f64))),
             queued => {
                 let high = (most as f64 / queued as f64).max(1.0);
                 let times = Range { low: 1.0, high: Some(high) };
-                Seen::Known(Box::new(known(queued as f64, most as f64, times, None)))
+                Ok(Some(known(queued as f64, most as f64, times, None)))
             }
         }
     }
@@ -433,16 +416,16 @@ fn known(used: f64, most: f64, times: Range, of: Option<String>) -> Limit {
 /// At worst, all open descriptors grow with the load; at best, only one per connection.
 fn descriptors(last: &Mark) -> Seen {
     let Some(seen) = last.limits.descriptors.filter(|seen| seen.limit > 0 && seen.open > 0) else {
-        return Seen::Unknown("the server's processes are not seen, or have no limit".into());
+        return Err("the server's processes are not seen, or have no limit".into());
     };
     let (open, limit, connections) = (seen.open as f64, seen.limit as f64, last.established as f64);
     if last.established == 0 {
-        return Seen::Unknown(format!("{} of {}, and no connection", grouped(open), grouped(limit)));
+        return Err(format!("{} of {}, and no connection", grouped(open), grouped(limit)));
     }
     let others = (open - connections).max(0.0);
     let high = (last.processes == 1).then(|| ((limit - others) / connections).max(limit / open));
     let times = Range { low: limit / open, high };
-    Seen::Known(Box::new(known(open, limit, times, Some(format!("process {}", seen.pid)))))
+    Ok(Some(known(open, limit, times, Some(format!("process {}", seen.pid)))))
 }
 
 #[cfg(test)]

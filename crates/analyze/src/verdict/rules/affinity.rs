@@ -1,5 +1,3 @@
-//! CPUs of the machine that the server may not use.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

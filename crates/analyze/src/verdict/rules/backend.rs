@@ -1,5 +1,3 @@
-//! Another server that is full, or slow.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

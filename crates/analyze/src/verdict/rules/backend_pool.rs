@@ -1,5 +1,3 @@
-//! All connections to another server are in use while requests queue in this one.
-
 use super::backend::{self, busiest_backend, is_slower};
 use super::*;
 

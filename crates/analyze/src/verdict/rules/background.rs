@@ -1,5 +1,3 @@
-//! CPU time of threads whose work does not depend on the requests.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

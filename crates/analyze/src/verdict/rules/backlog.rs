@@ -1,5 +1,3 @@
-//! The kernel dropped SYNs because the server did not accept fast enough.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

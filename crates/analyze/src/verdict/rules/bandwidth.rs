@@ -1,5 +1,3 @@
-//! A full link.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,5 +1,3 @@
-//! The client had no CPU left, but the server had.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

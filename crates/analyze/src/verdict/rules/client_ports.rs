@@ -1,5 +1,3 @@
-//! The client had no port for requests.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

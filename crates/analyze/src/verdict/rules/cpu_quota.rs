@@ -1,5 +1,3 @@
-//! The control group was stopped until the next period because it had used its limit of CPU time.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

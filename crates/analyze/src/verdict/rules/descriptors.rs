@@ -1,5 +1,3 @@
-//! accept() fails because the process has no free descriptor.
-
 use super::*;
 use crate::verdict::command::more_descriptors;
 

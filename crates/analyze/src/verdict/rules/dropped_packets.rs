@@ -1,5 +1,3 @@
-//! Packets that the kernel dropped before the server could see them.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

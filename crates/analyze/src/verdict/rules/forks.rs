@@ -1,5 +1,3 @@
-//! Processes or threads that are started for each request.
-
 use super::*;
 use record::account::ENDED;
 

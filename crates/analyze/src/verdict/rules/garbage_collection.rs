@@ -1,5 +1,3 @@
-//! CPU time of a collector's threads.
-
 use super::*;
 use crate::verdict::hot_function::{Share, shares};
 

@@ -1,5 +1,3 @@
-//! One CPU does all receive processing and is full while another has idle time.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

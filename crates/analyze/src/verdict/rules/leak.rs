@@ -1,5 +1,3 @@
-//! Memory grows with each request and is not given back: a leak, or similar in a short run.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,5 +1,3 @@
-//! Threads that wait for each other: requests queue for a lock that is always held.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,5 +1,3 @@
-//! Segments are lost between the server and its clients.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

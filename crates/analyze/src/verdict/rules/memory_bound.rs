@@ -1,5 +1,3 @@
-//! State of the server that outgrew the cache: user time and memory grow with the connections.
-
 use super::*;
 use crate::growth;
 use crate::verdict::layout::{self, Remedy, Won};

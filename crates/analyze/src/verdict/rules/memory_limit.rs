@@ -1,5 +1,3 @@
-//! The server's limit of memory, at which the kernel makes room again and again while threads wait.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

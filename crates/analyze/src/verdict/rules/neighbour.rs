@@ -1,5 +1,3 @@
-//! Threads were runnable while other work had the CPU.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

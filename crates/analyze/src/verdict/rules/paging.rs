@@ -1,5 +1,3 @@
-//! Threads that wait for memory: pages that were given back and are read again, reclaim, a mapping in use.
-
 use super::memory_limit::{LEAST_PAGES_PER_REQUEST, reached};
 use super::*;
 

@@ -1,5 +1,3 @@
-//! Receive processing that stops with packets left, because its time or its budget is up.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,5 +1,3 @@
-//! The server sleeps in select or poll over a large set, of which few are ready.
-
 use super::*;
 use crate::verdict::command::of_server;
 

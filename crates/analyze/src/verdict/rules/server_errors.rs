@@ -1,5 +1,3 @@
-//! The server answers with errors from a load on; the cause is named by their status.
-
 use super::*;
 use std::collections::BTreeMap;
 

@@ -1,5 +1,3 @@
-//! Lines of well-known kinds that the server printed about a limit.
-
 use super::*;
 use record::PlainText;
 

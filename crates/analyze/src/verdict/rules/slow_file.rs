@@ -1,5 +1,3 @@
-//! The server waits for a file, or for the reader of a pipe.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

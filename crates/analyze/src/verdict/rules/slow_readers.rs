@@ -1,5 +1,3 @@
-//! Clients that do not read their answers hold the threads that send them.
-
 use super::delayed_ack::FAR_CONNECT_US;
 use super::*;
 use record::account::CLOSED_WINDOW;

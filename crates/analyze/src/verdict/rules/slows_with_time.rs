@@ -1,5 +1,3 @@
-//! The cost of a request grows with the number of requests served before, at every load.
-
 use super::*;
 use crate::disturbance::is_disturbed;
 use std::collections::BTreeMap;

@@ -1,5 +1,3 @@
-//! The way down lies below the way up.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,5 +1,3 @@
-//! Connections that skipped TIME_WAIT.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

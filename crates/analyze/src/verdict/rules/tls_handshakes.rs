@@ -1,5 +1,3 @@
-//! TLS handshakes are a part of every request's cost.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,5 +1,3 @@
-//! One of several like processes is slower than the others, or full while they are not.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,5 +1,3 @@
-//! A fixed pool of threads or processes without idle time.
-
 use super::*;
 
 pub(super) const RULE: Rule = Rule {
