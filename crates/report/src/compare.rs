@@ -38,9 +38,9 @@ pub(crate) fn headings([a, b]: [&str; 2]) -> [&str; 7] {
 }
 
 pub(crate) fn figures(names: [&str; 2], comparison: &Comparison) -> Table {
-    let mut table = Table::new(&headings(names), 1);
-    comparison.figures.iter().for_each(|figure| table.row(row(figure)));
-    table
+    let units = ["", "geometric mean", "geometric mean", "ratio", "", "repeats", ""];
+    let rows = comparison.figures.iter().map(row).collect();
+    Table::titled("Over all loads", headings(names).into_iter().zip(units), rows, "").aligned(1)
 }
 
 pub(crate) fn row(figure: &Difference) -> Vec<String> {
@@ -76,8 +76,7 @@ pub(crate) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> String {
         return String::new();
     }
     let figures: Vec<&Difference> = comparison.figures.iter().filter(|figure| !figure.loads.is_empty()).collect();
-    let headings: Vec<&str> = std::iter::once("").chain(figures.iter().map(|figure| figure.word)).collect();
-    let mut table = Table::new(&headings, 1);
+    let mut table = Table::new(std::iter::once("").chain(figures.iter().map(|figure| figure.word)), 1);
     let of_load = |figure: &&Difference, load: f64| {
         let at = figure.loads.iter().find(|at| at.load == load);
         at.map_or(String::new(), |at| format!("{:.3}{}", at.ratio.value, if at.departs { "*" } else { " " }))

@@ -86,7 +86,7 @@ fn differences(comparison: &Comparison) -> String {
 
 /// The numbers at the top of the page; for a run without sweeps, those of its point.
 fn numbers(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Table {
-    let mut table = Table::new(&["figure", "value", "95 % interval, and why"], 3);
+    let mut table = Table::new(["figure", "value", "95 % interval, and why"], 3);
     let found = key_numbers(findings, verdict.answer.as_ref());
     if found.is_empty() {
         let single = run.points.iter().find(|point| point.sweep == Sweep::Single);
@@ -99,7 +99,7 @@ fn numbers(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Table {
 }
 
 fn numbers_of_point(point: &Point) -> Table {
-    let mut table = Table::new(&["figure", "value", "n"], 1);
+    let mut table = Table::new(["figure", "value", "n"], 1);
     let time = |us: f64| format_nanos(us * 1e3);
     type Words<'a> = &'a dyn Fn(f64) -> String;
     let rows: [(&str, &str, Words<'_>); 4] = [
@@ -126,7 +126,7 @@ fn numbers_of_point(point: &Point) -> Table {
 }
 
 fn checked(checks: &[Case]) -> String {
-    let mut table = Table::new(&["check", "result", ""], 3);
+    let mut table = Table::new(["check", "result", ""], 3);
     for case in checks {
         table.row(vec![case.name.clone(), case.result.word().into(), case.words.clone()]);
     }

@@ -19,6 +19,7 @@ pub(crate) mod watched;
 
 use crate::chart::{Margins, Row};
 use crate::doubt;
+use crate::text::table::Table;
 use crate::text::unbroken;
 use analyze::answer::Answer;
 use analyze::verdict::{self, Verdict};
@@ -47,7 +48,7 @@ struct Page {
     doubts: Vec<doubt::Row>,
     sections: Vec<Section>,
     workload: Option<Value>,
-    slowest: Option<tables::Table>,
+    slowest: Option<Table>,
     points: Vec<Value>,
     points_left_out: usize,
     criteria: Vec<(&'static str, String, &'static str)>,
@@ -72,7 +73,7 @@ struct Section {
     figures: Vec<DrawnFigure>,
     levels: Vec<Value>,
     load_name: &'static str,
-    tables: Vec<tables::Table>,
+    tables: Vec<Table>,
     loads: Vec<loads::Load>,
 }
 

@@ -33,7 +33,7 @@ fn between(estimate: &Estimate, words: impl Fn(f64) -> String) -> String {
 fn answer(answer: &Answer, name: &str) -> String {
     let name = if name.is_empty() { String::new() } else { format!("'{}': ", plain(name, 100)) };
     let mut out = wrap(&format!("{name}predicted for {}", plain(&answer.question, 300)), "", "");
-    let mut table = Table::new(&["", "value", "95 % interval"], 1);
+    let mut table = Table::new(["", "value", "95 % interval"], 1);
     for Predicted { name, unit, estimate, .. } in &answer.numbers {
         let value = estimate.map_or_else(|| "none".into(), |estimate| number(estimate.value, unit));
         let ends = estimate.map_or_else(|| "-".into(), |estimate| between(&estimate, |end| number(end, unit)));
@@ -152,7 +152,7 @@ fn model(prediction: &Prediction) -> String {
 fn checks(prediction: &Prediction) -> String {
     format!(
         "models on points they were not fitted to: |predicted / measured - 1| of throughput and of demand\n{}",
-        table(&prediction.checks, prediction.model.form).lines(1)
+        table(&prediction.checks, prediction.model.form).aligned(1).lines()
     )
 }
 
@@ -184,7 +184,7 @@ fn open_points(prediction: &Prediction) -> String {
 }
 
 fn beside(numbers: &[Checked]) -> String {
-    let mut table = Table::new(&["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
+    let mut table = Table::new(["", "loop", "at", "measured", "predicted", "error", "limit", ""], 2);
     for one in numbers {
         let at = match (one.load, one.sweep) {
             (Some(load), "open") => format!("{}/s", format_si(load)),
@@ -209,7 +209,7 @@ fn demands(demands: &[Demand]) -> String {
     let mut loads: Vec<f64> = demands.iter().map(|demand| demand.load).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    let mut table = Table::new(&["load", "cpu", "", "user", "", "kernel", "", "n"], 0);
+    let mut table = Table::new(["load", "cpu", "", "user", "", "kernel", "", "n"], 0);
     for load in loads {
         let of = |resource: &str| demands.iter().find(|demand| demand.load == load && demand.resource == resource);
         let mut row = vec![if load >= 1e4 { format_si(load) } else { grouped(load) }];

@@ -22,13 +22,13 @@ pub fn text(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> S
 }
 
 pub(crate) fn table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Table {
-    let mut table = Table::new(&headings(SIDES)[..6], 1);
-    rows(a, b, price, comparison).into_iter().for_each(|row| table.row(row));
-    table
+    let units = ["", "geometric mean", "geometric mean", "with / without", "", "rounds"];
+    let columns = headings(SIDES).into_iter().zip(units);
+    Table::titled("Over all loads", columns, rows(a, b, price, comparison), "").aligned(1)
 }
 
 /// Each figure over all loads, the yield point, and the command's own CPU time and memory.
-pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Vec<Vec<String>> {
+fn rows(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Vec<Vec<String>> {
     let cells = |figure| {
         let mut cells = crate::compare::row(figure);
         cells.truncate(6);

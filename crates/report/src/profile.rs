@@ -76,7 +76,7 @@ fn denominators(out: &mut String, profile: &Profile) {
 }
 
 fn layers(out: &mut String, profile: &Profile) {
-    let mut table = Table::new(&["layer", "samples", "share %", "us/packet", "us/request"], 1);
+    let mut table = Table::new(["layer", "samples", "share %", "us/packet", "us/request"], 1);
     for row in &profile.layers {
         if row.layer.is_none() && row.samples == 0 {
             table.row(vec![String::from("unattributed"), "0".into(), "0.0".into(), String::new(), String::new()]);
@@ -171,7 +171,7 @@ fn checks(out: &mut String, profile: &Profile) {
 }
 
 fn functions(out: &mut String, rows: &[FunctionRow]) {
-    let mut table = Table::new(&["function (own time)", "CPU %", "non-idle %", "server %", "mode", "layer"], 1);
+    let mut table = Table::new(["function (own time)", "CPU %", "non-idle %", "server %", "mode", "layer"], 1);
     for row in rows.iter().take(FUNCTIONS) {
         let module = row.module.as_deref().map_or(String::new(), |module| format!(" [{module}]"));
         table.row(vec![
@@ -187,7 +187,7 @@ fn functions(out: &mut String, rows: &[FunctionRow]) {
 }
 
 fn groups(out: &mut String, profile: &Profile) {
-    let mut table = Table::new(&["group", "samples", "share %", "us/packet"], 1);
+    let mut table = Table::new(["group", "samples", "share %", "us/packet"], 1);
     for row in &profile.groups {
         table.row(vec![
             from_outside(row.group.as_deref().unwrap_or("in no group")),
@@ -204,7 +204,7 @@ fn events(out: &mut String, profile: &Profile) {
         profile.events.iter().filter(|event| event.not_measured.is_none()).map(|event| event.event.as_str()).collect();
     if !measured.is_empty() {
         let header: Vec<&str> = ["events per packet"].into_iter().chain(measured.iter().copied()).collect();
-        let mut table = Table::new(&header, 1);
+        let mut table = Table::new(header, 1);
         for row in profile.layers.iter().filter(|row| row.part.is_empty()) {
             let name = row.layer.map_or("unattributed", Layer::word).to_string();
             let cells = measured.iter().map(|event| estimate(row.events_per_packet.get(*event).copied(), 1.0, 2));
@@ -239,7 +239,7 @@ fn events(out: &mut String, profile: &Profile) {
 /// The table of changes between two profiles.
 pub fn changes(changes: &[Change]) -> String {
     let mut out = String::new();
-    let mut table = Table::new(&["function (own time)", "before %", "after %", "change"], 1);
+    let mut table = Table::new(["function (own time)", "before %", "after %", "change"], 1);
     let clear = changes.iter().filter(|change| change.is_clear()).count();
     for change in changes.iter().filter(|change| change.is_clear()).take(CHANGES) {
         table.row(vec![

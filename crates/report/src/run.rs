@@ -127,7 +127,7 @@ fn sweep_table(sweep: &SweepFindings) -> String {
     let (title, load) = if sweep.sweep == Sweep::Rate { ("open loop", "offered") } else { ("closed loop", "conns") };
     let headings =
         [load, "zone", "req/s", "range", "p50", "p99", "reap", "CPU", "user", "sys", "soft", "busy", "failed"];
-    let mut table = Table::new(&headings, 0);
+    let mut table = Table::new(headings, 0);
     for level in &sweep.levels {
         table.row(row(level, sweep.sweep));
     }
@@ -141,7 +141,7 @@ fn sweep_table(sweep: &SweepFindings) -> String {
 
 /// Throughput on the way up and down; loads where they differ are marked.
 fn unloading_table(unloading: &Unloading) -> String {
-    let mut table = Table::new(&["conns", "up req/s", "down req/s", "down/up", "interval", ""], 0);
+    let mut table = Table::new(["conns", "up req/s", "down req/s", "down/up", "interval", ""], 0);
     let rate = |estimate: Option<Estimate>| estimate.map_or("-".into(), |estimate| format_si(estimate.value));
     for level in &unloading.levels {
         let interval = level

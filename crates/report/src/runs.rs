@@ -35,10 +35,8 @@ pub fn text(index: &Index) -> String {
         let shown = |at: &usize| cells.iter().any(|row| !row[*at].is_empty());
         let taken = 2 * 2 + 16 + (0..widths.len()).filter(shown).map(|at: usize| 2 + widths[at]).sum::<usize>();
         let room = WIDTH.saturating_sub(taken).max(LEAST_WORDS);
-        let mut table = Table::new(
-            &["began, UTC", HEADER[0], "scenario", HEADER[1], HEADER[2], HEADER[3], HEADER[4], HEADER[5]],
-            3,
-        );
+        let mut table =
+            Table::new(["began, UTC", HEADER[0], "scenario", HEADER[1], HEADER[2], HEADER[3], HEADER[4], HEADER[5]], 3);
         for (row, [kind, rest @ ..]) in index.runs.iter().zip(cells) {
             let first = [began(row), kind, shortened(&scenario(row), room)];
             table.row(first.into_iter().chain(rest).collect());

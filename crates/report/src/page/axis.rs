@@ -1,10 +1,10 @@
 //! The section of an axis: charts with intervals over repeats, and its table.
 
 use super::charts::{self, Figure};
-use super::tables::Table;
 use super::{KeyNumber, Section, draw, layers, loads, watched};
 use crate::chart::{Chart, Layer, Load, Mark, Scale, Series};
 use crate::run::axis::{COLUMNS, has_columns};
+use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::axis::{AxisFindings, AxisLevel, value_cell, value_words};
 use analyze::zones::percent;
@@ -73,7 +73,7 @@ pub(crate) fn table(axis: &AxisFindings) -> Table {
         let value = value_cell(level.value, axis.axis);
         std::iter::once(value).chain(shown.iter().map(|(.., words)| words(level))).collect()
     };
-    Table::new(
+    Table::titled(
         axis.slowed.map_or("", analyze::axis::slowed_words),
         std::iter::once((axis.axis.word(), "")).chain(shown.iter().map(|(name, unit, _)| (*name, *unit))),
         axis.levels.iter().map(row).collect(),

@@ -1,11 +1,11 @@
 //! The section of a run that was measured in turn with another: both curves, and the ratio at each load.
 
 use super::charts::{self, Figure};
-use super::tables::Table;
 use super::{Section, draw, loads};
 use crate::chart::{Chart, Limit, Mark, Scale, Series};
+use crate::text::table::Table;
 use crate::text::{number, unbroken};
-use analyze::compare::{self, AtLoad, Comparison, Price, server_words};
+use analyze::compare::{self, AtLoad, Comparison, server_words};
 use analyze::verdict;
 use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
@@ -13,6 +13,8 @@ use record::{Point, RunDir, names};
 
 const PAIRS: &str = "Geometric means over loads and rounds. The points of a round at one load form a pair; the \
 interval is Student's t over the rounds, and it decides.";
+const OF_THE_COMMAND: &str = "What the command used itself is the mean over the windows in which it ran; memory is the \
+proportional set size at their ends.";
 
 pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Section> {
     let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
@@ -40,7 +42,10 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
             title: "The price of what ran beside it",
             note: unbroken(&note),
             figures: draw(of_figures(["without", "with"]), counter),
-            tables: vec![price_table(a, b, &price, &comparison), by_load(crate::price::SIDES, &comparison)],
+            tables: vec![
+                Table { note: format!("{PAIRS} {OF_THE_COMMAND}"), ..crate::price::table(a, b, &price, &comparison) },
+                by_load(crate::price::SIDES, &comparison),
+            ],
             ..Section::default()
         });
     }
@@ -56,26 +61,12 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
         title: "Side by side",
         note: unbroken(&note),
         figures: draw(of_figures(["A", "B"]), counter),
-        tables: vec![table(["A", "B"], &comparison, PAIRS), by_load(["A", "B"], &comparison)],
+        tables: vec![
+            Table { note: PAIRS.into(), ..crate::compare::figures(["A", "B"], &comparison) },
+            by_load(["A", "B"], &comparison),
+        ],
         ..Section::default()
     })
-}
-
-fn price_table(a: &RunDir, b: &RunDir, price: &Price, comparison: &Comparison) -> Table {
-    let units = ["", "geometric mean", "geometric mean", "with / without", "", "rounds"];
-    let columns = crate::compare::headings(crate::price::SIDES).into_iter().zip(units);
-    let note = format!(
-        "{PAIRS} What the command used itself is the mean over the windows in which it ran; memory is the \
-         proportional set size at their ends."
-    );
-    Table::new("Over all loads", columns, crate::price::rows(a, b, price, comparison), note)
-}
-
-/// Each figure over all loads; `note` explains the ratio.
-pub(super) fn table(names: [&str; 2], comparison: &Comparison, note: &str) -> Table {
-    let units = ["", "geometric mean", "geometric mean", "ratio", "", "repeats", ""];
-    let columns = crate::compare::headings(names).into_iter().zip(units);
-    Table::new("Over all loads", columns, comparison.figures.iter().map(crate::compare::row).collect(), note)
 }
 
 pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
@@ -90,7 +81,7 @@ pub(super) fn by_load([a, b]: [&str; 2], comparison: &Comparison) -> Table {
     let units = ["", "", "geometric mean", "geometric mean", "ratio", "95 %", "repeats", ""];
     let note = "Detail: the result is that over all loads. 'Otherwise' is what differs from the other loads, and not \
                 by chance (corrected for their number).";
-    Table::new("By load", headings.into_iter().zip(units), rows.into_iter().map(|(_, row)| row).collect(), note)
+    Table::titled("By load", headings.into_iter().zip(units), rows.into_iter().map(|(_, row)| row).collect(), note)
 }
 
 type Value = fn(&Point) -> Option<f64>;

@@ -2,9 +2,10 @@
 //! functions that grew.
 
 use super::frame::{Frame, render};
-use super::tables::{FactGroup, Table, criteria, facts};
+use super::tables::{FactGroup, criteria, facts};
 use super::{Section, beside, draw, key_numbers, loads};
 use crate::flame;
+use crate::text::table::Table;
 use crate::text::unbroken;
 use analyze::compare::costs::{Costs, costs};
 use analyze::compare::{Comparison, headline};
@@ -88,7 +89,7 @@ fn points(a: (&Findings, &Verdict), b: (&Findings, &Verdict)) -> Table {
         vec![name.to_string(), a, of_a, b, of_b]
     };
     let columns = ["", "A", "", "B", ""].map(|heading| (heading, ""));
-    Table::new("", columns, names.iter().map(row).collect(), "Intervals are of 95 %.")
+    Table::titled("", columns, names.iter().map(row).collect(), "Intervals are of 95 %.")
 }
 
 fn sections(
@@ -110,7 +111,10 @@ fn sections(
         }
         let is_compared = compared == Some(sweep);
         figures.extend(beside::ratios(LETTERS, comparison).filter(|_| is_compared));
-        let tables = [beside::table(LETTERS, comparison, APART), beside::by_load(LETTERS, comparison)];
+        let tables = [
+            Table { note: APART.into(), ..crate::compare::figures(LETTERS, comparison) },
+            beside::by_load(LETTERS, comparison),
+        ];
         Section {
             title: match sweep {
                 Sweep::Connections => "Closed loop over connections",
@@ -156,7 +160,7 @@ fn changes((a, of_a): (&RunDir, &Findings), (b, of_b): (&RunDir, &Findings)) -> 
                 groups.iter().filter(|group| group.0 == title).flat_map(|group| group.1.clone()).collect()
             };
             let rows = differing(&of(&of_a), &of(&of_b));
-            (!rows.is_empty()).then(|| Table::new(title, ["", "A", "B"].map(|heading| (heading, "")), rows, ""))
+            (!rows.is_empty()).then(|| Table::titled(title, ["", "A", "B"].map(|heading| (heading, "")), rows, ""))
         })
         .collect()
 }
@@ -194,7 +198,7 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
     let table = |title: &'static str, what: &str, rows: Vec<Vec<String>>, note: &str| {
         let headings = [what, "A", "B", "B \u{2212} A", "interval", "B / A", "n"];
         let units = ["", "us/request", "us/request", "us/request", "95 %", "ratio", "repeats"];
-        Table::new(title, headings.into_iter().zip(units), rows, note)
+        Table::titled(title, headings.into_iter().zip(units), rows, note)
     };
     let layers = table(
         "Layers",

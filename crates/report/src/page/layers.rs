@@ -2,9 +2,9 @@
 
 use super::axis::{frame, with_intervals};
 use super::charts::Figure;
-use super::tables::Table;
 use crate::chart::{Chart, Scale, Series, tops};
 use crate::run::layers;
+use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::axis::AxisFindings;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
@@ -27,8 +27,8 @@ pub(crate) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
     let (basis_headings, basis) = layers::basis(axis, found);
     let no_unit = |heading| (heading, "");
     vec![
-        Table::new("By layer, per packet sent", headings.into_iter().map(no_unit), rows, unbroken(&note)),
-        Table::new(
+        Table::titled("By layer, per packet sent", headings.into_iter().map(no_unit), rows, unbroken(&note)),
+        Table::titled(
             "What it rests on",
             basis_headings.map(no_unit),
             basis,

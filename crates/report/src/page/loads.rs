@@ -1,7 +1,7 @@
 //! Details of each load, which open from its marks in the charts: layers, functions, phases, doubts, points.
 
-use super::tables::Table;
 use crate::doubt;
+use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::growth::LAYERS;
 use analyze::profile::why_not_sampled;
@@ -129,7 +129,7 @@ fn layers(points: &[&Point]) -> Option<Table> {
         })
         .collect();
     let columns = [("layer", ""), ("CPU", "us/request"), ("range", "us/request"), ("share", "%"), ("n", "points")];
-    (!rows.is_empty()).then(|| Table::new(LAYERS_TITLE, columns, rows, "Sampled; medians over points."))
+    (!rows.is_empty()).then(|| Table::titled(LAYERS_TITLE, columns, rows, "Sampled; medians over points."))
 }
 
 fn functions(points: &[&Point]) -> Option<Table> {
@@ -155,7 +155,7 @@ fn functions(points: &[&Point]) -> Option<Table> {
     let rows: Vec<_> = rows.into_iter().take(FUNCTIONS).map(|(_, words)| words).collect();
     let columns = [("function", ""), ("layer", ""), ("CPU", "us/request"), ("n", "samples")];
     (!rows.is_empty())
-        .then(|| Table::new(FUNCTIONS_TITLE, columns, rows, "Sampled, without callees; means over points."))
+        .then(|| Table::titled(FUNCTIONS_TITLE, columns, rows, "Sampled, without callees; means over points."))
 }
 
 fn phases(points: &[&Point]) -> Option<Table> {
@@ -174,5 +174,5 @@ fn phases(points: &[&Point]) -> Option<Table> {
         })
         .collect();
     let columns = [("phase", ""), ("elapsed", "a request"), ("CPU", "a request"), ("n", "points")];
-    (!rows.is_empty()).then(|| Table::new(PHASES_TITLE, columns, rows, "Timed; medians over points."))
+    (!rows.is_empty()).then(|| Table::titled(PHASES_TITLE, columns, rows, "Timed; medians over points."))
 }

@@ -1,9 +1,9 @@
 //! The section on models: predicted curves with intervals and the measured points, and each model's error.
 
 use super::charts::{self, Figure};
-use super::tables::Table;
 use super::{Section, draw};
 use crate::chart::{Chart, Layer, Mark, Scale, Series};
+use crate::text::table::Table;
 use crate::text::unbroken;
 use analyze::predict::check::Check;
 use analyze::predict::curve::{Curve, Curves, curves};
@@ -71,7 +71,7 @@ pub(crate) fn table(checks: &[Check], chosen: Form) -> Table {
     let headings = ["model", "params", "median", "largest", "at", "demand", ""];
     let units = ["", "", "of throughput", "of throughput", "connections", "median", ""];
     let note = "|predicted / measured - 1|, each load predicted by a model fitted to the others.";
-    Table::new("", headings.into_iter().zip(units), checks.iter().map(row).collect(), note)
+    Table::titled("", headings.into_iter().zip(units), checks.iter().map(row).collect(), note)
 }
 
 fn figure(

@@ -1,10 +1,10 @@
 //! The section on slow-downs: the place that limits most, and the measurements.
 
 use super::charts::{self, Figure};
-use super::tables::Table;
 use super::{Section, axis, draw};
 use crate::chart::{Chart, Scale, Series};
 use crate::run::slow_down::{COLUMNS, TITLE, slow_downs};
+use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::axis::slow_down::CHEAPER_RATIO;
 use analyze::axis::{AxisFindings, effect_words, slowed_words};
@@ -44,7 +44,7 @@ fn forecast(slowed: &[&AxisFindings]) -> Table {
     let first = [("place", ""), ("if cheaper", "95 % interval")];
     let columns = first.into_iter().chain(COLUMNS.iter().map(|(name, unit, _)| (*name, *unit)));
     let note = "time is 1 / throughput: 1 where all of the place's cost limits the server, 0 where none does.";
-    Table::new("", columns, slowed.iter().map(row).collect(), note)
+    Table::titled("", columns, slowed.iter().map(row).collect(), note)
 }
 
 /// Throughput over added CPU time, with a line for each place.

@@ -2,53 +2,16 @@
 
 use crate::doubt;
 use crate::run::{load_cell, response_cells};
-use crate::text::{self, TOO_FEW, at_least, not_measured, number, percentile};
+use crate::text::{TOO_FEW, at_least, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::machine::cpu_list;
 use record::text::plain;
 use record::units::{exact_percent, format_bytes, format_nanos, format_si, grouped};
 use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, Sweep, names};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Maximum points with a list of figures, to limit the page's size.
 const LISTED_POINTS: usize = 400;
-
-#[derive(Serialize)]
-pub(crate) struct Table {
-    /// May be empty.
-    pub title: &'static str,
-    pub headings: Vec<String>,
-    /// Units of the columns; empty if the cells have them.
-    pub units: Vec<&'static str>,
-    pub rows: Vec<Vec<String>>,
-    /// A note below the table.
-    pub note: String,
-}
-
-impl Table {
-    /// A table; `columns` have a heading and a unit each.
-    pub fn new<'a>(
-        title: &'static str,
-        columns: impl IntoIterator<Item = (&'a str, &'static str)>,
-        rows: Vec<Vec<String>>,
-        note: impl Into<String>,
-    ) -> Table {
-        let (headings, mut units): (Vec<String>, Vec<&str>) =
-            columns.into_iter().map(|(heading, unit)| (heading.to_string(), unit)).unzip();
-        if units.iter().all(|unit| unit.is_empty()) {
-            units.clear();
-        }
-        Table { title, headings, units, rows, note: note.into() }
-    }
-
-    /// The table for a terminal with `left` left-aligned columns, without title, units and note.
-    pub fn lines(self, left: usize) -> String {
-        let mut lines = text::table::Table::new(&self.headings.iter().map(String::as_str).collect::<Vec<_>>(), left);
-        self.rows.into_iter().for_each(|row| lines.row(row));
-        lines.lines()
-    }
-}
 
 pub(super) fn levels(sweep: &SweepFindings) -> Vec<Value> {
     sweep.levels.iter().map(|level| level_row(level, sweep.sweep)).collect()

@@ -1,8 +1,8 @@
 //! Requests counted on the server: charts of the phases over the load, tables by load and by class.
 
 use super::charts::{Figure, stacked_figure};
-use super::tables::Table;
 use crate::run::watched::load_words;
+use crate::text::table::Table;
 use crate::text::{number, unbroken};
 use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
 use analyze::zones::SweepFindings;
@@ -99,5 +99,5 @@ fn table(
             cells
         })
         .collect();
-    Table::new(title, columns, rows, unbroken(&note))
+    Table::titled(title, columns, rows, unbroken(&note))
 }

@@ -47,7 +47,7 @@ pub fn text(profile: &ExactProfile) -> String {
 }
 
 fn layers(out: &mut String, profile: &ExactProfile) {
-    let mut table = Table::new(&["layer", "entries", "share %", "us/packet", "us/request", "hooks' part ms"], 1);
+    let mut table = Table::new(["layer", "entries", "share %", "us/packet", "us/request", "hooks' part ms"], 1);
     for row in &profile.layers {
         table.row(vec![
             row.layer.map_or("unattributed", Layer::word).to_string(),

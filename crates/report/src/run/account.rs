@@ -28,8 +28,7 @@ pub(super) fn text(run: &RunDir, sweep: &SweepFindings) -> String {
     if !places.is_empty() {
         out += &wrap(&format!("a request's time by place, us of the response time ({})", unit(sweep.sweep)), "", "");
         let loads = shown.iter().map(|level| load_cell(level.load, sweep.sweep));
-        let header: Vec<String> = std::iter::once("place".to_string()).chain(loads).collect();
-        let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        let mut table = Table::new(std::iter::once("place".to_string()).chain(loads), 1);
         for name in places {
             let at = |level: &&AccountLevel| place(level, &name).map_or("-".into(), |place| number(place.us));
             table.row(std::iter::once(name.clone()).chain(shown.iter().map(at)).collect());
@@ -120,7 +119,7 @@ fn thread_rows(level: &AccountLevel) -> Vec<Vec<String>> {
     rows
 }
 
-pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<crate::page::tables::Table> {
+pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<Table> {
     let level = levels(run, sweep).pop()?;
     let headings = ["threads", "mean number", "each wait", "longest", "stack with the most time, innermost first"];
     let columns = headings.map(|heading| (heading, ""));
@@ -130,11 +129,11 @@ pub(crate) fn page_table(run: &RunDir, sweep: &SweepFindings) -> Option<crate::p
         format_nanos(level.seconds * 1e9),
         record::units::count(level.points as usize, "point")
     );
-    Some(crate::page::tables::Table::new("What the server's threads did", columns, thread_rows(&level), note))
+    Some(Table::titled("What the server's threads did", columns, thread_rows(&level), note))
 }
 
 fn threads(level: &AccountLevel, title: &str) -> String {
-    let mut table = Table::new(&["threads", "mean", "each wait", "longest"], 1);
+    let mut table = Table::new(["threads", "mean", "each wait", "longest"], 1);
     for mut row in thread_rows(level) {
         row.truncate(4);
         table.row(row);

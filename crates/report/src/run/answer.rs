@@ -181,7 +181,7 @@ fn loads(findings: &Findings, most: usize) -> Option<Table> {
     wanted.truncate(most);
     wanted.sort_unstable();
     let mut table = Table::new(
-        &[
+        [
             if sweep.sweep == Sweep::Rate { "offered/s" } else { "connections" },
             "answered/s",
             "p50",

@@ -63,7 +63,7 @@ pub(super) fn table(axis: &AxisFindings) -> String {
         "{}, {repeats}: medians with their intervals; CPU, user, sys, soft(irq) in us per request",
         axis.axis.name()
     );
-    layers + between + &wrap(&title, "", "") + &crate::page::axis::table(axis).lines(0)
+    layers + between + &wrap(&title, "", "") + &crate::page::axis::table(axis).aligned(0).lines()
 }
 
 /// Whether the axis has measurements other than layers.

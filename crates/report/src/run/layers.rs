@@ -115,7 +115,7 @@ pub(super) fn table(findings: &AxisFindings, layers: &AxisLayers) -> String {
         }
     );
     let mut tables = crate::page::layers::tables(findings, layers).into_iter();
-    let mut next = |left: usize| tables.next().map_or(String::new(), |table| table.lines(left));
+    let mut next = |left: usize| tables.next().map_or(String::new(), |table| table.aligned(left).lines());
     let mut out = wrap(&title, "", "") + &next(2);
     out.push('\n');
     out += "basis: packets of the port's connections, packets received for each sent, segments a packet\n";

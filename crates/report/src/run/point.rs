@@ -80,7 +80,7 @@ pub(super) fn connections(count: u64) -> String {
 
 fn outcomes(point: &Point) -> String {
     let outcomes = &point.outcomes;
-    let mut table = Table::new(&["requests", "count", "share"], 1);
+    let mut table = Table::new(["requests", "count", "share"], 1);
     let mut row = |kind: &str, count: u64| {
         let requests = outcomes.requests();
         let share = if requests == 0 { "-".into() } else { percent(count as f64 / requests as f64) };
@@ -101,7 +101,7 @@ fn outcomes(point: &Point) -> String {
 }
 
 fn rates(point: &Point) -> String {
-    let mut table = Table::new(&["", "", ""], 3);
+    let mut table = Table::new(["", "", ""], 3);
     let mut row = |label: &str, name: &str, words: fn(f64) -> String| {
         if let Some(figure) = point.figures.get(name) {
             table.row(vec![label.into(), words_of(figure, words), origin(figure)]);
@@ -184,8 +184,7 @@ const TIMES: &[TimeColumn] = &[
 
 fn times(point: &Point, latencies: &[(String, Latency)]) -> String {
     let is_closed = point.offered_per_sec().is_none();
-    let header: Vec<&str> = std::iter::once("time").chain(TIMES.iter().map(|(heading, ..)| *heading)).collect();
-    let mut table = Table::new(&header, 1);
+    let mut table = Table::new(std::iter::once("time").chain(TIMES.iter().map(|(heading, ..)| *heading)), 1);
     let (mut few, mut is_bound) = (false, false);
     let rows = ["mean"].into_iter().chain(QUANTILES.iter().map(|(label, _)| *label)).chain(["max", "n"]);
     for label in rows {
@@ -267,7 +266,7 @@ fn from_histogram(latency: &Latency, label: &str) -> Option<String> {
 }
 
 fn server(point: &Point) -> String {
-    let mut table = Table::new(&["", "", ""], 3);
+    let mut table = Table::new(["", "", ""], 3);
     let us: fn(f64) -> String = |value| format!("{value:.1} us/request");
     if let Some(figure) = analyze::zones::cpu_figure(point) {
         table.row(vec!["server CPU".into(), words_of(&figure, us), origin(&figure)]);

@@ -47,8 +47,8 @@ pub(crate) fn slow_downs(axes: &[AxisFindings]) -> Vec<&AxisFindings> {
 pub(super) fn table(axes: &[AxisFindings]) -> String {
     let slowed = slow_downs(axes);
     let Some(first) = slowed.first() else { return String::new() };
-    let headings: Vec<&str> = std::iter::once("place").chain(COLUMNS.iter().map(|(name, ..)| *name)).collect();
-    let (mut table, mut forecasts) = (Table::new(&headings, 1), String::new());
+    let headings = std::iter::once("place").chain(COLUMNS.iter().map(|(name, ..)| *name));
+    let (mut table, mut forecasts) = (Table::new(headings, 1), String::new());
     for axis in &slowed {
         let Some(place) = axis.slowed else { continue };
         let cells = |(.., words): &Column| axis.effect.as_ref().map(words).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The slowest requests of a load.
 
-use crate::page::tables::Table;
+use crate::text::table::Table;
 use crate::text::wrap;
 use analyze::zones::{Findings, SweepFindings, Zone, counted_at, load_words};
 use record::text::plain;
@@ -41,7 +41,7 @@ pub(super) fn of_points(points: &[&Point], load: &str) -> Option<Table> {
          its phases: waiting to be sent, connecting, to the first byte, to the last byte."
     );
     let columns = shown.iter().map(|column| (COLUMNS[*column], ""));
-    (!rows.is_empty()).then(|| Table::new("", columns, rows.iter().map(cells).collect(), note))
+    (!rows.is_empty()).then(|| Table::titled("", columns, rows.iter().map(cells).collect(), note))
 }
 
 /// The slowest requests at the highest load that the server held, or at the lowest load if it held none; of a single
@@ -66,7 +66,7 @@ pub(crate) fn of_run(run: &RunDir, findings: &Findings) -> Option<Table> {
 
 /// A table of these for a terminal, after an empty line.
 pub(super) fn text(table: Option<Table>) -> String {
-    table.map_or(String::new(), |table| format!("\n{}{}", wrap(&table.note, "  ", "  "), table.lines(0)))
+    table.map_or(String::new(), |table| format!("\n{}{}", wrap(&table.note, "  ", "  "), table.aligned(0).lines()))
 }
 
 fn row(request: &SlowRequest, point: u32) -> [String; 13] {

@@ -24,7 +24,7 @@ pub(super) fn run(run: &RunDir) -> String {
         out.push_str(&wrap(&format!("{title} from the server's side. {}", analyze::watched::note(&side)), "", ""));
         for (table, of) in tables(run, side.sweep).into_iter().zip(["", "  by size class of the response\n"]) {
             out.push_str(of);
-            out.push_str(&table.lines(0));
+            out.push_str(&table.aligned(0).lines());
         }
     }
     out
@@ -55,7 +55,7 @@ pub(super) fn point(point: &Point) -> String {
         let words = format!("{} requests{against}", grouped(requests));
         out.push_str(&wrap(&words, "  seen by the server  ", "                      "));
     }
-    let mut table = Table::new(&["", "", "elapsed", "CPU", ""], 2);
+    let mut table = Table::new(["", "", "elapsed", "CPU", ""], 2);
     let cell = |name: &str| value(name).map(|us| format!("{us:.1} us")).unwrap_or_default();
     let rows = [
         ("a request", names::WATCH_ELAPSED, names::WATCH_CPU),
@@ -101,7 +101,7 @@ pub(super) fn point(point: &Point) -> String {
     if watched.classes.len() > 1 {
         let mut headings = vec!["class"];
         headings.extend(CLASS_COLUMNS.iter().map(|(heading, ..)| *heading));
-        let mut table = Table::new(&headings, 1);
+        let mut table = Table::new(headings, 1);
         for class in watched.classes.iter().take(LISTED_CLASSES) {
             let mut cells = vec![plain(&class.name, 24)];
             cells.extend(

@@ -1,6 +1,6 @@
 //! Results by class, and those of a replay.
 
-use crate::page::tables::Table;
+use crate::text::table::Table;
 use crate::text::{TOO_FEW, percentile, wrap};
 use analyze::zones::percent;
 use record::Figure;
@@ -15,7 +15,7 @@ pub(super) fn workload(result: &WorkloadResult) -> String {
     let mut out = String::new();
     for table in tables(result) {
         let note = table.note.clone();
-        out.push_str(&format!("\n{}{}", table.lines(1), wrap(&note, "  ", "  ")));
+        out.push_str(&format!("\n{}{}", table.aligned(1).lines(), wrap(&note, "  ", "  ")));
     }
     if let Some(replay) = &result.replay {
         out.push('\n');
@@ -65,7 +65,7 @@ fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) ->
         ("max", "response"),
         ("n", "responses"),
     ];
-    (!classes.is_empty()).then(|| Table::new("", columns, classes.iter().take(LISTED).map(row).collect(), note))
+    (!classes.is_empty()).then(|| Table::titled("", columns, classes.iter().take(LISTED).map(row).collect(), note))
 }
 
 /// A class in one line: `to 64.0 KiB: 1,200 requests, p50 1.20 ms, p99 5.00 ms`.

@@ -3,15 +3,43 @@
 use super::{escaped, wrap};
 use serde::Serialize;
 
-/// A table with a header; the first `left` columns are aligned left, the others right.
+/// A table for a terminal, for Markdown and for the page. In text, the first `left` columns are aligned left and the
+/// others right; only the page has title, units and note.
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Table {
-    rows: Vec<Vec<String>>,
-    left: usize,
+    /// May be empty.
+    pub title: &'static str,
+    pub headings: Vec<String>,
+    /// Units of the columns; empty if the cells have them.
+    pub units: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+    /// A note below the table.
+    pub note: String,
+    #[serde(skip)]
+    pub left: usize,
 }
 
 impl Table {
-    pub fn new(header: &[&str], left: usize) -> Self {
-        Table { rows: vec![header.iter().map(|cell| cell.to_string()).collect()], left }
+    pub fn new(headings: impl IntoIterator<Item = impl Into<String>>, left: usize) -> Self {
+        Table { headings: headings.into_iter().map(Into::into).collect(), left, ..Table::default() }
+    }
+
+    /// A table of the page; `columns` have a heading and a unit each.
+    pub fn titled<'a>(
+        title: &'static str,
+        columns: impl IntoIterator<Item = (&'a str, &'static str)>,
+        rows: Vec<Vec<String>>,
+        note: impl Into<String>,
+    ) -> Table {
+        let (headings, mut units): (Vec<&str>, Vec<&str>) = columns.into_iter().unzip();
+        if units.iter().all(|unit| unit.is_empty()) {
+            units.clear();
+        }
+        Table { title, units, rows, note: note.into(), ..Table::new(headings, 0) }
+    }
+
+    pub fn aligned(self, left: usize) -> Table {
+        Table { left, ..self }
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
@@ -19,18 +47,17 @@ impl Table {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rows.len() < 2
+        self.rows.is_empty()
     }
 
-    fn width(&self, column: usize, from: usize) -> usize {
-        let cells = self.rows[from..].iter().filter_map(|row| row.get(column));
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     }
 
-    /// The columns with content, and the number of them aligned left.
+    /// The columns with content.
     fn shown(&self) -> Vec<usize> {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        (0..columns).filter(|column| *column < self.left || self.width(*column, 1) > 0).collect()
+        (0..self.headings.len()).filter(|column| *column < self.left || self.width(*column) > 0).collect()
     }
 
     /// A Markdown table and an empty line; empty without rows.
@@ -41,22 +68,22 @@ impl Table {
         let shown = self.shown();
         let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
         let cell = |row: &[String], column: usize| row.get(column).map_or(String::new(), |cell| escaped(cell));
-        let mut lines = self.rows.iter().map(|row| line(&mut shown.iter().map(|column| cell(row, *column))));
-        let header = lines.next().unwrap_or_default();
+        let cells = |row: &[String]| line(&mut shown.iter().map(|column| cell(row, *column)));
         let sides = shown.iter().map(|column| if *column < self.left { ":--" } else { "--:" }.to_string());
         let marks = line(&mut sides.into_iter());
-        header + &marks + &lines.collect::<String>() + "\n"
+        cells(&self.headings) + &marks + &self.rows.iter().map(|row| cells(row)).collect::<String>() + "\n"
     }
 
     /// Lines indented by two spaces, columns two spaces apart; columns without content are left out.
     pub fn lines(&self) -> String {
         let shown = self.shown();
         let mut out = String::new();
-        for row in &self.rows {
+        for row in std::iter::once(&self.headings).chain(&self.rows) {
             let mut line = String::from(" ");
             for column in &shown {
                 let cell = row.get(*column).map_or("", String::as_str);
-                let pad = " ".repeat(self.width(*column, 0) - cell.chars().count());
+                let width = self.width(*column).max(self.headings[*column].chars().count());
+                let pad = " ".repeat(width - cell.chars().count());
                 line.push(' ');
                 if *column < self.left {
                     line.push_str(&format!("{cell}{pad}"));
@@ -93,8 +120,8 @@ impl Titled {
 
     /// The table for a terminal.
     pub fn text(&self, has_units: bool) -> String {
-        let header: Vec<&str> = std::iter::once("").chain(self.columns.iter().map(|(name, _)| name.as_str())).collect();
-        let mut lines = Table::new(&header, 1);
+        let header = std::iter::once("").chain(self.columns.iter().map(|(name, _)| name.as_str()));
+        let mut lines = Table::new(header, 1);
         let units = (String::new(), self.columns.iter().map(|(_, unit)| unit.clone()).collect());
         for (label, cells) in has_units.then_some(&units).into_iter().chain(&self.rows) {
             lines.row(std::iter::once(label).chain(cells).cloned().collect());
