@@ -29,6 +29,7 @@ pub use failure::{REQUESTS, STALLS, crossed, fails};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
+pub(crate) use levels::level;
 pub use levels::{counted_at, reduced};
 pub use record::units::percent;
 pub use words::{estimate_number, estimate_words, interval, load_words};
@@ -268,8 +269,6 @@ impl CpuGrowth {
 pub struct SweepFindings {
     /// Closed loop over connections, or open loop over rate.
     pub sweep: Sweep,
-    /// Unit of every load: `connections` or `1/s`.
-    pub load_unit: String,
     /// Findings at each load, ascending.
     pub levels: Vec<Level>,
     /// Load at which the elastic zone ends.

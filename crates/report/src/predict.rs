@@ -8,6 +8,7 @@ use analyze::predict::Prediction;
 use analyze::predict::demand::Demand;
 use analyze::predict::question::{Answer, Predicted};
 use analyze::predict::server::Form;
+use analyze::predict::usl::Usl;
 use analyze::predict::validate::Checked;
 use analyze::predict::what_if::WhatIfAnswer;
 use record::Estimate;
@@ -116,7 +117,7 @@ pub fn json(prediction: &Prediction) -> serde_json::Value {
 fn model(prediction: &Prediction) -> String {
     let server = &prediction.model;
     let words = match (server.form, server.usl) {
-        (Form::Usl, Some((alpha, beta, gamma))) => {
+        (Form::Usl, Some(Usl { alpha, beta, gamma })) => {
             format!("alpha (contention) {alpha:.4}, beta (coherency) {beta:.3e}, gamma {}/s", format_si(gamma))
         }
         _ => {

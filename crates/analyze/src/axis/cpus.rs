@@ -1,14 +1,13 @@
 //! Scaling over CPUs: the Universal Scalability Law of each repeat, and what is full at each number of CPUs.
 
 use super::{estimate, value_words};
-use crate::account::{AccountLevel, WaitLevel, level};
-use crate::disturbance::counted;
-use crate::point::{client_is_saturated, good_per_sec};
+use crate::account::{self, AccountLevel, WaitLevel};
+use crate::point::good_per_sec;
 use crate::predict::usl::{self, Usl};
-use crate::statistics::median;
 use crate::within::{Visit, visits};
+use crate::zones::{self, Full};
 use record::units::percent;
-use record::{Axis, Criteria, Estimate, Point, names};
+use record::{Axis, Criteria, Estimate, Point};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -71,31 +70,29 @@ pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Scalin
 
 /// What limits throughput at these points, in words.
 fn limit(cpus: f64, points: &[&Point], criteria: &Criteria) -> String {
-    let typical = |name| median(&counted(points).iter().filter_map(|point| point.value(name)).collect::<Vec<f64>>());
-    if 2 * points.iter().filter(|point| client_is_saturated(point, criteria)).count() > points.len() {
+    let level = zones::level(cpus, points, criteria);
+    if level.client_limited {
         return "the client was saturated, not the server".into();
     }
-    let Some(busy) = typical(names::SERVER_CPU_BUSY) else { return "the server's CPUs were not watched".into() };
+    let Some(busy) = level.cpus_busy_ratio.map(|busy| percent(busy.median)) else {
+        return "the server's CPUs were not watched".into();
+    };
     let its = if cpus == 1.0 { "its CPU is" } else { "its CPUs are" };
-    if busy >= criteria.saturation_ratio {
-        return format!("{its} full ({} busy)", percent(busy));
-    }
-    let thread = typical(names::SERVER_BUSIEST_THREAD).filter(|share| *share >= criteria.saturation_ratio);
-    let account = level(cpus, points);
-    let waits = account.as_ref().and_then(longest_wait);
-    let why = match (thread, waits) {
-        (Some(_), _) => "one thread is full: more threads or workers would use the other CPUs".into(),
-        (None, Some(wait)) => {
-            format!("{:.1} threads wait for {} ({})", wait.threads, wait.kind.word(), wait.place)
-        }
+    let account = account::level(cpus, points);
+    let why = match (level.full(criteria.saturation_ratio), account.as_ref().and_then(longest_wait)) {
+        (Some(Full::Cpus(_)), _) => return format!("{its} full ({busy} busy)"),
+        (Some(Full::CrowdedCpus(_)), _) => return format!("{its} full, much of it with other work ({busy} busy)"),
+        (Some(Full::Quota(_)), _) => "its limit of CPU time is used up".into(),
+        (Some(Full::Thread(_)), _) => "one thread is full: more threads or workers would use the other CPUs".into(),
+        (None, Some(wait)) => format!("{:.1} threads wait for {} ({})", wait.threads, wait.kind.word(), wait.place),
         (None, None) => "what the server waits for was not seen".into(),
     };
-    format!("{its} only {} busy; {why}", percent(busy))
+    format!("{its} only {busy} busy; {why}")
 }
 
 /// The place where the most threads wait with a request.
 fn longest_wait(account: &AccountLevel) -> Option<&WaitLevel> {
-    let waits = account.groups.iter().flat_map(|group| &group.waits);
+    let waits = account.waits().map(|(_, wait)| wait);
     waits
         .filter(|wait| !wait.kind.is_idle() && wait.threads >= LEAST_WAITING)
         .max_by(|one, other| one.threads.total_cmp(&other.threads))
@@ -140,7 +137,7 @@ mod tests {
     use super::*;
     use crate::axis::{of_points, sentences as of_axis};
     use record::figure::Origin;
-    use record::{AxisPlace, Pace, Sweep};
+    use record::{AxisPlace, Pace, Sweep, names};
 
     /// Points of three repeats whose machines differ in speed, with these shares of busy CPUs.
     fn points(law: Usl, steps: &[(f64, f64)]) -> Vec<Point> {

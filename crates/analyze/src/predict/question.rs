@@ -232,13 +232,8 @@ impl Situation<'_> {
 
     /// The rate at which the run failed, if the question asks about the unchanged server at that rate or more.
     fn failed_at(&self, rate: f64) -> Option<f64> {
-        let Question { cpus, delay_s, cold, scaled_select, cheaper, mix, .. } = self.question;
-        let is_same = cpus.is_none()
-            && *delay_s == 0.0
-            && cold.is_none()
-            && !scaled_select
-            && mix.is_empty()
-            && cheaper.is_empty();
+        let Question { rate: asked, connections, .. } = *self.question;
+        let is_same = *self.question == Question { rate: asked, connections, ..Question::default() };
         open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
     }
 

@@ -130,8 +130,8 @@ pub struct Server {
     /// Measured limit of something other than the CPU (threads, a pool, a lock, a rate limit), requests per second;
     /// see [`limit`].
     pub limit_per_sec: Option<f64>,
-    /// Parameters (alpha, beta, gamma) of the law, for [`Form::Usl`].
-    pub usl: Option<(f64, f64, f64)>,
+    /// Parameters of the law, for [`Form::Usl`].
+    pub usl: Option<Usl>,
 }
 
 /// A server under a load.
@@ -148,7 +148,7 @@ pub struct State {
 impl Server {
     /// A closed loop with `connections` (any positive real number) and `cold` idle connections.
     pub fn closed(&self, connections: f64, cold: f64) -> State {
-        if let Some(law) = self.usl_law() {
+        if let Some(law) = self.usl {
             let demand_s = self.base_s;
             // The law knows no CPUs, but no server exceeds them.
             let most = self.cpus_for(connections) / demand_s;
@@ -182,10 +182,6 @@ impl Server {
             paid = if low < secant && secant < high { secant } else { 0.5 * (low + high) };
         }
         state
-    }
-
-    fn usl_law(&self) -> Option<Usl> {
-        self.usl.map(|(alpha, beta, gamma)| Usl { alpha, beta, gamma })
     }
 
     /// Like [`Self::closed`], with the time from one request to the next in the same place, seconds (Little's law).
@@ -425,8 +421,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
             return None;
         }
         let points: Vec<(f64, f64)> = levels.iter().map(|level| (level.load, level.throughput_per_sec)).collect();
-        let law = usl::fit(&points)?;
-        return Some(Server { usl: Some((law.alpha, law.beta, law.gamma)), ..server });
+        return Some(Server { usl: Some(usl::fit(&points)?), ..server });
     }
     // Each level has two numbers, throughput and demand.
     if loads.len() < 2 || 2 * loads.len() < form.parameters() + 1 {

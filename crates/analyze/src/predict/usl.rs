@@ -4,7 +4,7 @@
 use super::regression::minimise;
 
 /// The law X(N) = gamma N / (1 + alpha (N - 1) + beta N (N - 1)).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Usl {
     /// Contention: the share of the work that is done by one at a time; 0 to 1.
     pub alpha: f64,

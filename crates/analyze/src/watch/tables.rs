@@ -3,7 +3,7 @@
 
 use super::recording::Recording;
 use record::units::format_bytes;
-use record::watch::system::{DiskCounts, GroupIo, Paging, SystemKind};
+use record::watch::system::{CpuModes, DiskCounts, GroupIo, Paging, SystemKind};
 use record::watch::{Counter, Mean, PhaseTotals, Reading, SizeClass};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -289,15 +289,16 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     }
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
     if let (Some(before), Some(after)) = (&first.cpu, &last.cpu) {
-        let modes = [
-            ("CPU user", after.user_ms.saturating_sub(before.user_ms)),
-            ("CPU system", after.system_ms.saturating_sub(before.system_ms)),
-            ("CPU interrupts", after.irq_ms.saturating_sub(before.irq_ms)),
-            ("CPU soft interrupts", after.softirq_ms.saturating_sub(before.softirq_ms)),
-            ("CPU idle", after.idle_ms.saturating_sub(before.idle_ms)),
-            ("CPU waiting for disks", after.iowait_ms.saturating_sub(before.iowait_ms)),
-            ("CPU stolen", after.steal_ms.saturating_sub(before.steal_ms)),
+        let modes: [Part<CpuModes>; 7] = [
+            ("CPU user", |cpu| cpu.user_ms),
+            ("CPU system", |cpu| cpu.system_ms),
+            ("CPU interrupts", |cpu| cpu.irq_ms),
+            ("CPU soft interrupts", |cpu| cpu.softirq_ms),
+            ("CPU idle", |cpu| cpu.idle_ms),
+            ("CPU waiting for disks", |cpu| cpu.iowait_ms),
+            ("CPU stolen", |cpu| cpu.steal_ms),
         ];
+        let modes = modes.map(|(name, part)| (name, part(after).saturating_sub(part(before))));
         let all: u64 = modes.iter().map(|(_, ms)| ms).sum();
         for (name, ms) in modes {
             let share = (all > 0).then(|| ms as f64 * 100.0 / all as f64);

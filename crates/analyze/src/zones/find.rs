@@ -111,7 +111,6 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let grown = growth(&answered, &levels);
     Some(SweepFindings {
         sweep,
-        load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
         efficiency_point: efficiency_point(cpu.as_ref(), &answered, &levels, sweep, criteria),
         doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
         capacity,

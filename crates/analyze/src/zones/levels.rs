@@ -47,7 +47,7 @@ fn spread(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Option<Sp
     Some(Spread { median: median(&values)?, min, max, n: values.len() as u64 })
 }
 
-pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level {
+pub(crate) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level {
     let best = counted_at(points);
     let named = |name: &'static str| move |point: &Point| point.value(name);
     let failed = |point: &&Point| fails(point, criteria);
