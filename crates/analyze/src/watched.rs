@@ -135,11 +135,7 @@ pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
 }
 
 fn load_of(point: &Point) -> Option<f64> {
-    let load = match (point.sweep, point.axis) {
-        (Sweep::Axis, place) => place?.value,
-        (Sweep::Rate, _) => point.offered_per_sec()?,
-        _ => point.connections as f64,
-    };
+    let load = if point.sweep == Sweep::Axis { point.axis?.value } else { point.load() };
     load.is_finite().then_some(load)
 }
 

@@ -207,11 +207,7 @@ fn section(
             .into_iter()
             .chain(watched::tables(run, sweep.sweep))
             .collect(),
-        loads: loads::of_sweep(
-            run,
-            sweep.sweep,
-            &sweep.levels.iter().map(|level| (level.load, level.zone.word())).collect::<Vec<_>>(),
-        ),
+        loads: loads::of_sweep(run, sweep),
     }
 }
 

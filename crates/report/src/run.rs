@@ -59,27 +59,14 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
     out.push_str(&wrap(&account::checked(verdict), "- ", "  "));
     for sweep in findings.sweeps() {
-        out.push('\n');
-        out.push_str(&sweep_table(sweep));
-        let account = account::text(run, sweep);
-        if !account.is_empty() {
-            out.push('\n');
-            out.push_str(&account);
-        }
+        out += &apart(sweep_table(sweep));
+        out += &apart(account::text(run, sweep));
     }
-    if let Some(unloading) = &findings.unloading {
-        out.push('\n');
-        out.push_str(&unloading_table(unloading));
-    }
+    out += &apart(findings.unloading.as_ref().map(unloading_table).unwrap_or_default());
     for axis in findings.axes.iter().filter(|axis| axis.slowed.is_none()) {
-        out.push('\n');
-        out.push_str(&axis::table(axis));
+        out += &apart(axis::table(axis));
     }
-    let slowed = slow_down::table(&findings.axes);
-    if !slowed.is_empty() {
-        out.push('\n');
-        out.push_str(&slowed);
-    }
+    out += &apart(slow_down::table(&findings.axes));
     out.push_str(&slowest::text(slowest::of_run(run, findings)));
     out.push_str(&watched::run(run));
     let (shown, rest) = gravest(&verdict.doubts);
@@ -91,6 +78,11 @@ pub fn full(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     out.push_str(&format!("\nrun     {}\n", plain(&run.path.display().to_string(), 300)));
     out.push_str(&format!("repeat  {}\n", plain(&run.record.scenario.repeat_command, 1000)));
     out
+}
+
+/// A part of the output after an empty line; nothing if it is empty.
+pub(crate) fn apart(part: String) -> String {
+    if part.is_empty() { part } else { format!("\n{part}") }
 }
 
 /// The most severe doubts, and a sentence about the others.

@@ -90,13 +90,7 @@ impl<'a> Evidence<'a> {
 
     /// The points of a sweep at one load, without those of the yardstick.
     fn points_at(&self, sweep: Sweep, load: f64) -> impl Iterator<Item = &'a Point> {
-        self.run.points.iter().filter(move |point| {
-            let at = match sweep {
-                Sweep::Rate => point.offered_per_sec(),
-                _ => Some(point.connections as f64),
-            };
-            point.sweep == sweep && at == Some(load)
-        })
+        self.run.points.iter().filter(move |point| point.sweep == sweep && point.load() == load)
     }
 
     /// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.

@@ -55,15 +55,8 @@ pub(super) fn points_of(run: &RunDir, sweep: Sweep) -> Vec<&Point> {
     run.points.iter().filter(|point| point.sweep == sweep).collect()
 }
 
-fn load(point: &Point) -> Option<f64> {
-    match point.sweep {
-        Sweep::Rate => point.offered_per_sec(),
-        _ => Some(point.connections as f64),
-    }
-}
-
 pub(super) fn dots(points: &[&Point], name: &str, value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
-    let dot = |point: &&Point| Some(dot(point, load(point)?, value(point)?, name));
+    let dot = |point: &&Point| Some(dot(point, point.load(), value(point)?, name));
     points.iter().filter_map(dot).filter(|mark| mark.x.is_finite() && mark.y.is_finite()).collect()
 }
 
@@ -87,7 +80,7 @@ pub(super) fn medians(sweep: &SweepFindings, spread: impl Fn(&Level) -> Option<S
 /// Medians over the levels, for a figure that the levels lack.
 pub(super) fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
     let at_level = |level: &Level| {
-        let same: Vec<&Point> = points.iter().filter(|point| load(point) == Some(level.load)).copied().collect();
+        let same: Vec<&Point> = points.iter().filter(|point| point.load() == level.load).copied().collect();
         Some(median(level.load, reduced(&same, &value)?))
     };
     sweep.levels.iter().filter_map(at_level).collect()

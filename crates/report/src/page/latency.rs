@@ -60,13 +60,7 @@ fn load_label(load: f64, sweep: Sweep) -> String {
 
 /// The longest point of a load; of about equally long ones, the one with the median throughput.
 fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
-    let at = |point: &&Point| {
-        point.sweep == sweep
-            && match sweep {
-                Sweep::Rate => point.offered_per_sec() == Some(load),
-                _ => point.connections as f64 == load,
-            }
-    };
+    let at = |point: &&Point| point.sweep == sweep && point.load() == load;
     let longest = run.points.iter().filter(at).map(|point| point.duration_ns).max()?;
     let mut best: Vec<&Point> =
         run.points.iter().filter(at).filter(|point| point.duration_ns as f64 >= 0.6 * longest as f64).collect();

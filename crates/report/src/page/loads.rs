@@ -6,7 +6,7 @@ use crate::text::{number, unbroken};
 use analyze::growth::LAYERS;
 use analyze::profile::why_not_sampled;
 use analyze::statistics::{mean, median, range};
-use analyze::zones::{SweepFindings, counted_at, load_words};
+use analyze::zones::{Level, SweepFindings, counted_at, load_words};
 use record::text::plain;
 use record::units::{format_nanos, grouped};
 use record::{Axis, Doubt, Point, RunDir, Sweep, names};
@@ -36,25 +36,25 @@ pub(super) fn id(sweep: Sweep, load: f64) -> String {
     format!("load-{word}-{load}")
 }
 
-pub(super) fn of_sweep(run: &RunDir, sweep: Sweep, levels: &[(f64, &'static str)]) -> Vec<Load> {
-    let points = |load: f64| run.points.iter().filter(move |point| point.sweep == sweep && point.load() == load);
-    let one = |(load, zone): &(f64, &'static str)| {
-        let words = load_words(*load, sweep);
-        of_points(run, id(sweep, *load), words, zone, &points(*load).collect::<Vec<_>>())
+pub(super) fn of_sweep(run: &RunDir, found: &SweepFindings) -> Vec<Load> {
+    let one = |level: &Level| {
+        let is_there = |point: &&Point| point.sweep == found.sweep && point.load() == level.load;
+        let points: Vec<&Point> = run.points.iter().filter(is_there).collect();
+        let words = load_words(level.load, found.sweep);
+        of_points(run, id(found.sweep, level.load), words, level.zone.word(), &points)
     };
-    levels.iter().map(one).collect()
+    found.levels.iter().map(one).collect()
 }
 
 /// Like [`of_sweep`] for one of several runs on a page, without its points.
 pub(super) fn of_sweep_in(run: &RunDir, found: &SweepFindings, letter: &'static str) -> Vec<Load> {
-    let levels: Vec<_> = found.levels.iter().map(|level| (level.load, level.zone.word())).collect();
     let named = |load: Load| Load {
         id: format!("{}{}", link_prefix(letter), load.id),
         words: format!("{letter}: {}", load.words),
         points: Vec::new(),
         ..load
     };
-    of_sweep(run, found.sweep, &levels).into_iter().map(named).collect()
+    of_sweep(run, found).into_iter().map(named).collect()
 }
 
 pub(super) fn link_prefix(letter: &str) -> &'static str {

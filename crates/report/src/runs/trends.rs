@@ -38,10 +38,7 @@ impl Time {
 }
 
 /// A figure of a run with its interval, if any.
-struct Value {
-    value: f64,
-    interval: Option<(f64, f64)>,
-}
+type Value = (f64, Option<(f64, f64)>);
 
 struct Line {
     title: &'static str,
@@ -60,10 +57,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "requests per second",
             unit: "1/s",
             class: "s1",
-            of: |row| {
-                let plan = row.answer.as_ref()?.plan_per_sec?;
-                Some(Value { value: plan.value, interval: plan.interval() })
-            },
+            of: |row| row.answer.as_ref()?.plan_per_sec.map(|plan| (plan.value, plan.interval())),
             words: format_si,
         },
         Line {
@@ -71,7 +65,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "requests per second",
             unit: "1/s",
             class: "s2",
-            of: |row| row.peak.map(|peak| Value { value: peak.per_sec, interval: peak.low.zip(peak.high) }),
+            of: |row| row.peak.map(|peak| (peak.per_sec, peak.low.zip(peak.high))),
             words: format_si,
         },
         Line {
@@ -79,7 +73,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "at the yield point, or at the peak without one",
             unit: "us",
             class: "s4",
-            of: |row| row.response_p99_us.map(|value| Value { value, interval: None }),
+            of: |row| row.response_p99_us.map(|us| (us, None)),
             words: |us| format_nanos(us * 1e3),
         },
         Line {
@@ -87,7 +81,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             y_name: "server CPU at the same load, us per request",
             unit: "us",
             class: "s3",
-            of: |row| row.cpu_us_per_request.map(|value| Value { value, interval: None }),
+            of: |row| row.cpu_us_per_request.map(|us| (us, None)),
             words: number,
         },
     ];
@@ -96,16 +90,17 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
 }
 
 fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
-    let found: Vec<(f64, Value)> = runs.iter().filter_map(|row| Some((time.at(row), (line.of)(row)?))).collect();
-    let found: Vec<(f64, Value)> = found.into_iter().filter(|(_, found)| found.value.is_finite()).collect();
-    if found.len() < 2 {
+    let mark = |row: &&Row| {
+        let (value, interval) = (line.of)(row).filter(|(value, _)| value.is_finite())?;
+        Some(Mark { interval, ..(time.at(row), value).into() })
+    };
+    let marks: Vec<Mark> = runs.iter().filter_map(mark).collect();
+    if marks.len() < 2 {
         return None;
     }
     let edges: Vec<(f64, f64, f64)> =
-        found.iter().filter_map(|(x, value)| value.interval.map(|(low, high)| (*x, low, high))).collect();
-    let is_whole = edges.len() == found.len();
-    let mark = |(x, found): &(f64, Value)| Mark { interval: found.interval, ..(*x, found.value).into() };
-    let marks: Vec<Mark> = found.iter().map(mark).collect();
+        marks.iter().filter_map(|mark| mark.interval.map(|(low, high)| (mark.x, low, high))).collect();
+    let is_whole = edges.len() == marks.len();
     let highest = edges.iter().map(|(.., high)| *high).chain(marks.iter().map(|mark| mark.y));
     let y = Scale::linear(highest, line.words);
     let x = Scale::linear(runs.iter().map(|row| time.at(row)), number);
@@ -125,7 +120,7 @@ fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
 /// The values in words, for screen readers.
 fn description(runs: &[&Row], line: &Line) -> String {
     let words = |row: &&Row| {
-        let value = (line.words)((line.of)(row)?.value);
+        let value = (line.words)((line.of)(row)?.0);
         let worse = row.before.as_ref().filter(|before| before.is_worse());
         Some(format!("{} {value}{}", super::began(row), if worse.is_some() { ", worse" } else { "" }))
     };
