@@ -7,6 +7,7 @@ mod connections;
 mod length;
 mod rate;
 mod schedule;
+mod share;
 mod sure;
 mod turns;
 mod warm_up;
@@ -21,6 +22,7 @@ pub use capacity::{Capacity, capacity};
 pub use connections::ConnectionSweep;
 pub use length::too_short;
 pub use rate::RateSearch;
+pub use share::ShareSearch;
 pub use sure::least_ns;
 pub use turns::Turns;
 pub use warm_up::WarmUp;
@@ -98,6 +100,8 @@ pub enum Load {
     Capacity(u64),
     /// This many requests per second in an open loop.
     Rate(f64),
+    /// This share of live traffic, as the user's command takes it.
+    Share(f64),
     /// A place on another axis.
     Place(AxisPlace),
 }
@@ -109,7 +113,7 @@ impl Load {
             Load::Connections(_) => Sweep::Connections,
             Load::Unloading(_) => Sweep::Unloading,
             Load::Capacity(_) => Sweep::Single,
-            Load::Rate(_) => Sweep::Rate,
+            Load::Rate(_) | Load::Share(_) => Sweep::Rate,
             Load::Place(_) => Sweep::Axis,
         }
     }

@@ -165,6 +165,14 @@ names! {
     PATH_PACKETS = "path.packets", "count";
     /// Emulated path: packets dropped to emulate the configured loss.
     PATH_LOST = "path.lost_packets", "count";
+    /// Share of the live traffic that the server had, as its command takes it (`find --shift`).
+    LIVE_SHARE = "live.share", "1";
+    /// Mean time that live requests waited in the server's sockets before they were read: requests there, by samples,
+    /// divided by the rate (Little's law).
+    LIVE_WAIT = "live.wait_before_read_us", "us";
+    /// Time from the begin of the point until a guard returned the server to its usual share; absent if none did.
+    LIVE_STEPPED_BACK = "live.stepped_back_after_s", "s";
+
     /// Emulated path: packets dropped because the queue was full.
     PATH_DROPPED = "path.dropped_packets", "count";
     /// Emulated path: CPU time of the delay line per packet that crossed it.

@@ -331,6 +331,20 @@ pub struct FindRun {
     /// --beside`. Untrusted text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
+    /// How live traffic was moved to the server; absent if straingauge sent the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shift: Option<ShiftPlan>,
+}
+
+/// A command that moves a share of live traffic to one server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ShiftPlan {
+    /// The command for a shell; `{share}` in it is replaced by the share. Untrusted text.
+    pub command: String,
+    /// The usual share, which is restored at the end.
+    pub usual: f64,
+    /// The largest share that the search may set.
+    pub most: f64,
 }
 
 /// The fields of a sweep of `profile`.

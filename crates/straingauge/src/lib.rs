@@ -30,6 +30,7 @@ mod progress;
 mod quantity;
 mod serve;
 mod server;
+mod shift;
 mod signals;
 mod tools;
 mod url;

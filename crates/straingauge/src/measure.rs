@@ -6,6 +6,7 @@ use crate::fleet;
 use crate::measured::{Measured, measured};
 use crate::metrics::Loads;
 use crate::progress::Progress;
+use crate::shift::Shift;
 use crate::signals::Stop;
 use crate::workload::Supplied;
 use analyze::disturbance::is_without_others;
@@ -23,6 +24,8 @@ pub struct Runner {
     fleet: Option<Box<Fleet>>,
     /// The rate series or log for the points.
     supplied: Supplied,
+    /// Live traffic, in place of a load.
+    pub live: Option<Box<Shift>>,
     pub companions: Companions,
     pub metrics: Option<Loads>,
     stop: Stop,
@@ -46,6 +49,7 @@ impl Runner {
         Runner {
             fleet: fleet.map(Box::new),
             supplied,
+            live: None,
             companions: Companions::default(),
             metrics: None,
             stop,
@@ -126,6 +130,9 @@ impl Runner {
             }
         };
         let measured = self.companions.accompany(&load, &mut show, |events| {
+            if let Some(live) = &mut self.live {
+                return live.measure(plan, repeat, &self.stop, events);
+            }
             let mut result = match &mut self.fleet {
                 Some(fleet) => fleet.run(plan, &mut self.supplied, self.stop.flag(), events)?,
                 None => load::run_supplied(plan, &self.supplied, self.stop.flag(), events)

@@ -18,9 +18,9 @@ use crate::url::Target;
 use crate::workload::{Resolved, Supplied};
 use anyhow::Result;
 use record::path::PathError;
-use record::scenario::SweepPlan;
-use record::shell;
+use record::scenario::{ShiftPlan, SweepPlan};
 use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, TraceId, WhatIf};
+use record::{PlainText, shell};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -334,6 +334,43 @@ fn less_than_all(option: &str, share: f64) -> Result<f64> {
         )));
     }
     Ok(share)
+}
+
+/// The command that moves live traffic, and its shares; `None` if straingauge sends the load.
+pub fn shift_plan(options: &FindOptions, drive: &RunOptions) -> Result<Option<ShiftPlan>> {
+    let (command, shares) = match (&options.shift, &options.shares) {
+        (None, None) => return Ok(None),
+        (Some(command), Some(shares)) => (command.clone(), shares),
+        _ => return Err(wrong_usage("--shift and --shares belong together: give both")),
+    };
+    if !command.contains("{share}") {
+        return Err(wrong_usage("the command of --shift must contain {share}, which is replaced by the share to set"));
+    }
+    let wrong = || {
+        wrong_usage(format!(
+            "--shares '{}': give the usual share and the largest permitted one, as 25..80",
+            PlainText::new(shares, 60)
+        ))
+    };
+    let (usual, most) = shares.split_once("..").ok_or_else(wrong)?;
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|share| (1e-3..=1e6).contains(share));
+    let (usual, most) = number(usual).zip(number(most)).filter(|(usual, most)| usual < most).ok_or_else(wrong)?;
+    let (fleet, server) = (&drive.options.fleet, &drive.options.server);
+    let typed = [
+        (options.axis.is_some(), "--axis"),
+        (options.sweep.is_some(), "--sweep"),
+        (options.unload, "--unload"),
+        (options.until_sure.is_some(), "--until-sure"),
+        (options.compare_with.is_some(), "--compare-with"),
+        (options.beside.is_some(), "--beside"),
+        (!server.command.is_empty(), "-- SERVER"),
+        (fleet.watch_with.is_some(), "--watch-with"),
+        (crate::fleet::is_asked_for(fleet), "--client"),
+    ];
+    refuse_typed(&typed, |option| {
+        format!("--shift measures a running server here, under live traffic: leave {option} out")
+    })?;
+    Ok(Some(ShiftPlan { command, usual, most }))
 }
 
 pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan> {

@@ -55,6 +55,7 @@ mod runs;
 mod schemas;
 mod server;
 mod server_elsewhere;
+mod shift;
 mod slow_down;
 mod slowest;
 mod ssh_workers;

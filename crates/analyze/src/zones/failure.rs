@@ -45,7 +45,9 @@ pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
         (short.share < HOPELESS_RATIO || is_far_behind) && short.deviations > SURE_DEVIATIONS
     });
     let is_late = is_beyond(names::RESPONSE_P99);
-    if is_hopeless || is_late && is_beyond(names::RESPONSE_P90) {
+    // The guards of live traffic allow for chance themselves.
+    let has_stepped_back = is_late && point.value(names::LIVE_STEPPED_BACK).is_some();
+    if is_hopeless || has_stepped_back || is_late && is_beyond(names::RESPONSE_P90) {
         return Some(Judged::Failed);
     }
     let is_behind = short.is_some_and(|short| short.deviations_beyond_stall > SURE_DEVIATIONS);

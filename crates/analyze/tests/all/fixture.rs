@@ -113,6 +113,7 @@ pub fn record() -> RunRecord {
                 sweep: plan(90),
                 what_ifs: Vec::new(),
                 beside: Vec::new(),
+                shift: None,
             }),
         },
         machine,

@@ -274,7 +274,7 @@ fn visits_of(
             SweepStep::Measure(trial) => {
                 let load = match trial.load {
                     Load::Connections(load) | Load::Unloading(load) | Load::Capacity(load) => load as f64,
-                    Load::Rate(rate) => rate,
+                    Load::Rate(rate) | Load::Share(rate) => rate,
                     Load::Place(place) => place.value,
                 };
                 match trial.load {

@@ -9,7 +9,8 @@
 //! [`Watcher`] is the entry point; it opens windows while it waits ([`Watcher::wait_until`]) and returns
 //! [`Reading`](record::watch::Reading)s. Modules: `programs`, `kernel` (the programs), `calibration` (their cost),
 //! `schedule`, [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `edges`,
-//! [`shares`] and [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections),
+//! [`shares`] and [`point`] (the watch of a load's points), `live` (the load of real clients), [`states`] with
+//! [`timer_wheel`] (connections),
 //! [`classes`], `totals`, [`by_process`], [`traffic`] (the protocol) and [`demand`] (service demands).
 //! [`record::watch`] defines a reading.
 
@@ -24,6 +25,7 @@ mod estimate;
 mod group_io;
 pub mod intervals;
 mod kernel;
+mod live;
 pub mod pack;
 mod pack_places;
 mod phases;
@@ -46,6 +48,7 @@ mod watcher;
 pub use classes::{ClassError, SizeClasses};
 pub use error::WatchError;
 pub use intervals::Intervals;
+pub use live::{LiveMark, LiveSeen, LiveTraffic};
 pub use point_watch::PointWatch;
 pub use watcher::{WatchOptions, Watcher};
 

@@ -155,13 +155,32 @@ pub struct FindOptions {
         help_heading = "The price of an agent"
     )]
     pub beside: Option<String>,
+    /// Let live traffic be the load: this command moves a share of it to the server
+    ///
+    /// For a server of this machine that gets traffic from a load balancer. No request is sent. {share} in the
+    /// command, which a shell runs, is replaced by the shares that are tried, e.g. by 40 in
+    /// 'echo set weight web/s1 {share} | socat - /run/haproxy.sock'. The usual share is restored when a point fails,
+    /// and at the end, however straingauge ends.
+    #[arg(
+        long, value_name = "COMMAND", requires = "shares", help_heading = "Live traffic",
+        conflicts_with_all = [
+            "axis", "sweep", "until_sure", "unload", "compare_with", "beside", "command", "watch_with"
+        ]
+    )]
+    pub shift: Option<String>,
+    /// The usual share and the largest permitted one, e.g. 25..80
+    ///
+    /// In the unit that the command takes: percent, a weight, instances. Only whole numbers are tried if both are
+    /// whole.
+    #[arg(long, value_name = "USUAL..MOST", requires = "shift", help_heading = "Live traffic")]
+    pub shares: Option<String>,
     // Pause after the command was started or stopped.
     #[arg(skip)]
     pub settle: Option<Time>,
 }
 overlay!(FindOptions; sweep, axis, axis_values, places, conforming_share, min_connections, max_connections,
     open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
-    efficiency_loss, bracket, profile, compare_with, threshold, beside, settle, unload);
+    efficiency_loss, bracket, profile, compare_with, threshold, beside, settle, unload, shift, shares);
 
 /// Sweeps, as typed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]

@@ -252,6 +252,14 @@ pub enum Command {
     /// The name and arguments of an installed tool ([`crate::tools`]).
     #[command(external_subcommand)]
     Tool(Vec<OsString>),
+    /// Set the usual share of live traffic when straingauge is killed (started by straingauge itself)
+    #[command(hide = true, name = crate::shift::COMMAND)]
+    RestoreShare {
+        /// The command that sets a share.
+        command: String,
+        /// The usual share.
+        usual: f64,
+    },
     /// End a server's processes when the straingauge that started it is killed (started by straingauge itself)
     #[command(hide = true, name = crate::server::guardian::COMMAND)]
     GuardSession {

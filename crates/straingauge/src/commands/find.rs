@@ -14,12 +14,12 @@ use crate::cli::{FindArgs, IfPermitted, Over, SweepWord, WatchWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;
-use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, Turns, capacity, least_ns};
+use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, ShareSearch, Turns, capacity, least_ns};
 use anyhow::Result;
 use live::Live;
 use record::run::RunWriter;
-use record::scenario::SweepPlan;
-use record::units::{exact_percent, format_nanos};
+use record::scenario::{ShiftPlan, SweepPlan};
+use record::units::{exact_percent, format_nanos, format_si};
 use record::{Arrival, Axis, names};
 use search::{Ended, Search};
 use second::Second;
@@ -35,7 +35,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
 
 fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
-    let options = args.find.over(std::mem::take(&mut drive.options.find));
+    let mut options = args.find.over(std::mem::take(&mut drive.options.find));
     let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
     if options.p99_limit.is_none()
         && let Some(path) = plan::path_plan(&drive.options.path, 0)?
@@ -46,6 +46,13 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     if let Some(second) = second::option(&options) {
         refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
         which = SweepWord::Connections;
+    }
+    let shift = plan::shift_plan(&options, &drive)?;
+    if shift.is_some() {
+        which = SweepWord::Rate;
+        // The watch of live traffic counts the requests.
+        drive.options.watching.detail = Some(WatchWord::Off);
+        options.profile.get_or_insert(IfPermitted::Never);
     }
     let limits = parse_limits(&args.fail_if, |limit| is_found(limit, which, sweep.axis.is_some()))?;
     if sweep.unload && which == SweepWord::Rate {
@@ -72,7 +79,7 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
         drive.options.watching.detail.get_or_insert(WatchWord::Off);
     }
     let purpose = Purpose::Zones(profile);
-    let are_connections_typed = options.open_connections.is_some();
+    let are_connections_typed = options.open_connections.is_some() || shift.is_some();
     Ok((
         drive,
         SearchPlan {
@@ -82,6 +89,7 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
             second,
             cpus: None,
             are_connections_typed,
+            shift,
             live: args.live,
             is_full: args.full,
         },
@@ -134,6 +142,8 @@ pub(super) struct SearchPlan {
     /// CPUs of client and server if the sweep varies these.
     pub cpus: Option<axis::CpuSet>,
     pub are_connections_typed: bool,
+    /// The command that moves live traffic, which then is the load.
+    pub shift: Option<ShiftPlan>,
     /// Address at which the report is shown during the run.
     pub live: Option<SocketAddr>,
     /// Whether to print everything instead of one screen.
@@ -196,6 +206,14 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
 
 fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     let (sweep, seed) = (&plan.sweep, search.seed());
+    if let Some(shift) = &plan.shift {
+        search.announce(&[format!(
+            "live traffic: nothing is sent; times are those of the server's machine; shares {} to {}",
+            format_si(shift.usual),
+            format_si(shift.most)
+        )])?;
+        return search.run(&mut ShareSearch::new(sweep, shift));
+    }
     if plan.second.is_some() {
         if let Some(early) = search.warm_up()? {
             return Ok(early);

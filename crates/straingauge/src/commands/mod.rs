@@ -52,6 +52,7 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Wan(args) => wan::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Tool(words) => Err(crate::tools::exec(&words[0].to_string_lossy(), &words[1..])),
+        Command::RestoreShare { command, usual } => Ok(crate::shift::restore_on_end(&command, usual)),
         Command::GuardSession { session, mark } => {
             Ok(crate::server::guardian::run_guardian(session, &mark, crate::leftovers::clean_up_after))
         }

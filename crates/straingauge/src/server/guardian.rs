@@ -44,7 +44,7 @@ pub const COMMAND: &str = "guard-session";
 const ROUNDS: u32 = 100;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
 /// Message: the server was stopped, so nothing is left to do.
-const STOPPED: u8 = b'.';
+pub const STOPPED: u8 = b'.';
 /// Message: end the session.
 const END: u8 = b'e';
 /// Maximum wait for a killed process to end after it closed its pipes; a large one takes long.
@@ -64,8 +64,13 @@ pub struct Guardian {
 impl Guardian {
     /// Starts a guardian for the session of `leader` and for processes with this [`MARK`].
     pub fn over(leader: u32, mark: &str) -> io::Result<Guardian> {
+        Guardian::with(&[COMMAND, &leader.to_string(), mark])
+    }
+
+    /// Starts this program with hidden arguments, as a guardian that outlives this process.
+    pub fn with(arguments: &[&str]) -> io::Result<Guardian> {
         let mut command = Command::new("/proc/self/exe");
-        command.args([COMMAND, &leader.to_string(), mark]).env_remove(MARK);
+        command.args(arguments).env_remove(MARK);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: setsid is async-signal-safe.
         unsafe { command.pre_exec(|| setsid().map(drop).map_err(io::Error::from)) };
@@ -91,16 +96,21 @@ impl Drop for Guardian {
     }
 }
 
+/// Waits for the order of the process that started this guardian; `None` if that process was killed.
+pub fn order() -> Option<u8> {
+    let mut byte = [0u8; 1];
+    loop {
+        match io::stdin().read(&mut byte) {
+            Ok(count) => return (count > 0).then_some(byte[0]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+}
+
 /// Runs as the guardian. `clean_up_after` removes the leftovers of a killed process.
 pub fn run_guardian(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)) -> ExitCode {
-    let mut byte = [0u8; 1];
-    let order = loop {
-        match io::stdin().read(&mut byte) {
-            Ok(count) => break (count > 0).then_some(byte[0]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break None,
-        }
-    };
+    let order = order();
     if order == Some(STOPPED) {
         return ExitCode::SUCCESS;
     }

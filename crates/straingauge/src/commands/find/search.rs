@@ -9,6 +9,7 @@ use crate::commands::session::Session;
 use crate::measure::label;
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
+use crate::shift::{self, Shift};
 use analyze::compare::BESIDE as SECOND_FOLDER;
 use analyze::sweep::{Load, Planner, SweepStep, Trial, capacity};
 use anyhow::{Context, Result, bail};
@@ -275,7 +276,16 @@ impl<'a> Search<'a> {
             let round_trip_ns = session.round_trip_ns();
             axis::adapt(&mut session.plan, axis, &drive.options.load, round_trip_ns)?;
         }
-        check_answer(&session, drive.output.any_status)?;
+        match &plan.shift {
+            Some(shift) => {
+                let criteria = plan.sweep.criteria;
+                session.runner.live = Some(Box::new(Shift::start(drive.target.port, shift, criteria)?));
+                // The clients are real, and elsewhere.
+                session.doubts.retain(|doubt| doubt.kind != DoubtKind::SharedCpus);
+                session.doubts.push(shift::seen_from_the_server());
+            }
+            None => check_answer(&session, drive.output.any_status)?,
+        }
         match plan.purpose {
             Purpose::Zones(when) => session.profile_layers(drive.target.port, when)?,
             Purpose::Profile { frequency_hz } => session.profile_packets(drive.target.port, frequency_hz)?,
@@ -294,7 +304,13 @@ impl<'a> Search<'a> {
             Purpose::Zones(_) => {
                 let beside =
                     self.plan.beside().filter(|_| side == 1).map_or(Vec::new(), |(command, _)| command.to_vec());
-                RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.options.predict.0.clone(), beside })
+                RunKind::Find(FindRun {
+                    base,
+                    sweep,
+                    what_ifs: self.drive.options.predict.0.clone(),
+                    beside,
+                    shift: self.plan.shift.clone(),
+                })
             }
             Purpose::Profile { .. } => RunKind::Profile(ProfileRun { base, sweep }),
         };
@@ -305,6 +321,8 @@ impl<'a> Search<'a> {
     pub fn close(&mut self) {
         self.end_beside();
         let Some(mut session) = self.session.take() else { return };
+        // First of all, live traffic gets back to where it was.
+        session.runner.live = None;
         // With --beside, both sides have the same server.
         let side = if self.plan.beside().is_some() { 0 } else { self.now };
         let Some(Side { writer, .. }) = self.sides.get_mut(side) else { return };
@@ -344,6 +362,15 @@ impl<'a> Search<'a> {
             Load::Rate(_) | Load::Place(AxisPlace { axis: Axis::Rate, .. }) => self.open_connections(trial.load)?,
             _ => self.plan.sweep.open_connections,
         };
+        let expected_per_sec = match (trial.load, &mut self.session()?.runner.live) {
+            (Load::Share(share), Some(live)) => {
+                if let Err(error) = live.turn_to(share) {
+                    return Ok(Some(Ended::Lost(format!("{error:#}"))));
+                }
+                live.expected_per_sec(share)
+            }
+            _ => 0.0,
+        };
         let (mut plan, mut place) = (self.session()?.plan.clone(), None);
         match trial.load {
             Load::Connections(connections) | Load::Unloading(connections) | Load::Capacity(connections) => {
@@ -352,6 +379,7 @@ impl<'a> Search<'a> {
             Load::Rate(rate_per_sec) => {
                 (plan.connections, plan.pace) = (open, Pace::Open { rate_per_sec, arrival });
             }
+            Load::Share(_) => plan.pace = Pace::Open { rate_per_sec: expected_per_sec, arrival },
             Load::Place(at) => {
                 let holds_rate = self.drive.options.load.rate.is_some();
                 places::turn_to(&mut plan, at, arrival, open, holds_rate);
@@ -485,7 +513,10 @@ impl<'a> Search<'a> {
         if session.stop.is_set() {
             return Ok(Some(Ended::Interrupted));
         }
-        let mut measured = session.runner.point(&plan, sweep, repeat, &mut session.progress)?;
+        let mut measured = match session.runner.point(&plan, sweep, repeat, &mut session.progress) {
+            Err(error) if self.plan.shift.is_some() => return Ok(Some(Ended::Lost(format!("{error:#}")))),
+            measured => measured?,
+        };
         if measured.result.interrupted {
             // A point that was cut short is dropped; those before it are kept.
             return Ok(Some(Ended::Interrupted));
@@ -531,7 +562,8 @@ impl<'a> Search<'a> {
         let kept = measured.keep(&mut side.writer);
         if sweep != Sweep::Yardstick {
             let elapsed_ns = started.elapsed().as_nanos() as u64;
-            session.progress.say(&report::run::progress_line(&measured.point, elapsed_ns, budget_ns));
+            let line = report::run::progress_line(&measured.point, elapsed_ns, budget_ns);
+            session.progress.say(&shift::stepped_back(&measured.point, &self.plan.sweep.criteria).unwrap_or(line));
         }
         side.points.push(measured.point);
         kept?;

@@ -46,6 +46,7 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
         purpose: Purpose::Profile { frequency_hz },
         second: None,
         cpus: None,
+        shift: None,
         are_connections_typed: typed.connections.is_some(),
         live: None,
         is_full: true,

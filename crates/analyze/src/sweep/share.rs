@@ -1,0 +1,248 @@
+//! The search over shares of live traffic, which real users feel: upward in small steps from the usual share, smaller
+//! ones near the limit, back to the usual share after a failure, then between the highest share that was held and the
+//! lowest that failed.
+
+use super::{Load, Planner, SweepStep, Trial};
+use crate::zones::{Judged, REQUESTS, crossed, judged};
+use record::scenario::{ShiftPlan, SweepPlan};
+use record::{Criteria, Point, names};
+
+/// Largest and smallest step, as ratios of two shares.
+const STEP: f64 = 1.25;
+const LEAST_STEP: f64 = 1.05;
+/// The step once the 99th percentile has reached half of its limit.
+const STEP_NEAR_LIMIT: f64 = 1.1;
+/// A step is planned to leave the busiest resource at most this busy.
+const BUSIEST: f64 = 0.97;
+/// Shares between the bounds that are tried.
+const REFINEMENTS: u32 = 3;
+/// Points in a usual search; each takes this part of the budget.
+const POINTS: u64 = 14;
+const FAILS_AS_USUAL: &str = "the server fails at its usual share";
+/// A point with few requests may take this part, to have enough for a percentile.
+const LONGEST_PART: u64 = 8;
+/// The measured part of a step; before it, connections move.
+const WINDOW: f64 = 0.75;
+const SHORTEST_NS: u64 = 2_000_000_000;
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// Plans the search over shares.
+#[derive(Debug)]
+pub struct ShareSearch {
+    shift: ShiftPlan,
+    criteria: Criteria,
+    budget_ns: u64,
+    started_ns: Option<u64>,
+    refinements: u32,
+    is_longer: bool,
+    done: Option<String>,
+}
+
+/// A share that was tried, and its result.
+struct Tried<'a> {
+    share: f64,
+    point: &'a Point,
+    judged: Option<Judged>,
+    /// Whether it crossed a limit, even if by few requests: users have felt it.
+    is_failed: bool,
+}
+
+impl ShareSearch {
+    /// A planner between the usual and the largest share.
+    pub fn new(plan: &SweepPlan, shift: &ShiftPlan) -> Self {
+        ShareSearch {
+            shift: shift.clone(),
+            criteria: plan.criteria,
+            budget_ns: plan.budget_ns,
+            started_ns: None,
+            refinements: 0,
+            is_longer: false,
+            done: None,
+        }
+    }
+
+    /// The share that a command takes: whole numbers if both given shares are whole.
+    fn rounded(&self, share: f64) -> f64 {
+        let is_whole = self.shift.usual.fract() == 0.0 && self.shift.most.fract() == 0.0;
+        if is_whole { share.round() } else { (share * 1e4).round() / 1e4 }
+    }
+
+    /// The next share above one that was held.
+    fn above(&self, held: &Tried<'_>) -> f64 {
+        // The server's own use; other programs get out of its way.
+        let value = |name| held.point.value(name);
+        let used = value(names::SERVER_CPUS_USED).zip(value(names::SERVER_CPUS)).map(|(used, all)| used / all);
+        let thread = value(names::SERVER_BUSIEST_THREAD);
+        let busiest = [used, thread, value(names::SERVER_QUOTA_USED)].into_iter().flatten().fold(0.0, f64::max);
+        let mut step = if busiest > 0.0 { (BUSIEST / busiest).clamp(LEAST_STEP, STEP) } else { STEP };
+        let p99_us = held.point.value(names::RESPONSE_P99).unwrap_or(0.0);
+        if 2e3 * p99_us > self.criteria.p99_limit_ns as f64 {
+            step = step.min(STEP_NEAR_LIMIT);
+        }
+        let next = self.rounded(held.share * step);
+        let next = if next > held.share { next } else { held.share + 1.0 };
+        next.min(self.shift.most)
+    }
+
+    /// The share between two bounds; `None` if they are close enough or have none between them.
+    fn between(&self, held: f64, failed: f64) -> Option<f64> {
+        let middle = self.rounded((held * failed).sqrt());
+        let is_close = failed / held <= 1.0 + self.criteria.bracket_ratio;
+        (!is_close && middle > held && middle < failed && self.refinements < REFINEMENTS).then_some(middle)
+    }
+
+    fn finish(&mut self, reason: impl Into<String>) -> SweepStep {
+        let reason = reason.into();
+        self.done = Some(reason.clone());
+        SweepStep::Done { reason }
+    }
+
+    fn measure(&self, share: f64, points: &[Tried<'_>]) -> SweepStep {
+        let whole_ns = (self.budget_ns / POINTS).clamp(SHORTEST_NS, LONGEST_NS);
+        let rate_per_sec = points.last().and_then(|last| last.point.value(names::OFFERED)).filter(|rate| *rate > 0.0);
+        let needed_ns = rate_per_sec.map_or(0.0, |rate| WINDOW.recip() * 1e9 * REQUESTS as f64 / rate) as u64;
+        let whole_ns = whole_ns.max(needed_ns.min(self.budget_ns / LONGEST_PART));
+        let whole_ns = if self.is_longer { 2 * whole_ns } else { whole_ns };
+        let repeat = points.iter().filter(|tried| tried.share == share).count() as u32;
+        let warmup_ns = (whole_ns as f64 * (1.0 - WINDOW)) as u64;
+        let load = Load::Share(share);
+        SweepStep::Measure(Trial { load, repeat, duration_ns: whole_ns - warmup_ns, warmup_ns })
+    }
+}
+
+impl Planner for ShareSearch {
+    fn subject(&self) -> &str {
+        "live traffic"
+    }
+
+    fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
+        if let Some(reason) = &self.done {
+            return SweepStep::Done { reason: reason.clone() };
+        }
+        let started_ns = *self.started_ns.get_or_insert(elapsed_ns);
+        let tried = |point| {
+            let share = Point::value(point, names::LIVE_SHARE)?;
+            let has_crossed = crossed(point, &self.criteria).is_some_and(|crossed| !crossed.is_empty());
+            let is_failed = has_crossed || point.value(names::LIVE_STEPPED_BACK).is_some();
+            Some(Tried { share, point, judged: judged(point, &self.criteria), is_failed })
+        };
+        let tried: Vec<Tried<'_>> = points.iter().filter_map(tried).collect();
+        let Some(last) = tried.last() else { return self.measure(self.shift.usual, &tried) };
+        let unit = |share: f64| record::units::format_si(share);
+        if elapsed_ns - started_ns >= self.budget_ns {
+            return self.finish("the time budget is spent");
+        }
+        let usual = self.shift.usual;
+        if last.is_failed {
+            self.is_longer = false;
+            if last.share <= usual {
+                let has_held = tried.iter().any(|tried| tried.share == usual && !tried.is_failed);
+                let reason = if has_held { "the server has not recovered at its usual share" } else { FAILS_AS_USUAL };
+                return self.finish(reason);
+            }
+            // Whether the server recovers, before it gets more traffic again.
+            return self.measure(usual, &tried);
+        }
+        if last.judged != Some(Judged::Held) && !self.is_longer {
+            self.is_longer = true;
+            return self.measure(last.share, &tried);
+        }
+        self.is_longer = false;
+        let failed =
+            tried.iter().filter(|tried| tried.is_failed).map(|tried| tried.share).fold(f64::INFINITY, f64::min);
+        let held = tried.iter().filter(|tried| !tried.is_failed && tried.share < failed);
+        let Some(held) = held.max_by(|a, b| a.share.total_cmp(&b.share)) else {
+            return self.finish(FAILS_AS_USUAL);
+        };
+        if failed.is_infinite() {
+            if held.share >= self.shift.most {
+                return self.finish(format!("the largest permitted share, {}, was held", unit(held.share)));
+            }
+            return self.measure(self.above(held), &tried);
+        }
+        if let Some(middle) = self.between(held.share, failed) {
+            self.refinements += 1;
+            return self.measure(middle, &tried);
+        }
+        self.finish(format!("share {} was held and {} was not", unit(held.share), unit(failed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::scenario::Arrival;
+    use record::{Figure, Origin, Outcomes, Pace, Sweep};
+
+    const RATE_PER_SHARE: f64 = 100.0;
+
+    /// A point of a server that holds up to `capacity` requests per second; beyond it the guard steps back.
+    fn point(share: f64, capacity_per_sec: f64) -> Point {
+        let rate_per_sec = share * RATE_PER_SHARE;
+        let pace = Pace::Open { rate_per_sec, arrival: Arrival::Series };
+        let mut point = Point::of(Sweep::Rate, 0, 1, pace);
+        point.duration_ns = 10_000_000_000;
+        let sent = (10.0 * rate_per_sec) as u64;
+        point.outcomes = Outcomes { sent, ok: sent, ..Outcomes::default() };
+        let mut set = |name: &str, value| point.figures.set(name, Figure::new(value, "1", sent, Origin::Counted));
+        set(names::LIVE_SHARE, share);
+        set(names::GOODPUT, rate_per_sec);
+        set(names::SERVER_BUSIEST_THREAD, (rate_per_sec / capacity_per_sec).min(1.0));
+        let is_late = rate_per_sec > capacity_per_sec;
+        set(names::RESPONSE_P99, if is_late { 900_000.0 } else { 2_000.0 });
+        set(names::RESPONSE_P90, if is_late { 500_000.0 } else { 1_000.0 });
+        if is_late {
+            set(names::LIVE_STEPPED_BACK, 1.0);
+        }
+        point
+    }
+
+    fn search(usual: f64, most: f64, capacity_per_sec: f64) -> (Vec<f64>, String) {
+        let shift = ShiftPlan { command: "move {share}".into(), usual, most };
+        let plan = SweepPlan { budget_ns: 600_000_000_000, ..super::super::turns::tests::plan() };
+        let mut planner = ShareSearch::new(&plan, &shift);
+        let (mut points, mut shares) = (Vec::new(), Vec::new());
+        loop {
+            match planner.next(&points, points.len() as u64 * 1_000_000_000) {
+                SweepStep::Measure(Trial { load: Load::Share(share), .. }) => {
+                    shares.push(share);
+                    points.push(point(share, capacity_per_sec));
+                }
+                SweepStep::Done { reason } => return (shares, reason),
+                other => panic!("{other:?}"),
+            }
+            assert!(shares.len() < 40, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn the_capacity_lies_between_the_bounds_and_a_failure_is_followed_by_the_usual_share() {
+        for capacity in [2_600.0, 3_333.0, 4_800.0, 7_900.0] {
+            let (shares, reason) = search(25.0, 100.0, capacity);
+            let fails = |share: &f64| share * RATE_PER_SHARE > capacity;
+            let failed = shares.iter().copied().filter(fails).fold(f64::INFINITY, f64::min);
+            let held = shares.iter().copied().filter(|share| !fails(share)).fold(0.0, f64::max);
+            assert!(failed / held <= 1.1, "{capacity}: {shares:?}");
+            for pair in shares.windows(2).filter(|pair| fails(&pair[0])) {
+                assert_eq!(pair[1], 25.0, "{shares:?}");
+            }
+            let steps = shares.windows(2).filter(|pair| pair[1] > pair[0] && !fails(&pair[0]) && pair[0] != 25.0);
+            assert!(steps.into_iter().all(|pair| pair[1] / pair[0] <= STEP + 0.03), "{shares:?}");
+            assert!(reason.contains("was held and"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn shares_stay_within_the_permitted_ones() {
+        let (shares, reason) = search(10.0, 40.0, 1e9);
+        assert!(shares.iter().all(|share| (10.0..=40.0).contains(share)), "{shares:?}");
+        assert_eq!(shares.last(), Some(&40.0));
+        assert!(reason.contains("40"), "{reason}");
+        let (shares, reason) = search(30.0, 40.0, 1_000.0);
+        assert_eq!((shares, reason.as_str()), (vec![30.0], "the server fails at its usual share"));
+        let (shares, _) = search(0.1, 0.9, 47.0);
+        assert!(shares.iter().any(|share| share.fract() != 0.0 && *share > 0.4), "{shares:?}");
+        let (shares, _) = search(1.0, 4.0, 250.0);
+        assert_eq!(shares[..3], [1.0, 2.0, 3.0], "whole shares of few instances");
+    }
+}

@@ -1,0 +1,194 @@
+//! Runs the user's command that sets the server's share of live traffic, and restores the usual share at every end.
+
+use crate::server::guardian::Guardian;
+use anyhow::{Result, anyhow, bail};
+use record::PlainText;
+use record::scenario::ShiftPlan;
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// The hidden command of the watchdog.
+pub const COMMAND: &str = "restore-share";
+/// A command that runs longer is ended.
+const LIMIT: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(5);
+/// The command of a killed straingauge may still be at work, so the usual share is set again after this time.
+const AGAIN: Duration = Duration::from_secs(2);
+const MOST_OUTPUT_BYTES: u64 = 4096;
+
+/// The share that the command has set.
+pub struct Share {
+    plan: ShiftPlan,
+    now: f64,
+    /// Whether another share than the usual one was tried.
+    has_moved: bool,
+    /// `None` once the usual share was restored for good.
+    watchdog: Option<Guardian>,
+}
+
+impl Share {
+    /// Starts the watchdog, which sets the usual share if this process ends without doing so.
+    pub fn guarded(plan: &ShiftPlan) -> Result<Share> {
+        let watchdog = Guardian::with(&[COMMAND, &plan.command, &plan.usual.to_string()])
+            .map_err(|error| anyhow!("no traffic is moved without a process that would move it back: {error}"))?;
+        Ok(Share { plan: plan.clone(), now: f64::NAN, has_moved: false, watchdog: Some(watchdog) })
+    }
+
+    /// The share that was set last.
+    pub fn now(&self) -> f64 {
+        self.now
+    }
+
+    pub fn usual(&self) -> f64 {
+        self.plan.usual
+    }
+
+    /// Runs the command with this share. If it fails, the usual share is restored.
+    pub fn set(&mut self, share: f64) -> Result<()> {
+        self.has_moved |= share != self.plan.usual;
+        let set = set(&self.plan.command, share);
+        // A command that failed may have set anything.
+        self.now = if set.is_ok() { share } else { f64::NAN };
+        let Err(why) = set else { return Ok(()) };
+        if share == self.plan.usual {
+            return Err(why);
+        }
+        self.restore().map_err(|restoring| anyhow!("{why}; {restoring}"))?;
+        bail!("{why}; the usual share {} is restored", self.plan.usual)
+    }
+
+    /// Sets the usual share, twice if the first time fails.
+    pub fn restore(&mut self) -> Result<()> {
+        let usual = self.plan.usual;
+        if self.now == usual || !self.has_moved {
+            return Ok(());
+        }
+        set(&self.plan.command, usual).or_else(|_| set(&self.plan.command, usual)).map_err(|why| {
+            anyhow!(
+                "THE USUAL SHARE {usual} IS NOT RESTORED ({why}): run the command yourself with {{share}} = {usual}"
+            )
+        })?;
+        self.now = usual;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        match self.restore() {
+            Ok(()) => {
+                if let Some(watchdog) = self.watchdog.take() {
+                    watchdog.dismiss();
+                }
+            }
+            // The watchdog tries once more.
+            Err(error) => eprintln!("straingauge: {error}"),
+        }
+    }
+}
+
+/// Runs the command once; the error is a sentence.
+fn set(command: &str, share: f64) -> Result<()> {
+    let words = PlainText::new(&command.replace("{share}", &share.to_string()), 200);
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command.replace("{share}", &share.to_string())).env("STRAINGAUGE_SHARE", share.to_string());
+    shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = shell.spawn().map_err(|error| anyhow!("'{words}' cannot be started: {error}"))?;
+    let output = child.stderr.take();
+    // A thread reads, so that a command that prints much does not block.
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(mut output) = output {
+            let _ = (&mut output).take(MOST_OUTPUT_BYTES).read_to_end(&mut text);
+            let _ = io::copy(&mut output, &mut io::sink());
+        }
+        text
+    });
+    let Some(status) = ended_in_time(&mut child)? else {
+        bail!("'{words}' did not end within {} s and was ended", LIMIT.as_secs());
+    };
+    if status.success() {
+        // The reader ends with the last process that has the pipe; a daemon may keep it.
+        return Ok(());
+    }
+    let said = if reader.is_finished() { reader.join().unwrap_or_default() } else { Vec::new() };
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty());
+    let said = last.map_or(String::new(), |line| format!(": {}", PlainText::new(line, 200)));
+    bail!("'{words}' failed with {status}{said}")
+}
+
+/// Waits for a command; ends it, with its process group, after the limit.
+fn ended_in_time(child: &mut Child) -> io::Result<Option<std::process::ExitStatus>> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if begun.elapsed() >= LIMIT {
+            crate::process::end(child, &[]);
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Runs as the watchdog: waits for the end of straingauge, and then sets the usual share unless that was done.
+pub fn restore_on_end(command: &str, usual: f64) -> ExitCode {
+    match crate::server::guardian::order() {
+        Some(order) if order == crate::server::guardian::STOPPED => return ExitCode::SUCCESS,
+        _ => {}
+    }
+    let first = set(command, usual);
+    std::thread::sleep(AGAIN);
+    let again = set(command, usual);
+    if first.is_ok() || again.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that appends each share to a file, in a folder of its own.
+    fn plan(folder: &tempfile::TempDir, extra: &str) -> (ShiftPlan, std::path::PathBuf) {
+        let file = folder.path().join("shares");
+        let command = format!("echo {{share}} >> '{}'; {extra}", file.display());
+        (ShiftPlan { command, usual: 25.0, most: 100.0 }, file)
+    }
+
+    fn written(file: &std::path::Path) -> String {
+        std::fs::read_to_string(file).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn unguarded(plan: ShiftPlan) -> Share {
+        Share { plan, now: f64::NAN, has_moved: false, watchdog: None }
+    }
+
+    #[test]
+    fn the_usual_share_is_restored_at_the_end_and_after_a_failed_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shift, file) = plan(&folder, "test {share} -lt 60");
+        let mut share = unguarded(shift);
+        share.set(25.0).unwrap();
+        share.set(40.0).unwrap();
+        let refused = share.set(80.0).unwrap_err().to_string();
+        assert!(refused.contains("failed with") && refused.contains("25 is restored"), "{refused}");
+        share.set(50.0).unwrap();
+        drop(share);
+        assert_eq!(written(&file), "25 40 80 25 50 25");
+    }
+
+    #[test]
+    fn a_share_that_cannot_be_restored_is_reported_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shift, file) = plan(&folder, "echo no such backend >&2; false");
+        let mut share = unguarded(shift);
+        let said = share.set(40.0).unwrap_err().to_string();
+        for part in ["no such backend", "NOT RESTORED", "run the command yourself with {share} = 25"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(written(&file), "40 25 25");
+    }
+}
