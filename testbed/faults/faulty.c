@@ -1,32 +1,4 @@
-/* A small HTTP server with one planted fault, for the tests of the verdict.
- *
- *   faulty FAULT --port N [--address A] [--log FILE]
- *
- *   none        epoll, one thread, nothing wrong
- *   backlog     listens with a backlog of 2
- *   poll        waits in poll() over all connections instead of epoll
- *   memory      touches 1,500 cache lines in a connection's own 64 KiB for each request; each line holds the place of
- * the next disk-log    writes a line for each request to --log and waits until it is on the disk (fdatasync) pipe-log
- * writes a line for each request to a process that reads 1,000 lines a second lock        a thread for each connection
- * sleeps 300 us of every request inside one lock, and 1 ms outside of it spin        the same with 300 us inside a spin
- * lock, and no work outside of it semaphore   a thread for each connection; a semaphore lets four at a time sleep 2 ms
- * in a request pool-1, pool-8, pool-32 a fixed number of threads; each takes one request at a time from a queue and
- * sleeps 5 ms in it leak        keeps 4 KiB of every request list        puts every request on a list and looks through
- * all of it errors      answers 500 where more than 16 connections are open limiter     answers 429 there, and prints
- * that it limits requests bursts      answers what has arrived every 60 ms only, with 5 ms of CPU time for each request
- *   forks       starts a process for each request, and waits for its end
- *   background  a second thread uses 3 ms of CPU time in every 10, whatever is asked
- *   paging      reads 4 pages at random of --log, a file, for each request
- *   lookup      sends a datagram to another process for each request, which answers it after 3 ms
- *   unequal     four processes that listen on the port by themselves, each asleep for 1 ms in a request, one for 5 ms
- *   compute     calls compute(), which takes 20 to 40 us of CPU time, twice for every request
- *   planted     the same, and planted(), which takes as long as one of them
- *   descriptors lowers its own limit of open descriptors to 64
- *   two-writes  sends the head and the body of an answer apart, and leaves Nagle's algorithm on
- *   reclaim     touches 1 MiB of memory for a request, which the kernel may take back afterwards
- *   senders     eight threads, asleep for 5 ms in a request; the answer to GET /long is 256 MiB, and one of them waits
- *               until the client has taken it (slow-readers PORT)
- *   filter      attaches a socket filter that dissects each packet 4,000 times, in softirq
+/* A small HTTP server with one planted fault, for the tests of the verdict. FAULTS says what each fault is.
  *
  * Answers any GET with 200 and 128 bytes, and keeps connections alive. One file, so that the faults can be read. */
 #define _GNU_SOURCE
@@ -64,58 +36,39 @@ enum {
     LONG_BODY = 256 << 20
 };
 
-enum fault {
-    NONE,
-    BACKLOG,
-    POLL,
-    MEMORY,
-    DISK_LOG,
-    PIPE_LOG,
-    LOCK,
-    SPIN,
-    SEMAPHORE,
-    POOL_1,
-    POOL_8,
-    POOL_32,
-    LEAK,
-    LIST,
-    ERRORS,
-    LIMITER,
-    BURSTS,
-    FORKS,
-    BACKGROUND,
-    PAGING,
-    LOOKUP,
-    UNEQUAL,
-    COMPUTE,
-    PLANTED,
-    DESCRIPTORS,
-    TWO_WRITES,
-    RECLAIM,
-    SENDERS,
-    FILTER
+struct fault {
+    const char *name, *what;
+    void (*start)(void);       /* before the first connection */
+    void (*work)(void);        /* cost of a request in addition to its bytes */
+    void (*run)(int listener); /* waits for connections and serves them, instead of run_epoll */
+    int workers;               /* of run_epoll: threads that serve connections; without any, its own thread does */
+    int backlog;
+    int has_state, sends_apart, has_long, has_filter, needs_log;
+    rlim_t descriptors;  /* limit of open descriptors */
+    long burst_us;       /* pause before each look for requests */
+    const char *refusal; /* the answer where more than 16 connections are open */
+    int says_refusal;
 };
 struct connection {
     size_t held; /* bytes of an incomplete request head */
     char head[REQUEST];
-    uint32_t *state; /* MEMORY: a cycle through STATE_BYTES in random order */
+    uint32_t *state; /* memory: a cycle through STATE_BYTES in random order */
 };
 
-static enum fault fault;
+static const struct fault *fault;
 static struct connection *connections[MAX_FD];
 static char answer[512];
 static size_t answer_bytes;
-static const char failure[] = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
-static const char refusal[] = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n";
+static const char *log_path;
 static int log_fd = -1;
-static int open_connections;   /* ERRORS and LIMITER: they have one thread, so no lock is needed */
-static const char *file_pages; /* PAGING: the mapped file */
+static int open_connections;   /* with a refusal: it has one thread, so no lock is needed */
+static const char *file_pages; /* paging: the mapped file */
 static size_t file_bytes;
-static int asked = -1; /* LOOKUP: the socket to the process that answers */
-static long pause_us;  /* UNEQUAL: pause of this process in each request */
+static int asked = -1; /* lookup: the socket to the process that answers */
+static long pause_us;  /* unequal: pause of this process in each request */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_spinlock_t spinlock;
-static sem_t four; /* SEMAPHORE */
+static sem_t four; /* semaphore */
 static volatile uint32_t sink;
 
 static _Noreturn void die(const char *what) {
@@ -158,7 +111,11 @@ static void log_request(void) {
     static const char line[] = "GET / 200 128\n";
     if (write(log_fd, line, sizeof line - 1) < 0)
         die("write to the log");
-    if (fault == DISK_LOG && fdatasync(log_fd) < 0)
+}
+
+static void log_to_disk(void) {
+    log_request();
+    if (fdatasync(log_fd) < 0)
         die("fdatasync of the log");
 }
 
@@ -169,18 +126,18 @@ static inline __attribute__((always_inline)) void multiply(void) {
     sink = at;
 }
 
-/* 20 to 40 us. With DESCRIPTORS it makes the server the bottleneck instead of a client on one CPU. */
+/* 20 to 40 us. In descriptors it makes the server the bottleneck instead of a client on one CPU. */
 static __attribute__((noinline)) void compute(void) {
     multiply();
 }
 
-/* PLANTED: the cost that a slow-down experiment must find. */
+/* The cost that a slow-down experiment must find. */
 static __attribute__((noinline)) void planted(void) {
     multiply();
     sink++;
 }
 
-/* LEAK: memory that is never used again. It is written so that it is really allocated. */
+/* Memory that is never used again. It is written so that it is really allocated. */
 static void leak(void) {
     enum { KEPT = 4096 };
     char *kept = malloc(KEPT);
@@ -190,7 +147,7 @@ static void leak(void) {
     sink = (uint32_t)(uintptr_t)kept;
 }
 
-/* LIST: adds every request to a list and searches the whole list. */
+/* Adds every request to a list and searches the whole list. */
 static __attribute__((noinline)) void remember(void) {
     static struct entry {
         struct entry *next;
@@ -231,7 +188,7 @@ static void start_background(void) {
     pthread_setname_np(thread, "compactor");
 }
 
-/* FORKS: one process per request, as with CGI. */
+/* One process per request, as with CGI. */
 static void fork_and_wait(void) {
     pid_t child = fork();
     if (child < 0)
@@ -241,11 +198,16 @@ static void fork_and_wait(void) {
     waitpid(child, NULL, 0);
 }
 
-static void map_file(const char *path) {
+static void open_log(void) {
+    if ((log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
+        die(log_path);
+}
+
+static void map_file(void) {
     struct stat about;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(log_path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &about) || about.st_size < 1 << 20)
-        die(path);
+        die(log_path);
     file_bytes = (size_t)about.st_size;
     file_pages = mmap(NULL, file_bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (file_pages == MAP_FAILED || madvise((void *)file_pages, file_bytes, MADV_RANDOM))
@@ -257,7 +219,7 @@ static void read_pages(void) {
         sink = (uint32_t)file_pages[((size_t)random() << 12) % file_bytes];
 }
 
-/* RECLAIM: one of 64 pieces of memory is written and given up. The kernel takes it back when it needs room. */
+/* One of 64 pieces of memory is written and given up. The kernel takes it back when it needs room. */
 static void use_and_give_up(void) {
     enum { PIECE = 1 << 20, PIECES = 64 };
     static char *pieces;
@@ -287,7 +249,7 @@ static int is_helper(void) {
     return 1;
 }
 
-/* LOOKUP: a process that answers each datagram after 3 ms, one at a time, and ends with the server. */
+/* A process that answers each datagram after 3 ms, one at a time, and ends with the server. */
 static void start_answerer(void) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, from;
     socklen_t bytes = sizeof here;
@@ -307,7 +269,7 @@ static void start_answerer(void) {
         die("datagrams");
 }
 
-/* UNEQUAL: three more processes, of which the last is five times slower. */
+/* Three more processes, of which the last is five times slower. */
 static void start_unequal(void) {
     pause_us = 1000;
     for (int i = 0; i < 3; i++)
@@ -324,76 +286,56 @@ static void look_up(void) {
         die("lookup");
 }
 
-/* The cost of a request in addition to its bytes. */
-static void work(struct connection *connection) {
-    switch (fault) {
-    case MEMORY:
-        touch_state(connection->state);
-        break;
-    case DISK_LOG:
-    case PIPE_LOG:
-        log_request();
-        break;
-    case PLANTED:
-        planted();
-        /* fallthrough */
-    case COMPUTE:
-        compute();
-        compute();
-        break;
-    case DESCRIPTORS:
-        compute();
-        break;
-    case LOCK:
-        sleep_us(1000);
-        pthread_mutex_lock(&lock);
-        sleep_us(300);
-        pthread_mutex_unlock(&lock);
-        break;
-    case SPIN:
-        pthread_spin_lock(&spinlock);
-        sleep_us(300);
-        pthread_spin_unlock(&spinlock);
-        break;
-    case SEMAPHORE:
-        while (sem_wait(&four))
-            ;
-        sleep_us(2000);
-        sem_post(&four);
-        break;
-    case POOL_1:
-    case POOL_8:
-    case POOL_32:
-    case SENDERS:
-        sleep_us(5000);
-        break;
-    case LEAK:
-        leak();
-        break;
-    case LIST:
-        remember();
-        break;
-    case BURSTS:
-        burn_us(5000);
-        break;
-    case FORKS:
-        fork_and_wait();
-        break;
-    case PAGING:
-        read_pages();
-        break;
-    case LOOKUP:
-        look_up();
-        break;
-    case UNEQUAL:
-        sleep_us(pause_us);
-        break;
-    case RECLAIM:
-        use_and_give_up();
-        break;
-    default:
-        break;
-    }
+static void compute_twice(void) {
+    compute();
+    compute();
+}
+
+static void compute_and_planted(void) {
+    planted();
+    compute_twice();
+}
+
+static void sleep_5ms(void) {
+    sleep_us(5000);
+}
+
+static void sleep_unequal(void) {
+    sleep_us(pause_us);
+}
+
+static void burn_5ms(void) {
+    burn_us(5000);
+}
+
+static void sleep_in_lock(void) {
+    sleep_us(1000);
+    pthread_mutex_lock(&lock);
+    sleep_us(300);
+    pthread_mutex_unlock(&lock);
+}
+
+static void start_spin(void) {
+    if (pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE))
+        die("spin lock");
+}
+
+static void sleep_in_spin_lock(void) {
+    pthread_spin_lock(&spinlock);
+    sleep_us(300);
+    pthread_spin_unlock(&spinlock);
+}
+
+static void start_semaphore(void) {
+    if (sem_init(&four, 0, 4))
+        die("semaphore");
+}
+
+static void sleep_with_semaphore(void) {
+    while (sem_wait(&four))
+        ;
+    sleep_us(2000);
+    sem_post(&four);
 }
 
 static void drop(int fd) {
@@ -403,11 +345,11 @@ static void drop(int fd) {
         free(connection->state);
     free(connection);
     close(fd);
-    if (fault == ERRORS || fault == LIMITER)
+    if (fault->refusal)
         open_connections--;
 }
 
-/* SENDERS: a long answer, after which the connection ends. Returns when the client has taken it. */
+/* A long answer, after which the connection ends. Returns when the client has taken it. */
 static int send_long(int fd) {
     static const char head[] = "HTTP/1.0 200 OK\r\n\r\n";
     static char body[LONG_BODY];
@@ -430,24 +372,24 @@ static int serve(int fd) {
         if (!end)
             return connection->held < REQUEST;
         size_t used = (size_t)(end + 4 - connection->head);
-        if (fault == SENDERS && !memcmp(connection->head, "GET /long ", 10))
+        if (fault->has_long && !memcmp(connection->head, "GET /long ", 10))
             return send_long(fd);
         memmove(connection->head, connection->head + used, connection->held - used);
         connection->held -= used;
-        work(connection);
+        if (connection->state)
+            touch_state(connection->state);
+        if (fault->work)
+            fault->work();
         const char *sent = answer;
-        size_t bytes = answer_bytes, head = fault == TWO_WRITES ? bytes - BODY : 0;
-        if (fault == ERRORS && open_connections > 16) {
-            sent = failure;
-            bytes = sizeof failure - 1;
-        } else if (fault == LIMITER && open_connections > 16) {
+        size_t bytes = answer_bytes, head = fault->sends_apart ? bytes - BODY : 0;
+        if (fault->refusal && open_connections > 16) {
             static time_t said;
-            if (said != time(NULL)) {
+            if (fault->says_refusal && said != time(NULL)) {
                 said = time(NULL);
                 fprintf(stderr, "faulty: limiting requests, %d connections are open\n", open_connections);
             }
-            sent = refusal;
-            bytes = sizeof refusal - 1;
+            sent = fault->refusal;
+            bytes = strlen(sent);
         }
         if (head && send(fd, sent, head, MSG_NOSIGNAL) != (ssize_t)head)
             return 0;
@@ -465,14 +407,14 @@ static int take(int listener, int flags) {
         close(fd);
         return -1;
     }
-    if (fault != TWO_WRITES)
+    if (!fault->sends_apart)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     connections[fd] = calloc(1, sizeof *connections[fd]);
     if (!connections[fd])
         die("memory for a connection");
-    if (fault == MEMORY)
+    if (fault->has_state)
         connections[fd]->state = new_state();
-    if (fault == ERRORS || fault == LIMITER)
+    if (fault->refusal)
         open_connections++;
     return fd;
 }
@@ -485,8 +427,7 @@ static void *thread_of_connection(void *argument) {
     return NULL;
 }
 
-static void run_threads(int listener, int workers) {
-    (void)workers;
+static void run_threads(int listener) {
     for (;;) {
         int fd = take(listener, 0);
         pthread_t thread;
@@ -543,8 +484,7 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-static void run_poll(int listener, int workers) {
-    (void)workers;
+static void run_poll(int listener) {
     static struct pollfd set[MAX_FD];
     nfds_t count = 1;
     set[0] = (struct pollfd){.fd = listener, .events = POLLIN};
@@ -565,8 +505,9 @@ static void run_poll(int listener, int workers) {
     }
 }
 
-/* Without workers this thread serves every connection. With workers each event goes to one of them. */
-static void run_epoll(int listener, int workers) {
+/* With workers each event goes to one of them. */
+static void run_epoll(int listener) {
+    const int workers = fault->workers;
     const uint32_t interest = EPOLLIN | (workers ? EPOLLONESHOT : 0u);
     struct epoll_event events[64], accepts = {.events = EPOLLIN, .data.fd = listener};
     int is_full = 0;
@@ -578,8 +519,8 @@ static void run_epoll(int listener, int workers) {
             die("worker");
     }
     for (;;) {
-        if (fault == BURSTS)
-            sleep_us(60000);
+        if (fault->burst_us)
+            sleep_us(fault->burst_us);
         int count = epoll_wait(ready_set, events, 64, -1);
         if (count < 0 && errno != EINTR)
             die("epoll_wait");
@@ -600,7 +541,7 @@ static void run_epoll(int listener, int workers) {
                 }
                 continue;
             }
-            while ((fd = take(listener, fault == SENDERS ? 0 : SOCK_NONBLOCK)) >= 0) {
+            while ((fd = take(listener, fault->has_long ? 0 : SOCK_NONBLOCK)) >= 0) {
                 struct epoll_event reads = {.events = interest, .data.fd = fd};
                 if (epoll_ctl(ready_set, EPOLL_CTL_ADD, fd, &reads))
                     drop(fd);
@@ -611,7 +552,7 @@ static void run_epoll(int listener, int workers) {
     }
 }
 
-/* The slow reader of PIPE_LOG, a separate process that ends with the server. */
+/* The slow reader of pipe-log, a separate process that ends with the server. */
 static void start_reader(void) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0)
@@ -639,45 +580,57 @@ static void attach_filter(int listener) {
         die("socket filter");
 }
 
-/* Name of each fault, and how it waits for connections and serves them. */
-static const struct {
-    const char *name;
-    void (*run)(int listener, int workers);
-    int workers;
-} FAULTS[] = {
-    [NONE] = {"none", run_epoll, 0},
-    [BACKLOG] = {"backlog", run_epoll, 0},
-    [POLL] = {"poll", run_poll, 0},
-    [MEMORY] = {"memory", run_epoll, 0},
-    [DISK_LOG] = {"disk-log", run_epoll, 0},
-    [PIPE_LOG] = {"pipe-log", run_epoll, 0},
-    [LOCK] = {"lock", run_threads, 0},
-    [SPIN] = {"spin", run_threads, 0},
-    [SEMAPHORE] = {"semaphore", run_threads, 0},
-    [POOL_1] = {"pool-1", run_epoll, 1},
-    [POOL_8] = {"pool-8", run_epoll, 8},
-    [POOL_32] = {"pool-32", run_epoll, 32},
-    [LEAK] = {"leak", run_epoll, 0},
-    [LIST] = {"list", run_epoll, 0},
-    [ERRORS] = {"errors", run_epoll, 0},
-    [LIMITER] = {"limiter", run_epoll, 0},
-    [BURSTS] = {"bursts", run_epoll, 0},
-    [FORKS] = {"forks", run_epoll, 0},
-    [BACKGROUND] = {"background", run_epoll, 0},
-    [PAGING] = {"paging", run_epoll, 0},
-    [LOOKUP] = {"lookup", run_epoll, 0},
-    [UNEQUAL] = {"unequal", run_epoll, 0},
-    [COMPUTE] = {"compute", run_epoll, 0},
-    [PLANTED] = {"planted", run_epoll, 0},
-    [DESCRIPTORS] = {"descriptors", run_epoll, 0},
-    [TWO_WRITES] = {"two-writes", run_epoll, 0},
-    [RECLAIM] = {"reclaim", run_epoll, 0},
-    [SENDERS] = {"senders", run_epoll, 8},
-    [FILTER] = {"filter", run_epoll, 0},
+static const struct fault FAULTS[] = {
+    {.name = "none", .what = "epoll, one thread, nothing wrong"},
+    {"backlog", "listens with a backlog of 2", .backlog = 2},
+    {"poll", "waits in poll() over all connections instead of epoll", .run = run_poll},
+    {"memory", "touches 1,500 cache lines in a connection's own 64 KiB for each request; each holds the next's place",
+     .has_state = 1},
+    {"disk-log", "writes a line for each request to --log and waits until it is on the disk (fdatasync)",
+     .start = open_log, .work = log_to_disk, .needs_log = 1},
+    {"pipe-log", "writes a line for each request to a process that reads 1,000 lines a second", .start = start_reader,
+     .work = log_request},
+    {"lock", "a thread for each connection sleeps 300 us of every request inside one lock, and 1 ms outside of it",
+     .work = sleep_in_lock, .run = run_threads},
+    {"spin", "the same with 300 us inside a spin lock, and no work outside of it", .start = start_spin,
+     .work = sleep_in_spin_lock, .run = run_threads},
+    {"semaphore", "a thread for each connection; a semaphore lets four at a time sleep 2 ms in a request",
+     .start = start_semaphore, .work = sleep_with_semaphore, .run = run_threads},
+    {"pool-1", "a thread takes one request at a time from a queue and sleeps 5 ms in it", .work = sleep_5ms,
+     .workers = 1},
+    {"pool-8", "8 such threads", .work = sleep_5ms, .workers = 8},
+    {"pool-32", "32 such threads", .work = sleep_5ms, .workers = 32},
+    {"leak", "keeps 4 KiB of every request", .work = leak},
+    {"list", "puts every request on a list and looks through all of it", .work = remember},
+    {"errors", "answers 500 where more than 16 connections are open",
+     .refusal = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"},
+    {"limiter", "answers 429 there, and prints that it limits requests",
+     .refusal = "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n", .says_refusal = 1},
+    {"bursts", "answers what has arrived every 60 ms only, with 5 ms of CPU time for each request", .burst_us = 60000,
+     .work = burn_5ms},
+    {"forks", "starts a process for each request, and waits for its end", .work = fork_and_wait},
+    {"background", "a second thread uses 3 ms of CPU time in every 10, whatever is asked", .start = start_background},
+    {"paging", "reads 4 pages at random of --log, a file, for each request", .start = map_file, .work = read_pages,
+     .needs_log = 1},
+    {"lookup", "sends a datagram to another process for each request, which answers it after 3 ms",
+     .start = start_answerer, .work = look_up},
+    {"unequal", "four processes listen on the port by themselves, each asleep for 1 ms in a request, one for 5 ms",
+     .start = start_unequal, .work = sleep_unequal},
+    {"compute", "calls compute(), which takes 20 to 40 us of CPU time, twice for every request", .work = compute_twice},
+    {"planted", "the same, and planted(), which takes as long as one of them", .work = compute_and_planted},
+    {"descriptors", "lowers its own limit of open descriptors to 64", .descriptors = 64, .work = compute},
+    {"two-writes", "sends the head and the body of an answer apart, and leaves Nagle's algorithm on", .sends_apart = 1},
+    {"reclaim", "touches 1 MiB of memory for a request, which the kernel may take back afterwards",
+     .work = use_and_give_up},
+    {"senders",
+     "eight threads, asleep for 5 ms in a request; the answer to GET /long is 256 MiB, and one of them waits until the "
+     "client has taken it (slow-readers PORT)",
+     .has_long = 1, .work = sleep_5ms, .workers = 8},
+    {"filter", "attaches a socket filter that dissects each packet 4,000 times, in softirq", .has_filter = 1},
 };
 
 int main(int count, char **words) {
-    const char *port = NULL, *address = "127.0.0.1", *log = NULL;
+    const char *port = NULL, *address = "127.0.0.1";
     size_t known = sizeof FAULTS / sizeof *FAULTS, which = 0;
     while (count > 1 && which < known && strcmp(words[1], FAULTS[which].name))
         which++;
@@ -687,55 +640,40 @@ int main(int count, char **words) {
         else if (!strcmp(words[i], "--address"))
             address = words[i + 1];
         else if (!strcmp(words[i], "--log"))
-            log = words[i + 1];
+            log_path = words[i + 1];
         else
             which = known;
     }
-    if (count < 2 || count % 2 || which == known || !port || ((which == DISK_LOG || which == PAGING) && !log)) {
-        fprintf(stderr, "usage: faulty FAULT --port N [--address A] [--log FILE]\nFAULT is one of");
+    if (count < 2 || count % 2 || which == known || !port || (FAULTS[which].needs_log && !log_path)) {
+        fprintf(stderr, "usage: faulty FAULT --port N [--address A] [--log FILE]\nFAULT is one of\n");
         for (size_t i = 0; i < known; i++)
-            fprintf(stderr, " %s", FAULTS[i].name);
-        fprintf(stderr, "\n");
+            fprintf(stderr, "  %-12s%s\n", FAULTS[i].name, FAULTS[i].what);
         return 2;
     }
-    fault = (enum fault)which;
+    fault = &FAULTS[which];
     signal(SIGPIPE, SIG_IGN);
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit))
         die("getrlimit");
-    limit.rlim_cur = fault == DESCRIPTORS ? 64 : limit.rlim_max;
+    if (fault->start)
+        fault->start();
+    limit.rlim_cur = fault->descriptors ? fault->descriptors : limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit))
         die("setrlimit");
-    if (fault == DISK_LOG && (log_fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
-        die(log);
-    if (fault == PIPE_LOG)
-        start_reader();
-    if (fault == BACKGROUND)
-        start_background();
-    if (fault == PAGING)
-        map_file(log);
-    if (fault == LOOKUP)
-        start_answerer();
-    if (fault == UNEQUAL)
-        start_unequal();
-    if (fault == SEMAPHORE && sem_init(&four, 0, 4))
-        die("semaphore");
-    if (fault == SPIN && pthread_spin_init(&spinlock, PTHREAD_PROCESS_PRIVATE))
-        die("spin lock");
     answer_bytes = (size_t)snprintf(answer, sizeof answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BODY);
     memset(answer + answer_bytes, 'x', BODY);
     answer_bytes += BODY;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
-    int listener =
-            socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (FAULTS[fault].run == run_threads ? 0 : SOCK_NONBLOCK), 0),
-        on = 1;
+    int waits = fault->run == run_threads ? 0 : SOCK_NONBLOCK, on = 1;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | waits, 0);
     if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
         die("address");
-    setsockopt(listener, SOL_SOCKET, fault == UNEQUAL ? SO_REUSEPORT : SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (struct sockaddr *)&here, sizeof here) || listen(listener, fault == BACKLOG ? 2 : 4096))
+    setsockopt(listener, SOL_SOCKET, pause_us ? SO_REUSEPORT : SO_REUSEADDR, &on, sizeof on);
+    if (bind(listener, (struct sockaddr *)&here, sizeof here) ||
+        listen(listener, fault->backlog ? fault->backlog : 4096))
         die("listen");
-    if (fault == FILTER)
+    if (fault->has_filter)
         attach_filter(listener);
-    FAULTS[fault].run(listener, FAULTS[fault].workers);
+    (fault->run ? fault->run : run_epoll)(listener);
     return 0;
 }

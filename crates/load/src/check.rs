@@ -2,8 +2,8 @@
 
 mod protocol;
 
-use crate::LoadError;
 use crate::cost;
+use crate::error::{LoadError, refuse_if, wrong};
 use crate::framing::is_token;
 use crate::ports::{PortAllocator, PortRules};
 use crate::socket;
@@ -33,41 +33,36 @@ pub fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     check_ports(plan)
 }
 
-fn wrong(text: impl Into<String>) -> LoadError {
-    LoadError::Plan(text.into())
-}
-
 fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
-    if plan.addresses.is_empty() {
-        return Err(wrong("there is no server address: give a host name that resolves, or an IP address"));
-    }
-    if plan.addresses.iter().any(|address| address.port() == 0) {
-        return Err(wrong("port 0 cannot be connected to: give the port that the server listens on"));
-    }
-    if plan.connections == 0 {
-        return Err(wrong("0 connections make no load: ask for at least 1"));
-    }
-    if plan.connections > MOST_CONNECTIONS {
-        return Err(wrong(format!(
+    refuse_if(
+        plan.addresses.is_empty(),
+        "there is no server address: give a host name that resolves, or an IP address",
+    )?;
+    refuse_if(
+        plan.addresses.iter().any(|address| address.port() == 0),
+        "port 0 cannot be connected to: give the port that the server listens on",
+    )?;
+    refuse_if(plan.connections == 0, "0 connections make no load: ask for at least 1")?;
+    refuse_if(
+        plan.connections > MOST_CONNECTIONS,
+        format!(
             "{} connections are more than the {MOST_CONNECTIONS} that one client holds: ask for fewer, or use more \
              clients (--client)",
             plan.connections
-        )));
-    }
-    if plan.threads == 0 {
-        return Err(wrong("0 threads make no load: ask for at least 1"));
-    }
-    if plan.duration_ns == 0 {
-        return Err(wrong("a window of 0 s measures nothing: ask for a duration above 0"));
-    }
+        ),
+    )?;
+    refuse_if(plan.threads == 0, "0 threads make no load: ask for at least 1")?;
+    refuse_if(plan.duration_ns == 0, "a window of 0 s measures nothing: ask for a duration above 0")?;
     // Sums of instants and durations must fit in 64 bits of nanoseconds.
     const LONGEST_NS: u64 = 400 * 86_400 * 1_000_000_000;
-    if [plan.duration_ns, plan.warmup_ns, plan.timeout_ns, plan.connect_timeout_ns].iter().any(|ns| *ns > LONGEST_NS) {
-        return Err(wrong("a duration, warm-up or timeout of more than 400 days cannot be run: ask for less"));
-    }
-    if plan.timeout_ns == 0 || plan.connect_timeout_ns == 0 {
-        return Err(wrong("a timeout of 0 s fails every request: ask for more"));
-    }
+    refuse_if(
+        [plan.duration_ns, plan.warmup_ns, plan.timeout_ns, plan.connect_timeout_ns].iter().any(|ns| *ns > LONGEST_NS),
+        "a duration, warm-up or timeout of more than 400 days cannot be run: ask for less",
+    )?;
+    refuse_if(
+        plan.timeout_ns == 0 || plan.connect_timeout_ns == 0,
+        "a timeout of 0 s fails every request: ask for more",
+    )?;
     if let Pace::Open { rate_per_sec, .. } = plan.pace
         && !(rate_per_sec > 0.0 && rate_per_sec <= MAX_RATE_PER_SEC)
     {
@@ -75,34 +70,27 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
             "a rate of {rate_per_sec} requests per second cannot be offered: ask for more than 0 and at most 1G"
         )));
     }
-    if !(plan.connect_rate_per_sec >= 0.0 && plan.connect_rate_per_sec.is_finite()) {
-        return Err(wrong(format!(
+    refuse_if(
+        !(plan.connect_rate_per_sec >= 0.0 && plan.connect_rate_per_sec.is_finite()),
+        format!(
             "a connect rate of {} per second makes no sense: ask for 0 (as fast as possible) or more",
             plan.connect_rate_per_sec
-        )));
-    }
+        ),
+    )?;
     Ok(())
 }
 
 fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
-    if !is_token(plan.method.as_bytes()) {
-        return Err(wrong(format!(
-            "{} is not an HTTP method: it may have letters, digits and -_. only",
-            quoted(&plan.method)
-        )));
-    }
-    if plan.method == "CONNECT" {
-        return Err(wrong("CONNECT opens a tunnel and makes no request load: choose another method"));
-    }
-    if plan.host.is_empty() || plan.host.bytes().any(|byte| byte <= b' ' || byte >= 0x7f) {
-        return Err(wrong(format!(
-            "{} cannot be a Host: it must be printable ASCII without spaces",
-            quoted(&plan.host)
-        )));
-    }
-    if plan.targets.is_empty() {
-        return Err(wrong("there is no target: give at least one URL"));
-    }
+    refuse_if(
+        !is_token(plan.method.as_bytes()),
+        format!("{} is not an HTTP method: it may have letters, digits and -_. only", quoted(&plan.method)),
+    )?;
+    refuse_if(plan.method == "CONNECT", "CONNECT opens a tunnel and makes no request load: choose another method")?;
+    refuse_if(
+        plan.host.is_empty() || plan.host.bytes().any(|byte| byte <= b' ' || byte >= 0x7f),
+        format!("{} cannot be a Host: it must be printable ASCII without spaces", quoted(&plan.host)),
+    )?;
+    refuse_if(plan.targets.is_empty(), "there is no target: give at least one URL")?;
     for target in &plan.targets {
         let is_asterisk = target.path == "*" && plan.method == "OPTIONS";
         if !(target.path.starts_with('/') || is_asterisk) {
@@ -116,32 +104,29 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
         }
     }
     for (name, value) in &plan.headers {
-        if !is_token(name.as_bytes()) {
-            return Err(wrong(format!(
-                "{} is not a header name: it has a character that is not allowed there",
-                quoted(name)
-            )));
-        }
-        if OWNED_FIELDS.iter().any(|owned| name.eq_ignore_ascii_case(owned)) {
-            return Err(wrong(format!("the header {name} is written by the engine itself: leave it out")));
-        }
-        if name.eq_ignore_ascii_case("expect") {
-            return Err(wrong(
-                "the header Expect is not sent: a body leaves with its request, without waiting for 100 (Continue); \
+        refuse_if(
+            !is_token(name.as_bytes()),
+            format!("{} is not a header name: it has a character that is not allowed there", quoted(name)),
+        )?;
+        refuse_if(
+            OWNED_FIELDS.iter().any(|owned| name.eq_ignore_ascii_case(owned)),
+            format!("the header {name} is written by the engine itself: leave it out"),
+        )?;
+        refuse_if(
+            name.eq_ignore_ascii_case("expect"),
+            "the header Expect is not sent: a body leaves with its request, without waiting for 100 (Continue); \
                  leave it out",
-            ));
-        }
-        if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
-            return Err(wrong(format!(
+        )?;
+        refuse_if(
+            value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f),
+            format!(
                 "the value of header {name} has a control character (a line break would smuggle another header): \
                  remove it"
-            )));
-        }
+            ),
+        )?;
     }
     // Sends are counted in 32 bits.
-    if plan.body.len() > 1 << 30 {
-        return Err(wrong("a request body of more than 1 GiB cannot be sent: use a smaller one"));
-    }
+    refuse_if(plan.body.len() > 1 << 30, "a request body of more than 1 GiB cannot be sent: use a smaller one")?;
     Ok(())
 }
 
@@ -152,37 +137,42 @@ fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
     let workload = &plan.workload;
     let (weights, targets) = (&workload.weights, plan.targets.len());
     if !weights.is_empty() {
-        if weights.len() != targets {
-            return Err(wrong(format!("{} weights do not fit {targets} targets: give one for each", weights.len())));
-        }
+        refuse_if(
+            weights.len() != targets,
+            format!("{} weights do not fit {targets} targets: give one for each", weights.len()),
+        )?;
         let is_sane = |weight: &f64| weight.is_finite() && *weight >= 0.0;
-        if !weights.iter().all(is_sane) || rand_distr::weighted::WeightedAliasIndex::new(weights.clone()).is_err() {
-            return Err(wrong("the weights of the targets are not usable: give numbers from 0 up, not all of them 0"));
-        }
+        refuse_if(
+            !weights.iter().all(is_sane) || rand_distr::weighted::WeightedAliasIndex::new(weights.clone()).is_err(),
+            "the weights of the targets are not usable: give numbers from 0 up, not all of them 0",
+        )?;
     }
-    if workload.classes.len() > MAX_CLASSES {
-        return Err(wrong(format!("{} classes are too many: give at most {MAX_CLASSES}", workload.classes.len())));
-    }
+    refuse_if(
+        workload.classes.len() > MAX_CLASSES,
+        format!("{} classes are too many: give at most {MAX_CLASSES}", workload.classes.len()),
+    )?;
     let is_classed = workload.trace.is_none() && !workload.classes.is_empty();
     let is_known = |class: &u8| usize::from(*class) < workload.classes.len();
-    if (is_classed && workload.class_of.len() != targets) || !workload.class_of.iter().all(is_known) {
-        return Err(wrong("the classes do not fit the targets: give each target one of the classes"));
-    }
+    refuse_if(
+        (is_classed && workload.class_of.len() != targets) || !workload.class_of.iter().all(is_known),
+        "the classes do not fit the targets: give each target one of the classes",
+    )?;
     let arrival = match plan.pace {
         Pace::Open { arrival, .. } => Some(arrival),
         Pace::Closed => None,
     };
-    if arrival == Some(Arrival::Series) && workload.series.is_none() {
-        return Err(wrong("arrivals by a rate series need a series: name one"));
-    }
-    if (arrival == Some(Arrival::Trace)) != (workload.trace.is_some() && arrival.is_some()) {
-        return Err(wrong(
-            "a log is replayed at its own times or as fast as possible: no other arrival process fits it",
-        ));
-    }
-    if workload.trace.is_some() && plan.requests_per_connection > 0 {
-        return Err(wrong("the sessions of a log decide how many requests a connection carries: give no other limit"));
-    }
+    refuse_if(
+        arrival == Some(Arrival::Series) && workload.series.is_none(),
+        "arrivals by a rate series need a series: name one",
+    )?;
+    refuse_if(
+        (arrival == Some(Arrival::Trace)) != (workload.trace.is_some() && arrival.is_some()),
+        "a log is replayed at its own times or as fast as possible: no other arrival process fits it",
+    )?;
+    refuse_if(
+        workload.trace.is_some() && plan.requests_per_connection > 0,
+        "the sessions of a log decide how many requests a connection carries: give no other limit",
+    )?;
     Ok(())
 }
 
@@ -211,7 +201,12 @@ pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
     let fits = limit.saturating_sub(in_use + own);
     if plan.connections > fits {
         let needed = plan.connections + in_use + own;
-        return Err(LoadError::Descriptors { wanted: plan.connections, needed, limit, in_use, fits });
+        return Err(wrong(format!(
+            "{} connections need {needed} file descriptors, but this process may open {limit} ({in_use} are in use): \
+             {fits} connections fit; ask for fewer, raise the limit (ulimit -n {needed}, or LimitNOFILE= of the \
+             service), or divide them over several --client",
+            plan.connections
+        )));
     }
     Ok(())
 }
@@ -226,13 +221,16 @@ pub(crate) fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {
     let target = plan.addresses[0];
     let is_possible = reachable(plan).next().is_some();
     for address in &plan.source_addresses {
-        if !is_possible && address.is_ipv4() != target.is_ipv4() {
-            return Err(wrong(format!(
-                "the source address {address} and the server {target} are of different IP versions"
-            )));
-        }
-        std::net::TcpListener::bind(SocketAddr::new(*address, 0))
-            .map_err(|cause| LoadError::Source { address: *address, cause })?;
+        refuse_if(
+            !is_possible && address.is_ipv4() != target.is_ipv4(),
+            format!("the source address {address} and the server {target} are of different IP versions"),
+        )?;
+        std::net::TcpListener::bind(SocketAddr::new(*address, 0)).map_err(|cause| {
+            wrong(format!(
+                "the source address {address} cannot be used: {cause}; give an address of this machine (ip \
+                     address shows them)"
+            ))
+        })?;
     }
     Ok(())
 }
@@ -243,8 +241,11 @@ pub(crate) fn check_ports(plan: &LoadPlan) -> Result<(), LoadError> {
         let sources = sources(plan, *target, &rules).len();
         let fits = PortAllocator::capacity(&rules, sources);
         if plan.connections > fits {
-            let (low, high) = (rules.low, rules.high);
-            return Err(LoadError::Ports { wanted: plan.connections, target: *target, fits, sources, low, high });
+            return Err(wrong(format!(
+                "{} connections to {target} need more local ports than there are: {fits} fit ({sources} source \
+                 address(es), ports {} to {}); give more source addresses, or widen net.ipv4.ip_local_port_range",
+                plan.connections, rules.low, rules.high
+            )));
         }
     }
     Ok(())

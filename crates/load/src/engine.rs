@@ -8,7 +8,7 @@ use crate::check::{check, port_rules, sources};
 use crate::control::{Control, Live};
 use crate::cost::{self, EngineCost};
 use crate::doubts::doubts;
-use crate::error::LoadError;
+use crate::error::{LoadError, machine, wrong};
 use crate::poller::Poller;
 use crate::ports::PortAllocator;
 use crate::replay::{FeedReport, feeder};
@@ -113,7 +113,7 @@ pub fn run_supplied(
             if plan.workload.trace.is_some()
                 && let Some(source) = supply.replay(plan, share)
             {
-                let source = source.map_err(LoadError::Log).inspect_err(|_| control.cut_at(1))?;
+                let source = source.map_err(wrong).inspect_err(|_| control.cut_at(1))?;
                 let (reader, fed) = feeder(plan, source);
                 let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
                 let body = move || {
@@ -121,8 +121,7 @@ pub fn run_supplied(
                     reader.run()
                 };
                 let spawned = std::thread::Builder::new().name(format!("log-{index}")).spawn_scoped(scope, body);
-                let cannot = |cause| LoadError::Machine { what: "start a thread", cause };
-                readers.push(spawned.map_err(cannot).inspect_err(|_| control.cut_at(1))?);
+                readers.push(spawned.map_err(machine("start a thread")).inspect_err(|_| control.cut_at(1))?);
                 feed = Some(fed);
             }
             let task = Task {
@@ -198,7 +197,6 @@ fn start<'scope, 'env: 'scope>(
     task: Task<'env>,
 ) -> Result<Handle<'scope>, LoadError> {
     let name = format!("load-{}", task.thread.index);
-    let machine = |what| move |error: Errno| LoadError::Machine { what, cause: error.into() };
     let body = move || {
         if !task.plan.cpus.is_empty() {
             let cpu = task.plan.cpus[task.thread.index as usize % task.plan.cpus.len()];
@@ -211,10 +209,7 @@ fn start<'scope, 'env: 'scope>(
         let report = worker::run(task, poller).map_err(machine("wait for events"))?;
         Ok(ThreadReport { report, is_real_time })
     };
-    std::thread::Builder::new()
-        .name(name)
-        .spawn_scoped(scope, body)
-        .map_err(|cause| LoadError::Machine { what: "start a thread", cause })
+    std::thread::Builder::new().name(name).spawn_scoped(scope, body).map_err(machine("start a thread"))
 }
 
 struct Conductor<'a> {

@@ -1,7 +1,7 @@
 //! Sends one request before any load, to learn which server answers. Describes an unsuitable server in one sentence.
 
-use crate::LoadError;
 use crate::check::check;
+use crate::error::{LoadError, wrong};
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::http2::{Ended, Session, error_name};
 use crate::replies::Reply;
@@ -85,7 +85,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
             }
         }
     }
-    Err(first_error.unwrap_or_else(|| LoadError::Plan("there is no server address".into())))
+    Err(first_error.expect("the check refuses a plan without addresses"))
 }
 
 struct To<'a> {
@@ -119,7 +119,7 @@ enum Bytes {
 impl Exchange {
     fn new(stream: Box<dyn ReadWrite>, socket: TcpStream, to: &To<'_>) -> Result<Self, LoadError> {
         let To { address, timeout, .. } = *to;
-        socket.set_write_timeout(Some(timeout)).map_err(|cause| LoadError::Network { address, cause })?;
+        socket.set_write_timeout(Some(timeout)).map_err(|cause| unreachable(address, &cause))?;
         Ok(Exchange { stream, socket, address, begun: Instant::now(), timeout, received: 0, sent: Ok(()) })
     }
 
@@ -145,11 +145,9 @@ impl Exchange {
                     ErrorKind::Interrupted => continue,
                     ErrorKind::UnexpectedEof => Ok(Bytes::Closed),
                     ErrorKind::ConnectionReset => Ok(Bytes::Reset),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(LoadError::ResponseTimeout {
-                        address: self.address,
-                        received: self.received,
-                        after_ms: self.timeout.as_millis() as u64,
-                    }),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                        Err(no_response_in_time(self.address, self.received, self.timeout))
+                    }
                     _ => Err(broken(self.address, std::mem::replace(&mut self.sent, Ok(())), error)),
                 },
             };
@@ -164,13 +162,13 @@ impl<T: Read + Write> ReadWrite for T {}
 /// The connection as clients use it: after the TLS handshake if the plan has TLS.
 fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     let To { plan, address, timeout, asks } = *to;
-    let network = |cause| LoadError::Network { address, cause };
+    let network = |cause| unreachable(address, &cause);
     let socket = stream.try_clone().map_err(network)?;
     let Some(setting) = TlsSetting::of(plan)? else {
         return Exchange::new(Box::new(stream), socket, to);
     };
-    let refused = |error: &rustls::Error| LoadError::Handshake { address, why: error_text(error) };
-    let mut session = setting.connection().map_err(|error| refused(&error))?;
+    let refused = |error| no_handshake(address, &error);
+    let mut session = setting.connection().map_err(refused)?;
     stream.set_read_timeout(Some(timeout)).map_err(network)?;
     stream.set_write_timeout(Some(timeout)).map_err(network)?;
     let begun = Instant::now();
@@ -178,10 +176,10 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
         match session.complete_io(&mut stream) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Err(LoadError::NoResponse { address, how: "closed the connection during the TLS handshake" });
+                return Err(no_response(address, "closed the connection during the TLS handshake"));
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Err(LoadError::ResponseTimeout { address, received: 0, after_ms: timeout.as_millis() as u64 });
+                return Err(no_response_in_time(address, 0, timeout));
             }
             Err(error) => return Err(broken(address, Ok(()), error)),
         }
@@ -192,7 +190,7 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
         let patience = (2 * begun.elapsed()).max(VERDICT).min(timeout);
         stream.set_read_timeout(Some(patience)).map_err(network)?;
         if session.read_tls(&mut stream).is_ok() {
-            session.process_new_packets().map_err(|error| refused(&error))?;
+            session.process_new_packets().map_err(refused)?;
         }
     }
     Exchange::new(Box::new(rustls::StreamOwned::new(session, stream)), socket, to)
@@ -201,20 +199,43 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
 /// The reason why reading failed: a TLS error of the server, or else an earlier error of sending.
 fn broken(address: SocketAddr, sent: io::Result<()>, error: io::Error) -> LoadError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => LoadError::Handshake { address, why: error_text(error) },
-        None => LoadError::Network { address, cause: sent.err().unwrap_or(error) },
+        Some(error) => no_handshake(address, error),
+        None => unreachable(address, &sent.err().unwrap_or(error)),
     }
 }
 
+fn no_handshake(address: SocketAddr, error: &rustls::Error) -> LoadError {
+    wrong(format!("no TLS connection to {address}: {}", error_text(error)))
+}
+
+fn unreachable(address: SocketAddr, cause: &io::Error) -> LoadError {
+    wrong(format!("{address} cannot be reached: {cause}"))
+}
+
+/// The connection was closed or reset.
+fn no_response(address: SocketAddr, how: &str) -> LoadError {
+    wrong(format!("{address} {how} without sending a response: does this port speak HTTP?"))
+}
+
+fn no_response_in_time(address: SocketAddr, received: u64, timeout: Duration) -> LoadError {
+    wrong(format!(
+        "{address} accepted the connection but sent {received} bytes and no complete response within {} ms: the \
+         server may be overloaded, or wait for another protocol",
+        timeout.as_millis()
+    ))
+}
+
 fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadError> {
-    match TcpStream::connect_timeout(&address, timeout) {
-        Ok(stream) => Ok(stream),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Err(LoadError::Refused(address)),
-        Err(error) if error.kind() == ErrorKind::TimedOut => {
-            Err(LoadError::ConnectTimeout { address, after_ms: timeout.as_millis() as u64 })
+    TcpStream::connect_timeout(&address, timeout).map_err(|error| match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            wrong(format!("nothing listens on {address} (connection refused): is the server running, on this port?"))
         }
-        Err(cause) => Err(LoadError::Network { address, cause }),
-    }
+        ErrorKind::TimedOut => wrong(format!(
+            "{address} did not accept a connection within {} ms: is the address right, and no firewall between?",
+            timeout.as_millis()
+        )),
+        _ => unreachable(address, &error),
+    })
 }
 
 fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError> {
@@ -233,10 +254,12 @@ fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError
             return match framing.at_end() {
                 AtEnd::Complete if !is_reset => Ok(response(&framing, &start, requests.is_head)),
                 AtEnd::Nothing => {
-                    let how = if is_reset { "reset the connection" } else { "closed the connection" };
-                    Err(LoadError::NoResponse { address, how })
+                    Err(no_response(address, if is_reset { "reset the connection" } else { "closed the connection" }))
                 }
-                _ => Err(LoadError::Truncated { address, received }),
+                _ => Err(wrong(format!(
+                    "{address} closed the connection before the response was complete ({received} bytes came): the \
+                     body ends early"
+                ))),
             };
         };
         let keep = count.min(KEPT_BYTES - start.len());
@@ -259,7 +282,7 @@ fn ordered<K: OrderedProtocol>(
     mut exchange: Exchange,
 ) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, asks, .. } = *to;
-    let foreign = |why: String| LoadError::Foreign { address, why };
+    let foreign = |why: String| wrong(format!("{address}: {why}"));
     let mut out = Vec::new();
     let opening = protocol.open(&mut out);
     let target = if asks { protocol.put(&mut out) } else { 0 };
@@ -312,7 +335,7 @@ fn ordered<K: OrderedProtocol>(
 /// Opens an HTTP/2 connection. If wanted, sends the first request and reads its response.
 fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, asks, .. } = *to;
-    let foreign = |why: String| LoadError::Foreign { address, why };
+    let foreign = |why: String| wrong(format!("{address}: {why}"));
     let requests = crate::request::http_2(plan, &plan.body[..]);
     let mut session = Session::<()>::default();
     session.keep_location();
@@ -384,12 +407,15 @@ fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> Probe
 fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadError {
     // A TLS record begins with its type, alert (21) or handshake (22), and major version 3.
     if matches!(start, [21 | 22, 3, ..]) {
-        return LoadError::Tls(address);
+        return wrong(format!(
+            "{address} speaks TLS, but the URL begins with http: write https, or give the server's plain HTTP port"
+        ));
     }
+    let why = malformed.0;
     if malformed == HTTP_2 {
-        return LoadError::Http2 { address, why: malformed.0 };
+        return wrong(format!("{address}: {why}"));
     }
-    LoadError::NotHttp { address, why: malformed.0.into(), start: printable(start, 40) }
+    wrong(format!("{address} does not answer in HTTP/1.x: {why}; it began with {}", printable(start, 40)))
 }
 
 /// Quotes and escapes untrusted bytes for a sentence, at most `limit` of them.

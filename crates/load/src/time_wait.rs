@@ -4,8 +4,8 @@
 //! server of their day slowed down with the number of such sockets. A new connection from the same address and port
 //! replaces such a socket, so ports are used in turn.
 
-use crate::LoadError;
 use crate::check::port_rules;
+use crate::error::{LoadError, refuse_if, wrong};
 use crate::ports::PortChoice;
 use crate::request::Requests;
 use crate::socket::{self, Errno, errno};
@@ -33,11 +33,10 @@ pub struct TimeWaitMaker {
 impl TimeWaitMaker {
     /// Opens the counter for the plan's first address.
     pub fn new(plan: &LoadPlan) -> Result<Self, LoadError> {
-        if plan.clients.tls.is_some() {
-            return Err(LoadError::Plan(
-                "TIME_WAIT sockets are made over plain http only: name the server's http port".into(),
-            ));
-        }
+        refuse_if(
+            plan.clients.tls.is_some(),
+            "TIME_WAIT sockets are made over plain http only: name the server's http port",
+        )?;
         let rules = port_rules(plan);
         let target = plan.addresses[0].ip();
         let is_loopback = target.is_loopback() && target.is_ipv4();
@@ -75,16 +74,15 @@ impl TimeWaitMaker {
                 // Another program uses the port.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => failures += 1,
                 Err(Errno::AGAIN) => {
-                    return Err(LoadError::Plan(
+                    return Err(wrong(
                         "the server did not close a connection that the request asked it to close: it leaves no \
-                         TIME_WAIT sockets"
-                            .into(),
+                         TIME_WAIT sockets",
                     ));
                 }
                 Err(_) => failures += 1,
             }
             if failures > MOST_FAILURES {
-                return Err(LoadError::Plan(format!(
+                return Err(wrong(format!(
                     "only {made} of {count} TIME_WAIT sockets could be made: the server refuses connections, or no \
                      port is left"
                 )));

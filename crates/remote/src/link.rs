@@ -3,8 +3,7 @@
 use crate::error::{Result, system};
 use crate::process;
 use crate::protocol::{
-    Capacity, ColdHeld, FromWorker, HostPlace, LEASE_NS, StartedState, TimeWaitCount, ToWorker, VERSION,
-    WireObservation, WireResult, line, message,
+    Capacity, ColdHeld, FromWorker, HostPlace, LEASE_NS, StartedState, ToWorker, VERSION, WireResult, line, message,
 };
 use crate::worker_io::{Event, LastLine, Out, WorkerIo};
 use load::Progress;
@@ -96,19 +95,10 @@ pub struct Link {
     /// Whether it reached that number once. Connections that the server closes are reopened, and not all workers are
     /// complete at the same time.
     pub has_cold: bool,
-    /// A watcher's observation, until it is taken.
-    pub observation: Option<Box<WireObservation>>,
-    /// Whether a watcher counts requests, until it is taken; holds the reason if it does not.
-    pub watching: Option<Option<PlainText>>,
-    /// Whether a watcher can sample the layers, until it is taken; holds the reason if it cannot.
-    pub layers: Option<Option<PlainText>>,
-    /// State of the command that runs next to the server, until it is taken.
-    pub beside: Option<StartedState>,
+    /// A watcher's answer, until it is taken.
+    pub answer: Option<FromWorker>,
+    /// State of the server that a watcher started, which it also reports unasked.
     pub server: Option<StartedState>,
-    /// Number of the server's TIME_WAIT sockets, until it is taken.
-    pub time_wait: Option<TimeWaitCount>,
-    /// Whether a watcher has reported that it awaits the load.
-    pub awaits_load: bool,
     pub host: PlainText,
     pub place: HostPlace,
     /// Its share of the current or last load.
@@ -152,13 +142,8 @@ impl Link {
             cold: ColdHeld::default(),
             cold_wanted: 0,
             has_cold: false,
-            observation: None,
-            watching: None,
-            layers: None,
-            beside: None,
+            answer: None,
             server: None,
-            time_wait: None,
-            awaits_load: false,
             host: PlainText::default(),
             place: HostPlace::default(),
             share: Share::WHOLE,
@@ -280,39 +265,23 @@ impl Link {
                 self.has_cold |= held.counts.established == self.cold_wanted;
             }
             FromWorker::Progress(progress) => self.progress = progress,
-            FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
-            FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
-            FromWorker::Layers { why_not } if self.role == "watcher" => self.layers = Some(why_not),
-            FromWorker::Beside(state) if self.role == "watcher" => self.beside = Some(state),
             FromWorker::Server(state) if self.role == "watcher" => self.server = Some(state),
-            FromWorker::TimeWait(seen) if self.role == "watcher" => self.time_wait = Some(seen),
-            FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
             {
                 if result.is_of_a_part() && !self.is_asked_to_stop {
-                    return self.lose(
-                        "it stopped by itself, because it received no more messages from this \
-                    driver"
-                            .into(),
-                    );
+                    return self
+                        .lose("it stopped by itself, because it received no more messages from this driver".into());
                 }
                 (self.state, self.result) = (WorkerState::Done, Some(result));
             }
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
-            FromWorker::Ready {}
-            | FromWorker::InputKept {}
-            | FromWorker::Result(_)
-            | FromWorker::Observation(_)
-            | FromWorker::Watching { .. }
-            | FromWorker::Layers { .. }
-            | FromWorker::Beside(_)
-            | FromWorker::Server(_)
-            | FromWorker::TimeWait(_)
-            | FromWorker::LoadAwaited {} => {
+            FromWorker::Ready {} | FromWorker::InputKept {} | FromWorker::Result(_) => {
                 self.lose("it sent a message out of turn".into());
             }
+            answer if self.role == "watcher" => self.answer = Some(answer),
+            _ => self.lose("it sent a message out of turn".into()),
         }
     }
 

@@ -34,36 +34,20 @@ fn handle_orders(
     let mut cold = Cold::new(out.clone());
     let mut is_first = true;
     loop {
-        match orders.recv() {
-            Ok(Ok(ToWorker::ColdAsk(message))) => {
-                let answer = match cold.ask(*message, options) {
-                    Ok(room) => FromWorker::ColdRoom(room),
-                    Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
-                };
-                let _ = out.send(line(&answer));
-            }
-            Ok(Ok(ToWorker::Cold { count, most })) => {
-                if let Err(error) = cold.hold(count, most, &lease.stop) {
-                    let _ = out.send(line(&FromWorker::Refused { why: sentence(&error).as_str().into() }));
-                }
-            }
-            Ok(Ok(ToWorker::Input(piece))) => {
-                let answer = match inputs.keep(piece) {
-                    Ok(()) => FromWorker::InputKept {},
-                    Err(why) => FromWorker::Refused { why: why.as_str().into() },
-                };
-                let _ = out.send(line(&answer));
-            }
+        let answer = match orders.recv() {
+            Ok(Ok(ToWorker::ColdAsk(message))) => cold.ask(*message, options).map(FromWorker::ColdRoom),
+            Ok(Ok(ToWorker::Cold { count, most })) => match cold.hold(count, most, &lease.stop) {
+                Ok(()) => continue,
+                Err(error) => Err(error),
+            },
+            Ok(Ok(ToWorker::Input(piece))) => inputs.keep(piece).map(|()| FromWorker::InputKept {}).map_err(unusable),
             Ok(Ok(ToWorker::Plan(message))) => {
                 let is_first = std::mem::replace(&mut is_first, false);
-                let answer = match drive(*message, is_first, options, inputs.supply(), lease, out, orders) {
-                    Ok(result) => FromWorker::Result(Box::new(result)),
-                    Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
-                };
-                let _ = out.send(line(&answer));
+                let driven = drive(*message, is_first, options, inputs.supply(), lease, out, orders);
+                driven.map(|result| FromWorker::Result(Box::new(result)))
             }
             // The load ended before this late start.
-            Ok(Ok(ToWorker::Start { .. })) => {}
+            Ok(Ok(ToWorker::Start { .. })) => continue,
             Ok(Ok(_)) => {
                 return Err(unusable(
                     "the driver broke the protocol: it asks a load worker for what only watch --worker can observe",
@@ -71,7 +55,9 @@ fn handle_orders(
             }
             Ok(Err(Ended::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
             Ok(Err(Ended::Gone)) | Err(_) => return Ok(()),
-        }
+        };
+        let answer = answer.unwrap_or_else(|error| FromWorker::Refused { why: sentence(&error).as_str().into() });
+        let _ = out.send(line(&answer));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::fleet::{MOST_EVENTS, keep_leases};
 use crate::link::{Link, Source, WorkerState};
-use crate::protocol::{HostPlace, LEASE_NS, StartedState, TimeWaitCount, ToWorker, WireObservation};
+use crate::protocol::{FromWorker, HostPlace, LEASE_NS, StartedState, TimeWaitCount, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
 use crate::worker_io::{Event, Listening, WorkerIo};
 use observe::profile::PointSampling;
@@ -131,26 +131,31 @@ impl Watcher {
     /// Starts to count requests there. `Ok(Some)` says why they cannot be counted, which the points report as well.
     /// An error means that the watcher is lost.
     pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
-        self.link.watching = None;
-        self.send(&ToWorker::Watch(how.clone()))?;
-        let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
+        let why_not =
+            self.ask(&ToWorker::Watch(how.clone()), PREPARING_NS, "whether it can count requests", |answer| {
+                if let FromWorker::Watching { why_not } = answer { Some(why_not) } else { None }
+            })?;
         self.counts_requests = true;
         Ok(why_not.map(String::from))
     }
 
     /// Prepares the sampling of layers in windows that ask for it. The error says why they cannot be sampled.
     pub fn sample_layers(&mut self, how: PointSampling) -> Result<(), String> {
-        self.link.layers = None;
-        self.send(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
-        let why_not = self.answer(PREPARING_NS, "whether it can sample layers", |link| link.layers.take())?;
+        let why_not = self.ask(
+            &ToWorker::Layers { frequency_hz: how.frequency_hz },
+            PREPARING_NS,
+            "whether it can sample layers",
+            |answer| if let FromWorker::Layers { why_not } = answer { Some(why_not) } else { None },
+        )?;
         why_not.map_or(Ok(()), |why| Err(why.into()))
     }
 
     /// Counts the server's TIME_WAIT sockets there, and ends them first if `ends`.
     pub fn time_wait(&mut self, ends: bool) -> Result<TimeWaitCount, String> {
-        self.link.time_wait = None;
-        self.send(&ToWorker::TimeWait { ends })?;
-        let seen = self.answer(PREPARING_NS, "the server's TIME_WAIT sockets", |link| link.time_wait.take())?;
+        let seen =
+            self.ask(&ToWorker::TimeWait { ends }, PREPARING_NS, "the server's TIME_WAIT sockets", |answer| {
+                if let FromWorker::TimeWait(seen) = answer { Some(seen) } else { None }
+            })?;
         seen.why_not.clone().map_or(Ok(seen), |why| Err(why.into()))
     }
 
@@ -171,9 +176,9 @@ impl Watcher {
     }
 
     fn beside(&mut self, message: &ToWorker) -> Result<StartedState, String> {
-        self.link.beside = None;
-        self.send(message)?;
-        self.answer(BESIDE_NS, "about the command beside the server", |link| link.beside.take())
+        self.ask(message, BESIDE_NS, "about the command beside the server", |answer| {
+            if let FromWorker::Beside(state) = answer { Some(state) } else { None }
+        })
     }
 
     /// Machine and network stack of the watcher and the server.
@@ -190,7 +195,7 @@ impl Watcher {
         self.link.server = None;
         let state = self
             .send(&ToWorker::ServerAsk {})
-            .and_then(|()| self.answer(ANSWER_NS, "about the server that it started", |link| link.server.take()));
+            .and_then(|()| self.wait_for(ANSWER_NS, "about the server that it started", |link| link.server.take()));
         match state {
             Ok(StartedState { gone, output }) => (gone.map(String::from), output),
             Err(_) => (self.loss().map(lost_with), Vec::new()),
@@ -212,12 +217,25 @@ impl Watcher {
         if !self.counts_requests {
             return Ok(());
         }
-        self.link.awaits_load = false;
-        self.send(&ToWorker::LoadBegins {})?;
-        self.answer(PREPARING_NS, "that it awaits the load", |link| link.awaits_load.then_some(()))
+        self.ask(&ToWorker::LoadBegins {}, PREPARING_NS, "that it awaits the load", |answer| {
+            matches!(answer, FromWorker::LoadAwaited {}).then_some(())
+        })
     }
 
-    fn answer<T>(&mut self, within_ns: u64, what: &str, take: impl Fn(&mut Link) -> Option<T>) -> Result<T, String> {
+    /// Sends a message and waits for its answer; other answers are late ones of earlier messages.
+    fn ask<T>(
+        &mut self,
+        message: &ToWorker,
+        within_ns: u64,
+        what: &str,
+        answer: impl Fn(FromWorker) -> Option<T>,
+    ) -> Result<T, String> {
+        self.link.answer = None;
+        self.send(message)?;
+        self.wait_for(within_ns, what, |link| link.answer.take().and_then(&answer))
+    }
+
+    fn wait_for<T>(&mut self, within_ns: u64, what: &str, take: impl Fn(&mut Link) -> Option<T>) -> Result<T, String> {
         let until_ns = monotonic_ns() + within_ns;
         loop {
             if let Some(answer) = take(&mut self.link) {
@@ -266,10 +284,11 @@ impl Watcher {
 
     /// The observation of the window that ended last. `client` holds the client's counts of its load.
     pub fn observation(&mut self, client: ClientSide) -> Result<WireObservation, String> {
-        self.link.observation = None;
         let completed = client.completed_in_window;
-        self.send(&ToWorker::Observe { completed, client: self.counts_requests.then_some(client) })?;
-        let mut seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
+        let message = ToWorker::Observe { completed, client: self.counts_requests.then_some(client) };
+        let mut seen = self.ask(&message, ANSWER_NS, "what it saw", |answer| {
+            if let FromWorker::Observation(seen) = answer { Some(seen) } else { None }
+        })?;
         self.server_facts = seen.server_facts.clone();
         if let (Some(theirs_ns), Some(clock)) = (seen.edges_ns, self.link.clock) {
             let theirs_ns = theirs_ns.map(|at_ns| i128::from(at_ns) - clock.offset_ns);
@@ -312,7 +331,6 @@ fn lost_with(why: String) -> String {
 mod tests {
     use super::*;
     use crate::fleet::faked::{FakeWorker, work_after};
-    use crate::protocol::FromWorker;
     use std::os::unix::net::UnixListener;
 
     const SECOND: u64 = 1_000_000_000;

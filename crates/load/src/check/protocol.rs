@@ -1,5 +1,4 @@
-use super::wrong;
-use crate::LoadError;
+use crate::error::{LoadError, refuse_if, wrong};
 use record::LoadPlan;
 use record::protocol::{Expect, Keyspace, Protocol};
 
@@ -32,26 +31,29 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
         return Err(wrong(format!("the header {field} is for HTTP/1.1, not for HTTP/2: leave it out")));
     }
     let depth = plan.protocol.pipeline();
-    if depth > 1 && plan.workload.trace.is_some() {
-        return Err(wrong("each client of a log has one request under way: ask for 1 stream"));
-    }
-    if depth > MAX_PIPELINE {
-        return Err(wrong(format!("{depth} requests in flight on a connection are too many: at most {MAX_PIPELINE}")));
-    }
+    refuse_if(
+        depth > 1 && plan.workload.trace.is_some(),
+        "each client of a log has one request under way: ask for 1 stream",
+    )?;
+    refuse_if(
+        depth > MAX_PIPELINE,
+        format!("{depth} requests in flight on a connection are too many: at most {MAX_PIPELINE}"),
+    )?;
     let request_bytes = match &plan.protocol {
         Protocol::Http => 0,
-        Protocol::Connect if plan.requests_per_connection != 1 => {
-            return Err(wrong(
-                "with connections alone, each connection is one request: ask for 1 request per \
-            connection",
-            ));
+        Protocol::Connect => {
+            refuse_if(
+                plan.requests_per_connection != 1,
+                "with connections alone, each connection is one request: ask for 1 request per connection",
+            )?;
+            0
         }
-        Protocol::Connect => 0,
         Protocol::Http2(_) | Protocol::Grpc(_) => plan.body.len() as u64 + 1000,
         Protocol::Redis(redis) => {
-            if redis.commands.iter().any(|words| words.first().is_none_or(String::is_empty)) {
-                return Err(wrong("a command has no name: write it as 'GET key:{key}'"));
-            }
+            refuse_if(
+                redis.commands.iter().any(|words| words.first().is_none_or(String::is_empty)),
+                "a command has no name: write it as 'GET key:{key}'",
+            )?;
             check_keyspace(&redis.keyspace)?;
             let bytes = |word: &String| {
                 word.len() as u64 + 32 + word.matches("{value}").count() as u64 * redis.keyspace.value_bytes
@@ -61,45 +63,45 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
         }
         Protocol::Memcached(memcached) => {
             check_keyspace(&memcached.keyspace)?;
-            if memcached.keys_per_get > MAX_KEYS_PER_GET {
-                return Err(wrong(format!("more than {MAX_KEYS_PER_GET} keys in a get are too many: ask for fewer")));
-            }
+            refuse_if(
+                memcached.keys_per_get > MAX_KEYS_PER_GET,
+                format!("more than {MAX_KEYS_PER_GET} keys in a get are too many: ask for fewer"),
+            )?;
             (memcached.keyspace.value_bytes + 100).max(u64::from(memcached.keys_per_get) * 25)
         }
         Protocol::Tcp(tcp) => {
-            if tcp.send.is_empty() {
-                return Err(wrong("there is nothing to send: give at least one byte"));
-            }
-            if tcp.expect == Expect::Bytes(0) {
-                return Err(wrong("an answer of 0 bytes cannot be waited for: expect at least 1"));
-            }
+            refuse_if(tcp.send.is_empty(), "there is nothing to send: give at least one byte")?;
+            refuse_if(tcp.expect == Expect::Bytes(0), "an answer of 0 bytes cannot be waited for: expect at least 1")?;
             tcp.send.len() as u64
         }
     };
-    if request_bytes.saturating_mul(u64::from(depth)) > MAX_PUT_BYTES {
-        return Err(wrong(
-            "the requests in flight on a connection have more than 1 GiB: ask for smaller values or fewer in flight",
-        ));
-    }
+    refuse_if(
+        request_bytes.saturating_mul(u64::from(depth)) > MAX_PUT_BYTES,
+        "the requests in flight on a connection have more than 1 GiB: ask for smaller values or fewer in flight",
+    )?;
     Ok(())
 }
 
 fn check_keyspace(keyspace: &Keyspace) -> Result<(), LoadError> {
-    if keyspace.keys == 0 || keyspace.keys > MAX_KEYS {
-        return Err(wrong(format!("{} is not a possible number of keys: ask for 1 to {MAX_KEYS}", keyspace.keys)));
-    }
-    if !(0.0..=100.0).contains(&keyspace.zipf_exponent) {
-        return Err(wrong(format!(
+    refuse_if(
+        keyspace.keys == 0 || keyspace.keys > MAX_KEYS,
+        format!("{} is not a possible number of keys: ask for 1 to {MAX_KEYS}", keyspace.keys),
+    )?;
+    refuse_if(
+        !(0.0..=100.0).contains(&keyspace.zipf_exponent),
+        format!(
             "an exponent of {} makes no sense for Zipf's law: ask for 0 (all keys alike) to 100",
             keyspace.zipf_exponent
-        )));
-    }
-    if !(0.0..=1.0).contains(&keyspace.read_ratio) {
-        return Err(wrong(format!("a share of reads of {} makes no sense: ask for 0 to 1", keyspace.read_ratio)));
-    }
-    if keyspace.value_bytes > 512 << 20 {
-        return Err(wrong("a value of more than 512 MiB is more than the server takes: ask for a smaller one"));
-    }
+        ),
+    )?;
+    refuse_if(
+        !(0.0..=1.0).contains(&keyspace.read_ratio),
+        format!("a share of reads of {} makes no sense: ask for 0 to 1", keyspace.read_ratio),
+    )?;
+    refuse_if(
+        keyspace.value_bytes > 512 << 20,
+        "a value of more than 512 MiB is more than the server takes: ask for a smaller one",
+    )?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ mod room;
 pub use room::{ColdRoom, room};
 
 use crate::check;
-use crate::error::LoadError;
+use crate::error::{LoadError, machine, wrong};
 use keeper::Keeper;
 use record::time::monotonic_ns;
 use record::{Figures, LoadPlan, Origin, lock, names};
@@ -85,9 +85,7 @@ impl ColdPool {
         check::check_ports(&plan)?;
         check::check_descriptors(&plan)?;
         let shared = Arc::new(Shared::default());
-        let machine = |what: &'static str, cause| LoadError::Machine { what, cause };
-        let mut keeper =
-            Keeper::new(&plan).map_err(|error| machine("prepare to hold cold connections", error.into()))?;
+        let mut keeper = Keeper::new(&plan).map_err(machine("prepare to hold cold connections"))?;
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("cold".into())
@@ -96,7 +94,7 @@ impl ColdPool {
                     theirs.report(|reported| reported.trouble = Some(error.to_string()));
                 }
             })
-            .map_err(|cause| machine("start the thread of the cold connections", cause))?;
+            .map_err(machine("start the thread of the cold connections"))?;
         Ok(ColdPool { shared, thread: Some(thread), most, slab_before: meminfo_bytes("Slab:"), slab_filled: None })
     }
 
@@ -110,10 +108,8 @@ impl ColdPool {
         mut progress: impl FnMut(u64),
     ) -> Result<(), LoadError> {
         if target > self.most {
-            return Err(LoadError::Plan(format!(
-                "{target} cold connections are more than the {} that were prepared for",
-                self.most
-            )));
+            let most = self.most;
+            return Err(wrong(format!("{target} cold connections are more than the {most} that were prepared for")));
         }
         self.shared.target.store(target, Ordering::SeqCst);
         let (mut nearest, mut since_ns) = (u64::MAX, monotonic_ns());
@@ -130,7 +126,7 @@ impl ColdPool {
             if distance < nearest {
                 (nearest, since_ns) = (distance, monotonic_ns());
             } else if monotonic_ns() - since_ns > patience.as_nanos() as u64 || self.has_ended() {
-                return Err(LoadError::Plan(self.why_not(target, counts)));
+                return Err(wrong(self.why_not(target, counts)));
             }
             progress(counts.established);
             std::thread::sleep(Duration::from_millis(20));

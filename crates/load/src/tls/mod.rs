@@ -3,7 +3,7 @@
 
 mod verify;
 
-use crate::LoadError;
+use crate::error::{LoadError, refuse_if, wrong};
 use record::protocol::Protocol;
 use record::{Latency, LoadPlan, TlsPlan};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -61,7 +61,6 @@ fn resumption(has_resumption: bool) -> Resumption {
 
 /// Configures TLS. `protocols`: the names that ALPN offers.
 fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError> {
-    let wrong = |text: String| LoadError::Plan(text);
     let name = ServerName::try_from(plan.server_name.clone())
         .map_err(|_| wrong(format!("{:?} is not a name that a certificate can be for", plan.server_name)))?;
     let provider = Arc::new(ring::default_provider());
@@ -90,11 +89,9 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
     let mut given = Vec::new();
     match &plan.ca_file {
         Some(path) => {
-            let unreadable = |why: String| {
-                LoadError::Plan(format!("--tls ca={path}: {why}; give a PEM file with CERTIFICATE blocks"))
-            };
-            let found = CertificateDer::pem_slice_iter(&plan.ca_pem);
-            for certificate in found {
+            let unreadable =
+                |why: String| wrong(format!("--tls ca={path}: {why}; give a PEM file with CERTIFICATE blocks"));
+            for certificate in CertificateDer::pem_slice_iter(&plan.ca_pem) {
                 let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
                 given.push(certificate.clone());
                 roots.add(certificate).map_err(|_| unreadable("a certificate in it cannot be read".into()))?;
@@ -105,13 +102,11 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
         }
         None => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if roots.is_empty() {
-                return Err(LoadError::Plan(
-                    "this system has no list of certificate authorities: give one with --tls ca=FILE, or pass --tls \
-                     insecure"
-                        .into(),
-                ));
-            }
+            refuse_if(
+                roots.is_empty(),
+                "this system has no list of certificate authorities: give one with --tls ca=FILE, or pass --tls \
+                 insecure",
+            )?;
         }
     }
     Ok((roots, given))
