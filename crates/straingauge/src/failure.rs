@@ -195,6 +195,10 @@ pub fn sentence(error: &anyhow::Error) -> String {
     record::sentence(error.as_ref())
 }
 
+pub fn refuse_if(is_wrong: bool, sentence: impl Into<String>) -> anyhow::Result<()> {
+    if is_wrong { Err(wrong_usage(sentence)) } else { Ok(()) }
+}
+
 pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) -> anyhow::Result<()> {
     match options.iter().find(|(is_typed, _)| *is_typed) {
         Some((_, option)) => Err(wrong_usage(why(option))),

@@ -3,7 +3,7 @@
 use crate::ask;
 use crate::cli::{FleetOptions, LoadOptions, RayOptions};
 use crate::defaults;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_if, wrong_usage};
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
@@ -28,21 +28,21 @@ pub fn connect(
     stop: &Stop,
     progress: &mut Progress,
 ) -> Result<Option<Fleet>> {
-    if clients.ray.is_some() && !clients.client.is_empty() {
-        return Err(wrong_usage("straingauge fleet starts its own clients: leave --client out, or leave fleet out"));
-    }
+    refuse_if(
+        clients.ray.is_some() && !clients.client.is_empty(),
+        "straingauge fleet starts its own clients: leave --client out, or leave fleet out",
+    )?;
     if !is_asked_for(clients) {
-        if clients.on_worker_loss.is_some() {
-            return Err(wrong_usage("on-worker-loss of [fleet] applies to clients: add --client COMMAND"));
-        }
+        refuse_if(
+            clients.on_worker_loss.is_some(),
+            "on-worker-loss of [fleet] applies to clients: add --client COMMAND",
+        )?;
         if !starts_server {
             permit(clients, host, plan, 1, stop)?;
         }
         return Ok(None);
     }
-    if load.cpus.is_some() {
-        return Err(wrong_usage("--cpus applies to this machine: it does not work with clients on others"));
-    }
+    refuse_if(load.cpus.is_some(), "--cpus applies to this machine: it does not work with clients on others")?;
     // The number of nodes in a cluster is known only later; assume several.
     let wanted = most_clients(clients).unwrap_or(2);
     let least = match &clients.ray {

@@ -4,7 +4,7 @@ mod exporter;
 mod otlp;
 
 use crate::cli::{MetricsOptions, MetricsPlace};
-use crate::failure::wrong_usage;
+use crate::failure::refuse_if;
 use crate::measured::Measured;
 use crate::url::Target;
 use anyhow::Result;
@@ -33,9 +33,7 @@ impl Outlets {
                 MetricsPlace::Served(address) => outlets.exporter.replace(Exporter::bind(*address)?).is_some(),
                 MetricsPlace::Sent(collector) => outlets.otlp.replace(Otlp::new(collector)?).is_some(),
             };
-            if is_second {
-                return Err(wrong_usage("--metrics takes one address and one collector: leave the others out"));
-            }
+            refuse_if(is_second, "--metrics takes one address and one collector: leave the others out")?;
         }
         Ok(outlets)
     }

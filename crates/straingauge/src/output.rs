@@ -1,6 +1,6 @@
 //! Writes the output files of the command line: completely or not at all, and never in place of a device.
 
-use crate::failure::{print_bytes, wrong_usage};
+use crate::failure::{print_bytes, refuse_if, wrong_usage};
 use anyhow::{Context, Result};
 use record::RunError;
 use record::run::{is_replaced, write_whole};
@@ -39,9 +39,10 @@ impl<'a> Named<'a> {
                     format!("{before} and {option} both name {name}")
                 }));
             }
-            if is_json && is_standard_output(file) {
-                return Err(wrong_usage(format!("{option} and --json both print on standard output: name a file")));
-            }
+            refuse_if(
+                is_json && is_standard_output(file),
+                format!("{option} and --json both print on standard output: name a file"),
+            )?;
             check(file)?;
         }
         Ok(())
@@ -59,9 +60,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
 
 /// Checks early whether [`write()`] could succeed.
 fn check(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Err(wrong_usage(format!("{} is a folder: name a file in it", path.display())));
-    }
+    refuse_if(path.is_dir(), format!("{} is a folder: name a file in it", path.display()))?;
     if !is_replaced(path) || is_standard_output(path) {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use crate::cli::{
 };
 use crate::cpus;
 use crate::defaults;
-use crate::failure::{refuse_typed, wrong_usage};
+use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::input::read_file;
 use crate::quantity::{Count, Share, Time};
 use crate::url::Target;
@@ -79,12 +79,11 @@ impl RunOptions {
     pub fn watcher(&self) -> Result<Option<String>> {
         let fleet = &self.options.fleet;
         let Some(elsewhere) = &fleet.server_with else { return Ok(fleet.watch_with.clone()) };
-        if self.options.server.command.is_empty() || fleet.watch_with.is_some() {
-            return Err(wrong_usage(
-                "--server-with starts a server on another machine and watches it there: add -- SERVER ..., and leave \
+        refuse_if(
+            self.options.server.command.is_empty() || fleet.watch_with.is_some(),
+            "--server-with starts a server on another machine and watches it there: add -- SERVER ..., and leave \
                  --watch-with out",
-            ));
-        }
+        )?;
         let (server, port) = (&self.options.server, format!(":{}", self.target.port));
         let timeout = server.server_timeout.map(|time| crate::defaults::typed(&time.0));
         let needs_group = (server.isolate == Some(IfPermitted::Always)).then_some("--needs-group");
@@ -120,12 +119,10 @@ impl LoadKind {
 /// The questions for `predict` in a scenario file; at least one.
 pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
     let kept = read_scenario(Some(path))?.predict.0;
-    if kept.is_empty() {
-        return Err(wrong_usage(format!(
-            "{} has no section [predict]: write one, as in: [predict] rate = '2x'",
-            path.display()
-        )));
-    }
+    refuse_if(
+        kept.is_empty(),
+        format!("{} has no section [predict]: write one, as in: [predict] rate = '2x'", path.display()),
+    )?;
     Ok(kept)
 }
 
@@ -144,9 +141,7 @@ pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
     }
     let delay_ns = options.delay.map_or(0, |time| time.nanos());
     let bandwidth_bits_per_sec = options.bandwidth.map_or(0, |bandwidth| bandwidth.0);
-    if options.bandwidth.is_some_and(|bandwidth| bandwidth.0 == 0) {
-        return Err(wrong_usage(PathError::Bandwidth(0).to_string()));
-    }
+    refuse_if(options.bandwidth.is_some_and(|bandwidth| bandwidth.0 == 0), PathError::Bandwidth(0).to_string())?;
     let plan = PathPlan {
         delay_ns,
         loss_ratio: options.loss.map_or(0.0, |share| share.0),
@@ -184,9 +179,10 @@ pub fn load_plan(
     };
     let pace = pace.unwrap_or(asked);
     // In a sweep, the option applies to the later open loop.
-    if pace == Pace::Closed && options.arrival.is_some() && !kind.is_sweep() {
-        return Err(wrong_usage("--arrival applies to the open loop: give --rate too"));
-    }
+    refuse_if(
+        pace == Pace::Closed && options.arrival.is_some() && !kind.is_sweep(),
+        "--arrival applies to the open loop: give --rate too",
+    )?;
     let default_connections = default_connections.unwrap_or(match pace {
         Pace::Closed => defaults::CONNECTIONS,
         Pace::Open { .. } => defaults::OPEN_LOOP_CONNECTIONS,
@@ -205,18 +201,17 @@ pub fn load_plan(
     };
     let threads = positive("--threads", options.threads, default_threads as u64)?.min(connections).min(1024);
     let duration_ns = duration_ns.unwrap_or(Time::nanos_or(options.duration, defaults::DURATION));
-    if duration_ns < 10_000_000 {
-        return Err(wrong_usage("--duration must be at least 10ms: shorter windows measure nothing"));
-    }
+    refuse_if(duration_ns < 10_000_000, "--duration must be at least 10ms: shorter windows measure nothing")?;
     // Default timeouts allow for the path. Opening a connection may take several round trips: TCP, TLS, the protocol.
     let round_trip_ns = path_plan(&run.options.path, 0)?.map_or(0, |path| path.full_round_trip_ns());
     let default = |time: Duration, round_trips: u64| time.as_nanos() as u64 + round_trips * round_trip_ns;
     let timeout_ns = options.timeout.map_or(default(defaults::TIMEOUT, 2), Time::nanos);
     let connect_timeout_ns = options.connect_timeout.map_or(default(defaults::CONNECT_TIMEOUT, 4), Time::nanos);
     let default_warmup_ns = default_warmup_ns.unwrap_or(kind.default_warmup_ns() + 2 * round_trip_ns);
-    if timeout_ns < 1_000_000 || connect_timeout_ns < 1_000_000 {
-        return Err(wrong_usage("--timeout, and connect-timeout of [load], must be at least 1ms"));
-    }
+    refuse_if(
+        timeout_ns < 1_000_000 || connect_timeout_ns < 1_000_000,
+        "--timeout, and connect-timeout of [load], must be at least 1ms",
+    )?;
     let requests_per_connection = match options.requests_per_connection {
         // With 0, each request is a connection.
         Some(Count(0)) => 1,
@@ -229,15 +224,16 @@ pub fn load_plan(
     };
     let default_method = if body.is_empty() { "GET" } else { "POST" };
     let method = options.method.clone().unwrap_or_else(|| default_method.into());
-    if method.is_empty()
-        || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-    {
-        return Err(wrong_usage(format!("--method '{}' is not an HTTP method", method.escape_debug())));
-    }
+    refuse_if(
+        method.is_empty()
+            || !method.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)),
+        format!("--method '{}' is not an HTTP method", method.escape_debug()),
+    )?;
     let mut headers: Vec<(String, String)> = options.header.iter().map(|field| header(field)).collect::<Result<_>>()?;
-    if options.traceparent && headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TraceId::FIELD)) {
-        return Err(wrong_usage("--traceparent and --header both write the field traceparent: leave one of them out"));
-    }
+    refuse_if(
+        options.traceparent && headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TraceId::FIELD)),
+        "--traceparent and --header both write the field traceparent: leave one of them out",
+    )?;
     let host = match headers.iter().position(|(name, _)| name.eq_ignore_ascii_case("host")) {
         Some(at) => headers.remove(at).1,
         None => target.host_field.clone(),
@@ -308,18 +304,19 @@ fn header(field: &str) -> Result<(String, String)> {
         .split_once(':')
         .ok_or_else(|| wrong_usage(format!("--header '{shown}' has no colon: write 'Name: value'")))?;
     let (name, value) = (name.trim(), value.trim());
-    if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return Err(wrong_usage(format!("--header '{shown}': '{}' is not a field name", name.escape_debug())));
-    }
-    if http::HeaderValue::from_bytes(value.as_bytes()).is_err() {
-        return Err(wrong_usage(format!("--header '{shown}': control characters cannot be sent in a field")));
-    }
+    refuse_if(
+        http::HeaderName::from_bytes(name.as_bytes()).is_err(),
+        format!("--header '{shown}': '{}' is not a field name", name.escape_debug()),
+    )?;
+    refuse_if(
+        http::HeaderValue::from_bytes(value.as_bytes()).is_err(),
+        format!("--header '{shown}': control characters cannot be sent in a field"),
+    )?;
     let owned = ["connection", "content-length", "transfer-encoding"];
-    if owned.contains(&name.to_ascii_lowercase().as_str()) {
-        return Err(wrong_usage(format!(
-            "--header '{shown}': the engine sets {name} itself (see --requests-per-connection, --body)"
-        )));
-    }
+    refuse_if(
+        owned.contains(&name.to_ascii_lowercase().as_str()),
+        format!("--header '{shown}': the engine sets {name} itself (see --requests-per-connection, --body)"),
+    )?;
     Ok((name.to_string(), value.to_string()))
 }
 
@@ -328,11 +325,10 @@ pub fn threshold_ratio(typed: Option<Share>) -> Result<f64> {
 }
 
 fn less_than_all(option: &str, share: f64) -> Result<f64> {
-    if share >= 1.0 {
-        return Err(wrong_usage(format!(
-            "{option} 100% is the whole, which nothing can exceed: write 5% or 0.05 for a twentieth"
-        )));
-    }
+    refuse_if(
+        share >= 1.0,
+        format!("{option} 100% is the whole, which nothing can exceed: write 5% or 0.05 for a twentieth"),
+    )?;
     Ok(share)
 }
 
@@ -375,12 +371,11 @@ pub fn shift_plan(options: &FindOptions, drive: &RunOptions) -> Result<Option<Sh
 
 pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan> {
     let axis = axis::axis_plan(options, load)?;
-    if axis.is_none() && (load.rate.is_some() || load.connections.is_some()) {
-        return Err(wrong_usage(
-            "find chooses connections and rate itself: bound them with --max-connections and --open-connections, or \
+    refuse_if(
+        axis.is_none() && (load.rate.is_some() || load.connections.is_some()),
+        "find chooses connections and rate itself: bound them with --max-connections and --open-connections, or \
              use load",
-        ));
-    }
+    )?;
     let defaults = Criteria::default();
     let criteria = Criteria {
         elastic_gain_ratio: options.elastic_gain.map_or(defaults.elastic_gain_ratio, |share| share.0),
@@ -395,43 +390,40 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         bracket_ratio: options.bracket.map_or(defaults.bracket_ratio, |share| share.0),
         ..defaults
     };
-    if criteria.bracket_ratio < 0.001 {
-        return Err(wrong_usage("bracket of [find] must be at least 0.1%: finer than that is noise"));
-    }
+    refuse_if(criteria.bracket_ratio < 0.001, "bracket of [find] must be at least 0.1%: finer than that is noise")?;
     let connections_min = positive("min-connections of [find]:", options.min_connections, defaults::MIN_CONNECTIONS)?;
     let connections_max = positive("--max-connections", options.max_connections, defaults::MAX_CONNECTIONS)?;
-    if connections_min > connections_max {
-        return Err(wrong_usage(format!(
-            "min-connections {connections_min} of [find] is more than --max-connections {connections_max}"
-        )));
-    }
+    refuse_if(
+        connections_min > connections_max,
+        format!("min-connections {connections_min} of [find] is more than --max-connections {connections_max}"),
+    )?;
     let until_sure_ratio = options.until_sure.map(|share| share.0);
     let mut criteria = criteria;
     if let Some(width) = until_sure_ratio {
         refuse_beside_until_sure(options, axis.is_some())?;
-        if !(SUREST..=LEAST_SURE).contains(&width) {
-            return Err(wrong_usage(format!(
+        refuse_if(
+            !(SUREST..=LEAST_SURE).contains(&width),
+            format!(
                 "--until-sure {} cannot be waited for: give 5% to 50%, as a share of the yield point (its interval is \
                  never narrower, and coarser needs no repeats)",
                 record::units::exact_percent(width)
-            )));
-        }
+            ),
+        )?;
         criteria.yield_interval_ratio = width;
         // The interval is at least as wide as the final bracket of the search.
         criteria.bracket_ratio = criteria.bracket_ratio.min(width / 2.0);
     }
-    if options.unload && axis.is_some() {
-        return Err(wrong_usage("--unload walks down the connections of the closed loop: leave --axis out"));
-    }
+    refuse_if(
+        options.unload && axis.is_some(),
+        "--unload walks down the connections of the closed loop: leave --axis out",
+    )?;
     let default_budget = match (until_sure_ratio, &options.beside) {
         (Some(_), _) => defaults::UNTIL_SURE_BUDGET,
         (None, Some(_)) => defaults::BESIDE_BUDGET,
         (None, None) => defaults::BUDGET,
     };
     let budget_ns = Time::nanos_or(options.budget, default_budget);
-    if budget_ns < 5_000_000_000 {
-        return Err(wrong_usage("--budget must be at least 5s: less finds nothing"));
-    }
+    refuse_if(budget_ns < 5_000_000_000, "--budget must be at least 5s: less finds nothing")?;
     Ok(SweepPlan {
         connections_min,
         connections_max,

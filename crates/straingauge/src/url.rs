@@ -1,6 +1,6 @@
 //! The URL as typed, and its parts: host field, path, port, addresses.
 
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_if, wrong_usage};
 use anyhow::{Result, anyhow};
 use record::PlainText;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -107,9 +107,7 @@ impl Target {
             }
         };
         let name = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
-        if name.is_empty() {
-            return Err(wrong_usage(format!("'{}' names no host: {example}", shown(typed))));
-        }
+        refuse_if(name.is_empty(), format!("'{}' names no host: {example}", shown(typed)))?;
         // Only `:PORT` may follow the host.
         let host_and_port = authority.as_str().rsplit('@').next().unwrap_or_default();
         let after_host = host_and_port.rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);

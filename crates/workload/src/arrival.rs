@@ -10,39 +10,3 @@ mod series;
 
 pub use process::{Arrivals, SeriesPlan};
 pub use series::RateSeries;
-
-/// A rate series that cannot be read or used.
-#[derive(Debug, thiserror::Error)]
-pub enum SeriesError {
-    /// Opening or reading failed.
-    #[error("{name}: the rate series cannot be read: {cause}")]
-    Read {
-        /// The file.
-        name: String,
-        /// The system's error.
-        cause: std::io::Error,
-    },
-    /// A line is neither a count nor a time and a count.
-    #[error("{name}:{line}: {reason}: {excerpt}")]
-    Line {
-        /// The file.
-        name: String,
-        /// Line, from 1.
-        line: u64,
-        /// Description of the expected value.
-        reason: &'static str,
-        /// Beginning of the line, made printable.
-        excerpt: String,
-    },
-    /// The series has no intervals, or no interval with a request.
-    #[error("{0} has no requests: a rate series needs at least one interval with a count above 0")]
-    Empty(String),
-    /// The series has more intervals than are kept.
-    #[error("{name} has more than {limit} intervals: cut a part out of it, or sum it up to longer intervals")]
-    TooLong {
-        /// The file.
-        name: String,
-        /// The limit.
-        limit: usize,
-    },
-}

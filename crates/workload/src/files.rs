@@ -34,8 +34,8 @@ mod write;
 pub use write::{Made, make};
 
 use crate::mix::Mix;
-use crate::trace::{TraceError, TraceReader};
-use std::path::PathBuf;
+use crate::trace::TraceReader;
+use crate::{WorkloadError, wrong};
 
 /// Limits of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,15 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits { bytes: 10 << 30, files: 1_000_000 }
+    }
+}
+
+impl Limits {
+    fn too_many(&self) -> WorkloadError {
+        let limit = self.files;
+        wrong(format!(
+            "there are more than {limit} different targets: raise the limit on files, or take a part of the log"
+        ))
     }
 }
 
@@ -98,20 +107,20 @@ pub struct Tree {
 
 impl Tree {
     /// Makes the tree of a mix.
-    pub fn of_mix(mix: &Mix, limits: &Limits) -> Result<Tree, FilesError> {
+    pub fn of_mix(mix: &Mix, limits: &Limits) -> Result<Tree, WorkloadError> {
         let wanted: Vec<_> = mix
             .documents
             .iter()
             .map(|document| (document.url.as_bytes().to_vec(), document.bytes, SizeOrigin::Mix))
             .collect();
         if wanted.len() > limits.files {
-            return Err(FilesError::TooMany { limit: limits.files });
+            return Err(limits.too_many());
         }
         Tree::of(wanted)
     }
 
     /// Reads a log to its end and makes its tree.
-    pub fn of_trace(reader: &mut TraceReader, limits: &Limits) -> Result<Tree, FilesError> {
+    pub fn of_trace(reader: &mut TraceReader, limits: &Limits) -> Result<Tree, WorkloadError> {
         let tallies = tally::Tallies::read(reader, limits)?;
         let mut tree = Tree::of(tallies.existing())?;
         tree.requests = tallies.requests;
@@ -121,9 +130,9 @@ impl Tree {
         Ok(tree)
     }
 
-    fn of(wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Result<Tree, FilesError> {
+    fn of(wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Result<Tree, WorkloadError> {
         if wanted.is_empty() {
-            return Err(FilesError::Empty);
+            return Err(wrong("there is no file to make: no document has a known size"));
         }
         Ok(Tree { entries: mapping::place(wanted), ..Tree::default() })
     }
@@ -135,59 +144,4 @@ impl Tree {
         files.dedup();
         files.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
-}
-
-/// A tree that cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum FilesError {
-    /// Reading the log failed.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// There is no document with a size.
-    #[error("there is no file to make: no document has a known size")]
-    Empty,
-    /// There are too many targets.
-    #[error("there are more than {limit} different targets: raise the limit on files, or take a part of the log")]
-    TooMany {
-        /// The limit.
-        limit: usize,
-    },
-    /// The files need more bytes than the limit.
-    #[error(
-        "the files need {needed_bytes} bytes, and the limit is {limit_bytes}: raise the limit, or take a smaller mix \
-         or log"
-    )]
-    TooLarge {
-        /// Bytes that the files need.
-        needed_bytes: u64,
-        /// The limit.
-        limit_bytes: u64,
-    },
-    /// The files need more bytes than are free.
-    #[error("the files need {needed_bytes} more bytes, and the file system of {} has {free_bytes} \
-             free", path.display())]
-    NoRoom {
-        /// Bytes that are still to be written.
-        needed_bytes: u64,
-        /// Free bytes on the file system.
-        free_bytes: u64,
-        /// The directory.
-        path: PathBuf,
-    },
-    /// The directory holds files that do not belong to a tree.
-    #[error("{} is not empty and was not made by this command: name a new or empty directory", .0.display())]
-    Foreign(PathBuf),
-    /// The directory holds the files of another workload.
-    #[error("{} holds the files of another workload: name another directory, or remove it first", .0.display())]
-    OtherWorkload(PathBuf),
-    /// A system call failed.
-    #[error("{} cannot be {what}: {cause}", path.display())]
-    Io {
-        /// The failed action: `created`, `written`, ...
-        what: &'static str,
-        /// The file or directory.
-        path: PathBuf,
-        /// The system's error.
-        cause: std::io::Error,
-    },
 }

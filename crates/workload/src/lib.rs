@@ -16,6 +16,23 @@ pub mod mix;
 pub mod replay;
 pub mod trace;
 
+use std::fmt::Display;
+
+/// Why a workload cannot be read or made: a sentence with the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WorkloadError(String);
+
+pub(crate) fn wrong(why: impl Display) -> WorkloadError {
+    WorkloadError(why.to_string())
+}
+
+impl From<WorkloadError> for String {
+    fn from(error: WorkloadError) -> Self {
+        error.0
+    }
+}
+
 /// Some programs write this before a text in UTF-8.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 

@@ -22,6 +22,8 @@ pub use hybrid::HybridSizes;
 pub use popularity::{ZipfFit, zipf};
 pub use surge::SurgeParameters;
 
+use crate::{WorkloadError, wrong};
+
 /// Names that [`Mix::named`] takes.
 pub const NAMES: &[&str] = &["webstone", "surge"];
 
@@ -49,32 +51,16 @@ pub struct Mix {
     pub classes: SizeClasses,
 }
 
-/// Why a mix cannot be made.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum MixError {
-    /// No mix has this name.
-    #[error("there is no size mix '{0}': use webstone or surge, or fit one to an access log")]
-    Unknown(String),
-    /// A parameter is out of its range.
-    #[error("{0}")]
-    Parameter(String),
-    /// There are too few sizes for a fit.
-    #[error("{found} documents with a size are too few to fit a mix: at least {needed} are needed")]
-    TooFew {
-        /// Sizes found.
-        found: usize,
-        /// Sizes needed.
-        needed: usize,
-    },
-}
-
 impl Mix {
     /// Returns the mix of this name, with its published parameters.
-    pub fn named(name: &str) -> Result<Mix, MixError> {
+    pub fn named(name: &str) -> Result<Mix, WorkloadError> {
         match name {
             "webstone" => Ok(Mix::webstone()),
             "surge" => Mix::surge(&SurgeParameters::default()),
-            _ => Err(MixError::Unknown(name.escape_debug().take(40).collect())),
+            _ => {
+                let name: String = name.escape_debug().take(40).collect();
+                Err(wrong(format!("there is no size mix '{name}': use webstone or surge, or fit one to an access log")))
+            }
         }
     }
 }

@@ -25,7 +25,7 @@
 //! Apache logs when a request arrived, but writes the line when it was answered, so the times of a log go back. The
 //! plan sorts within a window of log time ([`ReplayOptions::reorder_ns`], 60 s); requests of equal time keep the
 //! log's order. A line that is older than the window allows is moved up to the window's edge and counted
-//! ([`PlanCounts::clamped`]).
+//! ([`Disorder::clamped`]).
 //!
 //! # Times of whole seconds
 //!
@@ -42,9 +42,10 @@ mod split;
 mod spread;
 
 pub use connections::Grouping;
+pub use order::Disorder;
 pub use plan::{Plan, PlanCounts};
 pub use shape::Shape;
-pub use split::{SplitCounts, split};
+pub use split::split;
 
 use record::Share;
 

@@ -2,7 +2,7 @@
 //! nginx (its default is combined), any log format in nginx's or Apache's notation, and W3C extended; plain or gzip.
 //!
 //! ```no_run
-//! # fn main() -> Result<(), workload::trace::TraceError> {
+//! # fn main() -> Result<(), workload::WorkloadError> {
 //! use workload::trace::{Format, TraceReader};
 //! let mut reader = TraceReader::open("access.log.gz".as_ref(), &Format::Auto)?;
 //! while let Some(entry) = reader.next_entry()? {
@@ -18,7 +18,6 @@
 
 mod clf;
 mod client;
-mod error;
 mod escape;
 mod format;
 mod instant;
@@ -29,7 +28,6 @@ mod rejected;
 mod template;
 mod w3c;
 
-pub use error::TraceError;
 pub(crate) use escape::{hex, is_hex};
 pub use format::Format;
 pub use reader::{Counts, TraceReader};

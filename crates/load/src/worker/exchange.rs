@@ -337,11 +337,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         self.describe_any(slot);
-        let described = self.connections[slot].under_way();
-        if failure == Failure::TimedOut {
-            self.tally.stalls.gave_up(described.since_ns);
-        }
-        self.count_failure(slot, described, now, failure);
+        self.count_described_failure(slot, now, failure);
         if A::IS_PIPELINED {
             self.fail_the_others(slot, now, failure);
         }

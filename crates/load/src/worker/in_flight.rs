@@ -190,12 +190,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.ended_idle(slot, now, false);
     }
 
-    fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
+    pub(super) fn count_described_failure(&mut self, slot: usize, now: u64, failure: Failure) {
         let described = self.connections[slot].under_way();
         if failure == Failure::TimedOut {
             self.tally.stalls.gave_up(described.since_ns);
         }
         self.count_failure(slot, described, now, failure);
+    }
+
+    fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
+        self.count_described_failure(slot, now, failure);
         let connection = &mut self.connections[slot];
         connection.failures = connection.failures.saturating_add(1);
     }

@@ -2,7 +2,7 @@
 //! removes leftovers of killed runs.
 
 use crate::cli::DoctorArgs;
-use crate::failure::{self, print_either, wrong_usage};
+use crate::failure::{self, print_either, refuse_if, wrong_usage};
 use crate::leftovers;
 use anyhow::Result;
 use record::leftovers::{Leftover, Scene};
@@ -58,9 +58,7 @@ pub fn run(args: DoctorArgs) -> Result<ExitCode> {
     if args.leftovers || args.clean {
         return leave_nothing(&args);
     }
-    if !args.runs.is_empty() {
-        return Err(wrong_usage("--runs says where --leftovers or --clean searches: add one of them"));
-    }
+    refuse_if(!args.runs.is_empty(), "--runs says where --leftovers or --clean searches: add one of them")?;
     let machine = MachineFacts::read();
     let mut capabilities = observe::capabilities();
     capabilities.extend(wan::capabilities());

@@ -1,16 +1,17 @@
 //! `straingauge fleet`: runs `find` and `load` with workers on the nodes of a Ray cluster.
 
 use crate::cli::{FleetArgs, FleetCommand};
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_if, wrong_usage};
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 pub fn run(args: FleetArgs) -> Result<ExitCode> {
     let ray = args.ray;
-    if ray.worker_cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus >= 0.0)) {
-        return Err(wrong_usage("--worker-cpus must be a number of CPUs, as in 4"));
-    }
+    refuse_if(
+        ray.worker_cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus >= 0.0)),
+        "--worker-cpus must be a number of CPUs, as in 4",
+    )?;
     refuse_twice("--worker-resource", ray.worker_resource.iter().map(|one| &one.name))?;
     refuse_twice("--worker-label", ray.worker_label.iter().map(|one| &one.key))?;
     match args.what {

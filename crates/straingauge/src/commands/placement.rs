@@ -2,7 +2,7 @@
 
 use crate::cli::IfPermitted;
 use crate::cpus;
-use crate::failure::wrong_usage;
+use crate::failure::refuse_if;
 use crate::fleet;
 use crate::plan::{self, RunOptions};
 use crate::url::Target;
@@ -13,20 +13,18 @@ use std::net::{IpAddr, SocketAddr};
 /// Refuses options that need two network namespaces of this machine if client or server is elsewhere.
 pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
     let (is_apart, has_path) = (run.options.server.isolate == Some(IfPermitted::Always), run.options.path.is_set());
-    if has_path && run.options.fleet.server_with.is_some() {
-        return Err(wrong_usage(
-            "a wide-area path lies between two network namespaces of one machine; on the network interface of the \
+    refuse_if(
+        has_path && run.options.fleet.server_with.is_some(),
+        "a wide-area path lies between two network namespaces of one machine; on the network interface of the \
              server's machine it would delay what others send there: run straingauge on that machine, as in ssh SERVER \
              straingauge find --delay 20ms URL -- SERVER ...",
-        ));
-    }
-    if fleet::is_asked_for(&run.options.fleet) && (is_apart || has_path) && !run.command().is_empty() {
-        return Err(wrong_usage(
-            "clients elsewhere cannot reach a server in a network namespace of this machine, where --isolate always or \
+    )?;
+    refuse_if(
+        fleet::is_asked_for(&run.options.fleet) && (is_apart || has_path) && !run.command().is_empty(),
+        "clients elsewhere cannot reach a server in a network namespace of this machine, where --isolate always or \
              a wide-area path put it: leave them out, or start it on a machine without clients (--server-with), where \
              --isolate always holds",
-        ));
-    }
+    )?;
     Ok(())
 }
 
@@ -53,11 +51,10 @@ pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     let client_typed = run.options.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
     if run.command().is_empty() {
         let is_apart = run.options.server.isolate == Some(IfPermitted::Always);
-        if server_typed.is_some() || (is_apart && run.options.fleet.server_with.is_none()) {
-            return Err(wrong_usage(
-                "--server-cpus and --isolate apply to a server that straingauge starts: add -- SERVER ...",
-            ));
-        }
+        refuse_if(
+            server_typed.is_some() || (is_apart && run.options.fleet.server_with.is_none()),
+            "--server-cpus and --isolate apply to a server that straingauge starts: add -- SERVER ...",
+        )?;
         return Ok((client_typed.unwrap_or_default(), Vec::new()));
     }
     let allowed = machine::allowed_cpus();

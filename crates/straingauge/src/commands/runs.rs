@@ -1,7 +1,7 @@
 //! `straingauge runs`: lists the runs in a folder, without measuring.
 
 use crate::cli::RunsArgs;
-use crate::failure::{self, print_either, wrong_usage};
+use crate::failure::{self, print_either, refuse_if};
 use crate::output::{self, Named};
 use analyze::index::{self, Filter};
 use anyhow::{Context, Result};
@@ -12,15 +12,14 @@ use std::process::ExitCode;
 pub fn run(args: RunsArgs) -> Result<ExitCode> {
     let folder = args.folder.unwrap_or(crate::defaults::RUNS.into());
     let shown = plain(&folder.display().to_string(), 300);
-    if !folder.exists() {
-        return Err(wrong_usage(format!(
+    refuse_if(
+        !folder.exists(),
+        format!(
             "there is no folder {shown}: name the one that holds your runs; straingauge find writes them into {}",
             crate::defaults::RUNS
-        )));
-    }
-    if !folder.is_dir() {
-        return Err(wrong_usage(format!("{shown} is not a folder: name the one that holds your runs")));
-    }
+        ),
+    )?;
+    refuse_if(!folder.is_dir(), format!("{shown} is not a folder: name the one that holds your runs"))?;
     let files = Named::default().and("--page", args.page.as_deref());
     files.check(args.json)?;
     let filter = Filter { since_unix_ms: args.since, only: args.only };

@@ -6,7 +6,7 @@ use crate::companions::layers::LayerSampler;
 use crate::companions::server::{ServerWatch, StartedServer, is_here};
 use crate::companions::{MeteredPath, SlowedServer, watch_requests};
 use crate::cpus;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_if, wrong_usage};
 use crate::fleet;
 use crate::measure::Runner;
 use crate::plan::watching::request_watch_plan;
@@ -72,12 +72,11 @@ impl Session {
             load::check(&plan).map_err(anyhow::Error::from)?;
         }
         let watcher = run.watcher()?;
-        if watcher.is_some() && !run.command().is_empty() {
-            return Err(wrong_usage(
-                "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so \
+        refuse_if(
+            watcher.is_some() && !run.command().is_empty(),
+            "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so \
                  leave one of the two out",
-            ));
-        }
+        )?;
         let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || watcher.is_some() {
             WatchWord::Budgeted
         } else {
@@ -85,12 +84,11 @@ impl Session {
         };
         let request_watch = request_watch_plan(&run.options.watching, watch_unasked)?;
         let path_plan = plan::path_plan(&run.options.path, plan.seed)?;
-        if path_plan.is_some() && run.command().is_empty() {
-            return Err(wrong_usage(
-                "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for another program see \
+        refuse_if(
+            path_plan.is_some() && run.command().is_empty(),
+            "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for another program see \
                  straingauge wan)",
-            ));
-        }
+        )?;
         let server = if run.command().is_empty() {
             None
         } else {

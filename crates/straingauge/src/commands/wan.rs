@@ -1,7 +1,7 @@
 //! `straingauge wan`: runs any program over an emulated wide-area path.
 
 use crate::cli::{PathOptions, WanArgs};
-use crate::failure::{interrupted, wrong_usage};
+use crate::failure::{interrupted, refuse_if};
 use crate::plan;
 use crate::process;
 use crate::server::guardian::{self, Guardian};
@@ -21,11 +21,10 @@ use std::time::{Duration, Instant};
 use wan::{NamespacePair, PairPlan, PathTally, SelfTest, WanError};
 
 pub fn run(args: WanArgs) -> Result<ExitCode> {
-    if args.command.is_empty() {
-        return Err(wrong_usage(
-            "wan needs a command: straingauge wan --delay 20ms -- COMMAND (for a shell: -- \"$SHELL\")",
-        ));
-    }
+    refuse_if(
+        args.command.is_empty(),
+        "wan needs a command: straingauge wan --delay 20ms -- COMMAND (for a shell: -- \"$SHELL\")",
+    )?;
     let asked = PathOptions { path_by: args.path_by, quickack: args.quickack, ..args.path.clone() };
     let path = plan::path_plan(&asked, args.seed.unwrap_or(crate::defaults::SEED))?.unwrap_or_default();
     crate::leftovers::clean_up().iter().for_each(|line| say(&args, line));

@@ -7,7 +7,7 @@ mod recording;
 mod view;
 
 use crate::cli::{WatchArgs, WatchWord};
-use crate::failure::{self, print_while_read, wrong_usage};
+use crate::failure::{self, print_while_read, refuse_if, wrong_usage};
 use crate::metrics::Outlets;
 use crate::plan::watching;
 use crate::signals::Stop;
@@ -28,12 +28,14 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
 pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let options = options(&args)?;
-    if interval(&args) < SHORTEST_INTERVAL {
-        return Err(wrong_usage("--interval must be at least 100ms: shorter ones would mostly watch the watcher"));
-    }
-    if args.duration.is_some_and(|duration| duration.0 < SHORTEST_INTERVAL) {
-        return Err(wrong_usage("--duration must be at least 100ms: shorter watches show nothing"));
-    }
+    refuse_if(
+        interval(&args) < SHORTEST_INTERVAL,
+        "--interval must be at least 100ms: shorter ones would mostly watch the watcher",
+    )?;
+    refuse_if(
+        args.duration.is_some_and(|duration| duration.0 < SHORTEST_INTERVAL),
+        "--duration must be at least 100ms: shorter watches show nothing",
+    )?;
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
     let watch = watching(&watcher);

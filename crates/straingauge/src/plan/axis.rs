@@ -2,7 +2,7 @@
 
 use crate::cli::{FindOptions, LoadOptions};
 use crate::defaults;
-use crate::failure::{refuse_typed, wrong_usage};
+use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use anyhow::Result;
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{Arrival, Axis, AxisPlace, AxisPlan, LoadPlan, Pace, SlowPlace, units};
@@ -23,12 +23,11 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         return refuse_typed(&typed, |option| format!("{option} needs an axis: give --axis too")).map(|()| None);
     };
     let axis = Axis::from(word);
-    if options.sweep.is_some() {
-        return Err(wrong_usage("--axis replaces the sweeps: leave --sweep out"));
-    }
-    if axis == Axis::Cpus && load.rate.is_some() {
-        return Err(wrong_usage("--axis cpus measures the capacity, with a closed loop: leave --rate out"));
-    }
+    refuse_if(options.sweep.is_some(), "--axis replaces the sweeps: leave --sweep out")?;
+    refuse_if(
+        axis == Axis::Cpus && load.rate.is_some(),
+        "--axis cpus measures the capacity, with a closed loop: leave --rate out",
+    )?;
     let held = match axis {
         Axis::Connections => [(load.connections.is_some(), "--connections"); 2],
         Axis::Conforming => [(load.connections.is_some(), "--connections"), (load.rate.is_some(), "--rate")],
@@ -54,9 +53,10 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
     };
     let listed = options.axis_values.as_deref().filter(|_| multiple.is_none());
     let values = listed.map(|text| values(text, axis)).transpose()?.unwrap_or_default();
-    if axis == Axis::SlowDown && options.axis_values.is_some() && values.iter().all(|value| *value == 0.0) {
-        return Err(wrong_usage("--axis-values: nothing would be added; write them as 1us,5us"));
-    }
+    refuse_if(
+        axis == Axis::SlowDown && options.axis_values.is_some() && values.iter().all(|value| *value == 0.0),
+        "--axis-values: nothing would be added; write them as 1us,5us",
+    )?;
     Ok(Some(AxisPlan { axis, values, overload_ratio, conforming_ratio, slowed, function }))
 }
 
@@ -141,12 +141,10 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     }
     found.sort_by(f64::total_cmp);
     found.dedup();
-    if found.len() > MAX_VALUES {
-        return Err(wrong_usage(format!(
-            "--axis-values has {} values: at most {MAX_VALUES} are measured",
-            found.len()
-        )));
-    }
+    refuse_if(
+        found.len() > MAX_VALUES,
+        format!("--axis-values has {} values: at most {MAX_VALUES} are measured", found.len()),
+    )?;
     Ok(found)
 }
 

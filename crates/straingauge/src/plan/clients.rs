@@ -1,7 +1,7 @@
 //! Makes the plan for the kind of clients.
 
 use crate::cli::{ClientOptions, LoadOptions, TlsWord};
-use crate::failure::{refuse_typed, wrong_usage};
+use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::input::read_file;
 use crate::url::Target;
 use anyhow::Result;
@@ -27,31 +27,31 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
         Some(rate) if rate.0 == 0 => return Err(wrong_usage("--read-rate 0 would read nothing: give at least 1")),
         rate => rate.map_or(0, |rate| rate.0),
     };
-    if read_bytes_per_sec > 0 && bandwidth.is_some() {
-        return Err(wrong_usage("--read-rate and --asked-bandwidth both set a client's pace: give one of them"));
-    }
-    if options.close_first.is_some() && load.requests_per_connection.is_none() {
-        return Err(wrong_usage(
-            "close-first of [clients] applies to connections that end: give --requests-per-connection too, as in 1",
-        ));
-    }
+    refuse_if(
+        read_bytes_per_sec > 0 && bandwidth.is_some(),
+        "--read-rate and --asked-bandwidth both set a client's pace: give one of them",
+    )?;
+    refuse_if(
+        options.close_first.is_some() && load.requests_per_connection.is_none(),
+        "close-first of [clients] applies to connections that end: give --requests-per-connection too, as in 1",
+    )?;
     let (times_parts, tls) = (options.parts, tls_plan(options, target)?);
     Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first: options.close_first, times_parts, tls })
 }
 
 /// Checks bandwidths: both are above 0, and the demanded one is at most the asked one.
 pub fn fixed_bandwidth(asked_bits_per_sec: f64, demanded_bits_per_sec: f64) -> Result<FixedBandwidth> {
-    if asked_bits_per_sec < 8.0 || demanded_bits_per_sec < 1.0 {
-        return Err(wrong_usage(
-            "--asked-bandwidth needs at least 8 bit/s, demanded-bandwidth of [clients] at least 1",
-        ));
-    }
-    if demanded_bits_per_sec > asked_bits_per_sec {
-        return Err(wrong_usage(format!(
+    refuse_if(
+        asked_bits_per_sec < 8.0 || demanded_bits_per_sec < 1.0,
+        "--asked-bandwidth needs at least 8 bit/s, demanded-bandwidth of [clients] at least 1",
+    )?;
+    refuse_if(
+        demanded_bits_per_sec > asked_bits_per_sec,
+        format!(
             "demanded-bandwidth {demanded_bits_per_sec} of [clients] is more than --asked-bandwidth \
              {asked_bits_per_sec}: no connection could conform"
-        )));
-    }
+        ),
+    )?;
     Ok(FixedBandwidth { asked_bits_per_sec, demanded_bits_per_sec })
 }
 
@@ -65,12 +65,11 @@ fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>>
     let mut authorities =
         options.tls.iter().filter_map(|word| if let TlsWord::Ca(file) = word { Some(file) } else { None });
     let ca = authorities.next();
-    if authorities.next().is_some() {
-        return Err(wrong_usage("--tls ca= names two files: put their authorities into one"));
-    }
-    if is_insecure && ca.is_some() {
-        return Err(wrong_usage("--tls insecure checks no certificate, so --tls ca= has no use: leave one out"));
-    }
+    refuse_if(authorities.next().is_some(), "--tls ca= names two files: put their authorities into one")?;
+    refuse_if(
+        is_insecure && ca.is_some(),
+        "--tls insecure checks no certificate, so --tls ca= has no use: leave one out",
+    )?;
     Ok(Some(TlsPlan {
         server_name: target.name.clone(),
         has_resumption: !options.tls.contains(&TlsWord::NoResumption),

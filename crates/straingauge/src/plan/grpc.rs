@@ -2,7 +2,7 @@
 
 use super::MAX_BODY_BYTES;
 use crate::cli::Options;
-use crate::failure::{refuse_typed, wrong_usage};
+use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::input::read_file;
 use anyhow::Result;
 use prost_reflect::prost::Message;
@@ -85,9 +85,10 @@ fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
             known.join(", ")
         )));
     };
-    if found.is_client_streaming() {
-        return Err(wrong_usage(format!("{method} takes a stream of messages: name a method that takes one")));
-    }
+    refuse_if(
+        found.is_client_streaming(),
+        format!("{method} takes a stream of messages: name a method that takes one"),
+    )?;
     Ok(found.input())
 }
 

@@ -3,7 +3,7 @@
 use super::grpc;
 use crate::cli::{Keys, Options, ProtocolOptions};
 use crate::defaults;
-use crate::failure::{refuse_typed, wrong_usage};
+use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::quantity::Count;
 use crate::url::{Scheme, Target};
 use anyhow::Result;
@@ -59,12 +59,14 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     Ok(match target.scheme {
         Scheme::Http => Protocol::Http,
         Scheme::Redis => {
-            if !asked.command.is_empty() && keys.read_ratio.is_some() {
-                return Err(wrong_usage("reads= of --keys chooses between GET and SET: leave it out with --command"));
-            }
-            if keys.per_get.is_some() || keys.is_meta {
-                return Err(wrong_usage("per-get= and meta of --keys are for memcached:// URLs: leave them out"));
-            }
+            refuse_if(
+                !asked.command.is_empty() && keys.read_ratio.is_some(),
+                "reads= of --keys chooses between GET and SET: leave it out with --command",
+            )?;
+            refuse_if(
+                keys.per_get.is_some() || keys.is_meta,
+                "per-get= and meta of --keys are for memcached:// URLs: leave them out",
+            )?;
             Protocol::Redis(RedisPlan {
                 keyspace: keyspace_of(&keys),
                 commands: asked.command.iter().map(|text| command_words(text)).collect::<Result<_>>()?,
@@ -210,9 +212,7 @@ fn bytes(text: &str) -> Result<Vec<u8>> {
             _ => return Err(wrong()),
         });
     }
-    if out.is_empty() {
-        return Err(wrong_usage("--send '' sends nothing: give at least one byte"));
-    }
+    refuse_if(out.is_empty(), "--send '' sends nothing: give at least one byte")?;
     Ok(out)
 }
 

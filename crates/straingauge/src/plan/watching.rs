@@ -1,7 +1,7 @@
 //! The plan for watching requests on the server's side: `--detail`, `--overhead`, `--response-classes`, `--pack`.
 
 use crate::cli::{WatchWord, WatchingOptions};
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_if, wrong_usage};
 use crate::quantity::Share;
 use anyhow::Result;
 use observe::watch::SizeClasses;
@@ -27,17 +27,16 @@ pub fn classes(typed: Option<&str>) -> Result<SizeClasses> {
 
 pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
     let ratio = typed.unwrap_or(crate::defaults::OVERHEAD).0;
-    if ratio <= 0.0 {
-        return Err(wrong_usage("--overhead must be above 0, as in 1%; --detail zero costs least"));
-    }
+    refuse_if(ratio <= 0.0, "--overhead must be above 0, as in 1%; --detail zero costs least")?;
     Ok(ratio)
 }
 
 /// A pack and its text, checked before the server is started.
 pub fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
-    if matches!(mode, Mode::Zero | Mode::Exact) {
-        return Err(wrong_usage("--pack measures in separate windows: use it with --detail budgeted or counts"));
-    }
+    refuse_if(
+        matches!(mode, Mode::Zero | Mode::Exact),
+        "--pack measures in separate windows: use it with --detail budgeted or counts",
+    )?;
     Pack::open_with_text(word).map_err(|error| {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
         wrong_usage(format!("--pack: {error} (a file, or one of {})", names.join(", ")))

@@ -57,8 +57,8 @@ impl Received {
         match kind {
             InputKind::Series { interval_ns } => {
                 file.rewind().map_err(|error| error.to_string())?;
-                let series = RateSeries::from_reader("the rate series", file, interval_ns);
-                Ok(Supplied { series: Some(series.map_err(|error| error.to_string())?), ..Supplied::default() })
+                let series = RateSeries::from_reader("the rate series", file, interval_ns)?;
+                Ok(Supplied { series: Some(series), ..Supplied::default() })
             }
             InputKind::Log { format, has_body_sizes, origin_ns, round_ns } => {
                 let format = format.parse().map_err(|error| format!("the log's format is not known here: {error}"))?;

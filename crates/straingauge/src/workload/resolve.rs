@@ -4,7 +4,7 @@ use super::supply::{LogFile, Supplied};
 use super::targets::{self, Requests};
 use crate::cli::{LoadOptions, WorkloadOptions};
 use crate::defaults;
-use crate::failure::{refuse_typed, wrong_usage};
+use crate::failure::{refuse_if, refuse_typed, wrong_usage};
 use crate::quantity::{Speed, Time};
 use crate::url::Target;
 use anyhow::{Context, Result};
@@ -41,18 +41,22 @@ pub struct Resolved {
 pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_sweep: bool) -> Result<Resolved> {
     let is_fitted = options.mix.as_deref() == Some("fitted");
     let is_replay = options.trace.is_some() && !is_fitted;
-    if options.trace_format.is_some() && options.trace.is_none() {
-        return Err(wrong_usage("trace-format of [workload] needs a log: give --trace LOG too"));
-    }
-    if options.session_gap.is_some() && !is_replay {
-        return Err(wrong_usage("session-gap of [workload] needs a log to replay: give --trace LOG too"));
-    }
-    if options.logged_host && !is_replay {
-        return Err(wrong_usage("logged-host of [workload] needs a log to replay: give --trace LOG too"));
-    }
-    if options.speed.is_some() && !is_replay && options.rate_series.is_none() {
-        return Err(wrong_usage("--speed needs a log or a rate series: give --trace LOG or --rate-series FILE too"));
-    }
+    refuse_if(
+        options.trace_format.is_some() && options.trace.is_none(),
+        "trace-format of [workload] needs a log: give --trace LOG too",
+    )?;
+    refuse_if(
+        options.session_gap.is_some() && !is_replay,
+        "session-gap of [workload] needs a log to replay: give --trace LOG too",
+    )?;
+    refuse_if(
+        options.logged_host && !is_replay,
+        "logged-host of [workload] needs a log to replay: give --trace LOG too",
+    )?;
+    refuse_if(
+        options.speed.is_some() && !is_replay && options.rate_series.is_none(),
+        "--speed needs a log or a rate series: give --trace LOG or --rate-series FILE too",
+    )?;
     if is_replay {
         return replay(options, load, target, is_sweep);
     }
@@ -81,9 +85,7 @@ fn follow(
 ) -> Result<()> {
     /// A line with only a count covers one second, as is usual in collections of web traces.
     const PLAIN_INTERVAL_NS: u64 = 1_000_000_000;
-    if load.arrival.is_some() {
-        return Err(wrong_usage("--rate-series is itself an arrival process: leave --arrival out"));
-    }
+    refuse_if(load.arrival.is_some(), "--rate-series is itself an arrival process: leave --arrival out")?;
     let series = RateSeries::open(path, PLAIN_INTERVAL_NS)?;
     let speed = match options.speed {
         None => None,
@@ -121,9 +123,7 @@ fn follow(
 
 fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_sweep: bool) -> Result<Resolved> {
     let path = options.trace.as_deref().unwrap_or(Path::new(""));
-    if options.mix.is_some() {
-        return Err(wrong_usage("--mix and --trace both say what to ask for: give one of them, or --mix fitted"));
-    }
+    refuse_if(options.mix.is_some(), "--mix and --trace both say what to ask for: give one of them, or --mix fitted")?;
     let typed = [
         (load.urls.is_some(), "--urls"),
         (options.dynamic_urls.is_some(), "dynamic-urls of [workload]"),
@@ -136,18 +136,15 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     refuse_typed(&typed, |option| {
         format!("{option} does not go with --trace: the log decides which requests are sent, and when")
     })?;
-    if load.rate.is_some() {
-        return Err(wrong_usage("--rate does not go with --trace: the log has its own rate, which --speed multiplies"));
-    }
-    if target.path != "/" {
-        return Err(wrong_usage(format!(
-            "with --trace the log names the paths: write http://{}/ without one",
-            target.host_field
-        )));
-    }
-    if is_sweep && options.speed.is_some() {
-        return Err(wrong_usage("find chooses the speed of a replay itself: leave --speed out"));
-    }
+    refuse_if(
+        load.rate.is_some(),
+        "--rate does not go with --trace: the log has its own rate, which --speed multiplies",
+    )?;
+    refuse_if(
+        target.path != "/",
+        format!("with --trace the log names the paths: write http://{}/ without one", target.host_field),
+    )?;
+    refuse_if(is_sweep && options.speed.is_some(), "find chooses the speed of a replay itself: leave --speed out")?;
     if !std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.is_file() {
         return Err(wrong_usage(format!(
             "{} is not a regular file: a log is read more than once, so it cannot come from a pipe or directory",

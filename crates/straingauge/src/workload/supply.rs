@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use workload::arrival::{RateSeries, SeriesPlan};
-use workload::replay::{self, Grouping, Plan, PlanStep, PlannedRequest, ReplayOptions, Shape};
-use workload::trace::{Counts, Format, TraceError, TraceReader};
+use workload::replay::{self, Disorder, Grouping, Plan, PlanStep, PlannedRequest, ReplayOptions, Shape};
+use workload::trace::{Counts, Format, TraceReader};
 
 /// Bytes of a file per message to a worker.
 const PIECE_BYTES: usize = 256 << 10;
@@ -116,26 +116,17 @@ impl InputFiles for Supplied {
             return (0..parts).try_for_each(|part| give(part, last(rest.clone(), kind.clone())));
         }
         let Some(log) = &self.log else { return Ok(()) };
-        let mut reader = TraceReader::open(&log.path, &log.format).map_err(|error| error.to_string())?;
-        let counts = replay::split(&mut reader, shares, PIECE_BYTES, |part, gzip| {
-            give(part, InputPiece { gzip, whole: None }).map_err(NotDivided)
-        })
-        .map_err(|NotDivided(why)| why)?;
+        let mut reader = TraceReader::open(&log.path, &log.format)?;
+        let (origin_ns, disorder) =
+            replay::split(&mut reader, shares, PIECE_BYTES, |part, gzip| give(part, InputPiece { gzip, whole: None }))?;
         let kind = InputKind::Log {
             format: log.format.to_string(),
             has_body_sizes: log.has_body_sizes,
-            origin_ns: counts.origin_ns,
+            origin_ns,
             round_ns: log.round_ns,
         };
         (0..parts).try_for_each(|part| give(part, last(Vec::new(), kind.clone())))?;
-        self.divided = Some(ReplayResult {
-            went_back: counts.went_back,
-            back_max_ns: counts.back_max_ns,
-            clamped: counts.clamped,
-            gap_max_ns: counts.gap.0,
-            gap_line: counts.gap.1,
-            ..log.read_so_far(reader.counts())
-        });
+        self.divided = Some(log.read_so_far(reader.counts(), disorder));
         Ok(())
     }
 
@@ -150,16 +141,12 @@ impl InputFiles for Supplied {
     }
 }
 
-struct NotDivided(String);
-
-impl From<TraceError> for NotDivided {
-    fn from(error: TraceError) -> Self {
-        NotDivided(error.to_string())
-    }
-}
-
 impl LogFile {
-    fn read_so_far(&self, lines: &Counts) -> ReplayResult {
+    fn plan(&self, options: &ReplayOptions) -> Result<Plan, String> {
+        Ok(Plan::new(TraceReader::open(&self.path, &self.format)?, options.clone()))
+    }
+
+    fn read_so_far(&self, lines: &Counts, disorder: Disorder) -> ReplayResult {
         let name = self.path.display();
         let example = |line: &workload::trace::RejectedLine| format!("{name}: {line}");
         ReplayResult {
@@ -168,6 +155,11 @@ impl LogFile {
             lines: lines.lines,
             rejected: lines.rejected.total(),
             rejected_examples: lines.rejected.examples().iter().take(10).map(example).collect(),
+            went_back: disorder.went_back,
+            back_max_ns: disorder.back_max_ns,
+            clamped: disorder.clamped,
+            gap_max_ns: disorder.gap.0,
+            gap_line: disorder.gap.1,
             ..ReplayResult::default()
         }
     }
@@ -224,7 +216,7 @@ impl<'a> LogSteps<'a> {
             ..ReplayOptions::default()
         };
         Ok(LogSteps {
-            plan: plan(log, &options)?,
+            plan: log.plan(&options)?,
             log,
             options,
             current: None,
@@ -254,7 +246,7 @@ impl<'a> LogSteps<'a> {
             return Ok(false);
         }
         self.offset_ns = self.offset_ns.saturating_add(self.on_clock_ns(self.log.round_ns));
-        self.plan = plan(self.log, &self.options)?;
+        self.plan = self.log.plan(&self.options)?;
         Ok(true)
     }
 
@@ -274,7 +266,7 @@ impl<'a> LogSteps<'a> {
             return None;
         }
         // A thread may have few clients, so only a gap of the whole log counts.
-        let (gap_ns, line) = self.plan.counts().gap;
+        let (gap_ns, line) = self.plan.counts().disorder.gap;
         (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
             format!(
                 "{}: line {line} is {:.1} days after the lines above it, which the replay does not wait for: cut the \
@@ -287,21 +279,8 @@ impl<'a> LogSteps<'a> {
 
     fn read_so_far(&self) -> ReplayResult {
         let counts = self.plan.counts();
-        ReplayResult {
-            went_back: counts.went_back,
-            back_max_ns: counts.back_max_ns,
-            clamped: counts.clamped,
-            gap_max_ns: counts.gap.0,
-            gap_line: counts.gap.1,
-            span_ns: counts.span_ns,
-            ..self.log.read_so_far(self.plan.lines())
-        }
+        ReplayResult { span_ns: counts.span_ns, ..self.log.read_so_far(self.plan.lines(), counts.disorder) }
     }
-}
-
-fn plan(log: &LogFile, options: &ReplayOptions) -> Result<Plan, String> {
-    let reader = TraceReader::open(&log.path, &log.format).map_err(|error| error.to_string())?;
-    Ok(Plan::new(reader, options.clone()))
 }
 
 impl ReplaySource for LogSteps<'_> {
@@ -309,7 +288,7 @@ impl ReplaySource for LogSteps<'_> {
         let step = loop {
             match self.plan.next() {
                 Some(Ok(step)) => break step,
-                Some(Err(error)) => return Some(Err(error.to_string())),
+                Some(Err(error)) => return Some(Err(error.into())),
                 None => match self.begin_again() {
                     Ok(true) => {}
                     Ok(false) => return None,

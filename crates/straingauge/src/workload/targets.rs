@@ -1,7 +1,7 @@
 //! Targets with weights and classes: a URL, a list of URLs, or a mix.
 
 use crate::cli::WorkloadOptions;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_if, wrong_usage};
 use crate::input::read_file;
 use crate::url::Target;
 use anyhow::{Context, Result};
@@ -62,18 +62,12 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
         };
         let one = Target::parse(&origin).with_context(at)?;
         if (one.is_tls, one.name.as_str(), one.port) != (target.is_tls, target.name.as_str(), target.port) {
-            return Err(wrong_usage(format!(
-                "{}: {} is another server than {}",
-                at(),
-                one.host_field,
-                target.host_field
-            )));
+            let (one, other) = (one.host_field, &target.host_field);
+            return Err(wrong_usage(format!("{}: {one} is another server than {other}", at())));
         }
         found.push(Listed { path: one.path, weight });
     }
-    if found.is_empty() {
-        return Err(wrong_usage(format!("{} lists no path: {option} takes one path or URL a line", path.display())));
-    }
+    refuse_if(found.is_empty(), format!("{} lists no path: {option} takes one path or URL a line", path.display()))?;
     Ok(found)
 }
 
@@ -85,9 +79,10 @@ fn weights(list: &[Listed]) -> Option<Vec<f64>> {
 
 fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
     let sum: f64 = weights.iter().sum();
-    if sum <= 0.0 || !sum.is_finite() {
-        return Err(wrong_usage(format!("{}: the weights add up to nothing to draw from", path.display())));
-    }
+    refuse_if(
+        sum <= 0.0 || !sum.is_finite(),
+        format!("{}: the weights add up to nothing to draw from", path.display()),
+    )?;
     Ok(weights.into_iter().map(|weight| weight / sum * share).collect())
 }
 
@@ -130,9 +125,10 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
             Requests { targets: vec![RequestTarget { path: target.path.clone() }], workload: Workload::default() }
         }
     };
-    if options.classes.is_some() && options.mix.is_none() && options.trace.is_none() {
-        return Err(wrong_usage("--classes needs sizes that are known before the answer: give --mix or --trace too"));
-    }
+    refuse_if(
+        options.classes.is_some() && options.mix.is_none() && options.trace.is_none(),
+        "--classes needs sizes that are known before the answer: give --mix or --trace too",
+    )?;
     match (&options.dynamic_urls, options.dynamic_share) {
         (None, None) => {}
         (None, Some(_)) => {

@@ -1,9 +1,9 @@
 //! Rate series: the number of requests in each of many equal intervals, read from text files (plain or gzip).
 
-use super::SeriesError;
-use crate::BYTE_ORDER_MARK;
+use crate::{BYTE_ORDER_MARK, WorkloadError, wrong};
 use flate2::bufread::MultiGzDecoder;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -29,24 +29,23 @@ impl RateSeries {
     /// - one count per line; `plain_interval_ns` is the length of an interval (one second in the NASA-HTTP series);
     /// - CSV with a time (`1998-04-30 21:30:00`) and a count, with or without a header. The interval is the most
     ///   frequent step between times, missing intervals count 0, and the counts of equal times are added up.
-    pub fn open(path: &Path, plain_interval_ns: u64) -> Result<Self, SeriesError> {
+    pub fn open(path: &Path, plain_interval_ns: u64) -> Result<Self, WorkloadError> {
         let name = path.display().to_string();
-        let file = File::open(path).map_err(|cause| SeriesError::Read { name: name.clone(), cause })?;
+        let file = File::open(path).map_err(unreadable(&name))?;
         Self::from_reader(&name, file, plain_interval_ns)
     }
 
     /// Reads a series from any stream; `name` is used in messages.
-    pub fn from_reader(name: &str, source: impl Read, plain_interval_ns: u64) -> Result<Self, SeriesError> {
-        let read_error = |cause| SeriesError::Read { name: name.into(), cause };
+    pub fn from_reader(name: &str, source: impl Read, plain_interval_ns: u64) -> Result<Self, WorkloadError> {
         let mut source = BufReader::with_capacity(64 * 1024, source);
-        if source.fill_buf().map_err(read_error)?.starts_with(&[0x1f, 0x8b]) {
+        if source.fill_buf().map_err(unreadable(name))?.starts_with(&[0x1f, 0x8b]) {
             Self::parse(name, BufReader::new(MultiGzDecoder::new(source)), plain_interval_ns)
         } else {
             Self::parse(name, source, plain_interval_ns)
         }
     }
 
-    fn parse(name: &str, mut source: impl BufRead, plain_interval_ns: u64) -> Result<Self, SeriesError> {
+    fn parse(name: &str, mut source: impl BufRead, plain_interval_ns: u64) -> Result<Self, WorkloadError> {
         // Longer than any line with a count, or with a time and a count. It bounds the memory for a file without line
         // ends.
         const LINE_LIMIT: u64 = 256;
@@ -57,7 +56,7 @@ impl RateSeries {
         loop {
             line.clear();
             let read = (&mut source).take(LINE_LIMIT).read_until(b'\n', &mut line);
-            if read.map_err(|cause| SeriesError::Read { name: name.into(), cause })? == 0 {
+            if read.map_err(unreadable(name))? == 0 {
                 break;
             }
             number += 1;
@@ -65,12 +64,7 @@ impl RateSeries {
             if text.is_empty() {
                 continue;
             }
-            let wrong = |reason| SeriesError::Line {
-                name: name.into(),
-                line: u64::from(number),
-                reason,
-                excerpt: text[..text.len().min(80)].escape_ascii().to_string(),
-            };
+            let wrong = |reason| wrong_line(name, number, reason, text[..text.len().min(80)].escape_ascii());
             match text.iter().rposition(|byte| matches!(byte, b',' | b';' | b'\t')) {
                 Some(comma) => {
                     let (time, count) = (text[..comma].trim_ascii(), text[comma + 1..].trim_ascii());
@@ -87,13 +81,15 @@ impl RateSeries {
                 },
             }
             if timed.len().max(plain.len()) > INTERVALS_LIMIT {
-                return Err(SeriesError::TooLong { name: name.into(), limit: INTERVALS_LIMIT });
+                return Err(too_long(name));
             }
         }
         let (interval_ns, counts) =
             if timed.is_empty() { (plain_interval_ns.max(1), plain) } else { regular(name, timed)? };
         if counts.iter().all(|count| *count == 0) {
-            return Err(SeriesError::Empty(name.into()));
+            return Err(wrong(format!(
+                "{name} has no requests: a rate series needs at least one interval with a count above 0"
+            )));
         }
         Ok(RateSeries { interval_ns, counts })
     }
@@ -115,6 +111,20 @@ impl RateSeries {
     }
 }
 
+fn unreadable(name: &str) -> impl Fn(std::io::Error) -> WorkloadError {
+    move |cause| wrong(format!("{name}: the rate series cannot be read: {cause}"))
+}
+
+fn wrong_line(name: &str, line: u32, reason: &str, excerpt: impl Display) -> WorkloadError {
+    wrong(format!("{name}:{line}: {reason}: {excerpt}"))
+}
+
+fn too_long(name: &str) -> WorkloadError {
+    wrong(format!(
+        "{name} has more than {INTERVALS_LIMIT} intervals: cut a part out of it, or sum it up to longer intervals"
+    ))
+}
+
 fn count_of(text: &[u8]) -> Option<u32> {
     if text.is_empty() || text.len() > 10 || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -132,7 +142,7 @@ type Timed = (i64, u32, u32);
 
 /// Puts times and counts on a regular grid. Its step is the most frequent one, or the smallest if all steps are
 /// multiples of it.
-fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesError> {
+fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), WorkloadError> {
     timed.sort();
     let steps = || timed.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|step| *step > 0);
     let mut frequency: BTreeMap<i64, usize> = BTreeMap::new();
@@ -141,13 +151,13 @@ fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesE
     // Takes the smallest of equally frequent steps.
     let usual_s = frequency.iter().rev().max_by_key(|(_, count)| **count).map_or(60, |(step, _)| *step);
     let spaced = spaced(name, &timed, usual_s);
-    let is_finer = matches!(spaced, Err(SeriesError::Line { .. })) && steps().all(|step| step % smallest_s == 0);
+    let is_finer = spaced.is_err() && steps().all(|step| step % smallest_s == 0);
     if is_finer { self::spaced(name, &timed, smallest_s) } else { spaced }
 }
 
 /// Puts sorted times into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor
 /// drift leaves one empty.
-fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), SeriesError> {
+fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), WorkloadError> {
     /// A time whose distance from a multiple of the step exceeds this share of the step is off the grid.
     const OFF_RATIO: f64 = 0.25;
     // This many times off the grid are tolerated as strays.
@@ -163,18 +173,12 @@ fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), S
             first_off.get_or_insert((*line, time - begin));
         }
         if let Some((line, distance_s)) = first_off.filter(|_| off > strays) {
-            return Err(SeriesError::Line {
-                name: name.into(),
-                line: u64::from(line),
-                reason: "this time is not at the interval of the others",
-                excerpt: format!(
-                    "it is {distance_s} s after the time before, and the most frequent step is {step_s} s"
-                ),
-            });
+            let how = format!("it is {distance_s} s after the time before, and the most frequent step is {step_s} s");
+            return Err(wrong_line(name, line, "this time is not at the interval of the others", how));
         }
         let steps = steps.round() as i64;
         if steps > GAP_LIMIT || position + steps as usize >= INTERVALS_LIMIT {
-            return Err(SeriesError::TooLong { name: name.into(), limit: INTERVALS_LIMIT });
+            return Err(too_long(name));
         }
         if steps > 0 {
             position += steps as usize;

@@ -1,6 +1,7 @@
 //! Counts the sizes of each target in a log.
 
-use super::{FilesError, Limits, SizeOrigin};
+use super::{Limits, SizeOrigin};
+use crate::WorkloadError;
 use crate::trace::TraceReader;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,15 +40,10 @@ pub(super) struct Tallies {
 }
 
 impl Tallies {
-    pub(super) fn read(reader: &mut TraceReader, limits: &Limits) -> Result<Self, FilesError> {
+    pub(super) fn read(reader: &mut TraceReader, limits: &Limits) -> Result<Self, WorkloadError> {
         let mut tallies = Tallies::default();
         let most_sizes = limits.files.saturating_mul(SIZES).max(LEAST_SIZES);
-        loop {
-            let entry = match reader.next_entry() {
-                Ok(Some(entry)) => entry,
-                Ok(None) => return Ok(tallies),
-                Err(error) => return Err(error.into()),
-            };
+        while let Some(entry) = reader.next_entry()? {
             if entry.method != b"GET" && entry.method != b"HEAD" {
                 continue;
             }
@@ -56,7 +52,7 @@ impl Tallies {
                 let is_full = tallies.by_target.len() >= limits.files
                     || tallies.target_bytes > limits.files.saturating_mul(TARGET_BYTES);
                 if is_full {
-                    return Err(FilesError::TooMany { limit: limits.files });
+                    return Err(limits.too_many());
                 }
                 let number = tallies.by_target.len();
                 tallies.by_target.insert(entry.target.into(), Tally { number, ..Tally::default() });
@@ -78,6 +74,7 @@ impl Tallies {
                 _ => {}
             }
         }
+        Ok(tallies)
     }
 
     /// Target, size and origin of each target that needs a file.

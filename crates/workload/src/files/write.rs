@@ -1,6 +1,7 @@
 //! Writes the tree to disk.
 
-use super::{FilesError, Limits, Tree, content, manifest};
+use super::{Limits, Tree, content, manifest};
+use crate::{WorkloadError, wrong};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -33,10 +34,18 @@ pub struct Made {
 
 /// Writes the tree below `out`, which must be absent or empty, or hold a finished or unfinished run of the same tree.
 /// `progress` is called after each file with the bytes written and the bytes to write.
-pub fn make(tree: &Tree, out: &Path, limits: &Limits, mut progress: impl FnMut(u64, u64)) -> Result<Made, FilesError> {
+pub fn make(
+    tree: &Tree,
+    out: &Path,
+    limits: &Limits,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Made, WorkloadError> {
     let total_bytes = tree.total_bytes();
     if total_bytes > limits.bytes {
-        return Err(FilesError::TooLarge { needed_bytes: total_bytes, limit_bytes: limits.bytes });
+        return Err(wrong(format!(
+            "the files need {total_bytes} bytes, and the limit is {}: raise the limit, or take a smaller mix or log",
+            limits.bytes
+        )));
     }
     std::fs::create_dir_all(out).map_err(io_error("created", out))?;
     let rows = manifest::tsv(tree);
@@ -61,7 +70,10 @@ pub fn make(tree: &Tree, out: &Path, limits: &Limits, mut progress: impl FnMut(u
     let room = fs::fstatvfs(&out_fd).map_err(|errno| io_error("looked at", out)(errno.into()))?;
     let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
     if needed_bytes > free_bytes {
-        return Err(FilesError::NoRoom { needed_bytes, free_bytes, path: out.into() });
+        return Err(wrong(format!(
+            "the files need {needed_bytes} more bytes, and the file system of {} has {free_bytes} free",
+            out.display()
+        )));
     }
     let written = missing.len() as u64;
     let mut done_bytes = 0;
@@ -74,25 +86,32 @@ pub fn make(tree: &Tree, out: &Path, limits: &Limits, mut progress: impl FnMut(u
     Ok(Made { root: root_path, manifest: out.join(MANIFEST), written, written_bytes: needed_bytes, kept, total_bytes })
 }
 
-fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> FilesError + 'a {
-    move |cause| FilesError::Io { what, path: path.into(), cause }
+fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> WorkloadError + 'a {
+    move |cause| wrong(format!("{} cannot be {what}: {cause}", path.display()))
+}
+
+fn foreign(out: &Path) -> WorkloadError {
+    wrong(format!("{} is not empty and was not made by this command: name a new or empty directory", out.display()))
 }
 
 /// Claims `out`, which must be empty or hold the same manifest.
-fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
+fn claim(out: &Path, rows: &[u8]) -> Result<(), WorkloadError> {
     let path = out.join(MANIFEST);
     let is_link = path.symlink_metadata().is_ok_and(|found| !found.is_file());
     match File::open(&path) {
-        _ if is_link => Err(FilesError::Foreign(out.into())),
+        _ if is_link => Err(foreign(out)),
         Ok(file) => {
             let mut found = Vec::new();
             file.take(rows.len() as u64 + 1).read_to_end(&mut found).map_err(io_error("read", &path))?;
             if found == rows {
                 Ok(())
             } else if found.starts_with(manifest::FIRST_LINE) {
-                Err(FilesError::OtherWorkload(out.into()))
+                let out = out.display();
+                Err(wrong(format!(
+                    "{out} holds the files of another workload: name another directory, or remove it first"
+                )))
             } else {
-                Err(FilesError::Foreign(out.into()))
+                Err(foreign(out))
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -100,7 +119,7 @@ fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
                 // A run that was interrupted while it wrote the manifest left only this file.
                 let is_ours = |name: &std::ffi::OsStr| name.to_str() == Some(&format!("{MANIFEST}{PARTIAL}"));
                 if !is_ours(&found.map_err(io_error("read", out))?.file_name()) {
-                    return Err(FilesError::Foreign(out.into()));
+                    return Err(foreign(out));
                 }
             }
             write_whole(out, MANIFEST, rows)
@@ -109,13 +128,13 @@ fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
     }
 }
 
-fn write_whole(out: &Path, name: &str, bytes: &[u8]) -> Result<(), FilesError> {
+fn write_whole(out: &Path, name: &str, bytes: &[u8]) -> Result<(), WorkloadError> {
     let path = out.join(name);
     let directory = open_directory(out)?;
     put(directory.as_fd(), name, |file| file.write_all(bytes)).map_err(io_error("written", &path))
 }
 
-fn open_directory(path: &Path) -> Result<OwnedFd, FilesError> {
+fn open_directory(path: &Path) -> Result<OwnedFd, WorkloadError> {
     fs::open(path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| io_error("opened", path)(errno.into()))
 }

@@ -1,6 +1,6 @@
 //! Size classes, for results by the size of the requested document.
 
-use super::MixError;
+use crate::{WorkloadError, wrong};
 use record::units::{format_bytes, parse_bytes};
 
 /// Classes by maximum size, as in Webmonitor (section 4.2: "maximum file size for each class").
@@ -20,17 +20,17 @@ impl Default for SizeClasses {
 
 impl SizeClasses {
     /// Makes classes with these maximum sizes.
-    pub fn new(largest_bytes: Vec<u64>) -> Result<Self, MixError> {
+    pub fn new(largest_bytes: Vec<u64>) -> Result<Self, WorkloadError> {
         if largest_bytes.len() > 32 || largest_bytes.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return Err(MixError::Parameter("size classes need ascending boundaries, at most 32 of them".into()));
+            return Err(wrong("size classes need ascending boundaries, at most 32 of them"));
         }
         Ok(SizeClasses { largest_bytes })
     }
 
     /// Parses boundaries such as `64KiB,1MiB`.
-    pub fn parse(text: &str) -> Result<Self, MixError> {
+    pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let sizes: Result<Vec<u64>, _> = text.split(',').map(parse_bytes).collect();
-        Self::new(sizes.map_err(|error| MixError::Parameter(error.to_string()))?)
+        Self::new(sizes.map_err(wrong)?)
     }
 
     /// Number of classes, at least 1.

@@ -5,7 +5,8 @@
 //! Kolmogorov-Smirnov distance over the whole distribution. Clauset, Shalizi & Newman (Power-Law Distributions in
 //! Empirical Data, 2009) use this criterion for the tail alone.
 
-use super::{HybridSizes, MixError};
+use super::HybridSizes;
+use crate::{WorkloadError, wrong};
 use statrs::function::erf::erfc;
 use std::fmt;
 
@@ -72,18 +73,21 @@ pub struct SizeFit {
 
 impl SizeFit {
     /// Fits a distribution to sizes in bytes.
-    pub fn of(mut sizes: Vec<u64>) -> Result<SizeFit, MixError> {
+    pub fn of(mut sizes: Vec<u64>) -> Result<SizeFit, WorkloadError> {
         let all = sizes.len();
         sizes.retain(|bytes| *bytes > 0);
         if sizes.len() < FEWEST {
-            return Err(MixError::TooFew { found: sizes.len(), needed: FEWEST });
+            let found = sizes.len();
+            return Err(wrong(format!(
+                "{found} documents with a size are too few to fit a mix: at least {FEWEST} are needed"
+            )));
         }
         sizes.sort_unstable();
         let n = sizes.len();
         let logs: Vec<f64> = sizes.iter().map(|bytes| (*bytes as f64).ln()).collect();
         let starts = candidates(&logs);
         if starts.is_empty() {
-            return Err(MixError::Parameter(format!(
+            return Err(wrong(format!(
                 "{n} documents have sizes too much alike for a body and a tail: use their common size"
             )));
         }

@@ -1,8 +1,8 @@
 //! Collects the size and the number of requests of each document in a log.
 
-use super::{Mix, MixError, SizeFit, SurgeParameters, ZipfFit};
-use crate::stable_hash;
-use crate::trace::{TraceError, TraceReader};
+use super::{Mix, SizeFit, SurgeParameters, ZipfFit};
+use crate::trace::TraceReader;
+use crate::{WorkloadError, stable_hash};
 use std::collections::HashMap;
 
 /// Maximum number of documents. Only this many are fitted of a log with more distinct targets, and the report says
@@ -22,7 +22,7 @@ pub struct LogDocuments {
 
 impl LogDocuments {
     /// Reads a log to its end.
-    pub fn read(reader: &mut TraceReader) -> Result<Self, TraceError> {
+    pub fn read(reader: &mut TraceReader) -> Result<Self, WorkloadError> {
         let mut gathered = LogDocuments::default();
         while let Some(entry) = reader.next_entry()? {
             if entry.method != b"GET" || !matches!(entry.status, None | Some(200)) {
@@ -61,7 +61,7 @@ impl LogDocuments {
     }
 
     /// Fits a distribution to the sizes.
-    pub fn size_fit(&self) -> Result<SizeFit, MixError> {
+    pub fn size_fit(&self) -> Result<SizeFit, WorkloadError> {
         SizeFit::of(self.documents.values().map(|(bytes, _)| *bytes).collect())
     }
 
@@ -72,7 +72,7 @@ impl LogDocuments {
 
     /// Makes a mix with as many documents as the log has and with the fitted sizes and popularity. No document is
     /// larger than the largest seen one.
-    pub fn mix(&self) -> Result<Mix, MixError> {
+    pub fn mix(&self) -> Result<Mix, WorkloadError> {
         let fit = self.size_fit()?;
         Mix::of_distribution(
             "fitted",

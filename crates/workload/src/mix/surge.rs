@@ -3,7 +3,8 @@
 //! OFF times are not part of a mix.
 
 use super::hybrid::dealt;
-use super::{Document, HybridSizes, Mix, MixError, SizeClasses, zipf};
+use super::{Document, HybridSizes, Mix, SizeClasses, zipf};
+use crate::{WorkloadError, wrong};
 
 /// Parameters of the mix; the defaults are those commonly quoted for SURGE (not compared with the paper's own table).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,11 +40,11 @@ impl Default for SurgeParameters {
 impl Mix {
     /// Makes files with a lognormal body and a Pareto tail, requested by Zipf's law. Size and popularity are
     /// unrelated.
-    pub fn surge(parameters: &SurgeParameters) -> Result<Mix, MixError> {
+    pub fn surge(parameters: &SurgeParameters) -> Result<Mix, WorkloadError> {
         Mix::of_distribution("surge", parameters)
     }
 
-    pub(super) fn of_distribution(name: &'static str, parameters: &SurgeParameters) -> Result<Mix, MixError> {
+    pub(super) fn of_distribution(name: &'static str, parameters: &SurgeParameters) -> Result<Mix, WorkloadError> {
         let SurgeParameters { sizes, files, zipf_exponent, largest_bytes } = *parameters;
         let is_sane = sizes.body_mu.is_finite()
             && (1e-6..100.0).contains(&sizes.body_sigma)
@@ -52,7 +53,7 @@ impl Mix {
             && (0.0..=1.0).contains(&sizes.tail_ratio)
             && (0.0..100.0).contains(&zipf_exponent);
         if !is_sane {
-            return Err(MixError::Parameter(format!(
+            return Err(wrong(format!(
                 "the size distribution makes no sense: body mu {} sigma {}, tail from {} bytes alpha {} share {}, Zipf \
                  {}",
                 sizes.body_mu,
@@ -64,7 +65,7 @@ impl Mix {
             )));
         }
         if !(1..=10_000_000).contains(&files) {
-            return Err(MixError::Parameter(format!("a mix of {files} files is not made: give 1 to 10,000,000")));
+            return Err(wrong(format!("a mix of {files} files is not made: give 1 to 10,000,000")));
         }
         let ascending = sizes.sizes(files, largest_bytes);
         let probabilities = zipf(files, zipf_exponent);

@@ -41,6 +41,20 @@ impl Ord for Held {
     }
 }
 
+/// How far the times of a log are from being sorted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Disorder {
+    /// Lines with an earlier time than a previous line.
+    pub went_back: u64,
+    /// The largest difference between a line's time and the latest time before it.
+    pub back_max_ns: u64,
+    /// Lines that came too late for sorting and were moved up.
+    pub clamped: u64,
+    /// The longest step, in nanoseconds of log time, from the latest time so far to the next later time, and the
+    /// number of the line with that time.
+    pub gap: (u64, u64),
+}
+
 /// The sorting window.
 ///
 /// Invariant: requests leave in ascending order, and all requests earlier than `floor_ns` have left.
@@ -54,15 +68,8 @@ pub(super) struct Window {
     /// The latest time so far in the whole log.
     pub(super) latest_ns: i64,
     floor_ns: i64,
-    /// Lines that were moved up because they came too late.
-    pub(super) clamped: u64,
-    /// Lines with an earlier time than a previous line.
-    pub(super) went_back: u64,
-    /// The largest difference between a line's time and the latest time before it.
-    pub(super) back_max_ns: u64,
-    /// The longest step from the latest time so far to the next later time, and the number of the line with that
-    /// time.
-    pub(super) gap: (u64, u64),
+    /// Of the whole log.
+    pub(super) disorder: Disorder,
 }
 
 impl Window {
@@ -74,10 +81,7 @@ impl Window {
             text_bytes: 0,
             latest_ns: i64::MIN,
             floor_ns: i64::MIN,
-            clamped: 0,
-            went_back: 0,
-            back_max_ns: 0,
-            gap: (0, 0),
+            disorder: Disorder::default(),
         }
     }
 
@@ -86,17 +90,17 @@ impl Window {
     pub(super) fn see(&mut self, time_ns: i64, line: u64) -> i64 {
         if time_ns >= self.latest_ns {
             let gap_ns = time_ns.abs_diff(self.latest_ns);
-            if gap_ns > self.gap.0 && self.latest_ns != i64::MIN {
-                self.gap = (gap_ns, line);
+            if gap_ns > self.disorder.gap.0 && self.latest_ns != i64::MIN {
+                self.disorder.gap = (gap_ns, line);
             }
             self.latest_ns = time_ns;
             self.floor_ns = self.floor_ns.max(time_ns.saturating_sub(self.width_ns));
             return time_ns;
         }
-        self.went_back += 1;
-        self.back_max_ns = self.back_max_ns.max(time_ns.abs_diff(self.latest_ns));
+        self.disorder.went_back += 1;
+        self.disorder.back_max_ns = self.disorder.back_max_ns.max(time_ns.abs_diff(self.latest_ns));
         if time_ns < self.floor_ns {
-            self.clamped += 1;
+            self.disorder.clamped += 1;
             return self.floor_ns;
         }
         time_ns
@@ -169,8 +173,8 @@ mod tests {
     fn without_a_window_the_order_of_the_log_is_kept() {
         let (out, window) = sort(&[5, 3, 9, 9, 1], 0, 100);
         assert_eq!(out, [(5, 0), (5, 1), (9, 2), (9, 3), (9, 4)]);
-        assert_eq!((window.clamped, window.went_back, window.back_max_ns), (2, 2, 8));
-        assert_eq!(window.gap, (4, 2), "from 5 to 9");
+        // The longest step is from 5 to 9.
+        assert_eq!(window.disorder, Disorder { clamped: 2, went_back: 2, back_max_ns: 8, gap: (4, 2) });
     }
 
     proptest! {
@@ -180,7 +184,7 @@ mod tests {
             expected.sort();
             let (out, window) = sort(&times, 100, 1000);
             prop_assert_eq!(out, expected);
-            prop_assert_eq!(window.clamped, 0);
+            prop_assert_eq!(window.disorder.clamped, 0);
         }
 
         #[test]

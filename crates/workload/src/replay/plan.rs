@@ -1,12 +1,12 @@
 //! The plan as an iterator, which combines the reader, the sorting window, spreading and connections.
 
 use super::connections::{Connections, Ended};
-use super::order::{Held, Window};
+use super::order::{Disorder, Held, Window};
 use super::origin::Origin;
 use super::spread::Spread;
 use super::{Pace, PlanStep, PlannedRequest, ReplayOptions};
-use crate::stable_hash;
-use crate::trace::{Counts, TraceError, TraceReader};
+use crate::trace::{Counts, TraceReader};
+use crate::{WorkloadError, stable_hash};
 use std::collections::VecDeque;
 
 /// Counts of a plan so far.
@@ -18,15 +18,8 @@ pub struct PlanCounts {
     pub connections: u64,
     /// Connections that were ended early because more clients than the limit had one.
     pub evicted: u64,
-    /// Lines of the whole log with an earlier time than a previous line.
-    pub went_back: u64,
-    /// The largest difference between a line's time and the latest time before it.
-    pub back_max_ns: u64,
-    /// Lines of the whole log that came too late for sorting and were moved up.
-    pub clamped: u64,
-    /// The longest step, in nanoseconds of log time, from the latest time so far to the next later time in the whole
-    /// log, and the number of the line with that time.
-    pub gap: (u64, u64),
+    /// That of the whole log.
+    pub disorder: Disorder,
     /// Log time from the first to the last request planned so far.
     pub span_ns: u64,
 }
@@ -53,7 +46,7 @@ pub struct Plan {
     /// Resolution of the last request's time.
     resolution_ns: u64,
     state: State,
-    failure: Option<TraceError>,
+    failure: Option<WorkloadError>,
     requests: u64,
 }
 
@@ -98,10 +91,7 @@ impl Plan {
             requests: self.requests,
             connections: self.connections.opened,
             evicted: self.connections.evicted,
-            went_back: self.window.went_back,
-            back_max_ns: self.window.back_max_ns,
-            clamped: self.window.clamped,
-            gap: self.window.gap,
+            disorder: self.window.disorder,
             span_ns: self.origin.at_ns().map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
         }
     }
@@ -238,7 +228,7 @@ impl Plan {
 }
 
 impl Iterator for Plan {
-    type Item = Result<PlanStep, TraceError>;
+    type Item = Result<PlanStep, WorkloadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

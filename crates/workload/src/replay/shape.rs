@@ -1,7 +1,8 @@
 //! Outline of a log's requests over time: the mean rate, and the speed at which a window offers a given rate.
 
 use super::{Grouping, Pace, Plan, PlanStep, ReplayOptions};
-use crate::trace::{TraceError, TraceReader};
+use crate::WorkloadError;
+use crate::trace::TraceReader;
 
 /// Maximum number of kept times. For a longer log every second, fourth, ... time is kept.
 const KEPT: usize = 1 << 16;
@@ -24,7 +25,7 @@ pub struct Shape {
 
 impl Shape {
     /// Reads a log to its end, or up to `most` requests.
-    pub fn read(reader: TraceReader, most: u64) -> Result<Shape, TraceError> {
+    pub fn read(reader: TraceReader, most: u64) -> Result<Shape, WorkloadError> {
         let defaults = ReplayOptions::default();
         let mut plan = Plan::new(
             reader,

@@ -3,40 +3,25 @@
 //! share.
 
 use super::ReplayOptions;
-use super::order::Window;
+use super::order::{Disorder, Window};
 use super::origin::Origin;
 use crate::stable_hash;
-use crate::trace::{TraceError, TraceReader};
+use crate::trace::TraceReader;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use record::Share;
 use std::io::Write;
 
-/// Counts of the whole log that its parts do not show.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SplitCounts {
-    /// Earliest time in the log ([`ReplayOptions::origin_ns`]).
-    pub origin_ns: i64,
-    /// Lines with an earlier time than a previous line.
-    pub went_back: u64,
-    /// The largest difference between a line's time and the latest time before it.
-    pub back_max_ns: u64,
-    /// Lines that came too late for sorting.
-    pub clamped: u64,
-    /// The longest step from the latest time so far to the next later time, and the number of the line with that
-    /// time.
-    pub gap: (u64, u64),
-}
-
 /// Splits the log in `reader` by the shares, which together are the whole. `give` gets the number of a share and at
 /// most about `piece_bytes` of its bytes; the bytes of a share together are a log in gzip format. The part of a share
-/// without clients is empty. Memory is bounded by one piece per share.
-pub fn split<E: From<TraceError>>(
+/// without clients is empty. Memory is bounded by one piece per share. Returns what the parts do not show: the earliest
+/// time in the log ([`ReplayOptions::origin_ns`]), and its disorder.
+pub fn split(
     reader: &mut TraceReader,
     shares: &[Share],
     piece_bytes: usize,
-    mut give: impl FnMut(u32, Vec<u8>) -> Result<(), E>,
-) -> Result<SplitCounts, E> {
+    mut give: impl FnMut(u32, Vec<u8>) -> Result<(), String>,
+) -> Result<(i64, Disorder), String> {
     let options = ReplayOptions::default();
     // Shares in the order of their indices, from 0.
     let whole_of = shares.first().map_or(1, |share| u64::from(share.of.max(1)));
@@ -90,11 +75,5 @@ pub fn split<E: From<TraceError>>(
             give(index as u32, rest)?;
         }
     }
-    Ok(SplitCounts {
-        origin_ns: origin.at_ns().unwrap_or(0),
-        went_back: whole.went_back,
-        back_max_ns: whole.back_max_ns,
-        clamped: whole.clamped,
-        gap: whole.gap,
-    })
+    Ok((origin.at_ns().unwrap_or(0), whole.disorder))
 }

@@ -3,6 +3,7 @@
 use super::pattern::Pattern;
 use super::template::{Field, Piece, Template};
 use super::{SizeMeaning, clf, w3c};
+use crate::{WorkloadError, wrong};
 use std::fmt;
 use std::str::FromStr;
 
@@ -27,7 +28,7 @@ pub enum Format {
 }
 
 impl FromStr for Format {
-    type Err = super::TraceError;
+    type Err = WorkloadError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let format = match text.trim().to_ascii_lowercase().as_str() {
@@ -39,14 +40,14 @@ impl FromStr for Format {
             _ if text.contains('$') => Format::Nginx(text.into()),
             _ if text.contains('%') => Format::Apache(text.into()),
             _ => {
-                return Err(super::TraceError::Format(format!(
+                return Err(wrong(format!(
                     "'{}' is not a log format: use auto, common, combined, nginx, vhost, w3c, or a format string in \
                      nginx's ($remote_addr ...) or Apache's (%h ...) notation",
                     super::rejected::excerpt(text.as_bytes())
                 )));
             }
         };
-        format.template().map_err(super::TraceError::Format)?;
+        format.template().map_err(wrong)?;
         Ok(format)
     }
 }

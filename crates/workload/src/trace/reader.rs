@@ -4,7 +4,8 @@ use super::lines::{Line, Lines};
 use super::rejected::excerpt;
 use super::template::Template;
 use super::w3c::W3c;
-use super::{Entry, Format, Raw, Reason, Rejected, SizeMeaning, TraceError, clf, client, escape};
+use super::{Entry, Format, Raw, Reason, Rejected, SizeMeaning, clf, client, escape};
+use crate::{WorkloadError, wrong};
 use flate2::bufread::MultiGzDecoder;
 use memchr::memmem;
 use std::fmt;
@@ -76,25 +77,27 @@ impl Span {
 
 impl TraceReader {
     /// Opens a log file, plain or gzip.
-    pub fn open(path: &Path, format: &Format) -> Result<Self, TraceError> {
+    pub fn open(path: &Path, format: &Format) -> Result<Self, WorkloadError> {
         let name = path.display().to_string();
-        let fail = |cause| TraceError::Read { name: name.clone(), line: 0, cause };
+        let fail = |cause| read_error(&name, false, 0, cause);
         let file = File::open(path).map_err(fail)?;
         if file.metadata().map_err(fail)?.is_dir() {
-            return Err(TraceError::Directory(name));
+            return Err(wrong(format!("{name} is a directory: name one log file")));
         }
         Self::from_reader(name, Box::new(file), format)
     }
 
     /// Reads a log from any stream; `name` is used in messages.
-    pub fn from_reader(name: String, mut source: Box<dyn Read + Send>, format: &Format) -> Result<Self, TraceError> {
+    pub fn from_reader(name: String, mut source: Box<dyn Read + Send>, format: &Format) -> Result<Self, WorkloadError> {
         let mut magic = Vec::with_capacity(6);
         if let Err(cause) = source.by_ref().take(6).read_to_end(&mut magic) {
-            return Err(TraceError::Read { name, line: 0, cause });
+            return Err(read_error(&name, false, 0, cause));
         }
         let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
         if let Some(with) = other_compression(&magic) {
-            return Err(TraceError::Compression { name, with });
+            return Err(wrong(format!(
+                "{name} is compressed with {with}, which is not read: decompress it first, or use gzip"
+            )));
         }
         let source = io::Cursor::new(magic).chain(source);
         let source: Box<dyn Read + Send> = if is_gzip {
@@ -106,27 +109,33 @@ impl TraceReader {
         let mut lines = Lines::new(source);
         let start = match lines.peek() {
             Ok(start) => &start[..start.len().min(START_BYTES)],
-            Err(cause) => return Err(read_error(name, is_gzip, 0, cause)),
+            Err(cause) => return Err(read_error(&name, is_gzip, 0, cause)),
         };
+        let empty = || wrong(format!("{name} is empty: there are no requests to replay"));
         if start.is_empty() {
-            return Err(TraceError::Empty(name));
+            return Err(empty());
         }
         if let Some(offset) = memchr::memchr(0, start) {
-            return Err(TraceError::Binary { name, offset });
+            return Err(wrong(format!("{name} is not a text log: it has a NUL byte at offset {offset}")));
         }
         let format = match format {
             Format::Auto => match Format::recognise(start) {
                 Some(format) => format,
-                None if start.trim_ascii().is_empty() => return Err(TraceError::Empty(name)),
+                None if start.trim_ascii().is_empty() => return Err(empty()),
                 None => {
                     let first =
                         start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty());
-                    return Err(TraceError::Unrecognised { name, start: excerpt(first.unwrap_or_default()) });
+                    return Err(wrong(format!(
+                        "{name} has no known log format: no line of its beginning is Apache common or combined, nginx \
+                         combined, or W3C extended; name the format (common, combined, vhost, w3c) or give the \
+                         server's own format string; it starts with: {}",
+                        excerpt(first.unwrap_or_default())
+                    )));
                 }
             },
             chosen => chosen.clone(),
         };
-        let parser = match (&format, format.template().map_err(TraceError::Format)?) {
+        let parser = match (&format, format.template().map_err(wrong)?) {
             (_, Some(template)) => Parser::Template(Box::new(template)),
             (Format::W3c, None) => Parser::W3c(W3c::default()),
             (chosen, None) => {
@@ -171,7 +180,7 @@ impl TraceReader {
 
     /// The next request; `None` at the end of the log. Lines that cannot be read are counted and skipped.
     #[inline]
-    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, TraceError> {
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, WorkloadError> {
         let (range, address, method, target, raw) = loop {
             let range = match self.lines.next() {
                 Ok(Some(Line::Text(start, end))) => (start, end),
@@ -181,7 +190,7 @@ impl TraceReader {
                 }
                 Ok(None) => return self.finish(),
                 Err(cause) => {
-                    return Err(read_error(self.name.clone(), self.is_gzip, self.lines.line, cause));
+                    return Err(read_error(&self.name, self.is_gzip, self.lines.line, cause));
                 }
             };
             let line = &self.lines.buffer()[range.0..range.1];
@@ -245,16 +254,17 @@ impl TraceReader {
     }
 
     #[cold]
-    fn finish(&mut self) -> Result<Option<Entry<'_>>, TraceError> {
+    fn finish(&mut self) -> Result<Option<Entry<'_>>, WorkloadError> {
         self.counts.lines = self.lines.line;
         self.counts.bytes = self.lines.bytes;
         if self.counts.entries == 0 {
-            return Err(TraceError::NothingReadable {
-                name: self.name.clone(),
-                lines: self.counts.lines,
-                format: self.format.to_string(),
-                first: self.counts.rejected.examples().first().map_or("it is blank".into(), ToString::to_string),
-            });
+            return Err(wrong(format!(
+                "{}: not one of {} lines could be read as {}; the first: {}",
+                self.name,
+                self.counts.lines,
+                self.format,
+                self.counts.rejected.examples().first().map_or("it is blank".into(), ToString::to_string)
+            )));
         }
         Ok(None)
     }
@@ -318,8 +328,13 @@ fn other_compression(magic: &[u8]) -> Option<&'static str> {
     KNOWN.iter().find(|(start, _)| magic.starts_with(start)).map(|(_, name)| *name)
 }
 
-fn read_error(name: String, is_gzip: bool, line: u64, cause: io::Error) -> TraceError {
+fn read_error(name: &str, is_gzip: bool, line: u64, cause: io::Error) -> WorkloadError {
     let is_damage =
         matches!(cause.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof);
-    if is_gzip && is_damage { TraceError::Gzip { name, line, cause } } else { TraceError::Read { name, line, cause } }
+    let after = if line == 0 { String::new() } else { format!(" after line {line}") };
+    wrong(if is_gzip && is_damage {
+        format!("{name}: the gzip data is damaged or cut off{after}: {cause}; copy the log again (gzip -t tests it)")
+    } else {
+        format!("{name}: the log cannot be read{after}: {cause}")
+    })
 }

@@ -7,8 +7,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
-use workload::replay::{Grouping, Pace, Plan, PlanStep, PlannedRequest, ReplayOptions, SplitCounts, split};
-use workload::trace::{Format, TraceError, TraceReader};
+use workload::WorkloadError;
+use workload::replay::{Grouping, Pace, Plan, PlanStep, PlannedRequest, ReplayOptions, split};
+use workload::trace::{Format, TraceReader};
 
 fn plan(log: &Path, options: ReplayOptions) -> Plan {
     Plan::new(TraceReader::open(log, &Format::Auto).unwrap(), options)
@@ -18,7 +19,7 @@ fn requests(log: &Path, options: ReplayOptions) -> Vec<PlannedRequest> {
     plan(log, options).filter_map(request).collect()
 }
 
-fn request(step: Result<PlanStep, TraceError>) -> Option<PlannedRequest> {
+fn request(step: Result<PlanStep, WorkloadError>) -> Option<PlannedRequest> {
     match step.unwrap() {
         PlanStep::Request(request) => Some(request),
         PlanStep::Close { .. } => None,
@@ -105,21 +106,21 @@ fn all_replayers_together_send_every_request_once() {
     assert!(sizes.iter().filter(|size| **size > 0).count() > 1, "{sizes:?}");
 }
 
-/// The bytes of each part of a log.
-fn parts_of(text: &str, format: &Format, shares: &[Share]) -> (Vec<Vec<u8>>, SplitCounts) {
+/// The bytes of each part of a log, and the time at which all begin.
+fn parts_of(text: &str, format: &Format, shares: &[Share]) -> (Vec<Vec<u8>>, i64) {
     let mut bytes = vec![Vec::new(); shares.len()];
     let mut reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(text.to_string())), format).unwrap();
     // Pieces of a few bytes, so that there are many.
-    let counts = split::<TraceError>(&mut reader, shares, 20, |part, piece| {
+    let counts = split(&mut reader, shares, 20, |part, piece| {
         bytes[part as usize].extend(piece);
         Ok(())
     });
-    (bytes, counts.unwrap())
+    (bytes, counts.unwrap().0)
 }
 
 fn steps(source: Vec<u8>, format: &Format, options: ReplayOptions) -> Vec<PlanStep> {
     let reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(source)), format).unwrap();
-    let without_line = |step: Result<PlanStep, TraceError>| match step.unwrap() {
+    let without_line = |step: Result<PlanStep, WorkloadError>| match step.unwrap() {
         PlanStep::Request(mut request) => {
             request.line = 0;
             PlanStep::Request(request)
@@ -158,7 +159,7 @@ proptest! {
         }
         let format = if is_w3c { Format::W3c } else { Format::Common };
         let machines = Share::by_weight(&weights);
-        let (bytes, counts) = parts_of(&text, &format, &machines);
+        let (bytes, origin_ns) = parts_of(&text, &format, &machines);
         let mut sent = 0;
         for (machine, bytes) in machines.into_iter().zip(bytes) {
             for thread in 0..threads {
@@ -170,7 +171,7 @@ proptest! {
                     prop_assert_eq!(whole, Vec::new());
                     continue;
                 }
-                let origin_ns = Some(counts.origin_ns);
+                let origin_ns = Some(origin_ns);
                 prop_assert_eq!(steps(bytes.clone(), &format, ReplayOptions { origin_ns, ..options }), whole);
             }
         }
@@ -239,10 +240,10 @@ fn the_host_of_an_absolute_target_is_left_out_unless_requested() {
 fn lines_with_earlier_times_are_counted() {
     let mut plan = plan(&data::own("sample.log"), ReplayOptions { reorder_ns: 10_000_000_000, ..Default::default() });
     assert!(plan.by_ref().all(|step| step.is_ok()));
-    let counts = plan.counts();
+    let counts = plan.counts().disorder;
     assert!(counts.went_back > counts.clamped && counts.clamped > 0, "{counts:?}");
     assert!(counts.back_max_ns > 10_000_000_000, "{counts:?}");
-    assert_eq!(counts.requests, plan.lines().entries);
+    assert_eq!(plan.counts().requests, plan.lines().entries);
     assert_eq!(plan.lines().rejected.total(), 4);
 }
 

@@ -5,16 +5,17 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
 use std::io::{Cursor, Write};
-use workload::trace::{Format, Reason, SizeMeaning, TraceError, TraceReader};
+use workload::WorkloadError;
+use workload::trace::{Format, Reason, SizeMeaning, TraceReader};
 
 /// An owned entry: line, client, time in ms, method and target, status, bytes.
 type Row = (u64, String, i64, String, Option<u16>, Option<u64>);
 
-fn open(text: &[u8], format: &str) -> Result<TraceReader, TraceError> {
+fn open(text: &[u8], format: &str) -> Result<TraceReader, WorkloadError> {
     TraceReader::from_reader("test.log".into(), Box::new(Cursor::new(text.to_vec())), &format.parse()?)
 }
 
-fn rows(reader: &mut TraceReader) -> Result<Vec<Row>, TraceError> {
+fn rows(reader: &mut TraceReader) -> Result<Vec<Row>, WorkloadError> {
     let mut out = Vec::new();
     while let Some(entry) = reader.next_entry()? {
         let words = format!("{} {}", entry.method.escape_ascii(), entry.target.escape_ascii());

@@ -10,7 +10,7 @@ use crate::cli::{
 };
 use crate::commands::find::{Purpose, SearchPlan, search};
 use crate::defaults;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_if, wrong_usage};
 use crate::plan::{RunOptions, axis as places};
 use crate::quantity::Count;
 use crate::url::Target;
@@ -27,9 +27,10 @@ const SHORTEST_BUDGET: Duration = Duration::from_secs(1);
 const MOST_RATE: f64 = 1e7;
 
 pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
-    if !matches!(args.accounting, None | Some(Method::Sampled)) {
-        return Err(wrong_usage("--axis measures by samples: leave --accounting out"));
-    }
+    refuse_if(
+        !matches!(args.accounting, None | Some(Method::Sampled)),
+        "--axis measures by samples: leave --accounting out",
+    )?;
     let typed = &args.sweep;
     let Some(url) = args.port.clone().filter(|_| !typed.command.is_empty()) else {
         return Err(wrong_usage(
@@ -101,30 +102,20 @@ fn values(typed: &SweepArgs, axis: Axis) -> Result<(Vec<f64>, u64)> {
     };
     let largest = values.iter().copied().fold(0.0, f64::max);
     let rate = typed.rate.map_or(1.0, |rate| rate.0);
-    if rate <= 0.0 {
-        return Err(wrong_usage("--rate 0 sends nothing"));
-    }
+    refuse_if(rate <= 0.0, "--rate 0 sends nothing")?;
     for (option, value, most) in [("--axis-values", largest, most), ("--rate", rate, MOST_RATE)] {
-        if value > most {
-            return Err(wrong_usage(format!("{option} {value:.0} is more than {most:.0}")));
-        }
+        refuse_if(value > most, format!("{option} {value:.0} is more than {most:.0}"))?;
     }
     Ok((values, typed.connections.map_or(defaults::PROFILE_HELD_CONNECTIONS, |count| count.0)))
 }
 
 fn sweep(args: &ProfileArgs, axis: Axis, values: Vec<f64>, connections: u64) -> Result<SweepPlan> {
     let point = args.duration.map_or(defaults::PROFILE_POINT, |time| time.0);
-    if point < SHORTEST_POINT {
-        return Err(wrong_usage("--duration must be at least 200ms"));
-    }
+    refuse_if(point < SHORTEST_POINT, "--duration must be at least 200ms")?;
     let budget = args.sweep.budget.map_or(defaults::PROFILE_BUDGET, |time| time.0);
-    if budget < SHORTEST_BUDGET {
-        return Err(wrong_usage("--budget must be at least 1s: less measures nothing"));
-    }
+    refuse_if(budget < SHORTEST_BUDGET, "--budget must be at least 1s: less measures nothing")?;
     let repeats = args.sweep.repeats.map_or(defaults::REPEATS, |count| count.0);
-    if !(1..=1000).contains(&repeats) {
-        return Err(wrong_usage("--repeats must lie between 1 and 1000"));
-    }
+    refuse_if(!(1..=1000).contains(&repeats), "--repeats must lie between 1 and 1000")?;
     let connections_max = match axis {
         Axis::Connections => values.iter().fold(1.0f64, |most, value| most.max(*value)) as u64,
         _ => connections,
