@@ -53,6 +53,14 @@ static __always_inline void record_phases(struct request *r, __u64 bytes_out, st
     }
 }
 
+static __always_inline void count_for_thread(struct request *r, __u64 bytes_out, struct thread *c) {
+    if (control.window && has_phases(r) && r->phase == PHASE_LOG)
+        record_phases(r, bytes_out, c);
+    c->requests++;
+    c->bytes_in += r->bytes_in;
+    c->bytes_out += bytes_out;
+}
+
 static __always_inline void begin(struct request *r, __u64 now_ns, __u64 at, __u32 bytes) {
     r->begun_ns = now_ns;
     r->written = at;
@@ -130,12 +138,8 @@ static __always_inline void add_read(struct sock *sk, struct request *r, __u32 s
             r->receives++;
             return;
         }
-        if (control.window && has_phases(r) && r->phase == PHASE_LOG)
-            record_phases(r, at - r->written, c);
+        count_for_thread(r, at - r->written, c);
         record_finished(r, at - r->written, sent_ns);
-        c->requests++;
-        c->bytes_in += r->bytes_in;
-        c->bytes_out += at - r->written;
     } else if (r->begun_ns) {
         first_read(r, now_ns, other, c);
     }
@@ -264,28 +268,26 @@ static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
     r->bytes_sent += bytes;
 }
 
-SEC("?tp_btf/sock_send_length")
-int BPF_PROG(on_send, struct sock *sk, int bytes, int flags) {
+static __always_inline int send_returned(struct sock *sk, int bytes) {
     RAN(sends);
     if (sk->__sk_common.skc_num == options.port && bytes > 0)
         sent(sk, 0, bytes);
     return 0;
+}
+
+SEC("?tp_btf/sock_send_length")
+int BPF_PROG(on_send, struct sock *sk, int bytes, int flags) {
+    return send_returned(sk, bytes);
 }
 
 SEC("?fexit/tcp_sendmsg")
 int BPF_PROG(on_sendmsg, struct sock *sk, void *message, unsigned long size, int bytes) {
-    RAN(sends);
-    if (sk->__sk_common.skc_num == options.port && bytes > 0)
-        sent(sk, 0, bytes);
-    return 0;
+    return send_returned(sk, bytes);
 }
 
 SEC("?fexit/tcp_sendpage")
 int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long size, int flags, int bytes) {
-    RAN(sends);
-    if (sk->__sk_common.skc_num == options.port && bytes > 0)
-        sent(sk, 0, bytes);
-    return 0;
+    return send_returned(sk, bytes);
 }
 
 /* For kernels that cannot hook functions (arm64 before Linux 6.4): probes at begin and return. At the return, the
@@ -449,18 +451,19 @@ static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_
     if (r->bytes_in && at == r->written) {
         end_unanswered(r, at, has_answered);
     } else if (r->bytes_in) {
-        if (control.window && has_phases(r) && r->phase == PHASE_LOG)
-            record_phases(r, at - r->written, c);
+        count_for_thread(r, at - r->written, c);
         record_finished_atomically(r, at - r->written, end_ns);
-        c->requests++;
-        c->bytes_in += r->bytes_in;
-        c->bytes_out += at - r->written;
     }
     r->bytes_sent = at - r->written;
     r->bytes_in = 0;
     r->written = at;
     r->begun_ns = 0;
     r->cpu_ns = 0;
+}
+
+static __always_inline bool closes_own_side(int old_state, int new_state) {
+    return (old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
+           (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK);
 }
 
 static __always_inline void on_own_tcp_close(struct tcp_sock *tp, struct request *r, int old_state) {
@@ -546,8 +549,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
     if (old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1)
         COUNT(CLOSED_BY_SERVER);
     r = find((__u64)sk, hash, &slot);
-    if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
-        (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
+    if (closes_own_side(old_state, new_state))
         on_own_tcp_close(tp, r, old_state);
     else if (new_state == TCP_CLOSE)
         on_end(sk, tp, old_state, r);
@@ -564,8 +566,7 @@ static __always_inline int changed_mptcp_state(struct sock *sk, int old_state, i
     if (port != __builtin_bswap16(options.port) || !is_ours(sk))
         return 0;
     r = find((__u64)sk, mptcp_hash(sk), &slot);
-    if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
-        (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
+    if (closes_own_side(old_state, new_state))
         on_own_close(r, written_by_mptcp((__u64)sk), bpf_ktime_get_ns(), 0);
     else if (r && new_state == TCP_CLOSE)
         end_request(r, old_state, written_by_mptcp((__u64)sk), sent_by_mptcp((__u64)sk), 0);

@@ -7,6 +7,7 @@ use crate::proc_text::parse_cgroup_path;
 use crate::processes::{living_thread, read_stat};
 use crate::wait_call::has_scalable_select;
 use record::PlainText;
+use record::machine::cgroup_mount;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -77,25 +78,5 @@ pub fn cgroup_apart(pid: u32) -> Option<PathBuf> {
     let theirs = parse_cgroup_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)?;
     let ours = parse_cgroup_path(&fs::read("/proc/self/cgroup").ok()?)?;
     let has_ours = ours == theirs || ours.starts_with(&format!("{}/", theirs.trim_end_matches('/')));
-    (!has_ours).then_some(cgroup_mount()?.join(theirs.trim_start_matches('/')))
-}
-
-/// Mount point of control groups (v2).
-pub fn cgroup_mount() -> Option<PathBuf> {
-    cgroup_mounts("cgroup2", |_| true)
-}
-
-/// Mount point of a controller's control groups (v1).
-pub fn controller_mount(controller: &str) -> Option<PathBuf> {
-    cgroup_mounts("cgroup", |options| options.split(',').any(|option| option == controller))
-}
-
-fn cgroup_mounts(kind: &str, has: impl Fn(&str) -> bool) -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut right = right.split(' ');
-        let is_it = right.next() == Some(kind) && right.nth(1).is_some_and(&has);
-        is_it.then(|| left.split(' ').nth(4)).flatten().map(PathBuf::from)
-    })
+    (!has_ours).then_some(cgroup_mount(None)?.join(theirs.trim_start_matches('/')))
 }

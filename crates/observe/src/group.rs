@@ -71,7 +71,6 @@ pub struct GroupCounters {
     pub cgroup_us: Option<u64>,
 }
 
-/// The size of the group at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupSize {
     pub processes: u64,
@@ -83,7 +82,6 @@ pub struct GroupSize {
 /// CPU time of one living process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessCpu {
-    /// The process.
     pub process: Process,
     /// CPU time since the process was first observed, nanoseconds: its part of [`GroupCounters::cpu_ns`].
     pub cpu_ns: u64,
@@ -217,11 +215,7 @@ impl ServerGroup {
 
     /// The group's threads as (process, thread).
     pub fn threads(&self) -> Vec<(u32, u32)> {
-        let of_member = |(pid, member): (&u32, &Member)| {
-            let pid = *pid;
-            member.threads.keys().map(move |tid| (pid, *tid)).collect::<Vec<_>>()
-        };
-        self.members.iter().flat_map(of_member).collect()
+        self.members.iter().flat_map(|(pid, member)| member.threads.keys().map(|tid| (*pid, *tid))).collect()
     }
 
     /// Adds processes that appeared since the last call. All CPU time counts for processes that started after the
@@ -399,10 +393,7 @@ impl ServerGroup {
         self.ended.seen_ns += member.cpu_ns;
         self.kept_files -= usize::from(member.stat_file.is_some());
         self.busiest_process_ended_ns = self.busiest_process_ended_ns.max(member.in_window_ns());
-        for thread in member.threads.values() {
-            self.kept_files -= usize::from(thread.file.is_some());
-            self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
-        }
+        member.threads.values().for_each(|thread| self.bury_thread(thread));
         let children_ticks = member.last.children_user_ticks + member.last.children_system_ticks;
         let counted_ns = member.cpu_ns + children_ticks * 1_000_000_000 / self.ticks_per_sec;
         let counted_faults = member.last.major_faults + member.last.children_major_faults;
@@ -412,6 +403,11 @@ impl ServerGroup {
                 *owed.entry(member.parent).or_default() += counted;
             }
         }
+    }
+
+    fn bury_thread(&mut self, thread: &Thread) {
+        self.kept_files -= usize::from(thread.file.is_some());
+        self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
     }
 
     /// Reads the threads' accounts. `counts_newcomers`: new threads are counted from their start.
@@ -436,8 +432,7 @@ impl ServerGroup {
         let has_new = member.last.threads != member.threads.len() as u64 - ended.len() as u64 || !ended.is_empty();
         for tid in ended {
             if let Some(thread) = member.threads.remove(&tid) {
-                self.kept_files -= usize::from(thread.file.is_some());
-                self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
+                self.bury_thread(&thread);
             }
         }
         if !has_new {

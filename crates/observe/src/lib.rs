@@ -27,11 +27,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Modules: [`proc_text`] (parsers), `kept_file`, `cpu_clock`, [`sock_diag`] (ways of reading), `group`, `machine`,
-//! `network`, `port_sockets` (the readings), `sampler`, `observer` (their timing), `window` with `doubts` and
-//! `neighbours` (the results). A new source, such as a BPF program, is another reader like `network`: it is read at
-//! both ends of the window into [`window::Edge`], or by the sampler into its samples, and `window` converts it into
-//! figures.
+//! A new source, such as a BPF program, is another reader like `network`: it is read at both ends of the window into
+//! [`window::Edge`], or by the sampler into its samples, and `window` converts it into figures.
 
 mod account;
 mod backends;
@@ -40,12 +37,12 @@ mod capabilities;
 mod cpu_clock;
 mod error;
 mod facts;
-pub use facts::cgroup_mount;
 mod group;
 mod kept_file;
 mod limits;
 mod listening;
 mod machine;
+mod maps;
 mod namespace;
 mod network;
 mod observer;

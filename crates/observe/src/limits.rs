@@ -1,14 +1,15 @@
 //! The limits of the server: the CPUs it may use, its control group's limit of CPU time, one CPU for each of its
 //! threads, and open descriptors. Processes of the same user can be read without privilege.
 
-use crate::facts::{cgroup_apart, cgroup_mount, controller_mount};
+use crate::facts::cgroup_apart;
 use crate::group::{ServerGroup, clock_ticks_per_sec};
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{
     parse_cgroup_path, parse_cgroup_usage_us, parse_controller_path, parse_cpu_limit, parse_descriptor_limit,
-    parse_machine_stat, parse_named, parse_stalled_us, parse_throttled,
+    parse_machine_stat, parse_named, parse_named_numbers, parse_stalled_us,
 };
 use crate::processes::living_thread;
+use record::machine::cgroup_mount;
 use record::watch::{CpuQuota, Descriptors, LimitTotals};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use std::fs;
@@ -98,7 +99,7 @@ pub fn allowed_cpus(threads: &[u32]) -> Option<Vec<usize>> {
 
 /// The control groups of these processes for a controller, in both versions: mount point and path below it.
 fn groups(pids: &[u32], controller: &str) -> Vec<(PathBuf, String)> {
-    let (unified, of_controller) = (cgroup_mount(), controller_mount(controller));
+    let (unified, of_controller) = (cgroup_mount(None), cgroup_mount(Some(controller)));
     let mut folders = Vec::new();
     for pid in pids.iter().take(MAX_GROUPED) {
         let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else { continue };
@@ -119,13 +120,12 @@ fn upwards(mount: &Path, path: &str) -> Vec<PathBuf> {
 
 /// The control group with the narrowest limit of CPU time among those of these processes and their ancestors.
 pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
-    let groups = groups(pids, "cpu");
-    let narrowest = groups.iter().filter_map(|(mount, path)| narrowest_in(mount, path));
-    narrowest.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, folder)| folder)
+    let folders = groups(pids, "cpu").into_iter().flat_map(|(mount, path)| upwards(&mount, &path));
+    narrowest_of(folders).map(|(_, folder)| folder)
 }
 
-fn narrowest_in(mount: &Path, path: &str) -> Option<(f64, PathBuf)> {
-    let limited = upwards(mount, path).into_iter().filter_map(|folder| Some((read_quota(&folder)?.cpus, folder)));
+fn narrowest_of(folders: impl IntoIterator<Item = PathBuf>) -> Option<(f64, PathBuf)> {
+    let limited = folders.into_iter().filter_map(|folder| Some((read_quota(&folder)?.cpus, folder)));
     limited.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
@@ -149,7 +149,6 @@ fn memory_limits(folder: &Path) -> Vec<(u64, PathBuf)> {
 /// Files that show what limits the server's memory.
 #[derive(Debug, Default)]
 pub struct MemoryLimit {
-    /// The narrowest limit.
     file: Option<PathBuf>,
     /// Stalls in the server's own control group.
     pressure: Option<PathBuf>,
@@ -197,7 +196,8 @@ pub fn read_quota(folder: &Path) -> Option<CpuQuota> {
     let limit = file("cpu.max").or_else(|| Some([file("cpu.cfs_quota_us")?, file("cpu.cfs_period_us")?].concat()));
     let cpus = parse_cpu_limit(&limit?)?;
     let account = file("cpu.stat").unwrap_or_default();
-    let (periods, throttled) = parse_throttled(&account).unwrap_or_default();
+    let [periods, throttled] =
+        parse_named_numbers(&account, ["nr_periods", "nr_throttled"]).map(Option::unwrap_or_default);
     let used_ns = parse_cgroup_usage_us(&account).map(|us| us.saturating_mul(1000));
     Some(CpuQuota { cpus, used_ns, periods, throttled })
 }
@@ -219,12 +219,12 @@ mod tests {
         make("slice", "50000 100000\n", 7);
         make("slice/server", "150000 100000\n", 5);
         make("slice/server/leaf", "max 100000\n", 3);
-        let (cpus, folder) = narrowest_in(mount.path(), "/slice/server/leaf").unwrap();
+        let (cpus, folder) = narrowest_of(upwards(mount.path(), "/slice/server/leaf")).unwrap();
         let quota = CpuQuota { cpus: 0.5, used_ns: Some(7000), periods: 9, throttled: 4 };
         assert_eq!((cpus, read_quota(&folder)), (0.5, Some(quota)));
         make("other", "max 100000\n", 3);
-        assert_eq!(narrowest_in(mount.path(), "/other"), None);
-        assert_eq!(narrowest_in(mount.path(), "/"), None, "the root has no file of limits");
+        assert_eq!(narrowest_of(upwards(mount.path(), "/other")), None);
+        assert_eq!(narrowest_of(upwards(mount.path(), "/")), None, "the root has no file of limits");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::sock_diag::{Listener, Scope};
 use record::PlainText;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -73,16 +74,25 @@ fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<Listener>, Observe
 /// The processes among `candidates` that have one of the sockets open. Processes of other users are visible only with
 /// privilege.
 pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
-    let holds = |pid: u32| {
-        let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", living_thread(pid))) else { return false };
-        entries.flatten().any(|entry| {
-            fs::read_link(entry.path())
-                .ok()
-                .and_then(|link| parse_socket_link(link.as_os_str().as_bytes()))
-                .is_some_and(|inode| inodes.contains(&inode))
-        })
-    };
+    let holds =
+        |pid: u32| sockets_of(pid, usize::MAX).is_ok_and(|mut sockets| sockets.any(|inode| inodes.contains(&inode)));
     candidates.iter().copied().filter(|pid| holds(*pid)).collect()
+}
+
+/// The inodes of the sockets among a process's first `most` descriptors.
+pub fn sockets_of(pid: u32, most: usize) -> io::Result<impl Iterator<Item = u64>> {
+    let entries = fs::read_dir(format!("/proc/{}/fd", living_thread(pid)))?;
+    let links = entries.take(most).flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    Ok(links.filter_map(|link| parse_socket_link(link.as_os_str().as_bytes())))
+}
+
+/// The processes that serve the port, the eldest first, or why there are none.
+pub fn roots_on_port(port: u16, netns_pid: Option<u32>) -> (Vec<u32>, Option<String>) {
+    match server_on_port(port, netns_pid) {
+        Ok(Some(server)) => (std::iter::once(server.pid).chain(server.sharing).collect(), None),
+        Ok(None) => (Vec::new(), Some(format!("nothing listens on port {port}"))),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    }
 }
 
 /// The processes that have one of the sockets open: service managers, and the others. Systemd keeps the listening

@@ -2,6 +2,7 @@
 //! host.
 
 use crate::error::ObserveError;
+use crate::processes::living_thread;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -15,12 +16,18 @@ pub fn needs_hosts_process_ids() -> Result<(), ObserveError> {
     if number == INITIAL { Ok(()) } else { Err(ObserveError::ForeignProcessIds) }
 }
 
+/// The inode number of the network namespace of a process, or of this thread, which the programs compare; 0 = unknown.
+pub fn namespace_number(pid: Option<u32>) -> u32 {
+    let thread = pid.map_or_else(|| "thread-self".to_string(), |pid| living_thread(pid).to_string());
+    fs::metadata(format!("/proc/{thread}/ns/net")).map_or(0, |file| file.ino() as u32)
+}
+
 /// Runs `open` in the network namespace of `pid`, or of the calling thread for `None`. Sockets and /proc/net files
 /// that it opens stay in that namespace, whichever thread uses them later.
 pub fn in_namespace_of<T: Send>(pid: Option<u32>, open: impl FnOnce() -> T + Send) -> Result<T, ObserveError> {
     let Some(pid) = pid else { return Ok(open()) };
     let refused = |source| ObserveError::Namespace { pid, source };
-    let path = format!("/proc/{}/ns/net", crate::processes::living_thread(pid));
+    let path = format!("/proc/{}/ns/net", living_thread(pid));
     // Entering our own namespace needs privilege, so skip it.
     if let (Ok(theirs), Ok(ours)) = (fs::read_link(&path), fs::read_link("/proc/thread-self/ns/net"))
         && theirs == ours

@@ -28,7 +28,6 @@ pub struct NetworkReading {
     pub listen_overflows: Option<u64>,
     /// `TcpExt: ListenDrops`.
     pub listen_drops: Option<u64>,
-    /// Packets of all interfaces.
     pub packets: Option<PacketCounts>,
     /// Packets dropped by the backlog queues of all CPUs.
     pub backlog_drops: Option<u64>,
@@ -49,9 +48,7 @@ pub struct Link {
     pub name: PlainText,
     /// Bits per second.
     pub speed: u64,
-    /// Bytes received.
     pub received: u64,
-    /// Bytes sent.
     pub sent: u64,
 }
 

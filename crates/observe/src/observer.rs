@@ -8,7 +8,7 @@ use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
 use crate::limits::{MemoryLimit, allowed_cpus, most_descriptors, narrowest_quota, read_quota};
-use crate::listening::server_on_port;
+use crate::listening::roots_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::outgoing;
@@ -312,10 +312,6 @@ fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
             Some(_) => (vec![root], None),
             None => (vec![root], Some(format!("there is no process {root}"))),
         },
-        Group::ListeningOn(port) => match server_on_port(port, target.netns_pid) {
-            Ok(Some(server)) => (std::iter::once(server.pid).chain(server.sharing).collect(), None),
-            Ok(None) => (Vec::new(), Some(format!("nothing listens on port {port}"))),
-            Err(error) => (Vec::new(), Some(error.to_string())),
-        },
+        Group::ListeningOn(port) => roots_on_port(port, target.netns_pid),
     }
 }

@@ -1,14 +1,13 @@
 //! Connections of the server to other servers: backends for which it may wait.
 
 use crate::cpu_clock;
+use crate::listening::sockets_of;
 use crate::port_sockets::PortReader;
-use crate::proc_text::parse_socket_link;
-use crate::processes::living_thread;
 use crate::sock_diag::{Scope, SocketFile};
 use record::time::monotonic_ns;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::net::SocketAddr;
-use std::{fs, io};
 
 const MAX_PROCESSES: usize = 64;
 const MAX_DESCRIPTORS: usize = 4096;
@@ -47,7 +46,6 @@ pub struct Held {
 /// How to recognise a backend's sockets in another network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// The socket that listens at this file.
     Listener(SocketFile),
     /// Connections between these ends, the backend's end first.
     Connections(Vec<(SocketAddr, SocketAddr)>),
@@ -71,10 +69,9 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let mut inodes = HashSet::new();
     let mut may_read = false;
     for pid in members.iter().take(MAX_PROCESSES) {
-        let Ok(folder) = fs::read_dir(format!("/proc/{}/fd", living_thread(*pid))) else { continue };
+        let Ok(sockets) = sockets_of(*pid, MAX_DESCRIPTORS) else { continue };
         may_read = true;
-        let targets = folder.take(MAX_DESCRIPTORS).flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-        inodes.extend(targets.filter_map(|target| parse_socket_link(target.as_os_str().as_encoded_bytes())));
+        inodes.extend(sockets);
     }
     if !may_read {
         return None;

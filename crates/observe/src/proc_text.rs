@@ -34,7 +34,7 @@ pub struct ProcessStat {
     pub state: char,
     /// The current parent; 1 or a subreaper after the original one has ended.
     pub parent: u32,
-    /// Session.
+    /// Leader of the session.
     pub session: u32,
     /// Major faults of all threads, including ended ones.
     pub major_faults: u64,
@@ -190,33 +190,36 @@ pub struct PacketCounts {
 
 /// Bytes received and sent by each interface in `/proc/net/dev`, at most 64 of them. Names are untrusted text.
 pub fn parse_net_bytes(text: &[u8]) -> Vec<(String, u64, u64)> {
-    let of_line = |line: &[u8]| {
-        let colon = line.iter().rposition(|byte| *byte == b':')?;
-        let name = String::from_utf8_lossy(line.get(..colon)?).trim().to_string();
-        let fields: Vec<u64> = words(&line[colon + 1..]).take(16).filter_map(number).collect();
-        match fields[..] {
-            [received, _, _, _, _, _, _, _, sent, ..] => Some((name, received, sent)),
-            _ => None,
+    let of_line = |(name, numbers): (&[u8], Vec<u64>)| match numbers[..] {
+        [received, _, _, _, _, _, _, _, sent, ..] => {
+            Some((String::from_utf8_lossy(name).trim().to_string(), received, sent))
         }
+        _ => None,
     };
-    lines(text).filter_map(of_line).take(64).collect()
+    interfaces(text).filter_map(of_line).take(64).collect()
+}
+
+/// The interfaces in `/proc/net/dev` with their numbers. Names may contain anything except `/` and spaces, even
+/// colons; the numbers do not.
+fn interfaces(text: &[u8]) -> impl Iterator<Item = (&[u8], Vec<u64>)> {
+    lines(text).filter_map(|line| {
+        let colon = line.iter().rposition(|byte| *byte == b':')?;
+        Some((&line[..colon], words(&line[colon + 1..]).take(16).filter_map(number).collect()))
+    })
 }
 
 /// Sums the packets of all interfaces in `/proc/net/dev`, including the loopback device.
 pub fn parse_net_dev(text: &[u8]) -> Option<PacketCounts> {
     let mut sum = PacketCounts::default();
-    let mut interfaces = 0;
-    for line in lines(text) {
-        // Interface names may contain anything except `/` and spaces, even colons; the numbers do not.
-        let Some(colon) = line.iter().rposition(|byte| *byte == b':') else { continue };
-        let fields: Vec<u64> = words(&line[colon + 1..]).take(16).filter_map(number).collect();
-        if let [_, received, _, _, _, _, _, _, _, sent, ..] = fields[..] {
+    let mut count = 0;
+    for (_, numbers) in interfaces(text) {
+        if let [_, received, _, _, _, _, _, _, _, sent, ..] = numbers[..] {
             sum.received = sum.received.saturating_add(received);
             sum.sent = sum.sent.saturating_add(sent);
-            interfaces += 1;
+            count += 1;
         }
     }
-    (interfaces > 0).then_some(sum)
+    (count > 0).then_some(sum)
 }
 
 /// Packets dropped by the backlog queues of all CPUs: the second column of `/proc/net/softnet_stat`, hexadecimal.
@@ -255,11 +258,6 @@ pub fn parse_cpu_limit(text: &[u8]) -> Option<f64> {
     (quota_us > 0 && period_us > 0).then(|| quota_us as f64 / period_us as f64)
 }
 
-/// From `cpu.stat`: periods of a limit in which the group ran, and in which it was throttled.
-pub fn parse_throttled(text: &[u8]) -> Option<(u64, u64)> {
-    Some((parse_named(text, "nr_periods")?, parse_named(text, "nr_throttled")?))
-}
-
 /// The path in the unified hierarchy from `/proc/PID/cgroup`; untrusted text without `..`.
 pub fn parse_cgroup_path(text: &[u8]) -> Option<String> {
     checked_path(lines(text).find_map(|line| line.strip_prefix(b"0::"))?)
@@ -273,11 +271,21 @@ pub fn parse_stalled_us(text: &[u8]) -> Option<u64> {
 
 /// The number after a name in a file of such lines, as `memory.events`.
 pub fn parse_named(text: &[u8], name: &str) -> Option<u64> {
-    let of_line = |line: &[u8]| {
+    let [number] = parse_named_numbers(text, [name]);
+    number
+}
+
+/// The number of each line that begins with one of `names`.
+pub(crate) fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
+    let mut found = [None; N];
+    for line in lines(text) {
         let mut fields = words(line);
-        (fields.next()? == name.as_bytes()).then(|| fields.next().and_then(number))?
-    };
-    lines(text).find_map(of_line)
+        let Some(key) = fields.next() else { continue };
+        if let Some(at) = names.iter().position(|name| name.as_bytes() == key) {
+            found[at] = fields.next().and_then(number);
+        }
+    }
+    found
 }
 
 /// The path in the hierarchy of a controller (version 1), from the same file.

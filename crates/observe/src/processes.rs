@@ -15,7 +15,6 @@ const MAX_PROCESSES: usize = 1 << 22;
 /// A process. Its id may be reused after its end, but with its start time it is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// Process id.
     pub pid: u32,
     /// Start, ticks since boot.
     pub start_ticks: u64,
@@ -32,7 +31,6 @@ impl Process {
 pub struct Origin {
     /// The parent at that time; a process may be re-parented later.
     pub parent: u32,
-    /// The session at that time.
     pub session: u32,
     /// Start, ticks since boot.
     pub start_ticks: u64,

@@ -27,7 +27,6 @@ const LOOKS_PER_READING: u32 = 10;
 pub struct Samples {
     /// Sockets by state, summed over the readings.
     pub state_sums: [u64; STATES.len()],
-    /// Number of readings of states.
     pub state_readings: u64,
     /// Connections with bytes that the server had not read, summed over these readings.
     pub unread_sum: u64,
@@ -122,6 +121,16 @@ impl Pace {
         Instant::now() >= self.due
     }
 
+    fn take(&mut self, shared: &Shared, work: impl FnOnce()) {
+        let before_ns = cpu_clock::of_this_thread();
+        work();
+        let cpu_ns = cpu_clock::of_this_thread() - before_ns;
+        self.rest_after(cpu_ns);
+        let mut control = shared.control();
+        control.samples.readings += 1;
+        control.samples.cpu_ns += cpu_ns;
+    }
+
     fn rest_after(&mut self, cpu_ns: u64) {
         let rest = Duration::from_nanos(cpu_ns).saturating_mul(REST_AFTER_READING).max(self.interval);
         // Multiples of the golden ratio are spread evenly over any number of intervals.
@@ -155,17 +164,13 @@ impl Sampler {
             let next = [&states, &queues, &group, &waits].map(|pace| pace.due).into_iter().min();
             let Some(is_first_of_window) = self.wait(shared, next.unwrap_or_else(Instant::now)) else { return };
             if states.is_due() || is_first_of_window {
-                let cost = measured(|| self.read_states(shared, &mut known_listeners, Scope::AllStates));
-                states.rest_after(cost);
+                states.take(shared, || self.read_states(shared, &mut known_listeners, Scope::AllStates));
                 queues.rest_after(0);
-                charge(shared, cost);
             } else if queues.is_due() {
-                let cost = measured(|| self.read_states(shared, &mut known_listeners, Scope::Listeners));
-                queues.rest_after(cost);
-                charge(shared, cost);
+                queues.take(shared, || self.read_states(shared, &mut known_listeners, Scope::Listeners));
             }
             if group.is_due() {
-                let cost = measured(|| {
+                group.take(shared, || {
                     // A service manager may start a server for a socket that exists already.
                     if self.follows_port && shared.group().pids().is_empty() {
                         follow(shared, &known_listeners);
@@ -181,16 +186,12 @@ impl Sampler {
                     members.read();
                 });
                 shared.control().samples.group_readings += 1;
-                group.rest_after(cost);
-                charge(shared, cost);
             }
             if waits.is_due() {
                 let threads = shared.group().threads();
                 let mut seen = Waits::default();
-                let cost = measured(|| seen.read(&threads));
+                waits.take(shared, || seen.read(&threads));
                 shared.control().samples.waits.add(seen);
-                waits.rest_after(cost);
-                charge(shared, cost);
             }
         }
     }
@@ -264,18 +265,6 @@ fn follow(shared: &Shared, inodes: &HashSet<u64>) {
         return;
     }
     shared.group().add_roots(servers_of(inodes));
-}
-
-fn measured(work: impl FnOnce()) -> u64 {
-    let before = cpu_clock::of_this_thread();
-    work();
-    cpu_clock::of_this_thread() - before
-}
-
-fn charge(shared: &Shared, cpu_ns: u64) {
-    let mut control = shared.control();
-    control.samples.readings += 1;
-    control.samples.cpu_ns += cpu_ns;
 }
 
 pub(crate) fn keep_away_from(cpus: &[usize]) {

@@ -8,12 +8,11 @@ use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::{self, Refusal};
 use crate::group::ServerGroup;
 use crate::listening::server_on_port;
-use crate::namespace::needs_hosts_process_ids;
+use crate::namespace::{namespace_number, needs_hosts_process_ids};
 use crate::processes::{ProcessTable, living_thread};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{PlainText, SlowPlace};
-use std::os::unix::fs::MetadataExt;
 
 /// The reason why a server cannot be slowed down, as a sentence.
 #[derive(Debug, thiserror::Error)]
@@ -56,10 +55,10 @@ pub struct Spun {
     pub ns: u64,
 }
 
-/// BPF programs at the places of a server.
+/// BPF programs at the places of a server. Links are dropped before their object.
 pub struct SlowDown {
-    object: Object,
     links: Vec<Link>,
+    object: Object,
     /// Programs that are attached when a delay is first set, so that they run after the programs of a profile that
     /// begins before that, which record the current packet.
     late: Vec<&'static str>,
@@ -92,8 +91,7 @@ impl SlowDown {
     ) -> Result<Self, SlowDownError> {
         let server = server_on_port(port, netns_pid)?.ok_or(SlowDownError::NoServer { port })?;
         needs_hosts_process_ids()?;
-        let netns = std::fs::metadata(format!("/proc/{}/ns/net", living_thread(server.pid)))
-            .map_or(0, |file| file.ino() as u32);
+        let netns = namespace_number(Some(server.pid));
         let target = bpf::types::profile::Target { port: port.into(), netns, period_ns: 0 };
         let wanted: Vec<&'static str> = places.iter().map(|place| program_of(*place)).chain(FOLLOWERS).collect();
         let object = bpf::load(bpf::SLOW, |open| {
@@ -103,12 +101,11 @@ impl SlowDown {
             }
             bpf::set_constants(open, ".rodata.target", &target)
         })?;
-        let roots: Vec<u32> = server.sharing.iter().copied().chain([server.pid]).collect();
         let mut slow = SlowDown {
             object,
             links: Vec::new(),
             late: Vec::new(),
-            group: ServerGroup::new(roots, None),
+            group: ServerGroup::new(server.sharing, None),
             table: ProcessTable::default(),
             members: Members::default(),
         };
@@ -177,13 +174,6 @@ impl SlowDown {
             sum.ns += words.next().unwrap_or(0);
         }
         Ok(sum)
-    }
-}
-
-impl Drop for SlowDown {
-    fn drop(&mut self) {
-        // Links refer to programs of the object, so they are dropped first.
-        self.links.clear();
     }
 }
 

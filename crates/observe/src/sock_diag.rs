@@ -4,7 +4,7 @@
 //! A small program (INET_DIAG_REQ_BYTECODE) filters the port in the kernel, which saves copying; the kernel still
 //! walks its hash of connections. A dump of listeners walks only the listeners, which is cheap. Message layout:
 //! include/uapi/linux/{netlink,sock_diag,inet_diag}.h. netlink-packet-sock-diag is not used: its requests carry no
-//! bytecode, it does not know the interface that answers for both families, and it creates an object for each socket.
+//! bytecode, it does not know the message that answers for both families, and it creates an object for each socket.
 
 mod unix;
 
@@ -18,9 +18,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// Message of the older interface, which answers for IPv4 and IPv6 with one walk (`struct inet_diag_req`).
+/// The message that answers for IPv4 and IPv6 with one walk (`struct inet_diag_req`).
 const TCPDIAG_GETSOCK: u16 = 18;
-/// Message of the newer interface, one address family at a time (`struct inet_diag_req_v2`).
+/// The message for one address family.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQ_BYTECODE: u16 = 1;
 /// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO).
@@ -173,19 +173,12 @@ pub enum Scope {
     ListenersElsewhere,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Interface {
-    BothFamilies,
-    OneFamily(i32),
-}
-
 /// A netlink socket for inet_diag, in the namespace in which the thread was when it connected.
 #[derive(Debug)]
 pub struct DiagSocket {
     socket: OwnedFd,
     buffer: Vec<u8>,
     sequence: u32,
-    is_old_interface_refused: bool,
 }
 
 /// A socket for queries, in the network namespace of the calling thread.
@@ -206,13 +199,13 @@ impl DiagSocket {
     pub fn connect() -> io::Result<Self> {
         record::fault::step()?;
         let socket = socket()?;
-        Ok(DiagSocket { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0, is_old_interface_refused: false })
+        Ok(DiagSocket { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0 })
     }
 
     /// Reads the IPv4 and IPv6 sockets whose local port is `port`.
     pub fn read_port(&mut self, port: u16, scope: Scope) -> io::Result<PortSockets> {
         let mut sockets = PortSockets::default();
-        self.dump(port, scope, |datagram, sequence, filled_ns| {
+        self.ask(|sequence| request(port, scope, sequence), &mut |datagram, sequence, filled_ns| {
             let known = sockets.timers.len();
             let progress = read_datagram(datagram, sequence, &mut sockets)?;
             sockets.timers[known..].iter_mut().for_each(|timer| timer.due_ns += filled_ns);
@@ -223,7 +216,7 @@ impl DiagSocket {
 
     /// Calls `each` with the sockets of `scope`, which must be a scope of other ports.
     pub fn read_elsewhere(&mut self, port: u16, scope: Scope, mut each: impl FnMut(Connection)) -> io::Result<()> {
-        self.dump(port, scope, |datagram, sequence, _| {
+        self.ask(|sequence| request(port, scope, sequence), &mut |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
                 if body.len() >= MESSAGE_BYTES && u16::from_be_bytes([body[4], body[5]]) != port {
                     each(Connection {
@@ -238,29 +231,7 @@ impl DiagSocket {
     }
 
     /// Passes every datagram of the answer to `read`, with its sequence number and the time at which the kernel
-    /// filled it. A refused request has only the refusal.
-    fn dump(
-        &mut self,
-        port: u16,
-        scope: Scope,
-        mut read: impl FnMut(&[u8], u32, u64) -> io::Result<Progress>,
-    ) -> io::Result<()> {
-        if !self.is_old_interface_refused {
-            match self.ask(|sequence| request(port, scope, Interface::BothFamilies, sequence), &mut read) {
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP)) => {
-                    self.is_old_interface_refused = true;
-                }
-                result => return result,
-            }
-        }
-        self.ask(|sequence| request(port, scope, Interface::OneFamily(libc::AF_INET), sequence), &mut read)?;
-        match self.ask(|sequence| request(port, scope, Interface::OneFamily(libc::AF_INET6), sequence), &mut read) {
-            // Without IPv6 there are no such sockets.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            result => result,
-        }
-    }
-
+    /// filled it.
     fn ask(
         &mut self,
         request: impl FnOnce(u32) -> Vec<u8>,
@@ -283,7 +254,7 @@ impl DiagSocket {
     }
 }
 
-pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u32) -> Vec<u8> {
+pub(crate) fn request(port: u16, scope: Scope, sequence: u32) -> Vec<u8> {
     let states: u32 = match scope {
         Scope::Listeners | Scope::ListenersElsewhere => 1 << TCP_LISTEN,
         Scope::TimeWait => 1 << 6,
@@ -297,21 +268,10 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
         id[..2].copy_from_slice(&port.to_be_bytes());
     }
     let mut body = Vec::with_capacity(96);
-    let kind = match interface {
-        Interface::BothFamilies => {
-            body.extend_from_slice(&[0, 0, 0, extensions]);
-            body.extend_from_slice(&id);
-            body.extend_from_slice(&states.to_ne_bytes());
-            body.extend_from_slice(&0u32.to_ne_bytes());
-            TCPDIAG_GETSOCK
-        }
-        Interface::OneFamily(family) => {
-            body.extend_from_slice(&[family as u8, libc::IPPROTO_TCP as u8, extensions, 0]);
-            body.extend_from_slice(&states.to_ne_bytes());
-            body.extend_from_slice(&id);
-            SOCK_DIAG_BY_FAMILY
-        }
-    };
+    body.extend_from_slice(&[0, 0, 0, extensions]);
+    body.extend_from_slice(&id);
+    body.extend_from_slice(&states.to_ne_bytes());
+    body.extend_from_slice(&0u32.to_ne_bytes());
     // Each comparison of a port is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which
     // rejects. Kernels before 4.16 have no equality.
     let operation = |code: u8, no: u16, port: u16| {
@@ -333,7 +293,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
     body.extend_from_slice(&(4 + filter.len() as u16).to_ne_bytes());
     body.extend_from_slice(&REQ_BYTECODE.to_ne_bytes());
     body.extend_from_slice(&filter);
-    Message { kind, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
+    Message { kind: TCPDIAG_GETSOCK, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
 /// Whether the dump continues with another datagram.
@@ -380,7 +340,6 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// The bytes of a request with this flag.
     pub fn bytes(&self, flag: i32) -> Vec<u8> {
         let length = HEADER_BYTES + self.body.len();
         let mut bytes = Vec::with_capacity(length);

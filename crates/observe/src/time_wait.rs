@@ -3,7 +3,7 @@
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::port_sockets::PortReader;
-use crate::sock_diag::{self, HEADER_BYTES, Interface, Message, Scope, messages, request, u32_at};
+use crate::sock_diag::{self, HEADER_BYTES, Message, Scope, messages, request, u32_at};
 use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;
@@ -65,27 +65,23 @@ impl TimeWaitSockets {
     /// The requests (`struct inet_diag_req_v2`) that name up to a batch of sockets.
     fn list(&mut self) -> io::Result<Vec<[u8; 56]>> {
         let mut found = Vec::new();
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let message = request(self.port, Scope::TimeWait, Interface::OneFamily(family), 1);
-            rustix::net::send(&self.socket, &message, SendFlags::empty())?;
-            let mut buffer = vec![0; 64 << 10];
-            let mut is_over = false;
-            while !is_over {
-                let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
-                for message in messages(&buffer[..received]) {
-                    let Message { kind, body, .. } = message?;
-                    match i32::from(kind) {
-                        libc::NLMSG_DONE | libc::NLMSG_ERROR => is_over = true,
-                        _ if body.len() >= 52 && body[1] == TIME_WAIT && found.len() < BATCH => {
-                            let mut one = [0u8; 56];
-                            one[0] = family as u8;
-                            one[1] = libc::IPPROTO_TCP as u8;
-                            one[4..8].copy_from_slice(&(1u32 << TIME_WAIT).to_ne_bytes());
-                            one[8..].copy_from_slice(&body[4..52]);
-                            found.push(one);
-                        }
-                        _ => {}
+        rustix::net::send(&self.socket, &request(self.port, Scope::TimeWait, 1), SendFlags::empty())?;
+        let mut buffer = vec![0; 64 << 10];
+        let mut is_over = false;
+        while !is_over {
+            let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
+            for message in messages(&buffer[..received]) {
+                let Message { kind, body, .. } = message?;
+                match i32::from(kind) {
+                    libc::NLMSG_DONE | libc::NLMSG_ERROR => is_over = true,
+                    _ if body.len() >= 52 && body[1] == TIME_WAIT && found.len() < BATCH => {
+                        let mut one = [0u8; 56];
+                        one[..2].copy_from_slice(&[body[0], libc::IPPROTO_TCP as u8]);
+                        one[4..8].copy_from_slice(&(1u32 << TIME_WAIT).to_ne_bytes());
+                        one[8..].copy_from_slice(&body[4..52]);
+                        found.push(one);
                     }
+                    _ => {}
                 }
             }
         }

@@ -1,13 +1,12 @@
 //! Samples the call in which the server waits. With `select` or `poll`, each call passes the whole set of descriptors
 //! and the kernel examines all of them; with epoll or io_uring it does not.
 
+use crate::maps;
 use crate::proc_text::{WaitCall, parse_wait_call};
 use crate::processes::living_thread;
-use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 const MAX_THREADS: usize = 64;
 /// Maximum descriptors counted for a select: the kernel's default limit per process (fs.nr_open, proc(5)).
@@ -15,7 +14,6 @@ const MAX_SELECTED: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Samples in select or poll.
     pub select_or_poll: u64,
     /// Samples in epoll or io_uring.
     pub scalable: u64,
@@ -100,11 +98,9 @@ fn selected(tid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
 
 /// Whether one of the processes has loaded the library of `straingauge scale`; false if that cannot be read.
 pub fn has_scalable_select(pids: &[u32]) -> bool {
-    pids.iter().take(MAX_THREADS).any(|pid| {
-        let Ok(entries) = fs::read_to_string(format!("/proc/{}/maps", living_thread(*pid))) else { return false };
-        let files: HashSet<&str> = entries.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
-        files.iter().any(|file| Path::new(file).file_name().is_some_and(|name| name == "libscalable-select.so"))
-    })
+    let mappings = |pid: &u32| maps::of_process(living_thread(*pid)).unwrap_or_default();
+    let mut all = pids.iter().take(MAX_THREADS).flat_map(mappings);
+    all.any(|mapping| mapping.file_name() == "libscalable-select.so")
 }
 
 #[cfg(test)]

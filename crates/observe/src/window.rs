@@ -268,20 +268,11 @@ impl Window {
         let busiest = self.busiest_thread_ns.filter(|_| accounts).map(|ns| ns as f64 / elapsed_ns);
         set(names::SERVER_BUSIEST_THREAD, busiest, readings, Origin::Timed);
         set(names::SERVER_BUSIEST_PROCESS, Some(self.busiest_process_ns as f64 / elapsed_ns), readings, Origin::Timed);
+        let of_threads = |value: f64| per_request(value).filter(|_| accounts && of_all_threads);
         let waited_us = (end.wait_ns - begin.wait_ns) as f64 / 1e3;
-        set(
-            names::SERVER_RUN_QUEUE,
-            per_request(waited_us).filter(|_| accounts && of_all_threads),
-            requests,
-            Origin::Timed,
-        );
+        set(names::SERVER_RUN_QUEUE, of_threads(waited_us), requests, Origin::Timed);
         let switches = (end.switches - begin.switches) as f64;
-        set(
-            names::SERVER_SWITCHES,
-            per_request(switches).filter(|_| accounts && of_all_threads),
-            requests,
-            Origin::Counted,
-        );
+        set(names::SERVER_SWITCHES, of_threads(switches), requests, Origin::Counted);
         let faults = end.major_faults - begin.major_faults;
         set(names::SERVER_MAJOR_FAULTS, Some(faults as f64 * 1e9 / elapsed_ns), faults, Origin::Counted);
         let bytes = |pages: u64| Some(pages as f64 * rustix::param::page_size() as f64);
@@ -446,19 +437,18 @@ impl Window {
         set(names::NET_CONNTRACK_DROPS, |net| net.conntrack.map(|(_, drops)| drops));
         set(names::NET_SQUEEZES, |net| net.squeezes);
         set(names::TIME_WAIT_OVERFLOWS, |net| net.time_wait_overflows);
-        if let (Some(before), Some(begin)) = (self.network_before.listen_overflows, self.begin.network.listen_overflows)
-        {
-            let count = begin.saturating_sub(before);
-            figures.measured(names::TCP_LISTEN_OVERFLOWS_BEFORE, count as f64, count, Origin::Counted);
-        }
+        let mut before = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
+            if let Some((before, begin)) = of(&self.network_before).zip(of(&self.begin.network)) {
+                let count = begin.saturating_sub(before);
+                figures.measured(name, count as f64, count, Origin::Counted);
+            }
+        };
+        before(names::TCP_LISTEN_OVERFLOWS_BEFORE, |net| net.listen_overflows);
+        before(names::NET_CONNTRACK_DROPS_BEFORE, |net| net.conntrack.map(|(_, drops)| drops));
         let entries = self.end.network.conntrack.map_or(0, |(entries, _)| entries);
         let used = self.end.network.conntrack.and(crate::network::conntrack_limit());
         let used = used.map(|most| entries as f64 / most as f64);
         figures.found(names::NET_CONNTRACK_USED, used, (entries, Origin::Counted), "the kernel tracks no connections");
-        if let (Some((_, before)), Some((_, begin))) = (self.network_before.conntrack, self.begin.network.conntrack) {
-            let count = begin.saturating_sub(before);
-            figures.measured(names::NET_CONNTRACK_DROPS_BEFORE, count as f64, count, Origin::Counted);
-        }
         let links = self.end.network.links.len() as u64;
         let no_speed = "no network device here says how fast it is";
         figures.found(names::NET_LINK_USED, self.busiest_link_ratio(), (links, Origin::Counted), no_speed);

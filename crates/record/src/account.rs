@@ -77,12 +77,8 @@ pub struct Account {
     /// CPU time of the programs that kept the account, nanoseconds; every sixteenth event is measured.
     pub cost_ns: u64,
     /// Events, threads or places for which the tables had no room.
-    #[serde(default, skip_serializing_if = "crate::account::is_zero")]
+    #[serde(default, skip_serializing_if = "crate::sum::is_zero")]
     pub lost: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// Threads of one name in processes of one program.

@@ -16,12 +16,8 @@ pub struct Estimate {
     /// Number of repeats, pairs or points that the value is based on.
     pub n: u64,
     /// Points that did not count, because other work disturbed them.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::sum::is_zero")]
     pub left_out: u64,
-}
-
-fn is_none(count: &u64) -> bool {
-    *count == 0
 }
 
 impl Estimate {

@@ -23,7 +23,7 @@ crate::worded! {
 
 /// Number of a point. JSON: `{"value": 12.5, "unit": "us", "n": 81234, "origin": "timed"}` or `{"unit": "us",
 /// "not_measured": "the kernel has no ..."}`; a missing number is never 0.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figure {
     /// Value of the figure; absent if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,26 +50,12 @@ impl Figure {
         if !value.is_finite() {
             return Figure::not_measured(unit, "no events to divide by");
         }
-        Figure {
-            value: Some(value),
-            unit: unit.into(),
-            n: Some(n),
-            origin: Some(origin),
-            at_least: false,
-            not_measured: None,
-        }
+        Figure { value: Some(value), unit: unit.into(), n: Some(n), origin: Some(origin), ..Figure::default() }
     }
 
     /// A number that this machine or this run could not provide, with the reason.
     pub fn not_measured(unit: &str, why: impl Into<String>) -> Self {
-        Figure {
-            value: None,
-            unit: unit.into(),
-            n: None,
-            origin: None,
-            at_least: false,
-            not_measured: Some(why.into()),
-        }
+        Figure { unit: unit.into(), not_measured: Some(why.into()), ..Figure::default() }
     }
 }
 

@@ -100,9 +100,7 @@ impl Latency {
     /// The whole histogram as text: HdrHistogram's V2 compressed encoding in base64, as in an `.hlog`.
     pub fn to_base64(&self) -> Result<String, LogError> {
         let mut raw = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&self.histogram, &mut raw)
-            .map_err(|error| LogError::Encode(format!("{error:?}")))?;
+        V2DeflateSerializer::new().serialize(&self.histogram, &mut raw).map_err(encode)?;
         Ok(BASE64_STANDARD.encode(&raw))
     }
 
@@ -185,7 +183,6 @@ pub enum LogError {
 /// tools (HdrHistogram's plotters, hdr-plot) can read it. Empty histograms are written, too, because absence is
 /// information.
 pub fn write_log(start_unix_ms: u64, duration: Duration, tagged: &[(&str, &Latency)]) -> Result<Vec<u8>, LogError> {
-    let encode = |error: &dyn std::fmt::Debug| LogError::Encode(format!("{error:?}"));
     let mut out = Vec::new();
     let mut serializer = V2DeflateSerializer::new();
     let start = std::time::UNIX_EPOCH + Duration::from_millis(start_unix_ms);
@@ -194,12 +191,10 @@ pub fn write_log(start_unix_ms: u64, duration: Duration, tagged: &[(&str, &Laten
         .with_start_time(start)
         .with_base_time(start)
         .begin_log_with(&mut out, &mut serializer)
-        .map_err(|error| encode(&error))?;
+        .map_err(encode)?;
     for (tag, latency) in tagged {
         let tag = Tag::new(tag).ok_or_else(|| LogError::Encode(format!("'{tag}' cannot be a tag")))?;
-        writer
-            .write_histogram(&latency.histogram, Duration::ZERO, duration, Some(tag))
-            .map_err(|error| encode(&error))?;
+        writer.write_histogram(&latency.histogram, Duration::ZERO, duration, Some(tag)).map_err(encode)?;
     }
     Ok(out)
 }
@@ -211,7 +206,7 @@ pub fn read_log(bytes: &[u8]) -> Result<Vec<(String, Latency)>, LogError> {
     }
     let mut found: Vec<(String, Latency)> = Vec::new();
     for entry in IntervalLogIterator::new(bytes) {
-        let entry = entry.map_err(|error| LogError::Decode(format!("{error:?}")))?;
+        let entry = entry.map_err(decode)?;
         if let LogEntry::Interval(interval) = entry {
             let latency = decode_payload(interval.encoded_histogram())?;
             let tag = interval.tag().map(|tag| tag.as_str().to_string()).unwrap_or_default();
@@ -224,6 +219,14 @@ pub fn read_log(bytes: &[u8]) -> Result<Vec<(String, Latency)>, LogError> {
     Ok(found)
 }
 
+fn encode(error: impl std::fmt::Debug) -> LogError {
+    LogError::Encode(format!("{error:?}"))
+}
+
+fn decode(error: impl std::fmt::Debug) -> LogError {
+    LogError::Decode(format!("{error:?}"))
+}
+
 fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
     if encoded.len() > MAX_BYTES {
         return Err(LogError::TooLarge(encoded.len()));
@@ -232,21 +235,19 @@ fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
         .decode(encoded)
         .map_err(|error| LogError::Decode(format!("a histogram is not base64: {error}")))?;
     let plain = inflated(&raw)?;
-    let decoded: Histogram<u64> = Deserializer::new()
-        .deserialize(&mut plain.as_slice())
-        .map_err(|error| LogError::Decode(format!("{error:?}")))?;
+    let decoded: Histogram<u64> = Deserializer::new().deserialize(&mut plain.as_slice()).map_err(decode)?;
     let mut latency = Latency::new();
     if decoded.high() > MAX_NS.next_power_of_two() * 2 || decoded.sigfig() != 3 {
         return Err(LogError::Decode("a histogram has a range that straingauge does not write".into()));
     }
-    latency.histogram.add(&decoded).map_err(|error| LogError::Decode(format!("{error:?}")))?;
+    latency.histogram.add(&decoded).map_err(decode)?;
     Ok(latency)
 }
 
 /// Decompresses the encoding and checks what the library does not check: it reserves the size in the header, up to 4
 /// GiB, and negates any number of zeros.
 fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
-    let broken = |why: String| LogError::Decode(why);
+    let broken = LogError::Decode;
     let word = |bytes: &[u8], at: usize| {
         let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
         word.map(u32::from_be_bytes).ok_or_else(|| broken("a histogram ends in its header".into()))

@@ -69,22 +69,17 @@ pub struct Row {
 pub enum Role<'r> {
     /// The function names a layer.
     Names(&'r Row),
-    /// The function works for its caller; the word describes its work.
-    Helper(&'r str),
+    /// The function works for its caller.
+    Helper,
     /// The table does not list the function; it is charged like a helper and counted as not classified.
     Unknown,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Entry {
-    Row(Row),
-    Helper(String),
 }
 
 /// The rule that maps function and module names to rows and helpers.
 #[derive(Debug, Clone, Default)]
 pub struct Rule {
-    entries: Vec<Entry>,
+    /// The rows of the table's sections; `None` = helpers.
+    sections: Vec<Option<Row>>,
     exact: HashMap<String, usize>,
     prefixes: HashMap<String, usize>,
     modules: HashMap<String, usize>,
@@ -108,8 +103,8 @@ impl Rule {
             let line = line.split('#').next().unwrap_or_default().trim();
             if let Some(title) = line.strip_prefix('[') {
                 let (entry, is_modules) = title.strip_suffix(']').and_then(parse_title).ok_or_else(error)?;
-                rule.entries.push(entry);
-                section = Some((rule.entries.len() - 1, is_modules));
+                rule.sections.push(entry);
+                section = Some((rule.sections.len() - 1, is_modules));
                 continue;
             }
             for word in line.split_whitespace() {
@@ -153,32 +148,25 @@ impl Rule {
     pub fn row_of<'f>(&self, stack: impl IntoIterator<Item = (&'f str, Option<&'f str>)>) -> Option<&Row> {
         stack.into_iter().find_map(|(function, module)| match self.role(function, module) {
             Role::Names(row) => Some(row),
-            Role::Helper(_) | Role::Unknown => None,
+            Role::Helper | Role::Unknown => None,
         })
     }
 
     /// Every row that the table can name, in the table's order, each once.
     pub fn rows(&self) -> Vec<&Row> {
         let mut seen = HashSet::new();
-        let rows = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Row(row) => Some(row),
-            Entry::Helper(_) => None,
-        });
-        rows.filter(|row| seen.insert(*row)).collect()
+        self.sections.iter().flatten().filter(|row| seen.insert(*row)).collect()
     }
 
     fn as_role(&self, entry: usize) -> Role<'_> {
-        match &self.entries[entry] {
-            Entry::Row(row) => Role::Names(row),
-            Entry::Helper(what) => Role::Helper(what),
-        }
+        self.sections[entry].as_ref().map_or(Role::Helper, Role::Names)
     }
 }
 
-fn parse_title(title: &str) -> Option<(Entry, bool)> {
+fn parse_title(title: &str) -> Option<(Option<Row>, bool)> {
     let title = title.trim();
-    if let Some(what) = title.strip_prefix("helper:") {
-        return Some((Entry::Helper(what.trim().to_string()), false));
+    if title.starts_with("helper:") {
+        return Some((None, false));
     }
     let (title, is_modules) = match title.strip_prefix("modules of ") {
         Some(rest) => (rest, true),
@@ -186,7 +174,7 @@ fn parse_title(title: &str) -> Option<(Entry, bool)> {
     };
     let (word, part) = title.split_once(':').unwrap_or((title, ""));
     let layer = Layer::from_word(word.trim())?;
-    Some((Entry::Row(Row { layer, part: part.trim().to_string() }), is_modules))
+    Some((Some(Row { layer, part: part.trim().to_string() }), is_modules))
 }
 
 /// The name as the table compares it: without leading underscores and compiler suffixes.

@@ -4,8 +4,10 @@
 //! to find and remove them. All names contain the word of their [`Owner`], so that those of a running run are never
 //! touched.
 
-use crate::owner::{Life, Owner};
+use crate::owner::{Life, Owner, stat_fields};
 use crate::text::plain;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::fs;
@@ -172,8 +174,7 @@ fn ancestry(pid: u32) -> Vec<u32> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    String::from_utf8_lossy(&stat).rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    stat_fields(pid)?.get(1)?.parse().ok()
 }
 
 fn command_line(pid: u32) -> String {
@@ -184,7 +185,9 @@ fn command_line(pid: u32) -> String {
 
 /// Ends a marked process that [`Scene::processes`] found, if the id is still that of the process.
 pub fn end_process(left: &Leftover) -> Result<(), String> {
-    let Ok(pid) = left.name.parse::<u32>() else { return Err(format!("'{}' is not a process", left.name)) };
+    let number = left.name.parse::<i32>().ok().filter(|pid| *pid > 0);
+    let Some(process) = number.and_then(Pid::from_raw) else { return Err(format!("'{}' is not a process", left.name)) };
+    let pid = process.as_raw_nonzero().get() as u32;
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
         // The mark is read before every signal, because the id may belong to another process by now.
@@ -193,12 +196,9 @@ pub fn end_process(left: &Leftover) -> Result<(), String> {
         if !is_still {
             return Ok(());
         }
-        // SAFETY: kill takes no pointers.
-        if unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) } != 0 {
-            let error = std::io::Error::last_os_error();
-            if error.raw_os_error() != Some(libc::ESRCH) {
-                return Err(format!("process {pid} cannot be ended: {error}"));
-            }
+        match kill_process(process, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(format!("process {pid} cannot be ended: {}", std::io::Error::from(error))),
         }
         if Instant::now() >= deadline {
             return Err(format!("process {pid} does not end"));
@@ -213,8 +213,7 @@ pub fn refusal(folder: &Path) -> Option<String> {
         Ok(facts) => facts,
         Err(error) => return Some(error.to_string()),
     };
-    // SAFETY: geteuid takes no arguments and cannot fail.
-    let own = unsafe { libc::geteuid() };
+    let own = rustix::process::geteuid().as_raw();
     let why = if !facts.is_dir() {
         "it is not a folder"
     } else if facts.uid() != own {

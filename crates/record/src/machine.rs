@@ -1,9 +1,11 @@
 //! Facts about the machine that help to judge a run: kernel, CPUs, memory, network settings.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
+use std::path::PathBuf;
 
 /// Facts about the machine, section `machine` of a run. An unreadable fact is absent, never guessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -145,6 +147,22 @@ fn l2_cache_bytes() -> Option<u64> {
     Some(size.strip_suffix('K')?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
+/// Mount point of control groups: those of a controller (version 1), or the unified ones (version 2).
+pub fn cgroup_mount(controller: Option<&str>) -> Option<PathBuf> {
+    cgroup_mount_in(&fs::read_to_string("/proc/self/mountinfo").ok()?, controller)
+}
+
+fn cgroup_mount_in(mountinfo: &str, controller: Option<&str>) -> Option<PathBuf> {
+    mountinfo.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        let mut right = right.split(' ');
+        let kind = if controller.is_some() { "cgroup" } else { "cgroup2" };
+        let has = |options: &str| controller.is_none_or(|wanted| options.split(',').any(|option| option == wanted));
+        let is_it = right.next() == Some(kind) && right.nth(1).is_some_and(has);
+        is_it.then(|| left.split(' ').nth(4)).flatten().map(PathBuf::from)
+    })
+}
+
 /// Number of CPUs online, at least 1. Their numbers may have gaps: see [`online_cpu_numbers`].
 pub fn online_cpus() -> usize {
     // SAFETY: sysconf takes no pointers.
@@ -188,13 +206,9 @@ pub fn has_address(address: IpAddr) -> bool {
 
 /// The CPUs this process may run on, in order.
 pub fn allowed_cpus() -> Vec<usize> {
-    // SAFETY: an all-zero cpu_set_t is valid, and the call writes at most its size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
-            return (0..online_cpus()).collect();
-        }
-        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &set)).collect()
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+        Err(_) => (0..online_cpus()).collect(),
     }
 }
 
@@ -204,27 +218,29 @@ pub const INHERITED_DESCRIPTORS: &str = "descriptor_limit_inherited";
 
 /// The soft limit of open descriptors.
 pub fn descriptor_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a live rlimit of this frame.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
-    limit.rlim_cur
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// Raises the soft limit of open descriptors to the hard one; returns the resulting soft limit.
 pub fn raise_descriptor_limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a live rlimit of this frame for both calls.
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-    }
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     descriptor_limit()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_unified_hierarchy_is_found_among_the_old_ones() {
+        let text = "25 24 0:22 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+                    34 24 0:31 / /sys/fs/cgroup/unified rw,relatime shared:1 - cgroup2 cgroup2 rw\n";
+        let of = |controller| cgroup_mount_in(text, controller).and_then(|path| Some(path.to_str()?.to_string()));
+        assert_eq!(of(None).as_deref(), Some("/sys/fs/cgroup/unified"));
+        assert_eq!(of(Some("cpu")).as_deref(), Some("/sys/fs/cgroup/cpu"));
+        assert_eq!((of(Some("cp")), cgroup_mount_in("nonsense\n - cgroup2\n", None)), (None, None));
+    }
 
     #[test]
     fn a_cpu_list_is_read_as_the_kernel_writes_it() {

@@ -95,14 +95,19 @@ pub fn boot_id() -> String {
 /// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one with
 /// the same id.
 pub fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The command, in parentheses, may contain spaces and parentheses.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    if matches!(fields.next()?, "Z" | "X") {
+    let fields = stat_fields(pid)?;
+    if matches!(fields.first()?.as_str(), "Z" | "X") {
         return None;
     }
-    fields.nth(18)?.parse().ok()
+    fields.get(19)?.parse().ok()
+}
+
+/// The fields of /proc/PID/stat from the state on, which is the third. The command before it, in parentheses, may
+/// contain spaces and parentheses.
+pub(crate) fn stat_fields(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    Some(stat.rsplit_once(") ")?.1.split(' ').map(str::to_string).collect())
 }
 
 #[cfg(test)]

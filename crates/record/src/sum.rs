@@ -3,6 +3,11 @@
 use crate::Latency;
 use std::collections::BTreeMap;
 
+/// For serde: whether a count need not be written.
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// Counts that can be added in any order.
 pub trait Summand {
     /// Adds other counts.

@@ -37,19 +37,18 @@ const DURATION_EXAMPLE: &str = "500ms, 2s or 1m";
 
 /// Splits `1.5KiB` into `1.5` and `KiB`; the number must be finite and not negative.
 fn split(text: &str, kind: &'static str, example: &'static str) -> Result<(f64, String), UnitError> {
-    let wrong = || UnitError::NotANumber { text: shorten(text), kind, example };
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let digits: String = trimmed[..end].chars().filter(|c| *c != '_').collect();
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let number: f64 = digits.parse().map_err(|_| wrong(text, kind, example))?;
     if !number.is_finite() {
-        return Err(UnitError::TooLarge { text: shorten(text), kind });
+        return Err(too_large(text, kind));
     }
     Ok((number, trimmed[end..].trim().to_string()))
 }
 
 fn whole(number: f64, text: &str, kind: &'static str) -> Result<u64, UnitError> {
-    if number > 9e15 { Err(UnitError::TooLarge { text: shorten(text), kind }) } else { Ok(number.round() as u64) }
+    if number > 9e15 { Err(too_large(text, kind)) } else { Ok(number.round() as u64) }
 }
 
 /// The number of decimals for three significant digits.
@@ -61,14 +60,18 @@ fn decimals(size: f64) -> usize {
     }
 }
 
-fn shorten(text: &str) -> PlainText {
-    PlainText::new(text, 40)
+fn wrong(text: &str, kind: &'static str, example: &'static str) -> UnitError {
+    UnitError::NotANumber { text: PlainText::new(text, 40), kind, example }
+}
+
+fn too_large(text: &str, kind: &'static str) -> UnitError {
+    UnitError::TooLarge { text: PlainText::new(text, 40), kind }
 }
 
 /// Parses a count such as `1000`, `10k`, `1.5M`. Fractional results (`0.5`) are refused.
 pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split(text, "count", COUNT_EXAMPLE)?;
-    let wrong = || UnitError::NotANumber { text: shorten(text), kind: "count", example: COUNT_EXAMPLE };
+    let wrong = || wrong(text, "count", COUNT_EXAMPLE);
     let scaled = number * si_factor(&unit).ok_or_else(wrong)?;
     let count = whole(scaled, text, "count")?;
     if (scaled - scaled.round()).abs() > 1e-6 { Err(wrong()) } else { Ok(count) }
@@ -78,11 +81,7 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
     let bare = text.trim().trim_end_matches("/s");
     let (number, unit) = split(bare, "rate", COUNT_EXAMPLE)?;
-    let factor = si_factor(&unit).ok_or_else(|| UnitError::NotANumber {
-        text: shorten(text),
-        kind: "rate",
-        example: COUNT_EXAMPLE,
-    })?;
+    let factor = si_factor(&unit).ok_or_else(|| wrong(text, "rate", COUNT_EXAMPLE))?;
     Ok(number * factor)
 }
 
@@ -97,7 +96,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
         "kib" => 1024.0,
         "mib" => 1024.0 * 1024.0,
         "gib" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "size", example: SIZE_EXAMPLE }),
+        _ => return Err(wrong(text, "size", SIZE_EXAMPLE)),
     };
     whole(number * factor, text, "size")
 }
@@ -113,7 +112,7 @@ pub fn parse_bits_per_sec(text: &str) -> Result<u64, UnitError> {
         "Mbit" | "mbit" | "Mbps" | "mbps" => 1e6,
         "Gbit" | "gbit" | "Gbps" | "gbps" => 1e9,
         "" if number == 0.0 => 1.0,
-        _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "bandwidth", example: BANDWIDTH_EXAMPLE }),
+        _ => return Err(wrong(text, "bandwidth", BANDWIDTH_EXAMPLE)),
     };
     whole(number * factor, text, "bandwidth")
 }
@@ -129,11 +128,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         "m" | "min" => 60.0,
         "h" => 3600.0,
         _ if number == 0.0 && unit.is_empty() => 1.0,
-        _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "duration", example: DURATION_EXAMPLE }),
+        _ => return Err(wrong(text, "duration", DURATION_EXAMPLE)),
     };
     let seconds = number * factor_s;
     if seconds > 365.0 * 86400.0 {
-        return Err(UnitError::TooLarge { text: shorten(text), kind: "duration" });
+        return Err(too_large(text, "duration"));
     }
     Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
 }
@@ -157,22 +156,19 @@ pub fn format_bits_per_sec(bits: f64) -> String {
 
 /// Formats a count or rate with three significant digits and an SI suffix: `812`, `31.5k`, `1.20M`.
 pub fn format_si(value: f64) -> String {
-    let magnitude = value.abs();
     if !value.is_finite() {
         return "-".into();
     }
-    let (scaled, suffix) = if magnitude >= 999.5e6 {
-        (value / 1e9, "G")
-    } else if magnitude >= 999.5e3 {
-        (value / 1e6, "M")
-    } else if magnitude >= 9999.5 {
-        (value / 1e3, "k")
-    } else {
-        (value, "")
-    };
+    let (scaled, suffix) = scaled(value, [(999.5e6, 1e9, "G"), (999.5e3, 1e6, "M"), (9999.5, 1e3, "k")], "");
     let is_whole = suffix.is_empty() && scaled.fract() == 0.0;
     let decimals = if is_whole { 0 } else { decimals(scaled.abs()) };
     without_negative_zero(format!("{scaled:.decimals$}{suffix}"))
+}
+
+/// The value in the unit of the first step (least size, divisor, unit) that it reaches.
+fn scaled(value: f64, steps: [(f64, f64, &'static str); 3], least: &'static str) -> (f64, &'static str) {
+    let step = steps.into_iter().find(|(from, ..)| value.abs() >= *from);
+    step.map_or((value, least), |(_, divisor, unit)| (value / divisor, unit))
 }
 
 /// A sum of no numbers is -0.0, to which small negative numbers are also rounded.
@@ -244,16 +240,7 @@ pub fn format_nanos(nanos: f64) -> String {
     if !nanos.is_finite() {
         return "-".into();
     }
-    let magnitude = nanos.abs();
-    let (scaled, unit) = if magnitude >= 999.5e6 {
-        (nanos / 1e9, "s")
-    } else if magnitude >= 999.5e3 {
-        (nanos / 1e6, "ms")
-    } else if magnitude >= 999.5 {
-        (nanos / 1e3, "us")
-    } else {
-        (nanos, "ns")
-    };
+    let (scaled, unit) = scaled(nanos, [(999.5e6, 1e9, "s"), (999.5e3, 1e6, "ms"), (999.5, 1e3, "us")], "ns");
     let decimals = if unit == "ns" { 0 } else { decimals(scaled.abs()) };
     without_negative_zero(format!("{scaled:.decimals$} {unit}"))
 }
@@ -272,13 +259,7 @@ pub fn format_bytes(bytes: f64) -> String {
         scaled /= 1024.0;
         unit = next;
     }
-    let decimals = if unit == "B" || scaled.abs() >= 99.95 {
-        0
-    } else if scaled.abs() >= 9.995 {
-        1
-    } else {
-        2
-    };
+    let decimals = if unit == "B" { 0 } else { decimals(scaled.abs()) };
     without_negative_zero(format!("{scaled:.decimals$} {unit}"))
 }
 

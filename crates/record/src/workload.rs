@@ -17,7 +17,7 @@ pub struct Workload {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Number of targets, if there were more than [`KEPT_TARGETS`]; 0 = the plan has all.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "crate::sum::is_zero")]
     pub targets: u64,
     /// Share of the requests for each target, in order; drawn independently. Empty = in turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,10 +34,6 @@ pub struct Workload {
     /// A log that is replayed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSource>,
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 impl Workload {

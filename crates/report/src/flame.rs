@@ -186,8 +186,8 @@ fn layer_of(frame: &str, inherited: Layer, level: usize) -> Layer {
         Some(function) => match Rule::built_in().role(function, None) {
             Role::Names(row) => row.layer,
             // The first kernel function below user code belongs to the system call, whatever its name.
-            Role::Helper(_) | Role::Unknown if inherited == Layer::User => Layer::SystemCall,
-            Role::Helper(_) | Role::Unknown => inherited,
+            Role::Helper | Role::Unknown if inherited == Layer::User => Layer::SystemCall,
+            Role::Helper | Role::Unknown => inherited,
         },
     }
 }

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         path,
         has_known_addresses: true,
     })?;
-    wan::pin(None, &[last])?;
+    wan::pin(&[last])?;
     let receiver = pair
         .client_namespace()
         .run_inside(|| Ok(UdpSocket::bind((pair.client_addr_v4(), 0)).expect("a new namespace has free ports")))?;

@@ -1,7 +1,6 @@
 //! Pinning threads and processes to CPUs.
 
 use crate::error::{DuringStep, WanError};
-use rustix::process::Pid;
 use rustix::thread::CpuSet;
 
 /// A set of CPUs in the kernel's form. Fails if this process may not use one of them.
@@ -21,27 +20,13 @@ pub(crate) fn cpu_set(cpus: &[usize]) -> Result<CpuSet, WanError> {
     Ok(set)
 }
 
-/// Pins a thread to `cpus`; `None` is the calling thread. A process id pins only its main thread; threads and
-/// children that it creates later inherit the set. An empty list changes nothing.
-pub fn pin(thread: Option<u32>, cpus: &[usize]) -> Result<(), WanError> {
+/// Pins the calling thread to `cpus`. Threads and children that it creates later inherit the set. An empty list
+/// changes nothing.
+pub fn pin(cpus: &[usize]) -> Result<(), WanError> {
     if cpus.is_empty() {
         return Ok(());
     }
-    let set = cpu_set(cpus)?;
-    let pid = match thread {
-        None => None,
-        Some(tid) => Some(
-            i32::try_from(tid)
-                .ok()
-                .and_then(Pid::from_raw)
-                .ok_or(rustix::io::Errno::SRCH)
-                .during(format!("pin thread {tid}"))?,
-        ),
-    };
-    rustix::thread::sched_setaffinity(pid, &set).during(match thread {
-        None => format!("pin this thread to CPUs {cpus:?}"),
-        Some(tid) => format!("pin thread {tid} to CPUs {cpus:?}"),
-    })
+    rustix::thread::sched_setaffinity(None, &cpu_set(cpus)?).during(format!("pin this thread to CPUs {cpus:?}"))
 }
 
 #[cfg(test)]
@@ -52,7 +37,7 @@ mod tests {
     fn a_pinned_thread_may_use_only_its_cpus() {
         std::thread::spawn(|| {
             let first = record::machine::allowed_cpus()[0];
-            pin(None, &[first]).unwrap();
+            pin(&[first]).unwrap();
             assert_eq!(record::machine::allowed_cpus(), [first]);
         })
         .join()
@@ -61,14 +46,14 @@ mod tests {
 
     #[test]
     fn a_cpu_that_does_not_exist_is_named_in_the_error() {
-        let message = pin(None, &[1023]).unwrap_err().to_string();
+        let message = pin(&[1023]).unwrap_err().to_string();
         assert!(message.starts_with("CPU 1023 cannot be used"), "{message}");
     }
 
     #[test]
     fn no_cpus_means_not_pinned() {
         let before = record::machine::allowed_cpus();
-        pin(None, &[]).unwrap();
+        pin(&[]).unwrap();
         assert_eq!(record::machine::allowed_cpus(), before);
     }
 }

@@ -51,13 +51,7 @@ fn probed(name: &str, probe: Probe, there: &str, remedy: &str) -> Capability {
     if !rustix::process::geteuid().is_root() {
         return Capability::missing(name, "not tried: it needs root", "run the doctor as root to know");
     }
-    let tried = NetNamespace::create().and_then(|namespace| {
-        namespace.run_inside(|| {
-            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
-            route.set_up("lo").and_then(|()| probe(&route, &namespace)).during("try it")
-        })
-    });
-    match tried {
+    match tried(probe) {
         Ok(()) => Capability::there(name, there),
         Err(WanError::Step { source, .. } | WanError::Unsupported { source, .. }) => match source.raw_os_error() {
             Some(libc::ENOENT | libc::EOPNOTSUPP) => Capability::missing(name, "this kernel has none", remedy),
@@ -65,6 +59,16 @@ fn probed(name: &str, probe: Probe, there: &str, remedy: &str) -> Capability {
         },
         Err(error) => Capability::missing(name, error.to_string(), remedy),
     }
+}
+
+/// Tries a means in a namespace that vanishes afterwards.
+pub(crate) fn tried(probe: Probe) -> Result<(), WanError> {
+    NetNamespace::create().and_then(|namespace| {
+        namespace.run_inside(|| {
+            let route = Route::connect()?;
+            route.set_up("lo").and_then(|()| probe(&route, &namespace)).during("try it")
+        })
+    })
 }
 
 fn tun() -> Capability {

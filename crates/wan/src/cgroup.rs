@@ -3,6 +3,7 @@
 
 use crate::error::{DuringStep, WanError};
 use record::fault;
+use record::machine::cgroup_mount;
 use record::owner::Owner;
 use rustix::fd::AsFd;
 use std::fs::{self, File, OpenOptions};
@@ -35,7 +36,7 @@ impl ServerCgroup {
 
     /// Like [`create`](Self::create), with a pair's token.
     pub(crate) fn with_token(token: &str) -> Result<Self, WanError> {
-        let root = mounted_at().ok_or_else(|| WanError::Unsupported {
+        let root = cgroup_mount(None).ok_or_else(|| WanError::Unsupported {
             what: "group the server's processes",
             remedy: "mount the cgroup2 file system",
             source: io::Error::from(io::ErrorKind::NotFound),
@@ -56,7 +57,7 @@ impl ServerCgroup {
     }
 
     pub(crate) fn all() -> Vec<(Self, Owner)> {
-        let (mut found, mut folders, mut seen) = (Vec::new(), Vec::from_iter(mounted_at()), 0);
+        let (mut found, mut folders, mut seen) = (Vec::new(), Vec::from_iter(cgroup_mount(None)), 0);
         while let Some(folder) = folders.pop().filter(|_| seen < MOST_FOLDERS) {
             seen += 1;
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -136,18 +137,8 @@ impl ServerCgroup {
     }
 
     fn kill(&self) {
-        let at_once = OpenOptions::new()
-            .write(true)
-            .open(self.path.join("cgroup.kill"))
-            .and_then(|mut file| file.write_all(b"1"))
-            .is_ok();
-        if !at_once {
-            // Linux before 5.14 cannot kill a group. The caller repeats this, because new processes may be forked
-            // meanwhile.
-            for pid in self.processes() {
-                kill(pid);
-            }
-        }
+        let file = OpenOptions::new().write(true).open(self.path.join("cgroup.kill"));
+        let _ = file.and_then(|mut file| file.write_all(b"1"));
     }
 }
 
@@ -176,34 +167,9 @@ pub(crate) fn kill(pid: u32) {
     }
 }
 
-fn mounted_at() -> Option<PathBuf> {
-    cgroup2_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?).map(PathBuf::from)
-}
-
-fn cgroup2_mount(mountinfo: &str) -> Option<String> {
-    mountinfo.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let is_cgroup2 = right.split(' ').next() == Some("cgroup2");
-        is_cgroup2.then(|| left.split(' ').nth(4).map(str::to_string)).flatten()
-    })
-}
-
 /// This process's group, relative to the root of the hierarchy.
 fn own_path() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
     (!path.is_empty() && !path.contains("..")).then(|| PathBuf::from(path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_unified_hierarchy_is_found_among_the_old_ones() {
-        let text = "25 24 0:22 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
-                    34 24 0:31 / /sys/fs/cgroup/unified rw,relatime shared:1 - cgroup2 cgroup2 rw\n";
-        assert_eq!(cgroup2_mount(text).as_deref(), Some("/sys/fs/cgroup/unified"));
-        assert_eq!(cgroup2_mount("nonsense\n - cgroup2\n"), None);
-    }
 }

@@ -1,5 +1,6 @@
 //! Switches off segmentation offload, so that a packet of the path is a packet on the wire (linux/ethtool.h).
 
+use crate::tun::request_about;
 use rustix::net::{AddressFamily, SocketType};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,14 +19,7 @@ pub(crate) fn segment_in_stack(link: &str) -> io::Result<()> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     for command in [ETHTOOL_STSO, ETHTOOL_SGSO] {
         let mut value = Value { command, data: 0 };
-        // SAFETY: an all-zero ifreq is valid.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        if link.len() >= request.ifr_name.len() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(link.bytes()) {
-            *to = from as libc::c_char;
-        }
+        let mut request = request_about(link)?;
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: `request` is a live ifreq whose data points to a live ethtool_value, as these SIOCETHTOOL commands
         // require.

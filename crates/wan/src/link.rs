@@ -1,6 +1,7 @@
 //! The link between client and server: a veth pair without or with netem at both ends, or two TUN devices with the
 //! delay line between them. All have the same names and addresses.
 
+use crate::capabilities::tried;
 use crate::cgroup::owned_name;
 use crate::delay_line::DelayLine;
 use crate::error::{DuringStep, WanError};
@@ -79,14 +80,7 @@ pub(crate) struct Joint {
 
 /// Whether this kernel has netem. Tries it in a separate namespace.
 pub fn has_netem() -> bool {
-    let tried = NetNamespace::create().and_then(|namespace| {
-        namespace.run_inside(|| {
-            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
-            route.set_up("lo").during("set the loopback device up")?;
-            route.add_netem("lo", &PathPlan::default(), 0).during("add a netem")
-        })
-    });
-    tried.is_ok()
+    tried(|route, _| route.add_netem("lo", &PathPlan::default(), 0)).is_ok()
 }
 
 /// Joins the sides as `plan` asks. The mechanism `Other` means netem if the kernel has it, else the delay line. The
@@ -110,8 +104,14 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         devices = Some((client, server));
     } else {
         sides.client.run_inside(|| {
-            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
-            route.add_veth(&client_name, &server_name, sides.server.as_fd()).map_err(veth_error)
+            let route = Route::connect()?;
+            route.add_veth(&client_name, &server_name, sides.server.as_fd()).map_err(|error| {
+                refused(
+                    error,
+                    "make a veth pair",
+                    "load the module with 'modprobe veth', or use a kernel with CONFIG_VETH",
+                )
+            })
         })?;
     }
     let mut notes = Vec::new();
@@ -176,7 +176,7 @@ impl End<'_> {
     /// Sets addresses, offloads, netem and routes. Returns a socket in the namespace and the link's index, for the
     /// counters.
     fn set_up(&self, plan: &PathPlan) -> Result<(Route, u32), WanError> {
-        let route = Route::connect().during("talk to the kernel's rtnetlink")?;
+        let route = Route::connect()?;
         let link = self.link;
         route.set_link("lo", IFLA_IFALIAS, self.alias.as_bytes()).during("name the owner of a network namespace")?;
         let is_tun = plan.mechanism == PathMechanism::TunDelayLine;
@@ -200,7 +200,13 @@ impl End<'_> {
             }
         }
         if plan.mechanism == PathMechanism::Netem {
-            route.add_netem(link, plan, self.number.into()).map_err(netem_error)?;
+            route.add_netem(link, plan, self.number.into()).map_err(|error| {
+                refused(
+                    error,
+                    "delay packets itself (netem)",
+                    "load the module with 'modprobe sch_netem', or use the TUN delay line",
+                )
+            })?;
         }
         if plan.quickack {
             let what = || format!("let {link} acknowledge at once");
@@ -231,27 +237,11 @@ fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<bool, W
     Ok(has_ipv6)
 }
 
-fn veth_error(source: std::io::Error) -> WanError {
+fn refused(source: std::io::Error, what: &'static str, remedy: &'static str) -> WanError {
     match source.raw_os_error() {
         Some(libc::EPERM) => WanError::NotPermitted,
-        Some(libc::EOPNOTSUPP) => WanError::Unsupported {
-            what: "make a veth pair",
-            remedy: "load the module with 'modprobe veth', or use a kernel with CONFIG_VETH",
-            source,
-        },
-        _ => WanError::Step { what: "make a veth pair".into(), source },
-    }
-}
-
-fn netem_error(source: std::io::Error) -> WanError {
-    match source.raw_os_error() {
-        Some(libc::EPERM) => WanError::NotPermitted,
-        Some(libc::ENOENT | libc::EOPNOTSUPP) => WanError::Unsupported {
-            what: "delay packets itself (netem)",
-            remedy: "load the module with 'modprobe sch_netem', or use the TUN delay line",
-            source,
-        },
-        _ => WanError::Step { what: "add a netem".into(), source },
+        Some(libc::ENOENT | libc::EOPNOTSUPP) => WanError::Unsupported { what, remedy, source },
+        _ => WanError::Step { what: what.into(), source },
     }
 }
 

@@ -43,7 +43,7 @@ struct Before {
 }
 
 /// Counts of the path between two readings.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct PathTally {
     /// The plan in force.
     pub plan: PathPlan,
@@ -111,29 +111,21 @@ impl PathMeter {
         self.netem().is_some_and(|ends| ends.iter().all(|end| end.is_seeded))
     }
 
-    fn netem(&self) -> Option<[NetemCounts; 2]> {
-        let read = |end: &(Mutex<Route>, u32)| end.0.lock().ok()?.netem_counts(end.1).ok();
-        Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
+    fn of_both<T>(&self, read: fn(&Route, u32) -> std::io::Result<T>) -> Option<[T; 2]> {
+        let [client, server] = &self.0.ends;
+        let of = |(route, index): &(Mutex<Route>, u32)| read(&lock(route), *index).ok();
+        Some([of(client)?, of(server)?])
     }
 
-    fn link_drops(&self) -> Option<[LinkDrops; 2]> {
-        let read = |end: &(Mutex<Route>, u32)| end.0.lock().ok()?.link_drops(end.1).ok();
-        Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
+    fn netem(&self) -> Option<[NetemCounts; 2]> {
+        self.of_both(Route::netem_counts)
     }
 
     /// The counts of the path since the last call on any clone.
     pub fn take(&self) -> PathTally {
-        let mut tally = PathTally {
-            plan: self.plan(),
-            packets: 0,
-            lost: None,
-            dropped: 0,
-            lateness: None,
-            cpu_ns: None,
-            trouble: None,
-        };
+        let mut tally = PathTally { plan: self.plan(), ..PathTally::default() };
         let mut before = lock(&self.0.before);
-        let links = self.link_drops().unwrap_or(before.links);
+        let links = self.of_both(Route::link_drops).unwrap_or(before.links);
         let links_before = std::mem::replace(&mut before.links, links);
         let link = |end: usize| LinkDrops {
             received: links[end].received.saturating_sub(links_before[end].received),

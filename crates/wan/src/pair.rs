@@ -311,7 +311,7 @@ impl NamespacePair {
         }
         let link = client_link(&self.token);
         let deleted = self.client.run_inside(|| {
-            let route = Route::connect().during("talk to the kernel's rtnetlink")?;
+            let route = Route::connect()?;
             match route.delete_link(&link) {
                 Err(error) if error.raw_os_error() != Some(libc::ENODEV) => Err(error).during("delete the link"),
                 _ => Ok(()),

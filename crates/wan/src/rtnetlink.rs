@@ -9,6 +9,7 @@ mod path;
 
 pub use path::{LinkDrops, NetemCounts};
 
+use crate::error::{DuringStep, WanError};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use std::io;
@@ -112,9 +113,9 @@ pub struct Route {
 }
 
 impl Route {
-    pub fn connect() -> io::Result<Self> {
-        let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-        Ok(Route { socket })
+    pub fn connect() -> Result<Self, WanError> {
+        let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
+        Ok(Route { socket: socket.during("talk to the kernel's rtnetlink")? })
     }
 
     /// Creates a veth pair with end 0, `name`, in this namespace and end 1, `peer_name`, in `peer_namespace`.
@@ -151,7 +152,6 @@ impl Route {
         self.execute(request)
     }
 
-    /// Sets an attribute of a link.
     pub fn set_link(&self, name: &str, attribute: u16, value: &[u8]) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(name)?, 0, 0);

@@ -25,14 +25,7 @@ impl Tun {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file =
             rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| cannot(name, errno.into()))?;
-        // SAFETY: an all-zero ifreq is valid.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        if name.len() >= request.ifr_name.len() {
-            return Err(cannot(name, io::ErrorKind::InvalidInput.into()));
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
+        let mut request = request_about(name).map_err(|error| cannot(name, error))?;
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
         // SAFETY: `request` is a live ifreq with a terminated name, as TUNSETIFF requires.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) } != 0 {
@@ -73,6 +66,19 @@ impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// A request of an ioctl about a network device.
+pub(crate) fn request_about(device: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if device.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
 }
 
 fn cannot(name: &str, source: io::Error) -> WanError {

@@ -5,20 +5,15 @@ use record::account::WaitKind;
 /// Meaning of a call's first argument, with the values in `bpf/account.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
-    /// Any other value.
     Other = 0,
-    /// The address of a futex.
     Futex = 1,
-    /// A file descriptor.
     Descriptor = 2,
 }
 
 /// A system call that threads block in.
 #[derive(Debug)]
 pub struct Call {
-    /// Number of the call on this architecture.
     pub number: i64,
-    /// Name of the call.
     pub name: &'static str,
     argument: Argument,
     kind: Means,
@@ -97,11 +92,9 @@ pub enum Names {
     Nothing,
     /// A file or folder, or a disk.
     File,
-    /// A pipe.
     Pipe,
     /// A socket of the served port.
     Served,
-    /// Another socket.
     Socket,
     /// A terminal, an eventfd or a timer.
     Source,

@@ -7,7 +7,6 @@ mod reading;
 
 use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::types::account::{Gate, Sums};
-use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal};
 use crate::listening::holders_of;
 use crate::namespace::needs_hosts_process_ids;
@@ -18,13 +17,14 @@ use crate::profile::symbols::KernelSymbols;
 use crate::sock_diag::Scope;
 use crate::watch::kernel_has_send_events;
 use calls::arguments;
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ProgramInput};
+use libbpf_rs::{Iter, Link, Object, ProgramInput};
 use record::account::Account;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+const GATE: &str = ".bss.gate";
 /// Size of the programs' table of system calls (`SYSCALLS_KNOWN`).
 const KNOWN_CALLS: usize = 512;
 /// Most addresses of other servers about which it is kept whether they are the server's own.
@@ -38,9 +38,9 @@ const WINDOWS_BETWEEN_LOOKS_FOR_CALLS: u64 = 4;
 /// Minimum time between two sampled stacks on a CPU.
 const STACK_GAP_NS: u64 = 2_000_000;
 
-/// Keeps the account of a server in windows. Its programs are not pinned, so they end with this process.
+/// Keeps the account of a server in windows. Links are dropped before their object.
 pub struct Accountant {
-    links: Vec<Link>,
+    _links: Vec<Link>,
     switch: &'static str,
     /// Programs that are attached only in windows, because events of all processes have a cost.
     in_window: Vec<Link>,
@@ -69,12 +69,7 @@ impl std::fmt::Debug for Accountant {
 
 fn load(switch: &'static str, has_calls: bool) -> Result<Object, Refusal> {
     bpf::load(bpf::ACCOUNT, |open| {
-        let table: [u8; KNOWN_CALLS] = arguments();
-        let mut map = open.maps_mut().find(|map| map.name() == ".rodata.calls");
-        let bytes = map.as_mut().and_then(|map| map.initial_value_mut());
-        if let Some(bytes) = bytes.filter(|bytes| bytes.len() == table.len()) {
-            bytes.copy_from_slice(&table);
-        }
+        bpf::set_constants(open, ".rodata.calls", &arguments::<KNOWN_CALLS>())?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().to_string();
             let is_wanted = match name.as_str() {
@@ -108,7 +103,7 @@ impl Accountant {
         let walk = bpf::attach(&object, "walk_threads")?;
         let symbols = KernelSymbols::read().unwrap_or_default();
         Ok(Accountant {
-            links,
+            _links: links,
             switch,
             in_window: Vec::new(),
             windows: 0,
@@ -144,15 +139,6 @@ impl Accountant {
         Ok(ended)
     }
 
-    fn set_gate(&self, gate: &Gate) -> Result<(), Refusal> {
-        Ok(bpf::map(&self.object, ".bss.gate")?.update(&0u32.to_ne_bytes(), bytes_of(gate), MapFlags::ANY)?)
-    }
-
-    fn gate(&self) -> Result<Gate, Refusal> {
-        let bytes = bpf::map(&self.object, ".bss.gate")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
-        Ok(bytes.and_then(|bytes| value_of(&bytes)).unwrap_or_default())
-    }
-
     fn run(&self, program: &str) -> Result<(), Refusal> {
         bpf::program(&self.object, program)?.test_run(ProgramInput::default())?;
         Ok(())
@@ -161,20 +147,19 @@ impl Accountant {
     /// Opens a window for these processes and what they start.
     pub fn begin(&mut self, processes: &[Process]) -> Result<(), Refusal> {
         self.members.update(&self.object, processes)?;
-        let sums = bytes_of(&Sums::default()).to_vec();
-        bpf::map(&self.object, ".bss.sums")?.update(&0u32.to_ne_bytes(), &sums, MapFlags::ANY)?;
+        bpf::set_variable(&self.object, ".bss.sums", &Sums::default())?;
         for name in ["places", "wait_samples", "wait_stacks", "outgoing"] {
             bpf::clear(&self.object, name)?;
         }
         self.set_listening(processes)?;
-        let before = self.gate()?;
-        self.set_gate(&Gate {
-            window: before.window,
+        let gate = Gate {
+            window: bpf::variable::<Gate>(&self.object, GATE)?.window,
             port: self.port.into(),
             stack_gap_ns: STACK_GAP_NS,
             budget_ns: self.budget_ns,
             ..Gate::default()
-        })?;
+        };
+        bpf::set_variable(&self.object, GATE, &gate)?;
         let mut names = vec![self.switch, "on_waking", "on_exit"];
         // Tracing costs time at every send and receive of the machine, so a server without backends is traced in few
         // windows only.
@@ -199,8 +184,7 @@ impl Accountant {
             // Sockets that cannot be read are skipped.
             let _ = sockets.read_elsewhere(self.port, Scope::ListenersElsewhere, |one| add(one.local.port()));
         }
-        let bytes: Vec<u8> = listening.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Ok(bpf::map(&self.object, ".bss.listening")?.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)
+        bpf::set_variable(&self.object, ".bss.listening", &listening)
     }
 
     /// Ends the window and returns its account. `processes` are those of the server that live now.
@@ -209,8 +193,8 @@ impl Accountant {
         self.members.update(&self.object, processes)?;
         let mut walk = Iter::new(&self.walk)?;
         walk.read_to_end(&mut Vec::new()).map_err(libbpf_rs::Error::from)?;
-        let gate = self.gate()?;
-        self.set_gate(&Gate { is_open: 0, ..gate })?;
+        let gate: Gate = bpf::variable(&self.object, GATE)?;
+        bpf::set_variable(&self.object, GATE, &Gate { is_open: 0, ..gate })?;
         // The kernel waits until no CPU runs these programs.
         let ended = std::mem::take(&mut self.in_window);
         std::thread::spawn(move || drop(ended));
@@ -248,14 +232,6 @@ impl Accountant {
         };
         let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
         read.is_ok() && !holders_of(&listeners, &pids).is_empty()
-    }
-}
-
-impl Drop for Accountant {
-    fn drop(&mut self) {
-        // Detaches before the object is dropped.
-        self.in_window.clear();
-        self.links.clear();
     }
 }
 

@@ -2,14 +2,13 @@
 
 use super::calls::{Names as Descriptor, meaning};
 use crate::bpf::types::account::{CpuClock, Gate, Outgoing, Place, Sums, Use, WaitSample, WaitStack as StackRecord};
-use crate::bpf::types::value_of;
 use crate::bpf::{self, Refusal};
 use crate::outgoing::{is_of_system, name_of};
 use crate::processes::{ProcessTable, living_thread};
 use crate::profile::names::Names;
 use crate::profile::sampler::{frames, stacks};
 use crate::profile::symbols::KernelSymbols;
-use libbpf_rs::{MapCore, MapFlags, Object};
+use libbpf_rs::Object;
 use record::PlainText;
 use record::account::{Account, BackendUse, CLOSED_WINDOW, ENDED, ProcessUse, ThreadGroup, Wait, WaitKind, WaitStack};
 use record::profile::Frame;
@@ -45,11 +44,9 @@ const MAX_DESCRIPTORS: usize = 4096;
 
 /// The account of the window that has just ended.
 pub fn read(object: &Object, gate: &Gate, symbols: &KernelSymbols, table: &ProcessTable) -> Result<Account, Refusal> {
-    let single = |name: &str| bpf::map(object, name)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(Refusal::from);
-    let sums: Sums = single(".bss.sums")?.and_then(|bytes| value_of(&bytes)).unwrap_or_default();
-    let clocks = single(".bss.clocks")?.unwrap_or_default();
-    let of_window = |clock: &CpuClock| clock.window == gate.window;
-    let clocks = clocks.chunks_exact(size_of::<CpuClock>()).filter_map(value_of::<CpuClock>).filter(of_window);
+    let sums: Sums = bpf::variable(object, ".bss.sums")?;
+    let clocks: Vec<CpuClock> = bpf::variables(object, ".bss.clocks")?;
+    let clocks = clocks.iter().filter(|clock| clock.window == gate.window);
     let places: Vec<(Place, Use)> = bpf::entries(object, "places")?;
     let samples: Vec<(WaitSample, Use)> = bpf::entries(object, "wait_samples")?;
     let mut naming = Naming {
@@ -99,7 +96,6 @@ struct Naming<'s> {
     futexes: HashMap<(u32, u64), WaitKind>,
 }
 
-/// The waits at one futex.
 #[derive(Default)]
 struct Futex {
     /// Waits that the call's own time ended, and others that ended.

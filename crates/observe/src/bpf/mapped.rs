@@ -48,7 +48,6 @@ impl<T: Shared> Mapped<T> {
         unsafe { self.start.add(index).read_volatile() }
     }
 
-    /// Writes one value.
     pub fn set(&self, index: usize, value: T) {
         assert!(index < self.len);
         // SAFETY: as for `get`; the mapping is writable.

@@ -2,12 +2,11 @@
 
 use super::types::members::{Member, MemberCounts};
 use super::types::{bytes_of, value_of};
-use super::{Refusal, map};
+use super::{Refusal, map, variable};
 use crate::processes::Process;
 use libbpf_rs::{MapCore, MapFlags, Object};
 use std::collections::HashSet;
 
-/// The programs that follow the processes.
 pub const FOLLOWERS: [&str; 3] = ["process_forked", "process_executed", "process_ended"];
 
 /// Synchronises the programs' table with the processes found in /proc.
@@ -52,16 +51,11 @@ impl Members {
 
     /// Number of processes that had no place in the table.
     pub fn lost(&self, object: &Object) -> Result<u64, Refusal> {
-        Ok(self.lost + counts(object)?.lost)
+        Ok(self.lost + variable::<MemberCounts>(object, ".bss.members")?.lost)
     }
 
     /// The processes that have not ended.
     pub fn living(object: &Object) -> Result<HashSet<u32>, Refusal> {
         Ok(map(object, "members")?.keys().filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?))).collect())
     }
-}
-
-fn counts(object: &Object) -> Result<MemberCounts, Refusal> {
-    let bytes = map(object, ".bss.members")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-    Ok(value_of(&bytes).unwrap_or_default())
 }

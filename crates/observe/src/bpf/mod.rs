@@ -135,6 +135,20 @@ pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, Refusal> {
     object.maps().find(|map| map.name() == name).ok_or_else(|| Refusal::missing(name))
 }
 
+/// The variables of a section that the programs share: one, or an array of them.
+pub fn variables<T: Shared>(object: &Object, section: &str) -> Result<Vec<T>, Refusal> {
+    let bytes = map(object, section)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    Ok(bytes.chunks_exact(size_of::<T>()).filter_map(types::value_of).collect())
+}
+
+pub fn variable<T: Shared + Default>(object: &Object, section: &str) -> Result<T, Refusal> {
+    Ok(variables(object, section)?.into_iter().next().unwrap_or_default())
+}
+
+pub fn set_variable<T: Shared>(object: &Object, section: &str, value: &T) -> Result<(), Refusal> {
+    Ok(map(object, section)?.update(&0u32.to_ne_bytes(), types::bytes_of(value), MapFlags::ANY)?)
+}
+
 /// Every key of a map with its value.
 pub fn entries<K: Shared, V: Shared>(object: &Object, name: &str) -> Result<Vec<(K, V)>, Refusal> {
     let map = map(object, name)?;

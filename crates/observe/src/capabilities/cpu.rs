@@ -1,6 +1,5 @@
 use super::{Capability, line};
 use crate::proc_text::parse_machine_stat;
-use std::io;
 
 pub fn cpus() -> Capability {
     let allowed = record::machine::allowed_cpus();
@@ -76,24 +75,13 @@ pub fn steal() -> Capability {
     }
 }
 
-/// Opens a counter of this thread's CPU cycles in user mode, which any CPU with counters allows.
 pub fn hardware_counters() -> Capability {
     let name = "hardware counters";
     let remedy_absent = "cycles, instructions and cache misses cannot be counted: use a machine that is not virtual, \
                          or one whose hypervisor passes the PMU on";
-    // struct perf_event_attr, version 0 (64 bytes): type 0 = hardware, config 0 = cycles, then the flags.
-    let mut attributes = [0u8; 64];
-    attributes[4..8].copy_from_slice(&64u32.to_ne_bytes());
-    let (disabled, exclude_kernel, exclude_hypervisor) = (1u64, 1 << 5, 1 << 6);
-    attributes[40..48].copy_from_slice(&(disabled | exclude_kernel | exclude_hypervisor).to_ne_bytes());
-    // SAFETY: the pointer is to 64 readable bytes that contain this size; the other arguments are numbers.
-    let opened = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
-    if opened >= 0 {
-        // SAFETY: the descriptor was just opened here and is used nowhere else.
-        drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(opened as i32) });
+    let Err(error) = crate::profile::events::Event::of_this_thread() else {
         return Capability::there(name, "cycles can be counted");
-    }
-    let error = io::Error::last_os_error();
+    };
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => Capability::missing(
             name,

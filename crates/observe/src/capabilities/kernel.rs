@@ -1,5 +1,7 @@
 use super::{Capability, line};
 use crate::proc_text::parse_thread_account;
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapHandle, MapType};
 use std::fs;
 use std::io;
 
@@ -39,14 +41,9 @@ pub fn foreign_processes() -> Capability {
 
 pub fn control_groups() -> Capability {
     let name = "control group for the server";
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mounted = mounts.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        (right.split(' ').next() == Some("cgroup2")).then(|| left.split(' ').nth(4)).flatten()
-    });
     let remedy = "processes that the server starts for an instant are missed, and daemons are found by namespace only: \
                   mount cgroup2 and run it as root";
-    match mounted {
+    match record::machine::cgroup_mount(None) {
         None => Capability::missing(name, "cgroup2 is not mounted", remedy),
         Some(path) => match rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
             Ok(()) => Capability::there(name, "cgroup2 is mounted and writable"),
@@ -68,27 +65,16 @@ pub fn btf() -> Capability {
 /// Creates the smallest BPF map: an array of one word.
 pub fn bpf() -> Capability {
     let name = "BPF";
-    const MAP_CREATE: i32 = 0;
-    const ARRAY: u32 = 2;
-    let attributes: [u32; 18] = {
-        let mut words = [0; 18];
-        (words[0], words[1], words[2], words[3]) = (ARRAY, 4, 4, 1);
-        words
-    };
-    // SAFETY: the pointer is to 72 readable bytes, whose length is passed; the kernel only reads them.
-    let made = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
-    if made >= 0 {
-        // SAFETY: the descriptor was just opened here and is used nowhere else.
-        drop(unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(made as i32) });
-        return Capability::there(name, "maps can be made");
+    let options = bpf_map_create_opts { sz: size_of::<bpf_map_create_opts>() as _, ..Default::default() };
+    match MapHandle::create(MapType::Array, None::<&str>, 4, 4, 1, &options) {
+        Ok(_) => Capability::there(name, "maps can be made"),
+        Err(error) => Capability::missing(
+            name,
+            format!("refused: {error}"),
+            "request phases, layers and what a server's threads wait for are not measured: run it as root (or with \
+             CAP_BPF and CAP_PERFMON), outside of a container that forbids bpf()",
+        ),
     }
-    let error = io::Error::last_os_error();
-    Capability::missing(
-        name,
-        format!("refused: {error}"),
-        "request phases, layers and what a server's threads wait for are not measured: run it as root (or with \
-         CAP_BPF and CAP_PERFMON), outside of a container that forbids bpf()",
-    )
 }
 
 /// Loads and attaches the programs with which `straingauge watch` counts.

@@ -9,36 +9,26 @@ use super::names::Names;
 use super::samples::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
 use record::layers::{Layer, Role, Row, Rule};
 use record::profile::{Coverage, Frame, Mode, Ran};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The owner of a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// The server.
     Server,
     /// The other end, on this machine.
     Peer,
-    /// Neither.
     Others,
     Idle,
 }
 
-/// Samples of one stack.
 #[derive(Debug, Clone)]
 pub struct Stack {
-    /// The owner.
     pub owner: Owner,
-    /// What ran.
     pub ran: Ran,
     /// The layer; `None` if no function of the stack determines one.
     pub row: Option<Row>,
-    /// The CPU's mode.
     pub mode: Mode,
     /// Functions, innermost first; empty if the stack was lost.
     pub frames: Vec<Frame>,
-    /// Number of the event.
     pub event: u8,
     /// The server's process, if one ran.
     pub tgid: u32,
@@ -46,7 +36,16 @@ pub struct Stack {
     pub blocks: [u64; BLOCKS as usize],
 }
 
+pub fn of_server(stacks: &[Stack], event: u8) -> impl Iterator<Item = &Stack> {
+    stacks.iter().filter(move |stack| stack.event == event && stack.owner == Owner::Server)
+}
+
 impl Stack {
+    fn new(key: &SampleKey, owner: Owner, row: Option<Row>, mode: Mode, frames: Vec<Frame>) -> Stack {
+        let ran = ran_in(key);
+        Stack { owner, ran, row, mode, frames, event: key.event, tgid: key.tgid, blocks: [0; BLOCKS as usize] }
+    }
+
     /// Number of all samples.
     pub fn count(&self) -> u64 {
         self.blocks.iter().sum()
@@ -75,11 +74,10 @@ const SOFTIRQ: [&str; 5] =
 pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<Stack> {
     learn_users(raw, names);
     let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, Mode, bool)> = HashMap::new();
-    let mut stacks: BTreeMap<(SampleKey, u8), Stack> = BTreeMap::new();
+    let mut stacks: BTreeMap<SampleKey, Stack> = BTreeMap::new();
     for (key, count) in &raw.samples {
         let block = usize::from(key.block).min(BLOCKS as usize - 1);
-        let place = SampleKey { block: 0, ..*key };
-        let stack = stacks.entry((place, key.event)).or_insert_with(|| {
+        let stack = stacks.entry(SampleKey { block: 0, ..*key }).or_insert_with(|| {
             if key.is_user {
                 return user_stack(raw, names, key);
             }
@@ -90,17 +88,7 @@ pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<St
                     classify(frames.unwrap_or_default(), rule)
                 })
                 .clone();
-            let owner = owner_of(key, is_network, row.as_ref());
-            Stack {
-                owner,
-                ran: ran_in(key),
-                row,
-                mode,
-                frames,
-                event: key.event,
-                tgid: key.tgid,
-                blocks: [0; BLOCKS as usize],
-            }
+            Stack::new(key, owner_of(key, is_network, row.as_ref()), row, mode, frames)
         });
         stack.blocks[block] += count;
     }
@@ -120,16 +108,9 @@ fn learn_users(raw: &RawSamples, names: &mut Names<'_>) {
 
 fn user_stack(raw: &RawSamples, names: &Names<'_>, key: &SampleKey) -> Stack {
     let frames = raw.user_stacks.get(&key.user_stack).map(|stack| names.user_stack(raw.named_by(key), stack));
-    Stack {
-        owner: if key.tgid == TGID_OTHERS { Owner::Others } else { Owner::Server },
-        ran: ran_in(key),
-        row: Some(Row { layer: Layer::User, part: String::new() }),
-        mode: Mode::User,
-        frames: frames.unwrap_or_default(),
-        event: key.event,
-        tgid: key.tgid,
-        blocks: [0; BLOCKS as usize],
-    }
+    let owner = if key.tgid == TGID_OTHERS { Owner::Others } else { Owner::Server };
+    let row = Row { layer: Layer::User, part: String::new() };
+    Stack::new(key, owner, Some(row), Mode::User, frames.unwrap_or_default())
 }
 
 fn ran_in(key: &SampleKey) -> Ran {

@@ -18,6 +18,7 @@ pub struct EventKind {
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const CACHE: u32 = 3;
+const DISABLED: u64 = 1;
 /// PERF_COUNT_HW_CACHE_x | op << 8 | result << 16 for loads that miss.
 const fn load_misses(cache: u64) -> u64 {
     cache | 1 << 16
@@ -69,20 +70,27 @@ impl Event {
     pub fn open(kind: EventKind, cpu: usize) -> io::Result<Event> {
         record::fault::step()?;
         const TIMES: u64 = 3; // PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING
-        const DISABLED: u64 = 1;
-        let attributes = Attributes {
-            kind: kind.kind,
-            size: size_of::<Attributes>() as u32,
-            config: kind.config,
-            sample_period: kind.period,
-            read_format: TIMES,
-            flags: DISABLED,
-            ..Attributes::default()
-        };
+        let (sample_period, read_format) = (kind.period, TIMES);
+        let (config, flags) = (kind.config, DISABLED);
+        Self::of(
+            Attributes { kind: kind.kind, config, sample_period, read_format, flags, ..Attributes::default() },
+            -1,
+            cpu as libc::c_int,
+        )
+    }
+
+    /// Opens a counter of this thread's CPU cycles in user mode, which any CPU with counters allows.
+    pub fn of_this_thread() -> io::Result<Event> {
+        let (exclude_kernel, exclude_hypervisor) = (1 << 5, 1 << 6);
+        let flags = DISABLED | exclude_kernel | exclude_hypervisor;
+        Self::of(Attributes { kind: HARDWARE, flags, ..Attributes::default() }, 0, -1)
+    }
+
+    fn of(attributes: Attributes, pid: libc::pid_t, cpu: libc::c_int) -> io::Result<Event> {
+        let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
         const CLOSE_ON_EXEC: u64 = 8;
         // SAFETY: `attributes` is a complete perf_event_attr of the size it states and outlives the call.
-        let fd =
-            unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, -1, cpu as libc::c_int, -1, CLOSE_ON_EXEC) };
+        let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, &attributes, pid, cpu, -1, CLOSE_ON_EXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -105,16 +113,5 @@ impl Event {
     /// A second descriptor of the event, for a callee that closes it.
     pub fn second(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frequency_becomes_a_period_in_nanoseconds() {
-        assert_eq!(cpu_clock(997).period, 1_003_009);
-        assert_eq!(cpu_clock(0).period, 1_000_000_000);
     }
 }

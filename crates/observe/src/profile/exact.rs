@@ -2,8 +2,7 @@
 //! fexit), and the time between hooks is charged, as Kim and Rixner's profiler did (2005, section 3).
 //!
 //! The hooks cost more than the work at the boundaries, so the method runs in short bursts, reports its cost, and
-//! subtracts the cost of the hooks from the layers. Modules: [`reading`] (the programs' counts), `programs` (load,
-//! attach), `calibration` (the cost of a hook), `bursts` (the timing) and [`result`] (the tables).
+//! subtracts the cost of the hooks from the layers.
 
 mod bursts;
 mod calibration;

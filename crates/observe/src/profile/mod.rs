@@ -6,10 +6,7 @@
 //! in network softirqs is charged to the end of the connection whose packet is handled, and costs can be divided by
 //! packets. docs/layers.md describes the rule, the biases and the checks.
 //!
-//! Modules: `sampler`, `events` (the kernel's side), [`samples`] (their counts), `symbols`, `names` (addresses to
-//! functions), [`attribute`] (owner and layer), [`arrivals`] (whether the expected samples came), [`result`] (the
-//! tables), [`stacks`] (their recorded form), [`points`] (successive windows). The result is a
-//! [`record::profile::Profile`]; the crate `report` renders it.
+//! The result is a [`record::profile::Profile`]; the crate `report` renders it.
 
 mod arrivals;
 mod attribute;

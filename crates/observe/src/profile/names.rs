@@ -2,6 +2,7 @@
 //! libraries, or /tmp/perf-PID.map of just-in-time compilers.
 
 use super::symbols::KernelSymbols;
+use crate::maps::{self, Mapping};
 use crate::processes::living_thread;
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
@@ -50,7 +51,7 @@ impl<'s> Names<'s> {
         addresses.retain(|address| !self.user.contains_key(&(pid, *address)));
         let living = living_thread(pid);
         let source = Source::Process(Process::new(Pid::from(living)));
-        let files = MappedFiles::of(living);
+        let mappings = maps::of_process(living).unwrap_or_default();
         // An ended process has no map, so its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
         let mut found = found.into_iter();
@@ -62,7 +63,7 @@ impl<'s> Names<'s> {
                     is_kernel: false,
                 }),
                 // The address is between the symbols of a stripped file, so the file's name is used.
-                _ => files.at(address).map(|file| Frame {
+                _ => file_at(&mappings, address).map(|file| Frame {
                     function: format!("[{}]", clean(file)).as_str().into(),
                     module: None,
                     is_kernel: false,
@@ -91,33 +92,9 @@ fn places(stack: &[u64]) -> impl Iterator<Item = u64> {
     stack.iter().enumerate().map(|(index, address)| if index == 0 { *address } else { address.saturating_sub(1) })
 }
 
-struct MappedFiles(Vec<(u64, u64, String)>);
-
-impl MappedFiles {
-    /// Maximum lines read of /proc/PID/maps.
-    const MOST: usize = 100_000;
-
-    fn of(pid: u32) -> Self {
-        let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        MappedFiles(text.split(|byte| *byte == b'\n').take(Self::MOST).filter_map(Self::parse).collect())
-    }
-
-    /// Parses `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.
-    fn parse(line: &[u8]) -> Option<(u64, u64, String)> {
-        let line = String::from_utf8_lossy(line);
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let is_executable = words.next()?.contains('x');
-        let path = words.nth(3)?.trim();
-        let name = path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("no file");
-        let name = name.trim_matches(['[', ']']).to_string();
-        let range = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, name);
-        is_executable.then_some(range)
-    }
-
-    fn at(&self, address: u64) -> Option<&str> {
-        self.0.iter().find(|(start, end, _)| (*start..*end).contains(&address)).map(|(_, _, name)| name.as_str())
-    }
+fn file_at(mappings: &[Mapping], address: u64) -> Option<&str> {
+    let found = mappings.iter().find(|mapping| mapping.is_executable && mapping.addresses.contains(&address))?;
+    Some(if found.file_name().is_empty() { "no file" } else { found.file_name().trim_matches(['[', ']']) })
 }
 
 fn clean(name: &str) -> PlainText {

@@ -1,6 +1,6 @@
 //! Converts stacks to the rows of a profile.
 
-use super::attribute::{Owner, Stack};
+use super::attribute::{Owner, Stack, of_server};
 use super::groups::FunctionGroup;
 use super::interval::ratio;
 use super::samples::BLOCKS;
@@ -36,7 +36,7 @@ pub fn sums(stacks: &[Stack]) -> SampleSums {
 fn counted(stacks: &[Stack], event: u8, wanted: impl Fn(&Stack) -> bool) -> (u64, Blocks) {
     let mut blocks = [0.0; BLOCKS as usize];
     let mut samples = 0;
-    for stack in stacks.iter().filter(|stack| stack.event == event && stack.owner == Owner::Server && wanted(stack)) {
+    for stack in of_server(stacks, event).filter(|stack| wanted(stack)) {
         samples += stack.count();
         for (sum, count) in blocks.iter_mut().zip(stack.blocks) {
             *sum += count as f64;
@@ -93,7 +93,7 @@ pub fn layer_rows(stacks: &[Stack], sample_ns: f64, by: &Denominators, events: &
     for layer in Layer::ALL.into_iter().filter(|layer| *layer != Layer::Idle) {
         rows.push(row(Some(layer), ""));
         let mut parts: BTreeMap<&str, u64> = BTreeMap::new();
-        for stack in stacks.iter().filter(|stack| stack.event == 0 && stack.owner == Owner::Server) {
+        for stack in of_server(stacks, 0) {
             if let Some(Row { part, .. }) = stack.row.as_ref().filter(|row| row.layer == layer && !row.part.is_empty())
             {
                 *parts.entry(part).or_default() += stack.count();
@@ -111,7 +111,7 @@ pub fn layer_rows(stacks: &[Stack], sample_ns: f64, by: &Denominators, events: &
 pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
     type Place = (Option<Layer>, Mode);
     let mut functions: HashMap<(&str, Option<&str>), BTreeMap<Place, u64>> = HashMap::new();
-    for stack in stacks.iter().filter(|stack| stack.event == 0 && stack.owner == Owner::Server) {
+    for stack in of_server(stacks, 0) {
         let (name, module) = stack
             .frames
             .first()
@@ -125,14 +125,8 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
         .into_iter()
         .map(|((function, module), places)| {
             let samples = places.values().sum();
-            let most = |key: &dyn Fn(&Place) -> Place| {
-                places
-                    .iter()
-                    .max_by_key(|(_, count)| **count)
-                    .map(|(place, _)| key(place))
-                    .unwrap_or((None, Mode::Kernel))
-            };
-            let (layer, mode) = most(&|place| *place);
+            let most = places.iter().max_by_key(|(_, count)| **count);
+            let (layer, mode) = most.map_or((None, Mode::Kernel), |(place, _)| *place);
             FunctionRow {
                 function: function.to_string(),
                 module: module.map(str::to_string),
@@ -180,7 +174,7 @@ pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by
 /// Innermost functions of the server's samples that belong to no layer.
 pub fn unattributed_top(stacks: &[Stack]) -> Vec<(String, u64)> {
     let mut tops: BTreeMap<&str, u64> = BTreeMap::new();
-    for stack in stacks.iter().filter(|stack| stack.event == 0 && stack.owner == Owner::Server && stack.row.is_none()) {
+    for stack in of_server(stacks, 0).filter(|stack| stack.row.is_none()) {
         *tops.entry(stack.frames.first().map_or("[no stack]", |leaf| &leaf.function)).or_default() += stack.count();
     }
     let mut tops: Vec<(String, u64)> = tops.into_iter().map(|(name, count)| (name.to_string(), count)).collect();

@@ -45,7 +45,6 @@ pub struct SampleKey {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Interrupts {
-    /// Interrupts that arrived.
     pub arrived: u64,
     /// Periods without an interrupt, because the one before came late.
     pub late: u64,
@@ -57,9 +56,7 @@ record::grows!(Interrupts { arrived, late });
 #[derive(Debug, Clone, Default)]
 pub struct RawSamples {
     pub samples: Vec<(SampleKey, u64)>,
-    /// Kernel stacks by hash.
     pub kernel_stacks: HashMap<u64, Vec<u64>>,
-    /// User stacks by hash.
     pub user_stacks: HashMap<u64, Vec<u64>>,
     pub losses: Losses,
     /// Processes of the server that still live.

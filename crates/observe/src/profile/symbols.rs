@@ -15,7 +15,6 @@ const END_MARKS: [&str; 4] = ["_etext", "_einittext", "__end_rodata", "_end"];
 pub struct KernelFunction {
     /// Name in the kernel's list, including the compiler's suffixes.
     pub name: String,
-    /// Loadable module.
     pub module: Option<String>,
 }
 
@@ -42,14 +41,14 @@ impl KernelSymbols {
         let file = File::open("/proc/kallsyms").map_err(SymbolsError::Unreadable)?;
         let restrict =
             || std::fs::read_to_string("/proc/sys/kernel/kptr_restrict").unwrap_or_else(|_| "unknown".into());
-        Self::parse(BufReader::new(file), |_| true)
+        Self::parse(BufReader::new(file))
             .map_err(SymbolsError::Unreadable)?
             .ok_or_else(|| SymbolsError::Hidden { restrict: restrict().trim().to_string() })
     }
 
-    /// Reads kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names for an address, the first that `prefers`
-    /// accepts is kept. `None`: all addresses are hidden.
-    pub fn parse(mut text: impl BufRead, prefers: impl Fn(&KernelFunction) -> bool) -> io::Result<Option<Self>> {
+    /// Reads kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names for an address, the first is kept.
+    /// `None`: all addresses are hidden.
+    fn parse(mut text: impl BufRead) -> io::Result<Option<Self>> {
         let mut found: Vec<(u64, KernelFunction)> = Vec::new();
         let mut hidden = 0u64;
         let mut line = Vec::new();
@@ -72,21 +71,9 @@ impl KernelSymbols {
             };
         }
         found.sort_by_key(|(address, _)| *address);
-        let mut symbols = KernelSymbols::default();
-        for (address, function) in found {
-            if symbols.addresses.last() == Some(&address) {
-                if let Some(kept) = symbols.functions.last_mut()
-                    && !prefers(kept)
-                    && prefers(&function)
-                {
-                    *kept = function;
-                }
-                continue;
-            }
-            symbols.addresses.push(address);
-            symbols.functions.push(function);
-        }
-        Ok(Some(symbols))
+        found.dedup_by_key(|(address, _)| *address);
+        let (addresses, functions) = found.into_iter().unzip();
+        Ok(Some(KernelSymbols { addresses, functions }))
     }
 
     /// The function that contains `address`. `None` below the first function, and for generated code after the
@@ -131,7 +118,7 @@ mod tests {
 
     #[test]
     fn an_address_inside_a_function_finds_it() {
-        let symbols = KernelSymbols::parse(TEXT.as_bytes(), |_| true).unwrap().unwrap();
+        let symbols = KernelSymbols::parse(TEXT.as_bytes()).unwrap().unwrap();
         assert_eq!(symbols.at(0xffff_ffff_8100_0025).unwrap().name, "tcp_ack");
         assert_eq!(symbols.at(0xffff_ffff_c000_0001).unwrap().module.as_deref(), Some("veth"));
         assert!(symbols.at(5).is_none());
@@ -139,16 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn the_classified_one_of_two_names_is_kept() {
-        let symbols = KernelSymbols::parse(TEXT.as_bytes(), |function| function.name == "aliased").unwrap().unwrap();
-        assert_eq!(symbols.at(0xffff_ffff_8100_0020).unwrap().name, "aliased");
-    }
-
-    #[test]
     fn hidden_addresses_are_distinguished_from_an_empty_file() {
         let hidden = "0000000000000000 T _stext\n0000000000000000 t tcp_ack\n";
-        assert!(KernelSymbols::parse(hidden.as_bytes(), |_| true).unwrap().is_none());
-        assert!(KernelSymbols::parse("".as_bytes(), |_| true).is_err());
+        assert!(KernelSymbols::parse(hidden.as_bytes()).unwrap().is_none());
+        assert!(KernelSymbols::parse("".as_bytes()).is_err());
         let sentence = SymbolsError::Hidden { restrict: "2".into() }.to_string();
         assert!(sentence.contains("kptr_restrict = 2") && sentence.contains("CAP_SYSLOG"), "{sentence}");
     }
@@ -156,7 +137,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics_the_reader(text in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = KernelSymbols::parse(text.as_slice(), |_| true);
+            let _ = KernelSymbols::parse(text.as_slice());
         }
     }
 }

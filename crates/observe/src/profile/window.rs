@@ -1,7 +1,7 @@
 //! Profiles a server: finds it, samples it for a window, and attributes its time.
 
 use super::arrivals;
-use super::attribute::{Stack, attribute, coverage};
+use super::attribute::{Stack, attribute, coverage, of_server};
 use super::error::ProfileError;
 use super::events::{EventKind, HARDWARE_EVENTS};
 use super::groups::FunctionGroup;
@@ -14,11 +14,11 @@ use crate::account::Accountant;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
 use crate::machine::{CpuUse, MachineReader, MachineReading};
-use crate::processes::{ProcessTable, living_thread};
+use crate::namespace::namespace_number;
+use crate::processes::ProcessTable;
 use record::layers::{Layer, Rule};
 use record::profile::{CpuCheck, EventRow, Losses, PacketCounts, Profile, Stacks};
 use record::{Doubt, DoubtKind};
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 /// Minimum share of kernel samples that the layer rule must assign.
@@ -82,13 +82,6 @@ struct OpenWindow {
     edges: Vec<PacketCounts>,
 }
 
-impl OpenWindow {
-    /// Time during which samples were taken.
-    fn elapsed(&self) -> Duration {
-        self.opened.elapsed()
-    }
-}
-
 impl Profiler {
     /// Finds the server and attaches. Counting begins with [`begin`](Self::begin).
     pub fn attach(options: ProfileOptions) -> Result<Self, ProfileError> {
@@ -96,17 +89,14 @@ impl Profiler {
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
         let symbols = KernelSymbols::read()?;
         check_patterns(&options.groups, &symbols)?;
-        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", living_thread(server.pid)))
-            .map_or(0, |file| file.ino() as u32);
         let sampler = Sampler::attach(&SamplerOptions {
             port: options.port,
-            netns_inode,
+            netns_inode: namespace_number(Some(server.pid)),
             frequency_hz: options.frequency_hz,
             events: options.events.clone(),
         })?;
-        let roots: Vec<u32> = server.sharing.iter().copied().chain([server.pid]).collect();
         let mut profiler = Profiler {
-            group: ServerGroup::new(roots, None),
+            group: ServerGroup::new(server.sharing.iter().copied(), None),
             options,
             server,
             symbols,
@@ -150,7 +140,7 @@ impl Profiler {
     pub fn tick(&mut self) -> Result<(), ProfileError> {
         let tenth = self.options.duration / BLOCKS;
         let Some(mut window) = self.window.take() else { return Ok(()) };
-        while window.block + 1 < BLOCKS && window.elapsed() >= tenth * (window.block + 1) {
+        while window.block + 1 < BLOCKS && window.opened.elapsed() >= tenth * (window.block + 1) {
             window.block += 1;
             self.sampler.set_gate(true, window.block)?;
             window.edges.push(self.sampler.rows()?.0);
@@ -163,7 +153,7 @@ impl Profiler {
 
     /// Whether the window should end.
     pub fn is_due(&self) -> bool {
-        self.window.as_ref().is_none_or(|window| window.elapsed() >= self.options.duration)
+        self.window.as_ref().is_none_or(|window| window.opened.elapsed() >= self.options.duration)
     }
 
     fn admit(&mut self) -> Result<(), ProfileError> {
@@ -176,14 +166,12 @@ impl Profiler {
     pub fn end(&mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
         let Some(mut window) = self.window.take() else { return Err(ProfileError::NoSamples { seconds: 0.0 }) };
         self.sampler.set_gate(false, window.block)?;
-        let duration = window.elapsed();
+        let duration = window.opened.elapsed();
+        let (duration_ns, cpus) = (duration.as_nanos() as u64, record::machine::online_cpus());
         self.group.read();
         let scheduler_ns = self.group.counters().cpu_ns.saturating_sub(window.cpu_before_ns) as f64;
         let machine = self.machine.read()?;
-        let steal_ratio = {
-            let used = CpuUse::between(&window.machine_before, &machine, |_| true);
-            used.share(used.times.steal)
-        };
+        let used = CpuUse::between(&window.machine_before, &machine, |_| true);
         let (packets_now, _, interrupts) = self.sampler.rows()?;
         window.edges.push(packets_now);
         let counters: Vec<(u64, f64)> = self.sampler.events.iter().map(|event| event.read()).collect();
@@ -214,11 +202,11 @@ impl Profiler {
             clock: self.sampler.events[0].kind.name,
             period_ns,
             sample_ns,
-            duration_ns: duration.as_nanos() as u64,
+            duration_ns,
             port: self.options.port,
             pid: self.server.pid,
             command: self.server.command.clone(),
-            cpus: record::machine::online_cpus(),
+            cpus,
             layers: result::layer_rows(&stacks, sample_ns, &by, &events),
             functions: result::function_rows(&stacks, &samples),
             groups: result::group_rows(&stacks, &self.options.groups, sample_ns, &by),
@@ -230,11 +218,11 @@ impl Profiler {
                 sampled_ns,
                 scheduler_ns,
                 difference_ratio: (scheduler_ns > 0.0).then(|| sampled_ns / scheduler_ns - 1.0),
-                steal_ratio,
+                steal_ratio: used.share(used.times.steal),
                 arrivals: arrivals::arrivals(
                     &interrupts.since(&window.interrupts_before),
-                    duration.as_nanos() as u64,
-                    record::machine::online_cpus(),
+                    duration_ns,
+                    cpus,
                     period_ns,
                 ),
             },
@@ -246,7 +234,7 @@ impl Profiler {
             samples,
             stacks: Stacks {
                 started_unix_ms: window.started_unix_ms,
-                duration_ns: duration.as_nanos() as u64,
+                duration_ns,
                 clock: self.sampler.events[0].kind.name.into(),
                 period_ns,
                 ..recorded
@@ -269,13 +257,7 @@ impl Profiler {
             .map(|(number, state)| EventRow {
                 event: state.kind.name.to_string(),
                 period: state.kind.period,
-                samples: stacks
-                    .iter()
-                    .filter(|stack| {
-                        usize::from(stack.event) == number && stack.owner == super::attribute::Owner::Server
-                    })
-                    .map(|stack| stack.count())
-                    .sum(),
+                samples: of_server(stacks, number as u8).map(Stack::count).sum(),
                 counter_ran_ratio: counters.get(number).map_or(1.0, |(_, ran)| *ran),
                 not_measured: state.missing.clone(),
             })

@@ -28,7 +28,8 @@ pub struct ActivePack {
     costs: ProbeCosts,
     by_functions: PhaseSums,
     by_events: PhaseSums,
-    next_ns: Option<u64>,
+    /// When the next window opens; `None` until that is known.
+    pub next_ns: Option<u64>,
     period: Duration,
     windows: u64,
     window_ns: u64,
@@ -55,11 +56,6 @@ impl ActivePack {
         self.by_functions.restart(functions);
         self.by_events = PhaseSums::new(classes);
         (self.windows, self.window_ns) = (0, 0);
-    }
-
-    /// When the next window opens; `None` until that is known.
-    pub fn next_ns(&self) -> Option<u64> {
-        self.next_ns
     }
 
     /// Chooses the period so that the probes' share of a request's cost stays within this part of the budget.
@@ -113,10 +109,6 @@ impl ActivePack {
         self.by_functions.add_window(functions, std::iter::empty(), 0, sizes);
         self.by_events.add_rows(events);
         self.next_ns = Some(now_ns + self.period.as_nanos() as u64);
-    }
-
-    pub fn suspend(&mut self) {
-        self.next_ns = None;
     }
 
     /// The totals for a reading. `hits`: function calls so far.
@@ -174,15 +166,15 @@ mod tests {
     #[test]
     fn windows_are_as_rare_as_the_budget_requires() {
         let mut pack = pack();
-        assert_eq!(pack.next_ns(), None, "nothing is known of a request yet");
+        assert_eq!(pack.next_ns, None, "nothing is known of a request yet");
         // 8 us of probes on a request of 10 us for a tenth of a second: 0.5 % of the time corresponds to 16 s.
         pack.adapt(7, 10_000.0, 0.01);
-        assert_eq!(pack.next_ns(), Some(7));
+        assert_eq!(pack.next_ns, Some(7));
         pack.held(100, 50, std::iter::empty(), &[], &SizeClasses::default());
-        assert_eq!(pack.next_ns(), Some(100 + 16_000_000_000));
+        assert_eq!(pack.next_ns, Some(100 + 16_000_000_000));
         pack.adapt(7, 10_000_000.0, 0.01);
         pack.held(100, 50, std::iter::empty(), &[], &SizeClasses::default());
-        assert_eq!(pack.next_ns(), Some(100 + SHORTEST_PERIOD.as_nanos() as u64));
+        assert_eq!(pack.next_ns, Some(100 + SHORTEST_PERIOD.as_nanos() as u64));
         assert_eq!(pack.totals(4, 6).request_ns, 8_000.0);
         assert!((pack.cost_ns(6) - 16_000.0).abs() < 1e-6);
     }

@@ -52,15 +52,15 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
         timing.push(own.exchanges().map_err(io)? - with);
         away_in_window.push(other.exchanges().map_err(io)? - with_other);
         programs.close_window();
-        programs.pause_receive();
+        programs.receive = None;
         counting.push(with - without);
         away.push(with_other - without);
-        if round % ROUNDS == 0 && rank(counting.clone(), 2) > 0.0 {
+        if round % ROUNDS == 0 && middle(counting.iter().copied()) > 0.0 {
             break;
         }
     }
     // On the other port, both reads of an exchange are rejected; on the watched port, only the client's.
-    let median = |values| f64::max(rank(values, 2), 0.0) * CACHE_FACTOR;
+    let median = |values: Vec<f64>| f64::max(middle(values), 0.0) * CACHE_FACTOR;
     let away_ns = median(away) / 2.0;
     let in_window = (median(timing) - median(away_in_window) / 2.0).max(0.0);
     Ok(EventCosts {
@@ -103,6 +103,11 @@ impl Pair {
         }
         Ok(rank(took, 5))
     }
+}
+
+/// The middle value; 0 of none.
+pub fn middle(values: impl IntoIterator<Item = f64>) -> f64 {
+    rank(values.into_iter().collect(), 2)
 }
 
 /// The value that exceeds `1 / part` of the others.

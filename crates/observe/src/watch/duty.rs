@@ -93,13 +93,8 @@ impl Duty {
         if !self.is_in_windows {
             return Err(None);
         }
-        let (act, due_ns) = match self.next {
-            Some(next) => next,
-            None => match self.opens_ns() {
-                Some(opens_ns) => (Act::Begin, opens_ns),
-                None => return Err(None),
-            },
-        };
+        let opens = || self.opens_ns().map(|opens_ns| (Act::Begin, opens_ns));
+        let (act, due_ns) = self.next.or_else(opens).ok_or(None)?;
         if now_ns < due_ns {
             return Err(Some(due_ns));
         }

@@ -1,8 +1,7 @@
 //! Disk bytes of the server's processes, and the counters of a control group.
 
-use super::system_text::parse_named_numbers;
 use crate::group::ticks_since_boot;
-use crate::proc_text::parse_cgroup_usage_us;
+use crate::proc_text::{parse_cgroup_usage_us, parse_named_numbers};
 use crate::processes::Origin;
 use record::watch::system::{ControlGroupTotals, GroupIo};
 use std::cmp::Reverse;

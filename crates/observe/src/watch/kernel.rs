@@ -37,7 +37,6 @@ pub struct KernelHooks {
     pub send: SendHook,
     /// Whether the kernel reports resets in both directions.
     pub has_resets: bool,
-    /// Whether the kernel reports retransmissions.
     pub has_retransmits: bool,
     pub has_disk_reads: bool,
 }

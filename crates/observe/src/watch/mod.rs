@@ -7,12 +7,7 @@
 //! kernel and server; BPF programs (`bpf/watch.bpf.c`) replace the patches.
 //!
 //! [`Watcher`] is the entry point; it opens windows while it waits ([`Watcher::wait_until`]) and returns
-//! [`Reading`](record::watch::Reading)s. Modules: `programs`, `kernel` (the programs), `calibration` (their cost),
-//! `schedule`, [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `edges`,
-//! [`shares`] and [`point`] (the watch of a load's points), `live` (the load of real clients), [`states`] with
-//! [`timer_wheel`] (connections),
-//! [`classes`], `totals`, [`by_process`], [`traffic`] (the protocol) and [`demand`] (service demands).
-//! [`record::watch`] defines a reading.
+//! [`Reading`](record::watch::Reading)s.
 
 mod active_pack;
 mod by_process;
@@ -45,6 +40,7 @@ mod tracer;
 mod traffic;
 mod watcher;
 
+pub(crate) use calibration::middle;
 pub use classes::{ClassError, SizeClasses};
 pub use error::WatchError;
 pub use intervals::Intervals;

@@ -66,34 +66,8 @@ pub struct Pack {
 
 /// The reason why a pack cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum PackError {
-    /// A line is invalid.
-    #[error("{origin}, line {line}: {what}")]
-    Line {
-        /// The file.
-        origin: String,
-        /// Line number, from 1.
-        line: usize,
-        /// The error.
-        what: String,
-    },
-    /// A required line is missing.
-    #[error("{origin}: {what}")]
-    Whole {
-        /// The file.
-        origin: String,
-        /// The missing part.
-        what: String,
-    },
-    /// The file cannot be read.
-    #[error("{path} cannot be read: {source}")]
-    Unreadable {
-        /// The path.
-        path: String,
-        /// The system's error.
-        source: std::io::Error,
-    },
-}
+#[error("{0}")]
+pub struct PackError(String);
 
 impl Pack {
     /// Reads a built-in pack by its name, or a file.
@@ -106,13 +80,12 @@ impl Pack {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
             return Ok((Pack::parse(name, text)?, text.to_string()));
         }
-        let unreadable = |source| PackError::Unreadable { path: word.to_string(), source };
+        let unreadable = |error| PackError(format!("{word} cannot be read: {error}"));
         let mut text = String::new();
         let file = std::fs::File::open(Path::new(word)).map_err(unreadable)?;
         std::io::Read::read_to_string(&mut std::io::Read::take(file, MOST_BYTES + 1), &mut text).map_err(unreadable)?;
         if text.len() as u64 > MOST_BYTES {
-            let what = format!("a pack has at most {MOST_BYTES} bytes");
-            return Err(PackError::Whole { origin: word.into(), what });
+            return Err(PackError(format!("{word}: a pack has at most {MOST_BYTES} bytes")));
         }
         Ok((Pack::parse(word, &text)?, text))
     }
@@ -123,11 +96,8 @@ impl Pack {
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
             let words: Vec<&str> = line.split_whitespace().collect();
-            pack.take(&words, index + 1).map_err(|what| PackError::Line {
-                origin: origin.into(),
-                line: index + 1,
-                what,
-            })?;
+            let wrong = |what| PackError(format!("{origin}, line {}: {what}", index + 1));
+            pack.take(&words, index + 1).map_err(wrong)?;
         }
         let missing = if pack.server.is_empty() {
             Some("a line 'server NAME' is missing".to_string())
@@ -140,7 +110,7 @@ impl Pack {
                 .map(|(_, word)| format!("a line '{word} FUNCTION' is missing: phases need all three boundaries"))
         };
         match missing {
-            Some(what) => Err(PackError::Whole { origin: origin.into(), what }),
+            Some(what) => Err(PackError(format!("{origin}: {what}"))),
             None => Ok(pack),
         }
     }

@@ -2,6 +2,7 @@
 //! modules need) become offsets in the file, where uprobes are attached.
 
 use super::pack::{Mark, Pack, matches};
+use crate::maps;
 use crate::processes::living_thread;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::path::PathBuf;
@@ -17,7 +18,6 @@ pub struct PackPlace {
     pub offset: u64,
     /// [`super::pack::Boundary`] as a number.
     pub boundary: u64,
-    /// Whether its first instruction is single-stepped, which is expensive.
     pub at_return: bool,
     /// Its first instruction is single-stepped, which is expensive.
     pub is_stepped: bool,
@@ -84,12 +84,9 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<PackPlace>, String> {
 
 /// A mapped file with a matching name, by a path through the process's root directory.
 fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
-    let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-    String::from_utf8_lossy(&maps).lines().find_map(|line| {
-        let path = line.get(line.find('/')?..)?.trim_end();
-        let name = path.rsplit('/').next()?;
-        matches(pattern, name).then(|| (PathBuf::from(format!("/proc/{pid}/root{path}")), name.to_string()))
-    })
+    let mut files = maps::of_process(pid).ok()?.into_iter().filter(|mapping| mapping.path.starts_with('/'));
+    let found = files.find(|mapping| matches(pattern, mapping.file_name()))?;
+    Some((PathBuf::from(format!("/proc/{pid}/root{}", found.path)), found.file_name().to_string()))
 }
 
 /// The function's offset in the file, and whether a probe there is single-stepped.

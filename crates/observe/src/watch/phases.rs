@@ -15,7 +15,7 @@ pub struct PhaseSums {
     earlier: Vec<PhaseRow>,
     /// Requests that began in a window and were not answered when it was closed. The means do not include them, so
     /// they are too low if there are many.
-    late: u64,
+    pub late: u64,
 }
 
 #[derive(Debug, Default)]
@@ -41,12 +41,6 @@ impl PhaseSums {
     /// Restarts the sums: the current contents of the rows are ignored.
     pub fn restart(&mut self, rows: impl Iterator<Item = PhaseRow>) {
         *self = PhaseSums { earlier: sum_rows(rows), ..PhaseSums::new(self.classes.len()) };
-    }
-
-    /// Requests that began in a window and had no response when it was closed. The means do not include them, so they
-    /// are too low if there are many.
-    pub fn late(&self) -> u64 {
-        self.late
     }
 
     /// Adds a window: the current rows of all CPUs, and the answered requests whose connection had no further event.

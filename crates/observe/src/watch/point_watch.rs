@@ -6,6 +6,7 @@
 //! the window may be counted and timed ([`super::shares`]). So a point is watched completely or partly within the
 //! budget, and records the part.
 
+use super::active_pack::PACK_SHARE;
 use super::edges::Edges;
 use super::intervals::Intervals;
 use super::shares::{Shares, affordable, drain_ns, pack_share, windows};
@@ -29,7 +30,6 @@ const SAMPLE_REST: u64 = 1000;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum windows of a pack; attaching and removing probes costs some milliseconds each.
 const MOST_PACK_WINDOWS: u64 = 2;
-const PACK_SHARE: f64 = 0.5;
 /// Minimum CPU time of the server to determine the cost of a request.
 const TELLING_CPU_NS: u64 = 10_000_000;
 
@@ -225,22 +225,14 @@ impl Holder {
 
     fn serve(mut self, orders: &Receiver<Order>, ready: &Sender<()>, done: &Sender<PointReadings>) {
         loop {
-            let order = match self.due_ns() {
-                Some(due_ns) => {
-                    let rest = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
-                    match orders.recv_timeout(rest) {
-                        Ok(order) => order,
-                        Err(RecvTimeoutError::Timeout) => {
-                            self.act();
-                            continue;
-                        }
-                        Err(RecvTimeoutError::Disconnected) => return,
-                    }
+            let rest = |due_ns: u64| Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
+            let order = match orders.recv_timeout(self.due_ns().map_or(Duration::MAX, rest)) {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.act();
+                    continue;
                 }
-                None => match orders.recv() {
-                    Ok(order) => order,
-                    Err(_) => return,
-                },
+                Err(RecvTimeoutError::Disconnected) => return,
             };
             match order {
                 Order::LoadBegins => {
@@ -351,16 +343,12 @@ impl Holder {
             self.acts.push((begin_ns + (shares.counted * planned_ns as f64) as u64, Act::StopCounting));
         }
         // A window's drain may reach into the next part, so actions are sorted by time.
-        self.acts.sort_unstable();
-        self.acts.reverse();
+        self.acts.sort_unstable_by(|a, b| b.cmp(a));
     }
 
     fn due_ns(&self) -> Option<u64> {
-        if !self.is_in_window {
-            return None;
-        }
-        let next_act = self.acts.last().map(|(at_ns, _)| *at_ns);
-        Some(next_act.map_or(self.next_sample_ns, |at_ns| at_ns.min(self.next_sample_ns)))
+        let next_act_ns = self.acts.last().map_or(u64::MAX, |(at_ns, _)| *at_ns);
+        self.is_in_window.then(|| next_act_ns.min(self.next_sample_ns))
     }
 
     fn act(&mut self) {
@@ -393,8 +381,7 @@ impl Holder {
                     for (later_ns, act) in &mut self.acts {
                         *later_ns += if *act == Act::StopCounting { 0 } else { late_ns };
                     }
-                    self.acts.sort_unstable();
-                    self.acts.reverse();
+                    self.acts.sort_unstable_by(|a, b| b.cmp(a));
                     break;
                 }
                 Act::Shut => tracer.shut_held(),

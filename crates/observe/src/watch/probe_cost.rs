@@ -22,7 +22,6 @@ const ROUNDS: usize = 5;
 /// Nanoseconds of CPU time per call of a probed function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FunctionCosts {
-    /// With a probe at the call.
     pub call_ns: f64,
     /// With a probe at the return; the call traps, too, to catch the return.
     pub return_ns: f64,
@@ -40,7 +39,6 @@ pub struct ProbeCosts {
 }
 
 impl ProbeCosts {
-    /// The cost of a call of one probed function.
     pub fn of(&self, is_stepped: bool, at_call: bool, at_return: bool) -> f64 {
         let Some(costs) = (if is_stepped { self.stepped } else { self.emulated }) else { return 0.0 };
         match (at_call, at_return) {
@@ -130,15 +128,10 @@ fn added(without: &[f64], with: Vec<f64>) -> f64 {
 
 /// Converts an address of this program's text to an offset in its file.
 fn offset_in_own_file(address: u64) -> std::io::Result<u64> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let of_line = |line: &str| -> Option<u64> {
-        let mut words = line.split_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-        let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
-        (start..end).contains(&address).then(|| address - start + offset)
-    };
-    maps.lines().find_map(of_line).ok_or_else(|| std::io::Error::other("its address is in no mapping"))
+    let mappings = crate::maps::of_process(std::process::id())?;
+    let found = mappings.iter().find(|mapping| mapping.addresses.contains(&address));
+    let offset = found.map(|mapping| address - mapping.addresses.start + mapping.offset);
+    offset.ok_or_else(|| std::io::Error::other("its address is in no mapping"))
 }
 
 #[cfg(test)]

@@ -47,13 +47,14 @@ impl PortOptions {
     }
 }
 
-/// Loaded programs. Links are dropped before their object.
+/// Loaded programs. Links are dropped before their object, those of writers first.
 pub struct Programs {
-    receive: Option<Link>,
+    /// The program that observes reads. Without it, all else continues.
+    pub receive: Option<Link>,
     window: Vec<Link>,
     always: Vec<Link>,
     object: Object,
-    hooks: KernelHooks,
+    pub hooks: KernelHooks,
     wheel: TimerWheel,
     /// Number of samples fetched so far.
     looked: u32,
@@ -64,7 +65,6 @@ pub struct Programs {
     pub phases: Mapped<PhaseRow>,
     /// Phases by the server's functions, by class.
     pub boundary_phases: Mapped<PhaseRow>,
-    /// Threads by thread id.
     pub threads: Mapped<ThreadRecord>,
     /// Connections and their requests in progress.
     pub requests: Mapped<RequestRecord>,
@@ -170,12 +170,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Stops counting new requests; those in progress are still followed.
-    pub fn shut_receive(&mut self) {
-        self.set_counts(false);
-    }
-
-    fn set_counts(&self, counts: bool) {
+    /// Whether new requests are counted; those in progress are followed in any case.
+    pub fn set_counts(&self, counts: bool) {
         self.control.set(0, Control { counts: u32::from(counts), ..self.control.get(0) });
     }
 
@@ -187,11 +183,6 @@ impl Programs {
                 self.threads.set(index, ThreadRecord { mark_ns: 0, sk: 0, ..thread });
             }
         }
-    }
-
-    /// Detaches the program that observes reads, and leaves all else unchanged.
-    pub fn pause_receive(&mut self) {
-        self.receive = None;
     }
 
     /// Detaches the programs that count requests; connections are still observed. Every request in progress counts,
@@ -212,13 +203,7 @@ impl Programs {
             names.push("on_syscall");
         }
         for name in names {
-            match self.attach(name) {
-                Ok(link) => self.window.push(link),
-                Err(error) => {
-                    self.close_window();
-                    return Err(error);
-                }
-            }
+            self.hold(self.attach(name))?;
         }
         self.set_window(number, 1);
         Ok(())
@@ -227,15 +212,15 @@ impl Programs {
     /// Probes these functions until the window is closed, in every process that runs the file.
     pub fn attach_boundaries(&mut self, places: &[PackPlace]) -> Result<(), WatchError> {
         for place in places {
-            let link = self.probe(-1, &place.path, place.offset, place.boundary, place.at_return);
-            match link {
-                Ok(link) => self.window.push(link),
-                Err(error) => {
-                    self.close_window();
-                    return Err(error);
-                }
-            }
+            self.hold(self.probe(-1, &place.path, place.offset, place.boundary, place.at_return))?;
         }
+        Ok(())
+    }
+
+    /// Keeps a hook until the window is closed, which an error does.
+    fn hold(&mut self, link: Result<Link, WatchError>) -> Result<(), WatchError> {
+        let link = link.inspect_err(|_| self.close_window())?;
+        self.window.push(link);
         Ok(())
     }
 
@@ -264,10 +249,6 @@ impl Programs {
         self.control.set(0, Control { by_thread: u32::from(is_wanted), ..self.control.get(0) });
     }
 
-    pub fn shut_gate(&mut self, number: u32) {
-        self.set_window(number, 0);
-    }
-
     /// Ends the window: stops timing and detaches its hooks.
     pub fn close_window(&mut self) {
         self.set_window(0, 0);
@@ -279,10 +260,6 @@ impl Programs {
         self.swept.set(0, Sweep::default());
         self.run("sweep")?;
         Ok(self.swept.get(0))
-    }
-
-    pub fn hooks(&self) -> KernelHooks {
-        self.hooks
     }
 
     /// The kernel's timer wheel, which ends TIME_WAIT; each call improves its accuracy.
@@ -345,7 +322,8 @@ impl Programs {
         records
     }
 
-    fn set_window(&self, window: u32, gate: u32) {
+    /// The window in which requests are timed (0 = none), and whether requests that begin belong to it.
+    pub fn set_window(&self, window: u32, gate: u32) {
         self.control.set(0, Control { window, gate, ..self.control.get(0) });
     }
 
@@ -376,15 +354,6 @@ pub fn try_out() -> Result<String, WatchError> {
 impl std::fmt::Debug for Programs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Programs").field("hooks", &self.hooks).field("slots", &self.requests.len()).finish()
-    }
-}
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        // Detach writers first, so that no program writes to a window that is being closed.
-        self.receive = None;
-        self.window.clear();
-        self.always.clear();
     }
 }
 
@@ -473,7 +442,7 @@ mod tests {
         exchange(&others, 1000);
         // Detach first, so that both counts stop.
         programs.close_window();
-        programs.pause_receive();
+        programs.receive = None;
         programs.always.clear();
         let runs = programs.runs();
         let of_kernel = |names: &[&str]| names.iter().map(|name| run_count(&programs, name)).sum::<u64>();

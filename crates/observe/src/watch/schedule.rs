@@ -26,16 +26,13 @@ pub struct Schedule {
 impl Schedule {
     /// A schedule whose first window opens soon after `now_ns`.
     pub fn new(now_ns: u64, seed: u64) -> Self {
-        let mut schedule = Schedule {
+        Schedule {
             period: SHORTEST_PERIOD,
-            next_ns: now_ns,
-            period_ends_ns: now_ns,
+            next_ns: now_ns + FIRST.as_nanos() as u64,
+            period_ends_ns: now_ns + SHORTEST_PERIOD.as_nanos() as u64,
             random: ChaCha8Rng::seed_from_u64(seed),
             is_suspended: false,
-        };
-        schedule.next_ns = now_ns + FIRST.as_nanos() as u64;
-        schedule.period_ends_ns = now_ns + schedule.period.as_nanos() as u64;
-        schedule
+        }
     }
 
     pub fn next_ns(&self) -> Option<u64> {

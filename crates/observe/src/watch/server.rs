@@ -4,10 +4,10 @@ use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, GroupCounters, GroupSize, ProcessCpu, ServerGroup};
 use crate::limits::LimitReader;
-use crate::listening::server_on_port;
+use crate::listening::roots_on_port;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::port_sockets::PortReader;
-use crate::processes::{Origin, Process, ProcessTable, living_thread};
+use crate::processes::{Origin, Process, ProcessTable};
 use crate::sock_diag::{Listener, PortSockets, Scope};
 use record::watch::LimitTotals;
 use std::collections::{HashMap, HashSet};
@@ -50,7 +50,6 @@ pub struct ServerReading {
     pub processes: Vec<ProcessCpu>,
     /// Connections waiting to be accepted at the listener with the fullest queue; `None` if there is no listener.
     pub accept_queue: Option<u64>,
-    /// Limit of the accept queue.
     pub accept_queue_limit: Option<u64>,
     /// Connections dropped since the watch began because an accept queue was full, in the whole namespace.
     pub listen_overflows: Option<u64>,
@@ -141,20 +140,9 @@ impl ServerSide {
     }
 
     fn find_roots(&mut self) -> Vec<u32> {
-        match server_on_port(self.port, self.netns_pid) {
-            Ok(Some(server)) => {
-                self.trouble = None;
-                std::iter::once(server.pid).chain(server.sharing).collect()
-            }
-            Ok(None) => {
-                self.trouble = Some(format!("nothing listens on port {}", self.port));
-                Vec::new()
-            }
-            Err(error) => {
-                self.trouble = Some(error.to_string());
-                Vec::new()
-            }
-        }
+        let (roots, trouble) = roots_on_port(self.port, self.netns_pid);
+        self.trouble = trouble;
+        roots
     }
 
     /// Starts counting now: events during calibration and attachment do not count.
@@ -253,28 +241,17 @@ fn fullest(listeners: &[Listener]) -> Option<&Listener> {
     listeners.iter().max_by(is_fuller)
 }
 
-/// The inode number of the network namespace of a process, or of this thread, which the programs compare.
-pub fn namespace_number(netns_pid: Option<u32>) -> Option<u32> {
-    let path = netns_pid
-        .map_or_else(|| "/proc/thread-self/ns/net".to_string(), |pid| format!("/proc/{}/ns/net", living_thread(pid)));
-    let link = std::fs::read_link(path).ok()?;
-    link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn listener(queue: u32, queue_limit: u32, drops: u32) -> Listener {
+        Listener { address: ([127, 0, 0, 1], 80).into(), inode: 1, uid: 0, queue, queue_limit, drops }
+    }
+
     #[test]
     fn deferred_connections_of_a_listener_are_no_drops() {
-        let listener = |drops| Listener {
-            address: ([127, 0, 0, 1], 80).into(),
-            inode: 1,
-            uid: 0,
-            queue: 0,
-            queue_limit: 5,
-            drops,
-        };
+        let listener = |drops| listener(0, 5, drops);
         let mut drops = Drops::default();
         assert_eq!(drops.add(&[listener(7)], Some(100)), 0, "before the watch");
         assert_eq!(drops.add(&[listener(47)], Some(100)), 0, "forty handshakes were put off");
@@ -290,15 +267,7 @@ mod tests {
     #[test]
     fn the_accept_queue_belongs_to_the_listener_that_overflows_first() {
         let seen = |listeners: &[(u32, u32)]| {
-            let listener = |&(queue, queue_limit)| Listener {
-                address: ([127, 0, 0, 1], 80).into(),
-                inode: 1,
-                uid: 0,
-                queue,
-                queue_limit,
-                drops: 0,
-            };
-            let listeners: Vec<Listener> = listeners.iter().map(listener).collect();
+            let listeners: Vec<_> = listeners.iter().map(|&(queue, limit)| listener(queue, limit, 0)).collect();
             fullest(&listeners).map(|fullest| (fullest.queue, fullest.queue_limit))
         };
         assert_eq!(seen(&[]), None);

@@ -21,7 +21,6 @@ pub struct EventPrices {
     pub receive_ns: f64,
     /// Cost that a window adds to each read.
     pub window_receive_ns: f64,
-    /// A send in a window.
     pub send_ns: f64,
     /// Sends per read, if windows have measured them.
     pub sends_per_receive: Option<f64>,

@@ -2,10 +2,10 @@
 //! paging, interrupts by kind, context switches, processes started and running, memory. All are cumulative since boot
 //! and have the time of their reading, so any two readings give rates.
 
-use super::system_text::{parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
+use super::system_text::{parse_counts_by_kind, parse_disks};
 use crate::group::clock_ticks_per_sec;
 use crate::kept_file::{KeptFile, read};
-use crate::proc_text::{CpuTimes, parse_machine_stat};
+use crate::proc_text::{CpuTimes, parse_machine_stat, parse_named_numbers};
 use record::time::monotonic_ns;
 use record::watch::system::{CpuModes, Memory, Paging, SystemKind, SystemTotals};
 
@@ -83,10 +83,8 @@ impl SystemReader {
             totals.interrupts = Some(stat.interrupts);
             totals.context_switches = Some(stat.context_switches);
         }
-        let scheduled = parse_scheduled(text);
-        totals.started = scheduled.started;
-        totals.running = scheduled.running;
-        totals.blocked = scheduled.blocked;
+        [totals.started, totals.running, totals.blocked] =
+            parse_named_numbers(text, ["processes", "procs_running", "procs_blocked"]);
     }
 }
 

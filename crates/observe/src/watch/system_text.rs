@@ -47,33 +47,6 @@ fn is_partition(name: &[u8], disk: &[u8]) -> bool {
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && (!needs_p || rest.starts_with(b"p"))
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Scheduled {
-    /// Processes and threads started since boot.
-    pub started: Option<u64>,
-    pub running: Option<u64>,
-    /// Processes waiting for a disk.
-    pub blocked: Option<u64>,
-}
-
-pub fn parse_scheduled(text: &[u8]) -> Scheduled {
-    let [started, running, blocked] = parse_named_numbers(text, ["processes", "procs_running", "procs_blocked"]);
-    Scheduled { started, running, blocked }
-}
-
-/// The first number of each line that begins with one of `names`.
-pub fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
-    let mut found = [None; N];
-    for line in lines(text) {
-        let mut fields = words(line);
-        let Some(key) = fields.next() else { continue };
-        if let Some(at) = names.iter().position(|name| name.as_bytes() == key) {
-            found[at] = fields.next().and_then(number);
-        }
-    }
-    found
-}
-
 /// Parses `/proc/interrupts` or `/proc/softirqs`: counts by kind, summed over the CPUs of the heading. The kind is
 /// the device's name or, for the machine's own interrupts, the label (`LOC`, `TLB`, `TIMER`). With more than `most`
 /// kinds, the rarest are summed as `other`.
@@ -113,6 +86,7 @@ pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc_text::parse_named_numbers;
 
     #[test]
     fn partitions_and_layered_devices_are_not_counted_twice() {
@@ -151,6 +125,5 @@ mod tests {
         let found =
             parse_named_numbers(b"pgfault 12\nMemTotal: 7 kB\npgpgin x\n", ["MemTotal:", "pgfault", "pgpgin", "no"]);
         assert_eq!(found, [Some(7), Some(12), None, None]);
-        assert_eq!(parse_scheduled(b"processes 5\nprocs_running 2\nprocs_blocked 0\n").blocked, Some(0));
     }
 }

@@ -32,10 +32,8 @@ impl TimerWheel {
 
     /// The wheel of the running kernel, whose coarse clock advances by ticks.
     pub fn of_this_kernel() -> Self {
-        let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `tick` is a live timespec.
-        let known = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) } == 0;
-        TimerWheel::with_ticks_of(if known { tick.tv_nsec as u64 } else { 4_000_000 })
+        let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+        TimerWheel::with_ticks_of(tick.tv_nsec as u64)
     }
 
     /// Sets a moment that is known in both clocks.

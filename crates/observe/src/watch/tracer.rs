@@ -14,10 +14,8 @@ use super::probe_cost;
 use super::programs::{PortOptions, Programs, WAYS};
 use super::schedule::{DRAIN, Schedule, WINDOW};
 use super::shares::{EventPrices, WINDOW_COST_PER_CPU_NS};
-use super::timer_wheel::TimerWheel;
 use super::totals;
 use super::watcher::{Charged, Counted, WatchOptions};
-use crate::processes::Process;
 use record::time::monotonic_ns;
 use record::watch::{AddedCost, ClassTotals, Counter, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
@@ -52,7 +50,7 @@ enum Stage {
 
 #[derive(Debug)]
 pub struct Tracer {
-    programs: Programs,
+    pub(super) programs: Programs,
     sizes: SizeClasses,
     mode: Mode,
     costs: EventCosts,
@@ -176,7 +174,7 @@ impl Tracer {
     }
 
     fn shut_counting(&mut self) {
-        self.programs.shut_receive();
+        self.programs.set_counts(false);
         self.has_gaps = true;
         if let Some(since_ns) = self.counting_since_ns.take() {
             self.counted_ns += monotonic_ns().saturating_sub(since_ns);
@@ -186,11 +184,6 @@ impl Tracer {
     fn end_counting(&mut self) -> Result<(), WatchError> {
         self.shut_counting();
         self.programs.detach_receive()
-    }
-
-    /// Time in which requests were counted; `None` = all the time.
-    pub fn counted_time(&self, now_ns: u64) -> Option<u64> {
-        self.has_gaps.then(|| self.counted_ns_at(now_ns))
     }
 
     fn counted_ns_at(&self, now_ns: u64) -> u64 {
@@ -212,10 +205,9 @@ impl Tracer {
 
     /// Why some requests are not counted, if so.
     pub fn counting_note(&self) -> Option<String> {
-        let duty = self.duty.as_ref().filter(|duty| duty.is_in_windows())?;
+        self.duty.as_ref().filter(|duty| duty.is_in_windows())?;
         let now_ns = monotonic_ns();
         let share = self.counted_ns_at(now_ns) as f64 / now_ns.saturating_sub(self.started_ns).max(1) as f64;
-        let _ = duty;
         Some(format!(
             "requests are counted {:.1} % of the time so far: counting all of them would exceed the limit of overhead",
             share * 100.0
@@ -271,7 +263,7 @@ impl Tracer {
     fn shut(&mut self, now_ns: u64) -> u64 {
         let until_ns = now_ns + DRAIN.as_nanos() as u64;
         if let Stage::Open { opened_ns, is_pack } = self.stage {
-            self.programs.shut_gate(self.window);
+            self.programs.set_window(self.window, 0);
             if !is_pack {
                 self.window_ns += now_ns.saturating_sub(opened_ns);
             }
@@ -321,7 +313,7 @@ impl Tracer {
         let length = |is_pack| if is_pack { PACK_WINDOW } else { WINDOW }.as_nanos() as u64;
         match self.stage {
             Stage::Idle => {
-                let pack_ns = self.pack.as_ref().and_then(ActivePack::next_ns);
+                let pack_ns = self.pack.as_ref().and_then(|pack| pack.next_ns);
                 let scheduled_ns = (self.mode == Mode::Budgeted).then(|| self.schedule.next_ns()).flatten();
                 let opens_ns = [scheduled_ns, pack_ns].into_iter().flatten().min()?;
                 if now_ns < opens_ns {
@@ -333,7 +325,7 @@ impl Tracer {
                     Ok(opened_ns) => Some(opened_ns + length(is_pack)),
                     Err(error) if is_pack => {
                         self.pack_trouble = Some(error.to_string());
-                        self.pack.iter_mut().for_each(ActivePack::suspend);
+                        self.pack.iter_mut().for_each(|pack| pack.next_ns = None);
                         scheduled_ns
                     }
                     Err(error) => {
@@ -397,7 +389,7 @@ impl Tracer {
     /// answered in their window.
     pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
         self.take_exact();
-        (self.phases.totals(share, exact), self.phases.late())
+        (self.phases.totals(share, exact), self.phases.late)
     }
 
     pub fn prices(&self) -> EventPrices {
@@ -444,16 +436,6 @@ impl Tracer {
         self.schedule.adapt(always, window, budget);
     }
 
-    /// Whether reads of MPTCP connections are observed.
-    pub fn sees_multipath(&self) -> bool {
-        self.programs.hooks().receive == ReceiveHook::Length
-    }
-
-    /// Sets the server's processes, like [`Programs::follow`].
-    pub fn follow(&mut self, processes: &[Process]) -> Result<u64, WatchError> {
-        self.programs.follow(processes)
-    }
-
     /// Counts everything, or in windows if that would exceed the budget.
     fn keep_duty(&mut self, server_ns: u64, receives: u64, budget: f64) {
         let at_ns = monotonic_ns();
@@ -475,17 +457,7 @@ impl Tracer {
 
     /// Connections and losses; only reads memory.
     pub fn counted(&self) -> Counted {
-        totals::counted(&self.programs.counts.get(0), self.programs.hooks())
-    }
-
-    /// The kernel's timer wheel, like [`Programs::wheel`].
-    pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
-        self.programs.wheel()
-    }
-
-    /// Updates the clients in TIME_WAIT, like [`Programs::update_waiting_clients`].
-    pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
-        self.programs.update_waiting_clients(clients)
+        totals::counted(&self.programs.counts.get(0), self.programs.hooks)
     }
 
     /// Reads requests into `reading`.
@@ -496,7 +468,7 @@ impl Tracer {
             reading.classes = totals::classes(self.programs.classes.iter(), &swept, self.sizes.count());
             reading.phases = self.phases(reading.at_ns, &reading.classes);
             reading.open = self.counting_since_ns.map(|_| totals::open(&swept));
-            reading.counted_ns = self.counted_time(reading.at_ns);
+            reading.counted_ns = self.has_gaps.then(|| self.counted_ns_at(reading.at_ns));
             reading.traffic = self.traffic();
             reading.pack = self.pack();
             charged.requests_ns = reading.classes.iter().map(|class| class.cpu_ns).sum::<i64>() + swept.waiting_cpu_ns;
@@ -598,10 +570,5 @@ impl Tracer {
             ),
             _ => None,
         }
-    }
-
-    /// Slots of the table of connections.
-    pub fn slots(&self) -> usize {
-        self.programs.requests.len()
     }
 }

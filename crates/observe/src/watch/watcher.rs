@@ -5,8 +5,9 @@ use super::classes::SizeClasses;
 use super::error::WatchError;
 use super::group_io::{GroupIoReader, read_control_group};
 use super::intervals::{Due, Intervals};
+use super::kernel::ReceiveHook;
 use super::pack::Pack;
-use super::server::{Roots, ServerReading, ServerSide, namespace_number};
+use super::server::{Roots, ServerReading, ServerSide};
 use super::states::{ByState, Scan, StateModel, Stillness, Transitions};
 use super::system::SystemReader;
 use super::timer_wheel::TimerWheel;
@@ -15,7 +16,7 @@ use crate::account::Accountant;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
-use crate::namespace::needs_hosts_process_ids;
+use crate::namespace::{namespace_number, needs_hosts_process_ids};
 use crate::processes::{Origin, Process, in_control_group};
 use crate::sock_diag::STATES;
 use record::account::Account;
@@ -207,7 +208,7 @@ impl Watcher {
         let mut server = ServerSide::open(options.port, group, options.netns_pid)?;
         let own_cpu_at_start_ns = cpu_clock::of_process(std::process::id()).unwrap_or(0);
         let seen = server.scan().map(|sockets| sockets.by_state.iter().sum()).unwrap_or(0);
-        let namespace = namespace_number(options.netns_pid).unwrap_or(0);
+        let namespace = namespace_number(options.netns_pid);
         let (mut tracer, why_no_programs) = match Tracer::start(&options, namespace, seen) {
             Ok(tracer) => (Some(tracer), None),
             Err(error) => (None, Some(error)),
@@ -215,7 +216,7 @@ impl Watcher {
         let why_no_ids = needs_hosts_process_ids().err();
         let accountant = options.accounts.then(|| Accountant::start(options.port).map_err(WatchError::from));
         if let (Some(tracer), None) = (&mut tracer, &why_no_ids) {
-            server.restart(tracer.follow(&server.processes()).ok());
+            server.restart(tracer.programs.follow(&server.processes()).ok());
         } else {
             server.restart(None);
         }
@@ -295,13 +296,9 @@ impl Watcher {
                 return;
             }
             let nap_ns = next_ns.saturating_sub(monotonic_ns()).min(NAP_NS);
-            let nap = libc::timespec {
-                tv_sec: (nap_ns / 1_000_000_000) as libc::time_t,
-                tv_nsec: (nap_ns % 1_000_000_000) as libc::c_long,
-            };
-            // SAFETY: `nap` is a live timespec, and the remaining time is not requested. A signal ends the sleep
-            // early.
-            unsafe { libc::nanosleep(&nap, std::ptr::null_mut()) };
+            // A signal ends the sleep early.
+            let nap = rustix::thread::Timespec { tv_sec: 0, tv_nsec: nap_ns as _ };
+            let _ = rustix::thread::nanosleep(&nap);
         }
     }
 
@@ -326,8 +323,8 @@ impl Watcher {
 
     /// Scans now, and corrects the states by the result.
     pub fn reconcile(&mut self) {
-        if let Some(Ok(wheel)) = self.tracer.as_mut().map(Tracer::wheel) {
-            self.states.set_wheel(wheel);
+        if let Some(Ok(wheel)) = self.tracer.as_mut().map(|tracer| tracer.programs.wheel()) {
+            self.states.wheel = wheel;
         }
         let (before, began_ns) = (self.counted().transitions, monotonic_ns());
         match self.server.scan() {
@@ -336,7 +333,8 @@ impl Watcher {
                 let scan = Scan { began_ns, ended_ns, before: &before, after: &after, sockets: &sockets };
                 let clients = self.states.reconcile(&scan);
                 if let Some(tracer) = &mut self.tracer {
-                    self.scan_error = tracer.update_waiting_clients(&clients).err().map(|error| error.to_string());
+                    let updated = tracer.programs.update_waiting_clients(&clients);
+                    self.scan_error = updated.err().map(|error| error.to_string());
                 }
             }
             Err(error) => self.scan_error = Some(error.to_string()),
@@ -360,21 +358,23 @@ impl Watcher {
     /// Records overflows of TIME_WAIT, after which sockets vanish at once; only a scan shows that for this port.
     fn note_full_time_wait(&mut self, overflows: u64) {
         self.overflows = overflows;
-        self.states.set_without_place(overflows.saturating_sub(self.overflows_at_scan));
+        self.states.without_place = overflows.saturating_sub(self.overflows_at_scan);
         if overflows > self.overflows_at_scan && self.scan_credit_ns > 0 {
-            let cpu_before_ns = cpu_clock::of_this_thread();
-            self.reconcile();
-            self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
+            self.reconcile_on_credit();
         }
+    }
+
+    fn reconcile_on_credit(&mut self) {
+        let cpu_before_ns = cpu_clock::of_this_thread();
+        self.reconcile();
+        self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
     }
 
     /// Reads all data.
     pub fn read(&mut self) -> Reading {
         let before_ns = monotonic_ns();
         if !self.has_programs() || self.is_scan_due(before_ns) {
-            let cpu_before_ns = cpu_clock::of_this_thread();
-            self.reconcile();
-            self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
+            self.reconcile_on_credit();
         }
         // The counts and their clock are from one moment; the server's processes are read right after.
         let now_ns = monotonic_ns();
@@ -422,7 +422,7 @@ impl Watcher {
     /// Reads the server's side and passes its processes to the programs.
     fn read_server(&mut self) -> ServerReading {
         let ended_ns = match &mut self.tracer {
-            Some(tracer) if self.why_no_ids.is_none() => tracer.follow(&self.server.processes()).ok(),
+            Some(tracer) if self.why_no_ids.is_none() => tracer.programs.follow(&self.server.processes()).ok(),
             _ => None,
         };
         self.server.read(ended_ns)
@@ -463,12 +463,12 @@ impl Watcher {
                 .filter(|(name, count)| *count > 0 && *name != "unknown")
                 .map(|(name, count)| (name.into(), count))
                 .collect(),
-            reconciliation: self.has_programs().then(|| self.states.reconciliation()),
+            reconciliation: self.has_programs().then_some(self.states.reconciliation),
             counted: counted.connections,
             connects: self.has_counted.then_some(counted.connects),
             accept_queue: server.accept_queue,
             accept_queue_limit: server.accept_queue_limit,
-            syn_backlog: self.states.half_open(),
+            syn_backlog: self.states.half_open,
             port_drops: server.port_drops,
             listen_overflows: server.listen_overflows,
             listen_drops: server.listen_drops,
@@ -541,7 +541,7 @@ impl Watcher {
             );
             let lost = self.last.count(Counter::DisplacedOpen).unwrap_or(0);
             if lost > 0 {
-                let slots = tracer.slots();
+                let slots = tracer.programs.requests.len();
                 doubts.push(DoubtKind::LostEvents.warning(
                     format!("{lost} requests were lost: the table has room for {slots} connections"),
                     "give --table-size COUNT, or start the watch when the connections are there: it makes room for \
@@ -586,7 +586,8 @@ impl Watcher {
             ));
         }
         let multipath = self.last.count(Counter::Multipath).unwrap_or(0);
-        if multipath > 0 && self.tracer.as_ref().is_some_and(|tracer| !tracer.sees_multipath()) {
+        let hooks = self.tracer.as_ref().map(|tracer| tracer.programs.hooks);
+        if multipath > 0 && hooks.is_some_and(|hooks| hooks.receive != ReceiveHook::Length) {
             doubts.push(DoubtKind::NotWatched.warning(
                 format!(
                     "requests by MPTCP are not seen on this kernel: {multipath} paths of its connections were accepted"

@@ -71,28 +71,24 @@ fn neighbours(window: &Window) -> Option<Doubt> {
     if others.cpus <= OTHERS_LIMIT_CPUS {
         return None;
     }
-    let most = match &others.largest {
+    let (what, remedy) = if window.has_group && window.why_no_group().is_some() {
+        let what = format!(
+            "the server (its processes are not visible) and other work used {:.2} CPUs in the window",
+            others.cpus
+        );
+        (what, "run straingauge as root to distinguish them")
+    } else {
         // A tenth of the other work explains nothing.
-        Some((.., cpus)) if *cpus < 0.1 * others.cpus => String::new(),
-        Some((pid, command, cpus)) => format!("; most of it by {} (process {pid}, {cpus:.2} CPUs)", printable(command)),
-        None => String::new(),
+        let largest = others.largest.filter(|(.., cpus)| *cpus >= 0.1 * others.cpus);
+        let most = largest.map_or(String::new(), |(pid, command, cpus)| {
+            let command = PlainText::new(&command, 40);
+            format!("; most of it by {command} (process {pid}, {cpus:.2} CPUs)")
+        });
+        let what = format!("other work used {:.2} CPUs during the window{most}", others.cpus);
+        (what, "stop the other work, or repeat it when the machine is quiet")
     };
     let severity = if others.cpus > OTHERS_SERIOUS_CPUS { Severity::Warning } else { Severity::Note };
-    if window.has_group && window.why_no_group().is_some() {
-        let cpus = others.cpus;
-        return Some(Doubt::new(
-            DoubtKind::NoisyNeighbour,
-            severity,
-            format!("the server (its processes are not visible) and other work used {cpus:.2} CPUs in the window"),
-            "run straingauge as root to distinguish them",
-        ));
-    }
-    Some(Doubt::new(
-        DoubtKind::NoisyNeighbour,
-        severity,
-        format!("other work used {:.2} CPUs during the window{most}", others.cpus),
-        "stop the other work, or repeat it when the machine is quiet",
-    ))
+    Some(Doubt::new(DoubtKind::NoisyNeighbour, severity, what, remedy))
 }
 
 fn own_cost(window: &Window) -> Option<Doubt> {
@@ -210,11 +206,6 @@ fn tolerance_of_ticks(window: &Window, cpu_ns: u64) -> u64 {
     tolerance_ns(cpu_ns) + rounding
 }
 
-/// Names of programs are untrusted text.
-fn printable(text: &str) -> PlainText {
-    PlainText::new(text, 40)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,36 +253,37 @@ mod tests {
         }
     }
 
+    fn busy(user: u64) -> CpuTimes {
+        CpuTimes { user, idle: 1000 - user, ..CpuTimes::default() }
+    }
+
     fn kinds(window: &Window) -> Vec<DoubtKind> {
         window_doubts(window).into_iter().map(|doubt| doubt.kind).collect()
     }
 
     #[test]
-    fn sources_that_agree_raise_no_doubt() {
-        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
-        assert_eq!(window_doubts(&window(5 * SECOND_NS, busy)), []);
-    }
-
-    #[test]
-    fn stolen_time_raises_a_doubt_with_its_size() {
+    fn only_what_does_not_add_up_raises_a_doubt() {
         let stolen = CpuTimes { user: 500, idle: 400, steal: 100, ..CpuTimes::default() };
-        let doubts = window_doubts(&window(5 * SECOND_NS, stolen));
-        assert_eq!(doubts[0].kind, DoubtKind::Steal);
-        assert!(doubts[0].what.contains("5 %") && doubts[0].what.contains("10 %"), "{:?}", doubts[0]);
-    }
-
-    #[test]
-    fn busy_time_without_an_owner_is_other_work() {
-        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
-        let doubts = window_doubts(&window(5 * SECOND_NS, busy));
-        assert_eq!(doubts[0].kind, DoubtKind::NoisyNeighbour);
-        assert!(doubts[0].what.contains("0.30 CPUs"), "{:?}", doubts[0]);
+        let interrupted = CpuTimes { user: 500, softirq: 300, idle: 200, ..CpuTimes::default() };
+        let lost = CpuTimes { user: 400, idle: 300, ..CpuTimes::default() };
+        for (used_s, cpu1, expected) in [
+            (5, busy(500), None),
+            (5, interrupted, None),
+            (5, stolen, Some((DoubtKind::Steal, "took 5 % of the CPU time (10 %"))),
+            (5, busy(800), Some((DoubtKind::NoisyNeighbour, "0.30 CPUs"))),
+            (5, busy(0), Some((DoubtKind::SourcesDisagree, "it also runs on others"))),
+            (7, lost, Some((DoubtKind::SourcesDisagree, "the kernel accounted 85 %"))),
+        ] {
+            let doubts = window_doubts(&window(used_s * SECOND_NS, cpu1));
+            let is_it = |(one, (kind, what)): (&Doubt, (DoubtKind, &str))| one.kind == kind && one.what.contains(what);
+            assert_eq!(doubts.len(), usize::from(expected.is_some()), "{doubts:?}");
+            assert!(doubts.iter().zip(expected).all(is_it), "{expected:?}: {doubts:?}");
+        }
     }
 
     #[test]
     fn a_server_that_cannot_be_seen_is_not_called_other_work() {
-        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
-        let mut window = window(0, busy);
+        let mut window = window(0, busy(800));
         window.members.clear();
         let what =
             |window: &Window| window_doubts(window).into_iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour);
@@ -302,8 +294,7 @@ mod tests {
 
     #[test]
     fn a_nearly_idle_process_is_not_named() {
-        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
-        let mut window = window(5 * SECOND_NS, busy);
+        let mut window = window(5 * SECOND_NS, busy(800));
         for (used_ns, is_named) in [(SECOND_NS / 100, false), (2 * SECOND_NS, true)] {
             window.end.clocks.insert(Process { pid: 7, start_ticks: 1 }, used_ns);
             let doubt = neighbours(&window).unwrap();
@@ -313,8 +304,7 @@ mod tests {
 
     #[test]
     fn the_command_next_to_the_server_is_not_other_work() {
-        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
-        let mut window = window(5 * SECOND_NS, busy);
+        let mut window = window(5 * SECOND_NS, busy(800));
         window.end.clocks.insert(Process { pid: 7, start_ticks: 1 }, 3 * SECOND_NS);
         assert_eq!(kinds(&window), [DoubtKind::NoisyNeighbour]);
         window.beside = Some(crate::window::Beside { pids: vec![7], memory: None });
@@ -327,8 +317,7 @@ mod tests {
 
     #[test]
     fn costs_are_quotients_of_rates_if_the_client_had_another_window() {
-        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
-        let window = window(5 * SECOND_NS, busy);
+        let window = window(5 * SECOND_NS, busy(500));
         let seen = |requests, client_ns| {
             let seen = window.observation_of(requests, client_ns);
             let cost_us = seen.figures.value(names::SERVER_CPU).unwrap();
@@ -340,44 +329,21 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_not_other_work() {
-        let busy = CpuTimes { user: 500, softirq: 300, idle: 200, ..CpuTimes::default() };
-        assert_eq!(window_doubts(&window(5 * SECOND_NS, busy)), []);
-    }
-
-    #[test]
-    fn a_server_on_undeclared_cpus_is_a_disagreement() {
-        let idle = CpuTimes { idle: 1000, ..CpuTimes::default() };
-        let doubts = window_doubts(&window(5 * SECOND_NS, idle));
-        assert_eq!(doubts.iter().map(|doubt| doubt.kind).collect::<Vec<_>>(), [DoubtKind::SourcesDisagree]);
-        assert!(doubts[0].what.contains("it also runs on others"), "{:?}", doubts[0]);
-    }
-
-    #[test]
     fn a_difference_between_ticks_and_clocks_is_a_disagreement() {
-        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
-        let mut differing = window(5 * SECOND_NS, busy);
+        let mut differing = window(5 * SECOND_NS, busy(500));
         differing.end.group.user_ticks = 400;
         assert_eq!(kinds(&differing), [DoubtKind::SourcesDisagree]);
     }
 
     #[test]
     fn a_higher_count_of_the_control_group_is_used_and_reported() {
-        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
-        let mut short_lived = window(4 * SECOND_NS, busy);
+        let mut short_lived = window(4 * SECOND_NS, busy(500));
         short_lived.begin.group.cgroup_us = Some(0);
         short_lived.end.group.cgroup_us = Some(5_000_000);
         assert_eq!(short_lived.server_cpu_ns(), 5 * SECOND_NS);
         assert_eq!(kinds(&short_lived), [DoubtKind::SourcesDisagree]);
         short_lived.end.group.cgroup_us = Some(4_100_000);
         assert_eq!(short_lived.server_cpu_ns(), 4 * SECOND_NS, "within tolerance the clocks are the finer source");
-    }
-
-    #[test]
-    fn a_kernel_that_loses_ticks_is_a_disagreement() {
-        let lost = CpuTimes { user: 400, idle: 300, ..CpuTimes::default() };
-        let doubts = window_doubts(&window(7 * SECOND_NS, lost));
-        assert!(doubts.iter().any(|doubt| doubt.what.contains("the kernel accounted 85 %")), "{doubts:?}");
     }
 
     #[test]

@@ -151,6 +151,8 @@ pub struct Unpaired {
     pub lost_threads: u64,
 }
 
+crate::grows!(Unpaired { not_entered, not_left, too_deep, lost_threads });
+
 /// Costs outside the time stamps of the programs: before the first or after the last. The time between the two stamps
 /// counts as measurement, not here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]

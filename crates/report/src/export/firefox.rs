@@ -162,7 +162,7 @@ impl Categories {
         }
         match Rule::built_in().role(&frame.function, frame.module.as_deref()) {
             Role::Names(row) => Some(self.of(Some(row.layer), &row.part)),
-            Role::Helper(_) | Role::Unknown => None,
+            Role::Helper | Role::Unknown => None,
         }
     }
 }

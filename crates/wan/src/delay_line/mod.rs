@@ -37,7 +37,6 @@ const REAL_TIME_PRIORITY: libc::c_int = 40;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineCounts {
-    /// Packets delivered.
     pub packets: u64,
     /// Packets lost by the plan.
     pub lost: u64,
@@ -89,7 +88,7 @@ impl DelayLine {
         let thread = std::thread::Builder::new()
             .name("delay-line".into())
             .spawn(move || {
-                let pinned = affinity::pin(None, &cpus);
+                let pinned = affinity::pin(&cpus);
                 *lock(&line.shared.thread) =
                     Some((rustix::thread::gettid().as_raw_nonzero().get(), become_real_time()));
                 let _ = ready.send(pinned);

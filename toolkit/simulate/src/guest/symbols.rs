@@ -50,7 +50,7 @@ impl Functions {
                 let at = self.rows.iter().position(|known| known == row);
                 at.map_or(Role::Helps, |at| Role::Names(at as u8))
             }
-            layers::Role::Helper(_) | layers::Role::Unknown => Role::Helps,
+            layers::Role::Helper | layers::Role::Unknown => Role::Helps,
         };
         self.functions.iter().map(|function| Symbol { address: function.address, role: role(function) }).collect()
     }

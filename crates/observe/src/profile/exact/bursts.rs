@@ -6,12 +6,13 @@ use super::result::{self, Burst};
 use crate::cpu_clock;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
-use crate::processes::{ProcessTable, living_thread};
+use crate::namespace::namespace_number;
+use crate::processes::ProcessTable;
 use crate::profile::error::ProfileError;
 use crate::profile::symbols::KernelSymbols;
 use record::boundaries;
 use record::profile::exact::{ExactProfile, HookCosts, Machine};
-use std::os::unix::fs::MetadataExt;
+use record::time::monotonic_ns;
 use std::time::{Duration, Instant};
 
 /// Number of bursts in a profile; their spread gives the intervals.
@@ -35,11 +36,6 @@ pub struct BurstOptions {
     pub burst: Duration,
 }
 
-pub(super) fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// An attached exact profiler. Hooks cost time while they are attached, so call [`finish`](Self::finish) soon.
 #[derive(Debug)]
 pub struct ExactProfiler {
@@ -60,17 +56,15 @@ impl ExactProfiler {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
         let symbols = KernelSymbols::read()?;
-        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", living_thread(server.pid)))
-            .map_or(0, |file| file.ino() as u32);
         let bare_call_ns = calibration::bare_call_ns();
         let began = Instant::now();
-        let mut programs = Programs::load(boundaries::built_in(), &symbols, options.port, netns_inode)?;
+        let mut programs =
+            Programs::load(boundaries::built_in(), &symbols, options.port, namespace_number(Some(server.pid)))?;
         programs.attach_tracepoints()?;
         let costs = calibration::measure(&mut programs, bare_call_ns)?;
         programs.attach_functions()?;
         let attach_ns = began.elapsed().as_nanos() as u64;
-        let roots: Vec<u32> = server.sharing.iter().copied().chain([server.pid]).collect();
-        let (group, table) = (ServerGroup::new(roots, None), ProcessTable::default());
+        let (group, table) = (ServerGroup::new(server.sharing.iter().copied(), None), ProcessTable::default());
         let mut profiler =
             ExactProfiler { options, server, programs, group, table, costs, bursts: Vec::new(), began, attach_ns };
         profiler.admit()?;
@@ -96,17 +90,17 @@ impl ExactProfiler {
     fn attempt(&self, pids: &[u32]) -> Result<(Burst, u64), ProfileError> {
         let before = self.programs.read(u64::MAX, 0)?;
         let packets_before = self.programs.packets()?;
-        let began_ns = now_ns();
+        let began_ns = monotonic_ns();
         let cpu_before = cpu_times(pids);
-        let opens_ns = now_ns();
+        let opens_ns = monotonic_ns();
         self.programs.set_gate(opens_ns, u64::MAX)?;
-        let opening_ns = now_ns() - began_ns;
+        let opening_ns = monotonic_ns() - began_ns;
         std::thread::sleep(self.options.burst);
-        let ending_ns = now_ns();
+        let ending_ns = monotonic_ns();
         let cpu_after = cpu_times(pids);
-        let closes_ns = now_ns();
+        let closes_ns = monotonic_ns();
         self.programs.set_gate(opens_ns, closes_ns)?;
-        let closing_ns = now_ns() - ending_ns;
+        let closing_ns = monotonic_ns() - ending_ns;
         // An active CPU soon reaches a hook; for a sleeping one, the reader adds the rest.
         std::thread::sleep(SETTLE);
         let after = self.programs.read(opens_ns, closes_ns)?;

@@ -4,7 +4,7 @@ use super::reading::{CALIBRATION, Reading, layer_number};
 use crate::bpf::members::Members;
 use crate::bpf::types::exact::{Cpu, Gate, Options};
 use crate::bpf::types::profile::Target;
-use crate::bpf::types::{bytes_of, value_of};
+use crate::bpf::types::value_of;
 use crate::bpf::{self, Refusal};
 use crate::namespace::needs_hosts_process_ids;
 use crate::processes::Process;
@@ -51,6 +51,7 @@ const OPTIONAL: [(&str, &str); 5] = [
     ("irq_work", "btf_trace_irq_work_entry"),
 ];
 
+/// Links are dropped before their object.
 pub struct Programs {
     functions: Vec<Link>,
     tracepoints: Vec<Link>,
@@ -66,6 +67,21 @@ pub struct Programs {
 }
 
 impl Programs {
+    fn of(object: Object, slots: Vec<Boundary>) -> Self {
+        Programs {
+            functions: Vec::new(),
+            tracepoints: Vec::new(),
+            optional: Vec::new(),
+            object,
+            empty_slots: (slots.len()..slots.len() + EMPTY_FUNCTIONS.len()).collect(),
+            slots,
+            is_hooked: Vec::new(),
+            unhooked: Vec::new(),
+            empty_hooked: 0,
+            members: Members::default(),
+        }
+    }
+
     /// Loads a pair for every boundary function of this kernel, for the server's port in its network namespace.
     pub fn load(
         boundaries: &[Boundary],
@@ -102,20 +118,7 @@ impl Programs {
         loop {
             match load_once(&wanted, &optional, port, netns_inode) {
                 Ok(object) => {
-                    let empty_slots = (wanted.len()..wanted.len() + EMPTY_FUNCTIONS.len()).collect();
-                    let (functions, tracepoints) = (Vec::new(), Vec::new());
-                    return Ok(Programs {
-                        functions,
-                        tracepoints,
-                        optional,
-                        object,
-                        slots: wanted,
-                        is_hooked: Vec::new(),
-                        unhooked,
-                        empty_slots,
-                        empty_hooked: 0,
-                        members: Members::default(),
-                    });
+                    return Ok(Programs { optional, unhooked, ..Programs::of(object, wanted) });
                 }
                 Err(why) => match why.program().and_then(slot_of).filter(|slot| *slot < wanted.len()) {
                     Some(slot) => {
@@ -205,9 +208,7 @@ impl Programs {
     }
 
     pub fn set_gate(&self, opens_ns: u64, closes_ns: u64) -> Result<(), ProfileError> {
-        let gate = Gate { opens_ns, closes_ns };
-        let map = bpf::map(&self.object, ".bss.gate")?;
-        map.update(&0u32.to_ne_bytes(), bytes_of(&gate), MapFlags::ANY).map_err(|error| refusal(error.into()))
+        bpf::set_variable(&self.object, ".bss.gate", &Gate { opens_ns, closes_ns }).map_err(refusal)
     }
 
     /// The counts so far, including the uncharged time of a window that has ended.
@@ -234,31 +235,12 @@ impl std::fmt::Debug for Programs {
     }
 }
 
-impl Drop for Programs {
-    fn drop(&mut self) {
-        self.functions.clear();
-        self.tracepoints.clear();
-    }
-}
-
 /// Why an exact profile is not possible on this machine, if so. Tries a pair of programs on an empty kernel function.
 pub fn why_not_possible() -> Option<String> {
     let attempt = || -> Result<(), ProfileError> {
         needs_hosts_process_ids()?;
         let object = load_once(&[], &[], 0, 0).map_err(refusal)?;
-        let mut programs = Programs {
-            functions: Vec::new(),
-            tracepoints: Vec::new(),
-            optional: Vec::new(),
-            object,
-            slots: Vec::new(),
-            is_hooked: Vec::new(),
-            unhooked: Vec::new(),
-            empty_slots: (0..EMPTY_FUNCTIONS.len()).collect(),
-            empty_hooked: 0,
-            members: Members::default(),
-        };
-        programs.attach_empty_functions(1)
+        Programs::of(object, Vec::new()).attach_empty_functions(1)
     };
     attempt().err().map(|error| match error {
         ProfileError::ExactNotPossible(why) => why.replace('\n', " "),

@@ -3,7 +3,8 @@
 use crate::bpf::types::exact::Cpu;
 use crate::profile::samples::Side;
 use record::layers::Layer;
-use record::sum::Growing;
+use record::profile::exact::Unpaired;
+use record::sum::{Growing, Summand};
 
 /// As in `bpf/exact.h`; with another number of cells, [`Reading::add_cpu`] does not compile.
 const LAYERS: usize = 16;
@@ -91,19 +92,13 @@ pub struct Cell {
 record::grows!(Cell { ns, pairs_in, pairs_out, marks });
 
 /// The counts of all CPUs so far.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Reading {
     cells: Vec<Cell>,
     /// System calls that began, by caller.
     pub system_calls: [u64; 4],
-    /// Ends of functions whose begin was not seen.
-    pub not_entered: u64,
-    /// Begins whose end was not seen.
-    pub not_left: u64,
-    /// Functions called from too deep a stack.
-    pub too_deep: u64,
-    /// Threads whose stack was overwritten by that of another thread.
-    pub lost_threads: u64,
+    /// Events without a counterpart.
+    pub unpaired: Unpaired,
     /// Programs run.
     pub hooks: u64,
     /// CPUs on which no program ran.
@@ -116,10 +111,7 @@ impl Reading {
         Reading {
             cells: vec![Cell::default(); CELLS],
             system_calls: [0; 4],
-            not_entered: 0,
-            not_left: 0,
-            too_deep: 0,
-            lost_threads: 0,
+            unpaired: Unpaired::default(),
             hooks: 0,
             silent_cpus: 0,
         }
@@ -132,20 +124,14 @@ impl Reading {
             self.silent_cpus += 1;
             return;
         }
-        for (sum, calls) in self.system_calls.iter_mut().zip(cpu.system_calls) {
-            *sum += calls;
-        }
-        self.not_entered += cpu.not_entered;
-        self.not_left += cpu.not_left;
-        self.too_deep += cpu.too_deep;
-        self.lost_threads += cpu.lost_threads;
+        self.system_calls.add(&cpu.system_calls);
+        let Cpu { not_entered, not_left, too_deep, lost_threads, .. } = *cpu;
+        self.unpaired.add(&Unpaired { not_entered, not_left, too_deep, lost_threads });
         self.hooks += cpu.hooks;
         let cells: &[_; CELLS] = &cpu.cells;
         for (sum, cell) in self.cells.iter_mut().zip(cells) {
-            sum.ns += cell.ns;
-            sum.pairs_in += cell.pairs_in;
-            sum.pairs_out += cell.pairs_out;
-            sum.marks += cell.marks;
+            let (pairs_in, pairs_out) = (cell.pairs_in, cell.pairs_out);
+            sum.add(&Cell { ns: cell.ns, pairs_in, pairs_out, marks: cell.marks });
         }
         let top = cpu.stack[cpu.depth as usize % cpu.stack.len()];
         let place = if top.is_network != 0 { 1 + cpu.side as usize } else { 0 };
@@ -162,10 +148,7 @@ impl Reading {
             *cell = cell.since(then);
         }
         new.system_calls = self.system_calls.since(&earlier.system_calls);
-        new.not_entered = self.not_entered.saturating_sub(earlier.not_entered);
-        new.not_left = self.not_left.saturating_sub(earlier.not_left);
-        new.too_deep = self.too_deep.saturating_sub(earlier.too_deep);
-        new.lost_threads = self.lost_threads.saturating_sub(earlier.lost_threads);
+        new.unpaired = self.unpaired.since(&earlier.unpaired);
         new.hooks = self.hooks.saturating_sub(earlier.hooks);
         new
     }

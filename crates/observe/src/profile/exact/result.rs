@@ -42,17 +42,20 @@ fn row_of(charged: Charged) -> Option<Option<Layer>> {
     }
 }
 
-fn corrected(layer: Option<Layer>, cell: &Cell, calls: u64, costs: &HookCosts) -> f64 {
-    let hooks = cell.pairs_in as f64 * costs.pair_inner_ns
+fn around_hooks(cell: &Cell, costs: &HookCosts) -> f64 {
+    cell.pairs_in as f64 * costs.pair_inner_ns
         + cell.pairs_out as f64 * costs.pair_outer_ns
-        + cell.marks as f64 * costs.half_mark_ns();
+        + cell.marks as f64 * costs.half_mark_ns()
+}
+
+fn corrected(layer: Option<Layer>, cell: &Cell, calls: u64, costs: &HookCosts) -> f64 {
     let calls = calls as f64
         * match layer {
             Some(Layer::User) => costs.call_user_ns,
             Some(Layer::SystemCall) => costs.call_kernel_ns - costs.bare_call_ns,
             _ => 0.0,
         };
-    (cell.ns as f64 - hooks - calls).max(0.0)
+    (cell.ns as f64 - around_hooks(cell, costs) - calls).max(0.0)
 }
 
 /// Combines the bursts.
@@ -110,12 +113,8 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
         share_ratio: (programs_ns as f64 + around_ns) / (scheduler_check.summed_ns.max(1) as f64),
         ns_per_packet: (packets.total() > 0).then(|| (programs_ns as f64 + around_ns) / packets.total() as f64),
     };
-    let unpaired = Unpaired {
-        not_entered: sum_of(&|burst| burst.counted.not_entered),
-        not_left: sum_of(&|burst| burst.counted.not_left),
-        too_deep: sum_of(&|burst| burst.counted.too_deep),
-        lost_threads: sum_of(&|burst| burst.counted.lost_threads),
-    };
+    let mut unpaired = Unpaired::default();
+    bursts.iter().for_each(|burst| unpaired.add(&burst.counted.unpaired));
     let mut profile = ExactProfile {
         method: "exact",
         machine,
@@ -138,15 +137,8 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
 }
 
 fn around(bursts: &[Burst], calls: u64, costs: &HookCosts) -> f64 {
-    let hooks: f64 = bursts
-        .iter()
-        .map(|burst| {
-            let cell = burst.counted.sum(|place| place.whose == Whose::Server);
-            cell.pairs_in as f64 * costs.pair_inner_ns
-                + cell.pairs_out as f64 * costs.pair_outer_ns
-                + cell.marks as f64 * costs.half_mark_ns()
-        })
-        .sum();
+    let of_server = |burst: &Burst| burst.counted.sum(|place| place.whose == Whose::Server);
+    let hooks: f64 = bursts.iter().map(|burst| around_hooks(&of_server(burst), costs)).sum();
     hooks + calls as f64 * (costs.call_user_ns + costs.call_kernel_ns - costs.bare_call_ns).max(0.0)
 }
 

@@ -12,7 +12,7 @@ const SHORT_ID: usize = 12;
 pub fn found(word: &Path) -> Result<PathBuf> {
     match word.to_str() {
         Some(name) if !name.contains('/') && !word.exists() => {
-            by_name(&observe::cgroup_mount().unwrap_or_else(|| "/sys/fs/cgroup".into()), name)
+            by_name(&record::machine::cgroup_mount(None).unwrap_or_else(|| "/sys/fs/cgroup".into()), name)
         }
         _ => Ok(word.to_path_buf()),
     }
