@@ -19,15 +19,15 @@ sink=$!
 trap 'kill $sink; rm -r "$folder"' EXIT
 trap 'exit 143' INT TERM
 sleep 0.3
-echo "mode,round,load_average,lag_p50_us,lag_p99_us,lag_max_us,sent,cpu_utilisation,scheduling"
+echo "mode,round,load_average,lag_p50_us,lag_p99_us,lag_max_us,sent,cpu_utilisation"
 round=0
 while [ $round -lt "$rounds" ]; do
 	for mode in sleep precise; do
 		timeout 20 "$engine" 127.0.0.1:18083 200 2 0 "$rate" 0 $mode >"$folder/out"
 		value() { sed -n "s/^client\.$1 = Some(\([0-9.]*\)).*/\1/p" "$folder/out"; }
-		printf '%s,%s,%s,%s,%s,%s,%s,%s,%s\n' $mode $round "$(cut -d' ' -f1 /proc/loadavg)" "$(value lag_p50_us)" \
+		printf '%s,%s,%s,%s,%s,%s,%s,%s\n' $mode $round "$(cut -d' ' -f1 /proc/loadavg)" "$(value lag_p50_us)" \
 			"$(value lag_p99_us)" "$(value lag_max_us)" "$(sed -n 's/.*{ sent: \([0-9]*\),.*/\1/p' "$folder/out")" \
-			"$(value cpu_utilisation_ratio)" "$(sed -n 's/.*scheduling: "\([^"]*\)".*/\1/p' "$folder/out" | tr ',' ';')"
+			"$(value cpu_utilisation_ratio)"
 	done
 	round=$((round + 1))
 done

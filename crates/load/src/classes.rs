@@ -50,11 +50,6 @@ impl Classes {
         Some(Box::new(Classes { classes, under_way: vec![UnderWay::default(); slots] }))
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
-        const LATENCY_BYTES: usize = 300_000;
-        self.classes.len() * LATENCY_BYTES + self.under_way.capacity() * size_of::<UnderWay>()
-    }
-
     fn of(&mut self, slot: usize) -> &mut ClassCounts {
         let class = usize::from(self.under_way[slot].class).min(self.classes.len() - 1);
         &mut self.classes[class]

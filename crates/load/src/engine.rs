@@ -185,12 +185,7 @@ pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     first
 }
 
-type Handle<'scope> = ScopedJoinHandle<'scope, Result<ThreadReport, LoadError>>;
-
-struct ThreadReport {
-    report: Report,
-    is_real_time: bool,
-}
+type Handle<'scope> = ScopedJoinHandle<'scope, Result<Report, LoadError>>;
 
 fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
@@ -203,11 +198,11 @@ fn start<'scope, 'env: 'scope>(
             cost::pin_to(cpu).map_err(machine("pin a thread to its CPU"))?;
         }
         cost::sharpen_timers();
-        let is_open = matches!(task.plan.pace, record::Pace::Open { .. });
-        let is_real_time = task.plan.precise && is_open && cost::try_real_time();
+        if task.plan.precise && matches!(task.plan.pace, record::Pace::Open { .. }) {
+            cost::try_real_time();
+        }
         let poller = Poller::new().map_err(machine("make an epoll instance"))?;
-        let report = worker::run(task, poller).map_err(machine("wait for events"))?;
-        Ok(ThreadReport { report, is_real_time })
+        worker::run(task, poller).map_err(machine("wait for events"))
     };
     std::thread::Builder::new().name(name).spawn_scoped(scope, body).map_err(machine("start a thread"))
 }
@@ -343,35 +338,27 @@ impl<'a> Conductor<'a> {
         self.events.progress(&progress);
     }
 
-    fn result(self, reports: Vec<ThreadReport>, logs: Vec<FeedReport>) -> LoadResult {
+    fn result(self, reports: Vec<Report>, logs: Vec<FeedReport>) -> LoadResult {
         let mut replay = crate::replay::merged(logs);
         let mut classes = Vec::new();
-        let mut engine = EngineCost { threads: reports.len(), scheduling: "normal".into(), ..Default::default() };
+        let mut engine = EngineCost { threads: reports.len(), ..EngineCost::default() };
         let mut tally = None::<crate::tally::Tally>;
         let mut connection_bytes = 0;
         let mut bits_per_sec = Vec::new();
         let mut tls = None::<TlsTally>;
         let mut no_arrivals = None;
-        for ThreadReport { mut report, is_real_time } in reports {
+        for mut report in reports {
             if let (Some(replay), Some(comparison)) = (&mut replay, &report.comparison) {
                 comparison.add_to(replay);
             }
             let counts = report.classes.take().map(|classes| classes.into_counts()).unwrap_or_default();
             crate::classes::add(&mut classes, &counts);
             engine.add(&report.begin, &report.end);
-            engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
             bits_per_sec.extend(report.bits_per_sec);
             let refused = |error: Errno| format!("the kernel does not time-stamp packets (SO_TIMESTAMPING: {error})");
             no_arrivals = no_arrivals.or(report.has_no_stamps.map(refused));
             add_handshakes(&mut tls, report.tls);
-            engine.wait_method = "epoll_pwait2".into();
-            if self.plan.precise {
-                engine.wait_method.push_str(", polling the last 30 us before a send");
-            }
-            if is_real_time {
-                engine.scheduling = "SCHED_FIFO, priority 10".into();
-            }
             match &mut tally {
                 Some(tally) => tally.merge(report.tally),
                 None => tally = Some(report.tally),

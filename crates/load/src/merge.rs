@@ -35,15 +35,8 @@ impl LoadResult {
 impl EngineCost {
     /// Adds the cost of another machine's engine. `weights`: the connections that each engine opened.
     fn merge(&mut self, other: &EngineCost, weights: (u64, u64)) {
-        for (mine, theirs) in [
-            (&mut self.cpu_user_ns, other.cpu_user_ns),
-            (&mut self.cpu_system_ns, other.cpu_system_ns),
-            (&mut self.polling_ns, other.polling_ns),
-            (&mut self.system_calls, other.system_calls),
-            (&mut self.memory_bytes_fixed, other.memory_bytes_fixed),
-        ] {
-            *mine = mine.saturating_add(theirs);
-        }
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.polling_ns = self.polling_ns.saturating_add(other.polling_ns);
         self.busiest_thread_ratio = self.busiest_thread_ratio.max(other.busiest_thread_ratio);
         self.run_queue_wait_ratio = match (self.run_queue_wait_ratio, other.run_queue_wait_ratio) {
             (Some(mine), Some(theirs)) => Some(mine.max(theirs)),

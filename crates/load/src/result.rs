@@ -234,7 +234,7 @@ impl LoadResult {
 
     fn costs(&self, figures: &mut Figures) {
         let (done, engine) = (self.counts.completed_in_window, &self.engine);
-        let cpu_us = (engine.cpu_user_ns + engine.cpu_system_ns) as f64 / 1e3;
+        let cpu_us = engine.cpu_ns as f64 / 1e3;
         figures.measured(names::CLIENT_CPU, cpu_us / done as f64, done, Origin::Timed);
         let busy = (self.window_ns > 0).then_some(engine.busiest_thread_ratio);
         let threads = (engine.threads as u64, Origin::Timed);

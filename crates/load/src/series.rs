@@ -193,10 +193,6 @@ impl Series {
         }
         text
     }
-
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.steps.len() * (size_of::<Step>() + size_of::<[u32; BUCKETS]>())
-    }
 }
 
 #[inline]

@@ -59,7 +59,7 @@ pub use doubt::{Doubt, DoubtKind, Severity};
 pub use estimate::Estimate;
 pub use figure::{Figure, Figures, Origin};
 pub use histogram::Latency;
-pub use load_counts::{LOAD_TIMES, LoadCounts, LoadTimes};
+pub use load_counts::{LoadCounts, LoadTimes};
 pub use lock::lock;
 pub use outcome::Outcomes;
 pub use path::{PathMechanism, PathPlan};

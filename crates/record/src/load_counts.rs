@@ -115,7 +115,7 @@ macro_rules! tagged {
         adds_up!(LoadTimes { $($field),+ });
 
         /// Number of histograms in a [`LoadTimes`].
-        pub const LOAD_TIMES: usize = [$($tag),+].len();
+        const LOAD_TIMES: usize = [$($tag),+].len();
 
         impl LoadTimes {
             /// The histograms by their tags in `latency.hlog`, in its order, then `own-lag`, which it does not

@@ -7,6 +7,7 @@
 
 use super::{ColdCounts, Shared};
 use crate::check;
+use crate::cost::{pin_to, thread_cpu_ns};
 use crate::poller::{Poller, READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortAllocator};
 use crate::ramp::ConnectRamp;
@@ -105,7 +106,7 @@ impl Keeper {
     pub(super) fn keep(&mut self, shared: &Shared) -> Result<(), Errno> {
         if let Some(cpu) = self.cpus.last() {
             // Pinning only affects speed.
-            let _ = crate::cost::pin_to(*cpu);
+            let _ = pin_to(*cpu);
         }
         while !shared.is_ending.load(Ordering::SeqCst) {
             let now_ns = monotonic_ns();
@@ -316,11 +317,6 @@ impl Keeper {
         self.held -= 1;
         true
     }
-}
-
-fn thread_cpu_ns() -> u64 {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
 }
 
 impl Drop for Keeper {

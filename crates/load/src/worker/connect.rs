@@ -80,7 +80,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.connecting += 1;
         let interest = if is_established { READABLE } else { WRITABLE_TOO };
         let token = connection.token(slot as u32);
-        self.system_calls += 1;
         if let Err(error) = self.poller.add(fd, interest, token) {
             self.connect_failed(slot, now, Failure::from_errno(error));
         } else if is_established {
@@ -92,20 +91,17 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// the caller returns `lease`.
     fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
         let fd = socket::stream_socket(self.task.address.is_ipv4())?;
-        self.system_calls += 2;
         let result = self.bind(fd, lease).and_then(|()| {
             if self.needs_no_delay {
                 socket::set_no_delay(fd)?;
-                self.system_calls += 1;
             }
-            self.system_calls += self.transport.pace().prepare(fd)?;
+            self.transport.pace().prepare(fd)?;
             let is_established = socket::connect(fd, &self.task.address)?;
             if is_established || !self.task.is_loopback {
                 return Ok(is_established);
             }
             // On loopback the handshake is usually over when connect returns; checking costs less than waiting for an
             // event.
-            self.system_calls += 1;
             socket::connect(fd, &self.task.address)
         });
         if result.is_err() {
@@ -142,7 +138,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             return;
         }
         let token = self.connections[slot].token(slot as u32);
-        self.system_calls += 1;
         match self.poller.modify(fd, READABLE, token) {
             Ok(()) => {
                 self.connections[slot].set(WATCHES_WRITABLE, false);
@@ -235,7 +230,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.established -= 1;
         }
         socket::close(connection.fd);
-        self.system_calls += 1;
         self.transport.closed(slot);
         connection.fd = -1;
         connection.state = State::Closed;

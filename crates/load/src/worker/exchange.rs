@@ -88,7 +88,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.tally.issued(connection.intended_ns);
         self.count_response(slot, now, false);
         socket::reset_at_close(self.connections[slot].fd);
-        self.system_calls += 1;
         self.drop_socket(slot, now, false);
         S::closed(self, slot);
     }

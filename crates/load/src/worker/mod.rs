@@ -95,7 +95,6 @@ pub(crate) struct Report {
     pub(crate) begin: ThreadReading,
     pub(crate) end: ThreadReading,
     pub(crate) connection_memory_bytes: usize,
-    pub(crate) fixed_memory_bytes: usize,
     /// Bandwidth of each paced connection, bits per second.
     pub(crate) bits_per_sec: Vec<f64>,
     pub(crate) tls: Option<TlsTally>,
@@ -129,7 +128,6 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     linger_ns: u64,
     needs_no_delay: bool,
     polling_ns: u64,
-    system_calls: u64,
 }
 
 #[derive(PartialEq)]
@@ -165,7 +163,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             // Over TLS, the first request follows the end of the handshake, which the server may not answer.
             needs_no_delay: task.tls.is_some() || protocol.longest(&source, task.requests) > SMALL_REQUEST_BYTES,
             polling_ns: 0,
-            system_calls: 0,
             connections,
             source,
             transport,
@@ -213,13 +210,13 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
                     self.cut(now);
                 }
                 if begin.is_none() && now >= self.tally.begin_ns {
-                    begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
+                    begin = Some(ThreadReading::now(now, self.polling_ns));
                 }
                 self.end_with_the_source(now);
                 // A run that is cut short in the warm-up has no window.
                 let is_over = now >= self.tally.end_ns || (now < self.tally.begin_ns && is_cut);
                 if !self.is_draining() && is_over {
-                    end = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
+                    end = Some(ThreadReading::now(now, self.polling_ns));
                     self.phase = Phase::Draining;
                     self.source.window_ends();
                 }
@@ -249,10 +246,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
                 + size_of_val(&*self.openings)
                 + self.protocol.traces().map_or(0, Traces::memory_bytes)
                 + self.sweep.carry_bytes_max,
-            fixed_memory_bytes: BUFFER_BYTES
-                + self.tally.series.memory_bytes()
-                + LATENCIES * LATENCY_BYTES
-                + self.classes.as_ref().map_or(0, |classes| classes.memory_bytes()),
             tally: self.tally,
             classes: self.classes,
             comparison: None,
@@ -349,7 +342,3 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         }
     }
 }
-
-/// Number of histograms in a [`Tally`], and their approximate size.
-const LATENCIES: usize = record::LOAD_TIMES + 1;
-const LATENCY_BYTES: usize = 300_000;

@@ -45,7 +45,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         let opening = &mut self.openings[slot];
         if opening.local_port == 0 {
-            self.system_calls += 1;
             opening.local_port = socket::local_port(self.connections[slot].fd).unwrap_or(0);
         }
         let begun_ns = opening.ready_ns.saturating_sub(u64::from(opening.took_us) * 1000);

@@ -14,7 +14,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Waits for events, at most until the next time at which there is work.
     pub(super) fn wait(&mut self, now: u64) -> Result<usize, Errno> {
         if !self.unread.is_empty() || !self.to_open.is_empty() {
-            self.system_calls += 1;
             return self.poller.wait(0);
         }
         // A closed loop may wake up a few microseconds late; a schedule needs the exact time.
@@ -38,14 +37,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if due < until {
             return self.wait_for_send(now, due);
         }
-        self.system_calls += 1;
         self.poller.wait(until.saturating_sub(now))
     }
 
     /// Waits until an intended send is due. On a dedicated CPU, sleeps until shortly before it, then polls.
     fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
         let gap = due.saturating_sub(now);
-        self.system_calls += 1;
         // The kernel does not suspend a real-time thread that polls at most half of the time.
         if !self.task.plan.precise || gap < 2 * POLL_AHEAD_NS {
             return self.poller.wait(gap);
@@ -58,7 +55,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let polling_since = at;
         let mut count = 0;
         while at < due && count == 0 {
-            self.system_calls += 1;
             count = self.poller.wait(0)?;
             at = monotonic_ns();
         }

@@ -25,8 +25,6 @@ pub struct Counts {
     pub bytes: u64,
     /// Lines that became entries.
     pub entries: u64,
-    /// Empty lines and `#` directives.
-    pub blank: u64,
     /// Lines that could not be read.
     pub rejected: Rejected,
 }
@@ -198,7 +196,6 @@ impl TraceReader {
                 Parser::Clf { has_host, last } => clf::parse(line, *has_host, last),
                 Parser::W3c(parser) if line.starts_with(b"#") => {
                     parser.directive(line);
-                    self.counts.blank += 1;
                     continue;
                 }
                 Parser::W3c(parser) => parser.parse(line),
@@ -218,10 +215,7 @@ impl TraceReader {
                     }
                     Err(reason) => reason,
                 },
-                Err(_) if line.trim_ascii().is_empty() => {
-                    self.counts.blank += 1;
-                    continue;
-                }
+                Err(_) if line.trim_ascii().is_empty() => continue,
                 Err(reason) => reason,
             };
             self.counts.rejected.add(self.lines.line, reason, line);

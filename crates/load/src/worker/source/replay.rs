@@ -249,8 +249,6 @@ impl Source for Replay {
 
     fn report(&self, report: &mut Report) {
         report.comparison = Some(self.comparison);
-        report.fixed_memory_bytes +=
-            self.slots.capacity() * size_of::<Slot>() + self.idle.capacity() * size_of::<(u32, u32)>();
     }
 }
 

@@ -31,9 +31,9 @@ pub(crate) trait Pace {
     /// Whether a turn is one read of limited size. Otherwise it has as many reads as the socket has bytes for.
     const IS_LIMITED: bool;
 
-    /// Prepares a new socket; returns the number of system calls made.
-    fn prepare(&self, _fd: i32) -> Result<u64, Errno> {
-        Ok(0)
+    /// Prepares a new socket.
+    fn prepare(&self, _fd: i32) -> Result<(), Errno> {
+        Ok(())
     }
 
     /// Called when a request leaves on `slot`.
@@ -143,9 +143,8 @@ impl Pace for Limited {
     const IS_LIMITED: bool = true;
 
     /// Sets a small receive buffer.
-    fn prepare(&self, fd: i32) -> Result<u64, Errno> {
-        socket::set_narrow(fd, (self.bytes_per_sec / 8.0).clamp(8192.0, 1_048_576.0) as i32)?;
-        Ok(2)
+    fn prepare(&self, fd: i32) -> Result<(), Errno> {
+        socket::set_narrow(fd, (self.bytes_per_sec / 8.0).clamp(8192.0, 1_048_576.0) as i32)
     }
 
     /// Time before the request is not made up for, except the spread of the first requests.

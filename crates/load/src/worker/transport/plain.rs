@@ -50,7 +50,6 @@ impl<P: Pace> Transport for Plain<P> {
         loop {
             let connection = &worker.connections[slot];
             let bytes = worker.protocol.bytes(&worker.source, worker.task.requests, slot, connection);
-            worker.system_calls += 1;
             match socket::send(connection.fd, bytes) {
                 Ok(sent) if sent == bytes.len() => {
                     worker.all_sent(slot, sent);
@@ -71,7 +70,6 @@ impl<P: Pace> Transport for Plain<P> {
             let connection = &worker.connections[slot];
             let bytes = worker.protocol.bytes(&worker.source, worker.task.requests, slot, connection);
             let rest = &bytes[connection.written as usize..];
-            worker.system_calls += 1;
             match socket::send(connection.fd, rest) {
                 Ok(sent) => {
                     let is_whole = sent == rest.len();
@@ -89,7 +87,6 @@ impl<P: Pace> Transport for Plain<P> {
                     }
                     connection.set(WATCHES_WRITABLE, false);
                     let token = connection.token(slot as u32);
-                    worker.system_calls += 1;
                     if let Err(error) = worker.poller.modify(connection.fd, READABLE, token) {
                         worker.lost(slot, now, Failure::from_errno(error));
                     }
@@ -111,7 +108,6 @@ impl<P: Pace> Transport for Plain<P> {
             let is_skipped = skippable >= DISCARD_FROM;
             let most = if is_skipped { skippable.min(DISCARD_AT_ONCE) as usize } else { worker.buffer.len() };
             let Some(room) = worker.room(slot, now, most) else { return };
-            worker.system_calls += 1;
             let result = if is_skipped {
                 socket::discard(fd, room)
             } else {
@@ -154,7 +150,6 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Plain<P>, A> {
         let token = connection.token(slot as u32);
         self.part_sent(slot, sent);
         let connection = &self.connections[slot];
-        self.system_calls += 1;
         if let Err(error) = self.poller.modify(connection.fd, WRITABLE_TOO, token) {
             self.lost(slot, monotonic_ns(), Failure::from_errno(error));
         }

@@ -91,7 +91,6 @@ impl<P: Pace> Transport for Tls<P> {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
             let connection = &mut worker.connections[slot];
             let (state, generation) = (connection.state, connection.generation);
-            worker.system_calls += 1;
             let Tls { pace, sessions } = &mut worker.transport;
             match pace.receive(connection, &mut sessions.raw[..room]) {
                 Ok(0) if state == State::Handshaking => return worker.handshake_cut(slot, now),
@@ -197,7 +196,6 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             Ok(is_empty) if is_empty == connection.has(WATCHES_WRITABLE) => {
                 connection.set(WATCHES_WRITABLE, !is_empty);
                 let interest = if is_empty { READABLE } else { WRITABLE_TOO };
-                self.system_calls += 1;
                 self.poller.modify(connection.fd, interest, connection.token(slot as u32))
             }
             Ok(_) => Ok(()),
@@ -211,25 +209,18 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
     /// Sends the session's bytes; false when the socket is full.
     fn write(&mut self, slot: usize) -> Result<bool, Errno> {
         let fd = self.connections[slot].fd;
-        let mut calls = 0;
-        let outcome = loop {
+        loop {
             let session = self.transport.sessions.of_slot[slot].as_mut();
-            let Some(session) = session.filter(|session| session.wants_write()) else { break Ok(true) };
-            calls += 1;
-            match session.write_tls(&mut Sink(fd)) {
-                Ok(_) => {}
-                Err(error) => match errno(error) {
-                    error if would_block(error) => break Ok(false),
+            let Some(session) = session.filter(|session| session.wants_write()) else { return Ok(true) };
+            if let Err(error) = session.write_tls(&mut Sink(fd)) {
+                return match errno(error) {
+                    error if would_block(error) => Ok(false),
                     // The server may have answered and closed: read its answer first.
-                    Errno::PIPE | Errno::CONNRESET if self.connections[slot].state == State::Busy => {
-                        break Ok(true);
-                    }
-                    error => break Err(error),
-                },
+                    Errno::PIPE | Errno::CONNRESET if self.connections[slot].state == State::Busy => Ok(true),
+                    error => Err(error),
+                };
             }
-        };
-        self.system_calls += calls;
-        outcome
+        }
     }
 
     /// Passes `count` received bytes through the session. Ends early when the slot is closed or gets a new request.
