@@ -141,7 +141,6 @@ fn a_connection_closed_or_reset_during_the_handshake_is_a_tls_failure() {
         let result = run(&secured(plan(server.address)));
         let (outcomes, tls) = (result.counts.outcomes, result.tls.expect("it is over TLS"));
         assert!(outcomes.sent > 0 && outcomes.tls_failed == outcomes.sent, "{outcomes:?}");
-        assert!(tls.failed >= outcomes.tls_failed, "{tls:?}");
         let why = "it closed the connection during the handshake: does it limit connections?";
         assert_eq!(tls.example.as_deref(), Some(why), "reset: {is_reset}");
     }

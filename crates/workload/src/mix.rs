@@ -36,8 +36,6 @@ pub struct Document {
     pub bytes: u64,
     /// Share of all requests.
     pub probability: f64,
-    /// The item of the mix that it belongs to: `html`, `video`, `tail`, ...
-    pub item: &'static str,
 }
 
 /// Documents whose probabilities add up to 1.

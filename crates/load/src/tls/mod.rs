@@ -235,8 +235,6 @@ pub struct TlsTally {
     pub completed_in_window: u64,
     /// Handshakes of the run that resumed an earlier session.
     pub resumed: u64,
-    /// Handshakes that failed.
-    pub failed: u64,
     /// The error of one failed handshake.
     pub example: Option<String>,
 }
@@ -245,11 +243,10 @@ pub(crate) fn add_handshakes(mine: &mut Option<TlsTally>, other: Option<TlsTally
     match (mine, other) {
         (_, None) => {}
         (Some(mine), Some(other)) => {
-            let TlsTally { times, completed_in_window, resumed, failed, example } = other;
+            let TlsTally { times, completed_in_window, resumed, example } = other;
             mine.times.merge(&times);
             mine.completed_in_window = mine.completed_in_window.saturating_add(completed_in_window);
             mine.resumed = mine.resumed.saturating_add(resumed);
-            mine.failed = mine.failed.saturating_add(failed);
             mine.example = mine.example.take().or(example);
         }
         (mine, other) => *mine = other,

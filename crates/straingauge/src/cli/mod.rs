@@ -475,7 +475,7 @@ mod tests {
         for (command, option) in options(&filled()) {
             for text in texts(&option) {
                 // These placeholders are part of what the user types.
-                let typed = ["{number}", "{key}", "{value}", "{cpus}"];
+                let typed = ["{number}", "{key}", "{value}", "{cpus}", "{share}"];
                 let text = typed.iter().fold(text, |text, place| text.replace(place, ""));
                 let is_open = text.contains('{');
                 assert!(!is_open, "{command} --{}: {text}", option.get_long().unwrap_or_default());

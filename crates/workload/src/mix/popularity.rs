@@ -16,8 +16,6 @@ pub struct ZipfFit {
     /// The exponent with its 95 % interval. The ranks come from the same counts, which biases the exponent upwards
     /// when many documents were requested only once or twice.
     pub exponent: Interval,
-    /// Number of documents.
-    pub documents: usize,
     /// Number of requests for them.
     pub requests: u64,
 }
@@ -53,7 +51,7 @@ impl ZipfFit {
         let exponent = (low + high) / 2.0;
         let (_, variance) = moments(exponent);
         let error = 1.0 / (requests as f64 * variance).sqrt();
-        Some(ZipfFit { exponent: Interval::around(exponent, error), documents: counts.len(), requests })
+        Some(ZipfFit { exponent: Interval::around(exponent, error), requests })
     }
 }
 

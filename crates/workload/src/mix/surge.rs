@@ -74,10 +74,9 @@ impl Mix {
             .zip(probabilities)
             .enumerate()
             .map(|(rank, (size, probability))| {
-                let bytes = ascending[size];
-                let item = if bytes as f64 >= sizes.tail_from_bytes { "tail" } else { "body" };
                 // A directory holds 1,000 files, so that 10,000,000 files stay browsable.
-                Document { url: format!("/{name}/{:04}/{:07}.dat", rank / 1000, rank + 1), bytes, probability, item }
+                let url = format!("/{name}/{:04}/{:07}.dat", rank / 1000, rank + 1);
+                Document { url, bytes: ascending[size], probability }
             })
             .collect();
         Ok(Mix { name: name.into(), documents, classes: SizeClasses::default() })

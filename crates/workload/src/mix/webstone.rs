@@ -33,7 +33,6 @@ impl Mix {
                     url: format!("/webstone/{}/{:02}.{}", item.name, file + 1, item.extension),
                     bytes,
                     probability: item.probability / item.files as f64,
-                    item: item.name,
                 });
             }
         }

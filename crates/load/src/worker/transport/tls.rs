@@ -147,7 +147,6 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
 
     fn failed_by(&mut self, slot: usize, now: u64, words: impl FnOnce() -> String) {
         let sessions = &mut self.transport.sessions;
-        sessions.tally.failed += 1;
         sessions.tally.example.get_or_insert_with(words);
         self.lost(slot, now, Failure::Tls);
     }
