@@ -11,7 +11,7 @@ use record::account::{Account, ThreadGroup, Wait, WaitKind};
 use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use record::{Pace, Point, RunDir, names};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A thread that sleeps for fewer than this share of the requests serves none of them.
@@ -24,7 +24,7 @@ const LEAST_SLEEPS_AT_WORK: f64 = 0.05;
 const LEAST_THREADS: f64 = 0.01;
 
 /// The account of the threads and requests at one load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct AccountLevel {
     /// Connections (closed loop), or offered requests per second (open loop).
     pub load: f64,
@@ -37,10 +37,10 @@ pub struct AccountLevel {
     /// Threads by program and name; those with the most time at work first.
     pub groups: Vec<GroupLevel>,
     /// Places of the requests; absent if the client's side is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<RequestLevel>,
     /// Connections to other servers, by address.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendLevel>,
     /// Difference between the rows and the threads' lives, as a share of the lives: 0 = the rows add up exactly.
     pub open_ratio: f64,
@@ -49,7 +49,7 @@ pub struct AccountLevel {
 }
 
 /// Threads of one name: mean numbers of threads in each state.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct GroupLevel {
     /// Program, with the threads' name if it differs.
     pub name: String,
@@ -78,7 +78,7 @@ pub struct GroupLevel {
 }
 
 /// One process of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ProcessLevel {
     /// Number of the process.
     pub pid: u32,
@@ -87,7 +87,7 @@ pub struct ProcessLevel {
     /// Mean number of the process's threads that were not blocked without work.
     pub busy: f64,
     /// Requests that the process finished per second; absent if requests were not counted by process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_per_sec: Option<f64>,
 }
 
@@ -99,7 +99,7 @@ impl ProcessLevel {
 }
 
 /// Blocked threads at one place.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct WaitLevel {
     /// Purpose of the wait: a lock, a file, another server, new work.
     pub kind: WaitKind,
@@ -119,7 +119,7 @@ pub struct WaitLevel {
 }
 
 /// Places of the requests at one load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct RequestLevel {
     /// Mean number of requests in flight at the client.
     pub in_flight: f64,
@@ -130,7 +130,7 @@ pub struct RequestLevel {
 }
 
 /// Requests at one place.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct RequestPlace {
     /// Kind of the place.
     pub kind: PlaceKind,
@@ -144,9 +144,7 @@ pub struct RequestPlace {
 
 record::worded! {
     /// Kinds of places.
-    #[derive(
-        Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema
-    )]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum PlaceKind {
         /// On the path and in the client.
@@ -181,7 +179,7 @@ record::worded! {
 }
 
 /// Connections to another server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct BackendLevel {
     /// Address of the other server.
     pub address: String,
@@ -328,7 +326,8 @@ fn place_words(wait: &Wait) -> String {
     }
 }
 
-/// Describes the system call and its object: `fdatasync of /var/log/x`, `recvfrom from 127.0.0.1:5432`.
+/// The program's function with the most time on the sampled stacks, of the waiting thread or of the one that ended
+/// the wait.
 fn function(waits: &[&Wait]) -> String {
     let mut stacks: Vec<_> = waits.iter().flat_map(|wait| &wait.stacks).collect();
     stacks.sort_by_key(|stack| std::cmp::Reverse(stack.ns));
@@ -346,8 +345,6 @@ fn function(waits: &[&Wait]) -> String {
     stacks.iter().find_map(of_stack).unwrap_or_default()
 }
 
-/// The program's function with the most time on the sampled stacks, of the waiting thread or of the one that ended
-/// the wait.
 fn stack(waits: &[&Wait]) -> String {
     const FRAMES: usize = 12;
     let most = waits.iter().flat_map(|wait| &wait.stacks).max_by_key(|stack| stack.ns);

@@ -157,7 +157,6 @@ pub fn figures(findings: &Findings, answer: Option<&Answer>) -> Figures {
     figures
 }
 
-/// Requests sent and answered in time at the highest rate that held.
 fn held(open: &SweepFindings) -> Option<f64> {
     let level = level_at(open, open.failure_point.held?)?;
     let least = |rate: f64, spread: Option<Spread>| spread.map_or(rate, |spread| rate.min(spread.median));
@@ -275,7 +274,6 @@ fn saturated_at(run: &RunDir, level: &Level, limit: f64) -> Option<String> {
     }
 }
 
-/// The certainty of the answer, and the most important reason why it is not higher.
 fn sure(run: &RunDir, findings: &Findings, answer: &Answer) -> (Sure, String) {
     let mut reasons: Vec<(Sure, String)> = Vec::new();
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref());
@@ -346,7 +344,6 @@ pub fn interval_words(estimate: &Estimate) -> String {
     estimate.interval().map_or(String::new(), |(low, high)| format!("{} to {}", format_si(low), format_si(high)))
 }
 
-/// Settings for the machine, the proxy and the number of replicas, if the plan is known.
 fn settings(run: &RunDir, findings: &Findings, answer: &Answer) -> Vec<String> {
     let Some(plan) = answer.plan_per_sec.filter(|_| answer.sure > Sure::Low) else { return Vec::new() };
     let safe = plan.low.unwrap_or(plan.value).min(plan.value);

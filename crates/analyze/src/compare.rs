@@ -420,7 +420,6 @@ fn detectable(all: &Pooled, better: Better, confidence: f64) -> Option<f64> {
     Some(ratio).filter(|ratio| ratio.is_finite())
 }
 
-/// Compares the rates to plan with, if both runs have one.
 fn planned(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Difference> {
     let (a, b) = (plan(a)?, plan(b)?);
     let ends = a.interval().zip(b.interval()).map(|((low_a, high_a), (low_b, high_b))| {

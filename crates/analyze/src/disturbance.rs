@@ -22,7 +22,6 @@ pub fn is_without_others(point: &Point) -> bool {
     point.value(names::MACHINE_OTHERS).is_some_and(|cpus| cpus <= OTHERS_CPUS)
 }
 
-/// Reason why the point is disturbed, in the words of its doubt.
 pub(crate) fn why(point: &Point) -> Option<&str> {
     let disturbs = |kind: DoubtKind| match kind {
         DoubtKind::Steal | DoubtKind::NoisyNeighbour => true,

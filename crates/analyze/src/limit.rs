@@ -10,7 +10,6 @@ use record::units::{self, exact_percent, format_nanos, format_si, percent};
 use record::{Figures, Outcomes, Point, RunDir, Sweep, names};
 use std::fmt;
 
-/// Short names for typing.
 const SHORT: &[(&str, &str)] = &[
     ("throughput", names::THROUGHPUT),
     ("goodput", names::GOODPUT),
@@ -31,7 +30,6 @@ const SHORT: &[(&str, &str)] = &[
     ("plan", names::FIND_PLAN),
     ("breaks", names::FIND_BREAKS),
 ];
-/// Rates within this ratio are equal.
 const SAME_RATE: f64 = 1.01;
 /// Failed requests as a share, including connections without an answer: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
@@ -71,37 +69,15 @@ pub struct Limit {
 
 /// The result of checking a figure.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Check {
-    /// The comparison is true. The words contain the value: `p99 > 50ms: it was 62.1 ms`.
-    Crossed(String),
-    /// The comparison is false.
-    Held(String),
-    /// The figure is missing; counts as crossed.
-    NotMeasured(String),
-}
-
-impl Check {
-    /// Whether the run must be reported as failed (exit code 3).
-    pub fn is_crossed(&self) -> bool {
-        !matches!(self, Check::Held(_))
-    }
-
-    /// The comparison in words.
-    pub fn words(&self) -> &str {
-        match self {
-            Check::Crossed(words) | Check::Held(words) | Check::NotMeasured(words) => words,
-        }
-    }
+pub struct Check {
+    /// Whether the run must be reported as failed (exit code 3). A missing figure counts as crossed.
+    pub is_crossed: bool,
+    /// The comparison with the value: `p99 > 50ms: it was 62.1 ms`.
+    pub words: String,
 }
 
 fn quoted(text: &str) -> String {
     record::text::plain(text.trim(), 60)
-}
-
-impl fmt::Display for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.words())
-    }
 }
 
 /// Parses a limit such as `p99 > 50ms`.
@@ -248,7 +224,7 @@ impl Limit {
         }
         if self.figure != ERRORS {
             let check = self.check_figures(&point.figures);
-            return if check.is_crossed() { check } else { self.check_censored(outcomes).unwrap_or(check) };
+            return if check.is_crossed { check } else { self.check_censored(outcomes).unwrap_or(check) };
         }
         let finished = outcomes.completed().saturating_add(outcomes.errors());
         let silent = match outcomes.connections_silent {
@@ -285,11 +261,13 @@ impl Limit {
                     unit => in_words(value, unit),
                 };
                 let words = format!("{self}: it was {was}{note}");
-                if self.operator.holds(value, self.value) { Check::Crossed(words) } else { Check::Held(words) }
+                Check { is_crossed: self.operator.holds(value, self.value), words }
             }
             None => {
                 let why = record::text::plain(&why.unwrap_or_else(|| "this run does not contain it".into()), 120);
-                Check::NotMeasured(format!("{self}: {} was not measured ({why}), which counts as crossed", self.figure))
+                let figure = self.figure;
+                let words = format!("{self}: {figure} was not measured ({why}), which counts as crossed");
+                Check { is_crossed: true, words }
             }
         }
     }
@@ -329,9 +307,9 @@ mod tests {
         point.figures.set(names::SERVER_SOFTIRQ_BESIDE, Figure::new(4.0, "us", 1000, Origin::Sampled));
         for text in ["cpu > 12us", "server.cpu_us_per_request > 12us"] {
             let check = parse(text).unwrap().check(&point);
-            assert!(check.is_crossed() && check.words().ends_with("it was 13.0 us"), "{}", check.words());
+            assert!(check.is_crossed && check.words.ends_with("it was 13.0 us"), "{}", check.words);
         }
-        assert!(!parse("cpu > 13.5us").unwrap().check(&point).is_crossed());
+        assert!(!parse("cpu > 13.5us").unwrap().check(&point).is_crossed);
     }
 
     #[test]
@@ -346,7 +324,7 @@ mod tests {
             ("throughput < 10k", true),
             ("throughput <= 8.9k/s", false),
         ] {
-            assert_eq!(parse(text).unwrap().check(&point()).is_crossed(), crossed, "{text}");
+            assert_eq!(parse(text).unwrap().check(&point()).is_crossed, crossed, "{text}");
         }
         assert_eq!(parse("lag_p99 > 1ms").unwrap().figure(), names::LAG_P99);
         assert_eq!(parse("connection-wait-p99 > 1ms").unwrap().figure(), names::CONNECTION_WAIT_P99);
@@ -365,8 +343,8 @@ mod tests {
             ..Default::default()
         };
         let check = parse("errors > 0.1%").unwrap().check(&point);
-        assert!(check.is_crossed());
-        assert_eq!(check.words(), "errors > 0.1 %: it was 40 % (40 of 100 connections got no answer)");
+        assert!(check.is_crossed);
+        assert_eq!(check.words, "errors > 0.1 %: it was 40 % (40 of 100 connections got no answer)");
     }
 
     #[test]
@@ -377,16 +355,16 @@ mod tests {
             point.outcomes = Outcomes { sent: 1000, ok: 1000 - timed_out, timed_out, ..Default::default() };
             parse(text).unwrap().check(&point)
         };
-        assert!(!check("p99 > 100ms", 9).is_crossed(), "the slowest 0.9 % are beyond it");
-        assert!(check("p99 > 100ms", 11).is_crossed());
-        assert!(check("max > 100ms", 1).is_crossed() && !check("max > 100ms", 0).is_crossed());
+        assert!(!check("p99 > 100ms", 9).is_crossed, "the slowest 0.9 % are beyond it");
+        assert!(check("p99 > 100ms", 11).is_crossed);
+        assert!(check("max > 100ms", 1).is_crossed && !check("max > 100ms", 0).is_crossed);
         assert_eq!(
-            check("p99 > 100ms", 20).words(),
+            check("p99 > 100ms", 20).words,
             "client.response_p99_us > 100 ms: client.response_p99_us was not measured (2 % of the requests had no \
              response, so it is longer than the answers show), which counts as crossed"
         );
-        assert!(check("p99 > 50ms", 20).words().contains("it was 62.1 ms"), "crossed by the answers alone");
-        assert!(!check("throughput < 5k", 20).is_crossed());
+        assert!(check("p99 > 50ms", 20).words.contains("it was 62.1 ms"), "crossed by the answers alone");
+        assert!(!check("throughput < 5k", 20).is_crossed);
     }
 
     #[test]
@@ -404,9 +382,9 @@ mod tests {
             };
             parse(text).unwrap().check(&point)
         };
-        assert!(!check("p99 > 100ms", 1).is_crossed() && !check("p99 > 100ms", 0).is_crossed());
+        assert!(!check("p99 > 100ms", 1).is_crossed && !check("p99 > 100ms", 0).is_crossed);
         assert_eq!(
-            check("p99 > 100ms", 40).words(),
+            check("p99 > 100ms", 40).words,
             "client.response_p99_us > 100 ms: client.response_p99_us was not measured (40 % of the connections got no \
              answer, so it is longer than the answers show), which counts as crossed"
         );
@@ -415,9 +393,9 @@ mod tests {
     #[test]
     fn an_unmeasured_figure_counts_as_crossed_with_its_reason() {
         let check = parse("cpu > 20us").unwrap().check(&point());
-        assert!(check.is_crossed());
+        assert!(check.is_crossed);
         assert_eq!(
-            check.words(),
+            check.words,
             "server.cpu_us_per_request > 20.0 us: server.cpu_us_per_request was not measured (the server is on another \
              machine), which counts as crossed"
         );

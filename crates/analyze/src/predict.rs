@@ -159,7 +159,6 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     })
 }
 
-/// The model that readings support, and its checks.
 struct Fitted {
     choice: check::Choice,
     servers: Vec<server::Server>,
@@ -167,7 +166,6 @@ struct Fitted {
     validation: Option<validate::Validation>,
 }
 
-/// Fits the models; the findings of `run` check them.
 fn fitted_to(readings: &readings::Readings, run: &RunDir, resamples: usize) -> Result<Fitted, Refused> {
     let mut choice = check::choose(&readings.closed, readings.parallel_cpus)?;
     // The closed loop may have ended below a limit that the open loop reached.

@@ -47,10 +47,10 @@ pub struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_no_cause: Option<String>,
     /// The function that fills a CPU of the server; absent with a cause, or if no function takes much.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub saturated: Option<String>,
     /// Stages of the server, its client and its backends that could be the limit, and how full each was.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<Checked>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
     pub doubts: Vec<Doubt>,

@@ -156,10 +156,10 @@ pub struct Level {
     pub response_p99_us: Option<Spread>,
     /// Whether both percentiles are lower bounds in most of the used points, because requests without a response take
     /// longer.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub response_p50_at_least: bool,
     /// Whether the 99th percentile is a lower bound in most of the used points.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub response_p99_at_least: bool,
     /// Median reap delay, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -43,8 +43,8 @@ impl Case {
 
 /// A limit of `--fail-if`. A figure that was not measured counts as crossed. `whose` names one of several runs.
 pub fn limit(whose: &str, limit: &Limit, check: &Check) -> Case {
-    let result = if check.is_crossed() { CaseResult::Failed } else { CaseResult::Passed };
-    Case::of("limits", &format!("{whose}{limit}"), result, check.words())
+    let result = if check.is_crossed { CaseResult::Failed } else { CaseResult::Passed };
+    Case::of("limits", &format!("{whose}{limit}"), result, &check.words)
 }
 
 /// Checks whether the run completed; `why` it did not.

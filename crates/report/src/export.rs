@@ -14,7 +14,6 @@ use record::{Doubt, DoubtKind, PlainText, Point, RunDir, RunKind, Sweep};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Author in the files.
 const PRODUCT: &str = concat!("straingauge ", env!("CARGO_PKG_VERSION"));
 
 record::worded! {
@@ -185,7 +184,6 @@ impl Recording {
         })
     }
 
-    /// Each thread group's time in microseconds.
     fn folded_waits(&self) -> String {
         let mut folded = Folded::default();
         for Accounted { load, account, .. } in &self.accounts {

@@ -30,7 +30,6 @@ fn between(estimate: &Estimate, words: impl Fn(f64) -> String) -> String {
     estimate.interval().map_or_else(|| "-".into(), |(low, high)| format!("{} to {}", words(low), words(high)))
 }
 
-/// The answer to a question: numbers, bottleneck, assumptions.
 fn answer(answer: &Answer, name: &str) -> String {
     let name = if name.is_empty() { String::new() } else { format!("'{}': ", plain(name, 100)) };
     let mut out = wrap(&format!("{name}predicted for {}", plain(&answer.question, 300)), "", "");

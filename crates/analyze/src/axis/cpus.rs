@@ -68,7 +68,6 @@ pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Scalin
     }
 }
 
-/// What limits throughput at these points, in words.
 fn limit(cpus: f64, points: &[&Point], criteria: &Criteria) -> String {
     let level = zones::level(cpus, points, criteria);
     if level.client_limited {
@@ -90,7 +89,6 @@ fn limit(cpus: f64, points: &[&Point], criteria: &Criteria) -> String {
     format!("{its} only {busy} busy; {why}")
 }
 
-/// The place where the most threads wait with a request.
 fn longest_wait(account: &AccountLevel) -> Option<&WaitLevel> {
     let waits = account.waits().map(|(_, wait)| wait);
     waits
@@ -98,7 +96,6 @@ fn longest_wait(account: &AccountLevel) -> Option<&WaitLevel> {
         .max_by(|one, other| one.threads.total_cmp(&other.threads))
 }
 
-/// The law and the limits, in sentences.
 pub(super) fn sentences(scaling: &Scaling) -> Vec<String> {
     let mut said = Vec::new();
     if let Some(contention) = &scaling.contention_ratio {

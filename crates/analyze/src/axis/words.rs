@@ -161,7 +161,6 @@ fn packet_us(us: f64) -> String {
     format!("{us:.2} us")
 }
 
-/// The layers that changed most, with their share of the whole change.
 fn layers(findings: &AxisFindings) -> Vec<String> {
     const MOST_LAYERS: usize = 3;
     let Some(layers) = &findings.layers else { return Vec::new() };
@@ -207,7 +206,6 @@ fn conforming(findings: &AxisFindings) -> Option<String> {
     })
 }
 
-/// Goodput at the peak and at the highest offered rate.
 fn overload(findings: &AxisFindings) -> Option<String> {
     let goodput = |level: &super::AxisLevel| Some((level.value, level.goodput_per_sec?.value));
     let (peak_at, peak) = findings.levels.iter().filter_map(goodput).max_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -37,7 +37,6 @@ pub(super) fn doubts(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     doubts
 }
 
-/// Differences between the machines of two runs, and between the CPUs that the servers may use.
 pub(super) fn machines(a: &RunDir, b: &RunDir) -> Option<String> {
     let known = |text: &str| (!text.is_empty()).then(|| text.to_string());
     let count = |cpus: f64| (cpus > 0.0).then(|| cpus.to_string());

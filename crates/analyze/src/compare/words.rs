@@ -101,13 +101,11 @@ fn name(figure: &Difference) -> &'static str {
     if figure.figure == names::SERVER_CPU { "CPU per request" } else { figure.word }
 }
 
-/// Formats a percentage, with one decimal below 10 %.
 pub(super) fn percent(share: f64) -> String {
     let percent = share.abs() * 100.0;
     if percent < 9.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// Whether a change is above a factor of two, so that the factor is shown.
 fn is_many(figure: &Difference) -> bool {
     figure.ratio.value > 2.0
 }

@@ -97,7 +97,6 @@ fn layer(name: &str) -> Option<(&'static str, &'static str)> {
     LAYERS.into_iter().find(|(word, _)| simple(word) == simple(name))
 }
 
-/// CPU time of a request in all layers.
 fn whole_us(point: &Point) -> Option<f64> {
     let layers: Option<Vec<f64>> = LAYERS.iter().map(|(_, figure)| point.value(figure)).collect();
     layers.map(|layers| layers.iter().sum()).filter(|whole: &f64| whole.is_finite() && *whole > 0.0)

@@ -120,7 +120,6 @@ fn row(run: &RunDir) -> Result<Row, Refused> {
     Ok(Row { labels, shares, levels })
 }
 
-/// Median demand over the loads that every run measured.
 fn demand_in_common(row: &Row, rows: &[Row]) -> Option<f64> {
     let is_common = |load: f64| rows.iter().all(|other| other.levels.iter().any(|level| level.load == load));
     let demands: Vec<f64> =

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 const OTHERS_CPUS: f64 = 0.1;
 
 /// A point in the models' form.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reading {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
@@ -53,7 +53,7 @@ impl Reading {
 }
 
 /// The readings of all runs together.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Readings {
     /// Closed loop, by ascending load.
     pub closed: Vec<Reading>,
@@ -136,8 +136,6 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
     let workers = workers(&all, allowed);
     let quota_cpus = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0);
     let mut readings = Readings {
-        closed: Vec::new(),
-        open: Vec::new(),
         parallel_cpus: workers.map_or(allowed, |workers| workers.count).min(quota_cpus.unwrap_or(f64::INFINITY)),
         quota_cpus,
         reconnects: runs
@@ -147,6 +145,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
         others_cpus,
         criteria,
         doubts: crate::disturbance::doubts_of_points(all.iter().map(|(_, point)| *point)),
+        ..Readings::default()
     };
     let total = all.len();
     // A point with a saturated client shows nothing about the server.

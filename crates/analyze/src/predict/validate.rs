@@ -291,29 +291,13 @@ mod tests {
             load,
             in_flight: 1.0,
             is_in_order: true,
-            cold: 0.0,
             throughput_per_sec,
             demand_s: busy_cpus / throughput_per_sec,
             busy_cpus,
-            user_cpus: None,
-            kernel_cpus: None,
-            mean_s: None,
-            p50_s: None,
-            p99_s: None,
             threads: Some(threads),
-            failed: false,
+            ..Reading::default()
         };
-        Readings {
-            closed: levels.iter().map(reading).collect(),
-            open: Vec::new(),
-            parallel_cpus: 2.0,
-            quota_cpus: None,
-            reconnects: false,
-            workers: None,
-            others_cpus: 0.0,
-            criteria: record::Criteria::default(),
-            doubts: Vec::new(),
-        }
+        Readings { closed: levels.iter().map(reading).collect(), parallel_cpus: 2.0, ..Readings::default() }
     }
 
     fn said(levels: &[(f64, f64, f64, f64)]) -> Option<String> {

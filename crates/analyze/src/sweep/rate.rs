@@ -382,7 +382,6 @@ impl Planner for RateSearch {
     }
 }
 
-/// The width to which the bounds are narrowed.
 fn wanted_ratio(plan: &SweepPlan) -> f64 {
     plan.criteria.bracket_ratio.max(0.001)
 }

@@ -8,7 +8,6 @@ const SHORT_SHARE: f64 = 0.25;
 /// Results of a shorter window are unreliable.
 pub(super) const SHORTEST_NS: u64 = 200_000_000;
 
-/// The lengths of points and the end of the sweep.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     full_ns: u64,
@@ -59,7 +58,6 @@ impl Schedule {
         ((self.short_ns() as f64 * self.full_ns as f64).sqrt()) as u64
     }
 
-    /// The warm-up before a window of this length.
     fn warmup_before_ns(&self, duration_ns: u64) -> u64 {
         self.warmup_ns.unwrap_or((duration_ns / 5).clamp(50_000_000, 2_000_000_000).min(duration_ns))
     }

@@ -78,7 +78,6 @@ impl Turns {
         (round >= LEAST_ROUNDS && is_late).then(|| format!("{round}, as the next would not fit into the budget"))
     }
 
-    /// Begins the next turn: chooses the server and the loads.
     fn begin(&mut self, elapsed_ns: u64) -> Option<SweepStep> {
         let (round, turn) = (self.turns / 2, self.turns % 2);
         if turn == 0 {

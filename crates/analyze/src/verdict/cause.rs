@@ -10,7 +10,6 @@ use crate::zones::{Level, PointPlace, SweepFindings, load_words, percent};
 use record::text::plain;
 use record::{Sweep, names};
 
-/// Whether a cause explains the wait of an idle server.
 fn explains_waiting(causes: &[Cause]) -> bool {
     causes.iter().any(|cause| cause.certainty == Certainty::Cause && cause.is_limit)
 }
@@ -40,7 +39,6 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
 }
 
-/// The function that fills a CPU of the server.
 pub(super) struct Saturated {
     /// Its share of the CPU time.
     pub because: String,

@@ -7,7 +7,7 @@ use record::names;
 use record::units::grouped;
 
 /// Every stage of the server, how full it was at the highest load under strain, and why it is not the limit.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Checked {
     /// Name of the stage: a CPU, a pool of threads, a queue, a limit.
     pub stage: String,
@@ -17,7 +17,6 @@ pub struct Checked {
     pub is_full: bool,
 }
 
-/// The stages that were checked.
 pub(super) fn stages(evidence: &Evidence<'_>) -> Vec<Checked> {
     let points = evidence.strained();
     let full = evidence.criteria().saturation_ratio;

@@ -6,7 +6,6 @@ use record::shell;
 use record::text::plain;
 use record::units::grouped;
 
-/// Suggested descriptor limit.
 const ENOUGH_DESCRIPTORS: &str = "65536";
 
 /// The command after `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.

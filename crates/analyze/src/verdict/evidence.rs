@@ -48,7 +48,6 @@ impl<'a> Evidence<'a> {
         self.accounts.get_or_init(|| self.sweep().map_or(Vec::new(), |sweep| levels(self.run, sweep)))
     }
 
-    /// The limit that the account shows.
     pub(super) fn limit(&self) -> Option<&Limit> {
         self.limit.get_or_init(|| stage::limit(self)).as_ref()
     }

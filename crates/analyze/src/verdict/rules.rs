@@ -119,7 +119,6 @@ pub(super) const LEAST_REQUESTS: f64 = 30.0;
 const LEAST_ERRORS: u64 = 5;
 /// Least number of accept-queue overflows, of dropped packets, or of connections that skipped TIME_WAIT, per second.
 const LOST_PER_SEC: f64 = 1.0;
-/// How lost packets are repaired.
 const SENT_AGAIN: &str = "What was lost is sent again after 200 ms, a lost SYN after a second.";
 /// Least CPU time of a request at the most expensive load over that at the cheapest.
 pub(super) const GROWTH_RATIO: f64 = 1.25;

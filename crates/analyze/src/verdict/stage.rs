@@ -138,12 +138,10 @@ impl Reading<'_> {
         PlaceKind::ALL.into_iter().map(grown).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// The stage that takes requests from the queue.
     fn behind_queue(&self) -> Option<Limit> {
         backend_pool::full(self).or_else(|| unequal_workers::full(self)).or_else(|| self.full_threads())
     }
 
-    /// Threads without idle time.
     fn full_threads(&self) -> Option<Limit> {
         let is_full = |group: &&GroupLevel| group.threads >= 0.5 && group.busy_ratio() >= self.full;
         let serves = |group: &&GroupLevel| serves(self.all, self.high, group);

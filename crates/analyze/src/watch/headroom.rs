@@ -244,7 +244,6 @@ impl<'a> Window<'a> {
         self.steps.last().map(|step| step.after)
     }
 
-    /// Whether a value stayed constant.
     fn is_constant<T: PartialEq>(&self, of: impl Fn(&Mark) -> T) -> bool {
         self.steps.iter().all(|step| of(step.before) == of(step.after))
     }

@@ -302,13 +302,6 @@ mod tests {
     }
 
     #[test]
-    fn eight_regular_stalls_are_enough() {
-        let found = find(&recording(84, 200, |second| second % 10 >= 7)).unwrap();
-        assert_eq!(found.stalls.len(), 8);
-        assert!((found.period.unwrap().period_s.value - 10.0).abs() < 0.05, "{:?}", found.period);
-    }
-
-    #[test]
     fn stalls_at_random_times_have_no_period() {
         let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(6);
         let mut with_period = 0;

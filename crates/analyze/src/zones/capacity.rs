@@ -80,26 +80,19 @@ pub(super) fn find(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use record::{Arrival, Figure, Origin, Pace, names};
 
     /// The capacity from points of a second with these rates: offered and answered.
     fn found(answered: &[(f64, f64)]) -> PointFinding {
         let points: Vec<(f64, Point)> = answered
             .iter()
             .map(|(rate, answered)| {
-                let figure = |value: f64, unit: &str| {
-                    serde_json::json!({"value": value, "unit": unit, "n": 100, "origin": "counted"})
-                };
-                let point = serde_json::json!({
-                    "schema": 1, "index": 0, "sweep": "rate", "repeat": 0, "connections": 256,
-                    "pace": {"loop": "open", "rate_per_sec": rate, "arrival": "constant"},
-                    "started_unix_ms": 0, "warmup_ns": 0, "duration_ns": 1_000_000_000u64,
-                    "outcomes": {"sent": rate.round() as u64, "ok": answered.round() as u64},
-                    "figures": {
-                        "client.throughput_per_sec": figure(*answered, "1/s"),
-                        "client.response_p50_us": figure(1e3, "us"),
-                    },
-                });
-                (*rate, serde_json::from_value(point).expect("a point"))
+                let pace = Pace::Open { rate_per_sec: *rate, arrival: Arrival::Constant };
+                let mut point = Point { duration_ns: 1_000_000_000, ..Point::of(Sweep::Rate, 0, 256, pace) };
+                (point.outcomes.sent, point.outcomes.ok) = (rate.round() as u64, answered.round() as u64);
+                point.figures.set(names::THROUGHPUT, Figure::new(*answered, "1/s", 100, Origin::Counted));
+                point.figures.set(names::RESPONSE_P50, Figure::new(1e3, "us", 100, Origin::Timed));
+                (*rate, point)
             })
             .collect();
         let groups: Vec<(f64, Vec<&Point>)> = points.iter().map(|(rate, point)| (*rate, vec![point])).collect();

@@ -390,6 +390,7 @@ fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use record::{Figure, Origin, Outcomes, Sweep};
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
         Trial { load, repeat, judged: Judged::of(failed), weight: 1.0, is_disturbed: false, random_requests: None }
@@ -436,14 +437,9 @@ mod tests {
     }
 
     /// A closed loop over `connections`, 2 s.
-    fn closed(connections: u64, outcomes: record::Outcomes) -> Point {
-        serde_json::from_value(serde_json::json!({
-            "schema": 1, "index": 0, "sweep": "connections", "repeat": 0, "connections": connections,
-            "pace": {"loop": "closed"},
-            "started_unix_ms": 0, "warmup_ns": 1_000_000_000, "duration_ns": 2_000_000_000u64,
-            "outcomes": outcomes, "figures": {}
-        }))
-        .expect("a point")
+    fn closed(connections: u64, outcomes: Outcomes) -> Point {
+        let point = Point::of(Sweep::Connections, 0, connections, Pace::Closed);
+        Point { warmup_ns: 1_000_000_000, duration_ns: 2_000_000_000, outcomes, ..point }
     }
 
     /// Number of windows, of 200 with this length, that are behind at Poisson arrivals. Requests begin 50 ms earlier,
@@ -466,10 +462,10 @@ mod tests {
                 times.extend((at >= 0.0).then_some(done - at));
             }
             let mean_us = 1e6 * times.iter().sum::<f64>() / times.len().max(1) as f64;
-            let mut point = closed(1024, record::Outcomes { sent, ok: sent, ..Default::default() });
+            let mut point = closed(1024, Outcomes { sent, ok: sent, ..Default::default() });
             point.pace = Pace::Open { rate_per_sec, arrival: record::Arrival::Poisson };
             point.duration_ns = (window_s * 1e9) as u64;
-            let mean = record::Figure::new(mean_us, "us", sent, record::Origin::Timed);
+            let mean = Figure::new(mean_us, "us", sent, Origin::Timed);
             point.figures.set(names::RESPONSE_MEAN, mean);
             behind_ratio(&point, answered as f64 / window_s, &Criteria::default()).is_some()
         };
@@ -495,10 +491,10 @@ mod tests {
         let said = |outcomes| crossed(&closed(256, outcomes), &criteria);
         let no_answer = Some(vec!["no request was answered".to_string()]);
         assert_eq!(said(Default::default()), no_answer, "earlier versions did not count requests of the warm-up");
-        assert_eq!(said(record::Outcomes { carried_in: 256, unfinished: 256, ..Default::default() }), no_answer);
-        let refused = said(record::Outcomes { carried_in: 256, refused: 256, ..Default::default() });
+        assert_eq!(said(Outcomes { carried_in: 256, unfinished: 256, ..Default::default() }), no_answer);
+        let refused = said(Outcomes { carried_in: 256, refused: 256, ..Default::default() });
         assert!(refused.is_some_and(|why| why.len() == 1 && why[0].contains("refused")));
-        let clients = said(record::Outcomes { sent: 256, local_limit: 256, ..Default::default() });
+        let clients = said(Outcomes { sent: 256, local_limit: 256, ..Default::default() });
         assert_eq!(clients, Some(vec![]), "the client's limit is not the server's failure");
         assert_eq!(crossed(&Point { duration_ns: 0, ..closed(256, Default::default()) }, &criteria), None);
     }
@@ -506,11 +502,9 @@ mod tests {
     #[test]
     fn a_log_that_offered_another_rate_neither_held_nor_failed() {
         let at = |sent, arrival| {
-            let mut point = closed(100, record::Outcomes { sent, ok: sent, ..Default::default() });
+            let mut point = closed(100, Outcomes { sent, ok: sent, ..Default::default() });
             point.pace = Pace::Open { rate_per_sec: 1000.0, arrival };
-            point
-                .figures
-                .set(names::GOODPUT, record::Figure::new(sent as f64 / 2.0, "1/s", sent, record::Origin::Counted));
+            point.figures.set(names::GOODPUT, Figure::new(sent as f64 / 2.0, "1/s", sent, Origin::Counted));
             crossed(&point, &Criteria::default())
         };
         use record::Arrival::{Constant, Trace};
@@ -521,7 +515,7 @@ mod tests {
     #[test]
     fn a_point_with_unserved_connections_has_failed() {
         let served = |silent| {
-            let outcomes = record::Outcomes {
+            let outcomes = Outcomes {
                 sent: 90_000,
                 carried_in: 500,
                 ok: 90_500 - silent,

@@ -46,7 +46,6 @@ impl BlockCurve {
     }
 }
 
-/// Whether a load is close enough to the knee to be used.
 pub(crate) fn speaks_for(knee: f64, load: f64) -> bool {
     (knee * FROM..=knee * UP_TO).contains(&load)
 }

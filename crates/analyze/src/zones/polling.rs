@@ -37,7 +37,6 @@ pub(crate) fn without_polling<'a>(points: &'a [Point], criteria: &Criteria) -> C
     Cow::Owned(points)
 }
 
-/// [`without_polling`] for a run.
 pub(crate) fn without_polling_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Cow<'a, RunDir> {
     match without_polling(&run.points, criteria) {
         Cow::Borrowed(_) => Cow::Borrowed(run),

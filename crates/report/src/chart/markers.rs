@@ -17,7 +17,6 @@ pub struct Marker {
     pub interval: (Option<f64>, Option<f64>),
 }
 
-/// Position of a label.
 pub(super) struct PlacedMarker {
     x: f64,
     anchor: &'static str,

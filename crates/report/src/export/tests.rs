@@ -10,18 +10,6 @@ use std::io::Read;
 
 type Sums = BTreeMap<String, u64>;
 
-const LAYERS: [Option<Layer>; 9] = [
-    Some(Layer::User),
-    Some(Layer::SystemCall),
-    Some(Layer::Tcp),
-    Some(Layer::Ip),
-    Some(Layer::Ethernet),
-    Some(Layer::Driver),
-    Some(Layer::Other),
-    Some(Layer::Idle),
-    None,
-];
-
 /// Names of real programs, and unreasonable ones.
 const NAMES: [&str; 10] = [
     "tcp_sendmsg",
@@ -38,19 +26,18 @@ const NAMES: [&str; 10] = [
 
 fn a_stack() -> impl Strategy<Value = Stack> {
     let frames = prop::collection::vec(0u32..NAMES.len() as u32, 0..6);
-    (frames, 0u32..3, 0usize..LAYERS.len(), 0u64..1000, 0u64..5_000_000).prop_map(
-        |(functions, place, layer, samples, cpu_ns)| Stack {
-            functions,
-            process: (place < 2).then_some(place),
-            ran: if place < 2 { Ran::Server } else { Ran::Idle },
-            mode: Mode::Kernel,
-            layer: LAYERS[layer],
-            part: if samples % 2 == 0 { "a part".into() } else { PlainText::default() },
-            samples,
-            cpu_ns,
-            events: vec![samples * 3],
-        },
-    )
+    let layer = prop::option::of(prop::sample::select(&Layer::ALL[..]));
+    (frames, 0u32..3, layer, 0u64..1000, 0u64..5_000_000).prop_map(|(functions, place, layer, samples, cpu_ns)| Stack {
+        functions,
+        process: (place < 2).then_some(place),
+        ran: if place < 2 { Ran::Server } else { Ran::Idle },
+        mode: Mode::Kernel,
+        layer,
+        part: if samples % 2 == 0 { "a part".into() } else { PlainText::default() },
+        samples,
+        cpu_ns,
+        events: vec![samples * 3],
+    })
 }
 
 fn a_recording() -> impl Strategy<Value = Recording> {

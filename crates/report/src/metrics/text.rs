@@ -128,21 +128,6 @@ mod tests {
     }
 
     #[test]
-    fn names_are_derived_from_those_of_opentelemetry() {
-        let name = |family: Family| family.prometheus_name();
-        assert_eq!(
-            name(Family::histogram("http.server.request.duration", "s", "")),
-            "http_server_request_duration_seconds"
-        );
-        assert_eq!(
-            name(Family::up_down("http.server.active_requests", "{request}", "")),
-            "http_server_active_requests"
-        );
-        assert_eq!(name(Family::counter("straingauge.request_bytes", "By", "")), "straingauge_request_bytes");
-        assert_eq!(name(Family::gauge("straingauge.share", "1", "")), "straingauge_share_ratio");
-    }
-
-    #[test]
     fn both_formats_have_the_same_metrics() {
         let mut metrics = Metrics { labels: vec![("server.port", "80".into())], ..Metrics::default() };
         metrics.add(Family::counter("straingauge.cpu", "s", "CPU \\ \"time\".").with(&[("part", "a\"b\n")], 0.5));

@@ -140,7 +140,6 @@ fn describe(sweep: &SweepFindings) -> String {
     format!("{}{}", sentence("Yield point", &sweep.yield_point), sentence("Failure point", &sweep.failure_point))
 }
 
-/// Zones as adjacent ranges within the measured loads.
 fn bands(sweep: &SweepFindings) -> Vec<Band> {
     let (Some(first), Some(last)) = (sweep.levels.first(), sweep.levels.last()) else { return Vec::new() };
     let start = if sweep.sweep == Sweep::Rate { 0.0 } else { first.load };
@@ -337,7 +336,6 @@ fn loads(sweep: &SweepFindings) -> Vec<f64> {
     sweep.levels.iter().map(|level| level.load).collect()
 }
 
-/// The time of a request by place, from the client inwards.
 fn account(run: &RunDir, sweep: &SweepFindings) -> Option<Figure> {
     const CLASSES: [&str; 8] = ["n8", "n7", "n1", "n2", "n3", "n4", "n5", "n6"];
     let levels = analyze::account::levels(run, sweep);

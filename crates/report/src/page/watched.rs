@@ -9,7 +9,6 @@ use analyze::zones::SweepFindings;
 use record::units::format_nanos;
 use record::{RunDir, Sweep, names};
 
-/// Elapsed and CPU time of the phases over the load.
 pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<Figure> {
     let Some(side) = analyze::watched::of_sweep(run, sweep.sweep) else { return Vec::new() };
     let elapsed = [names::WATCH_PARSE, names::WATCH_PROCESS, names::WATCH_LOG];

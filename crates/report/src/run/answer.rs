@@ -159,8 +159,6 @@ fn todo(verdict: &Verdict, answer: &Answer, room: &Room) -> Vec<String> {
     causes.chain(unnamed).chain(settings).collect()
 }
 
-/// Selected loads, in the order of importance: the one to plan with, the highest that held, the lowest that failed, the
-/// lowest, the highest, one in the middle.
 fn loads(findings: &Findings, most: usize) -> Option<Table> {
     let sweep = findings.rate.as_ref().or(findings.connections.as_ref())?;
     let found = &sweep.failure_point;

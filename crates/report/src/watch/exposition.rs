@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use crate::metrics::MetricKind;
     use crate::metrics::text::{Format, page};
-    use record::watch::{ChargedCpu, CpuTotals, Headroom, Rates, SizeClass};
+    use record::watch::{ChargedCpu, CpuTotals, Headroom, Rates};
 
     fn frame<T>(watch: &Watching, [first, now]: [&Reading; 2], of: fn(&Screen<'_>) -> T) -> T {
         let (rates, headroom) = (Rates::default(), Headroom::default());
@@ -197,31 +197,6 @@ mod tests {
         for now in [&first, &now, &stepped] {
             let metrics = frame(&Watching::default(), [&first, now], metrics);
             assert_eq!((metrics.since_unix_ns, metrics.at_unix_ns), (4_999_999_000, now.unix_ms * 1_000_000));
-        }
-    }
-
-    #[test]
-    fn a_page_has_one_type_line_per_family_and_only_numbers() {
-        let classes = ["<10.0 KiB", ">=10.0 KiB"].map(|name| SizeClass { name: name.into(), ..SizeClass::default() });
-        let watch = Watching { port: 80, classes: classes.to_vec(), ..Watching::default() };
-        let mut class = ClassTotals { requests: 3, timed: 3, elapsed_ns: 3000, ..ClassTotals::default() };
-        class.elapsed.0[5] = 3;
-        let reading = Reading { classes: vec![class; 2], ..Reading::default() };
-        let text = page(&frame(&watch, [&reading; 2], metrics), Format::Prometheus);
-        let mut types = std::collections::HashSet::new();
-        for line in text.lines() {
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
-                assert!(types.insert(rest.split(' ').next().unwrap().to_string()), "{line}");
-            } else if !line.starts_with('#') {
-                let (name, value) = line.rsplit_once(' ').unwrap();
-                assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
-                let is_known = name.starts_with("straingauge_") || name.starts_with("http_server_");
-                assert!(is_known && name.ends_with('}'), "{line}");
-            }
-        }
-        let bucket = "http_server_request_duration_seconds_bucket{server_port=\"80\",class=\"<10.0 KiB\",le=";
-        for (end, count) in [("0.000001024", 0), ("0.000002048", 3), ("34.359738368", 3), ("+Inf", 3)] {
-            assert!(text.contains(&format!("{bucket}\"{end}\"}} {count}\n")), "{end}: {text}");
         }
     }
 

@@ -130,8 +130,8 @@ fn show(
     if is_json {
         let checked = checks.iter().map(|(limit, check)| json::CheckedLimit {
             limit: limit.to_string(),
-            crossed: check.is_crossed(),
-            detail: check.to_string(),
+            crossed: check.is_crossed,
+            detail: check.words.clone(),
         });
         let loaded = json::Loaded {
             point: &measured.point,
@@ -196,9 +196,9 @@ fn finish(
     }
     let mut is_crossed = false;
     for (_, check) in checks {
-        if check.is_crossed() {
+        if check.is_crossed {
             is_crossed = true;
-            eprintln!("straingauge: limit crossed: {check}");
+            eprintln!("straingauge: limit crossed: {}", check.words);
         }
     }
     Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))

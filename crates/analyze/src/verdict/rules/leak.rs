@@ -23,13 +23,11 @@ const LEAK_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 const LEAK_BYTES_OF_A_HEAP: f64 = 512.0 * 1024.0 * 1024.0;
 /// Least memory at the end over that at the begin.
 const LEAK_RATIO: f64 = 1.5;
-/// Least number of points.
 const LEAST_LEAK_POINTS: usize = 8;
 /// Least share of the memory that a line by requests served explains.
 const LEAK_EXPLAINED: f64 = 0.95;
 /// Least slope of the second half over that of the first.
 const LEAK_STEADY: f64 = 0.6;
-/// Least growth of memory per request, bytes.
 const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
 
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {

@@ -23,7 +23,6 @@ const READ_BYTES: usize = 64 << 10;
 /// Longest quote of a line, in characters.
 const QUOTED: usize = 160;
 
-/// A kind of line.
 struct Kind {
     /// The rule that the line is evidence for.
     rule: &'static str,

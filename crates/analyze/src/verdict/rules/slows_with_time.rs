@@ -28,7 +28,6 @@ const UNQUIET_EXPLAINED: f64 = 0.85;
 /// Least number of loads that were visited twice.
 const LEAST_LOADS: usize = 3;
 
-/// A point with the compared figure.
 type Visit<'a> = (&'a Point, f64);
 
 /// A figure at the first and the last visit of each load, for loads that were visited twice.

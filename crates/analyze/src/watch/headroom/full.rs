@@ -19,13 +19,11 @@ const LEAST_VARIATION: f64 = 1.2;
 const PER_DOUBLING: f64 = 0.08;
 /// Upper ends above this multiple of the highest measured rate are left open.
 const FARTHEST: f64 = 10.0;
-/// A resource counts as full from this share on.
 const FULL: f64 = 0.95;
 /// If a resource is full at rates that differ by this factor, its use does not depend on the rate.
 const FULL_APART: f64 = 1.5;
 /// Number of last readings that count as "now".
 pub const LAST: usize = 5;
-/// Range of the exponent of the rate.
 const EXPONENTS: (f64, f64) = (0.5, 1.5);
 
 /// The use of a resource between two readings.

@@ -43,8 +43,9 @@ impl Search<'_> {
         };
         let names = if self.plan.beside().is_some() { ["without: ", "with: "] } else { ["A: ", "B: "] };
         let judged = judged(limits, &runs, names);
-        let crossed = judged.iter().filter(|one| one.check.is_crossed());
-        let crossed: Vec<String> = crossed.map(|one| format!("{}limit crossed: {}", one.whose, one.check)).collect();
+        let crossed = judged.iter().filter(|one| one.check.is_crossed);
+        let crossed: Vec<String> =
+            crossed.map(|one| format!("{}limit crossed: {}", one.whose, one.check.words)).collect();
         let json = || {
             let mut output = match (runs.as_slice(), &compared) {
                 ([a, b], Some(compared)) => compared.output(a, b),
