@@ -43,8 +43,7 @@ pub trait Planner {
 
     /// The next step. `points`: all points of the server under test; `elapsed_ns`: the time since the run began.
     ///
-    /// At its first call a planner takes a share of the remaining budget. After [`SweepStep::Done`] it returns only
-    /// that.
+    /// At its first call a planner takes a share of the remaining budget. [`SweepStep::Done`] is the last step.
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep;
 
     /// Describes the width of the interval at the last yardstick, if one is requested
@@ -117,6 +116,10 @@ impl Load {
             Load::Place(_) => Sweep::Axis,
         }
     }
+}
+
+fn done(reason: impl Into<String>) -> SweepStep {
+    SweepStep::Done { reason: reason.into() }
 }
 
 /// Connections from the minimum to the maximum, doubled each time.

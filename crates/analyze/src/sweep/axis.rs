@@ -2,7 +2,7 @@
 //! point affect all values equally. Conforming connections are searched first: by doubling, then by bisection.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, Remeasured, SweepStep, all_measured, ladder};
+use super::{Load, Planner, Remeasured, SweepStep, all_measured, done, ladder};
 use crate::axis::conforms;
 use crate::disturbance::counted;
 use crate::point::cpu_us;
@@ -34,7 +34,6 @@ pub struct AxisSweep {
     search: Option<Search>,
     /// Whether the places had their trial to find delays.
     is_tried: bool,
-    done: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +72,6 @@ impl AxisSweep {
             repeat: 0,
             again: Remeasured::default(),
             search,
-            done: None,
         }
     }
 
@@ -96,11 +94,6 @@ impl AxisSweep {
 
     fn measure(&mut self, place: AxisPlace) -> SweepStep {
         self.schedule.measure(Load::Place(place), self.repeat, self.schedule.full_ns())
-    }
-
-    fn end(&mut self, reason: String) -> SweepStep {
-        self.done = Some(reason.clone());
-        SweepStep::Done { reason }
     }
 
     /// The next value of the search. At its end `None`, and the values to repeat are set.
@@ -149,9 +142,6 @@ impl Planner for AxisSweep {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
-        if let Some(reason) = &self.done {
-            return SweepStep::Done { reason: reason.clone() };
-        }
         let left_ns = self.schedule.left_ns(elapsed_ns);
         if left_ns == 0 {
             let during = if self.repeat == 0 {
@@ -159,7 +149,7 @@ impl Planner for AxisSweep {
             } else {
                 format!("in repeat {} of {}", self.repeat, self.repeats)
             };
-            return self.end(format!("the time budget was spent {during}"));
+            return done(format!("the time budget was spent {during}"));
         }
         let last = points.last().and_then(|last| last.axis);
         if let Some(place) = last
@@ -187,15 +177,15 @@ impl Planner for AxisSweep {
             self.places = slowed_by_cost(&self.axis, points);
         }
         if self.places.is_empty() {
-            return self.end("there is no value to measure".into());
+            return done("there is no value to measure");
         }
         if self.repeat >= self.repeats {
-            return self.end(all_measured(self.repeats, "repeat"));
+            return done(all_measured(self.repeats, "repeat"));
         }
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.places.len() as u64);
         // An incomplete repeat cannot be compared.
         if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
-            return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
+            return done(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
         }
         self.repeat += 1;
         self.again.clear();

@@ -1,7 +1,7 @@
 //! Measures the server's capacity in a closed loop, for offered rates that are shares of it.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, SweepStep};
+use super::{Load, Planner, SweepStep, done};
 use record::scenario::SweepPlan;
 use record::units::format_si;
 use record::{Point, Sweep, names};
@@ -46,10 +46,9 @@ impl Planner for Capacity {
             self.is_asked = true;
             return self.schedule.measure(Load::Capacity(self.connections), 0, self.schedule.full_ns());
         }
-        let reason = match capacity(points) {
-            Some(rate) => format!("about {}/s", format_si(rate)),
-            None => "not known, as nothing was answered".into(),
-        };
-        SweepStep::Done { reason }
+        match capacity(points) {
+            Some(rate) => done(format!("about {}/s", format_si(rate))),
+            None => done("not known, as nothing was answered"),
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! repeat goes up in order and then down, without a restart of the server.
 
 use super::schedule::Schedule;
-use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, failed_twice, ladder, sure};
+use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, done, failed_twice, ladder, sure};
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -25,7 +25,6 @@ enum Phase {
     /// The remaining loads, ascending.
     FirstPass(std::vec::IntoIter<u64>),
     Repeats,
-    Done(String),
 }
 
 /// The planner of the closed-loop sweep.
@@ -220,14 +219,10 @@ impl Planner for ConnectionSweep {
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
         let left_ns = self.schedule.left_ns(elapsed_ns);
+        if left_ns < self.schedule.shortest_ns(elapsed_ns) {
+            return done(self.spent());
+        }
         loop {
-            if let Phase::Done(reason) = &self.phase {
-                return SweepStep::Done { reason: reason.clone() };
-            }
-            if left_ns < self.schedule.shortest_ns(elapsed_ns) {
-                self.phase = Phase::Done(self.spent());
-                continue;
-            }
             match &mut self.phase {
                 Phase::FirstPass(rest) => {
                     // A load that failed because of a disturbance must not end the pass.
@@ -243,10 +238,7 @@ impl Planner for ConnectionSweep {
                         return self.measure(Load::Connections(load), self.schedule.short_ns());
                     }
                     self.higher = std::mem::take(rest);
-                    let Some(findings) = self.findings(points) else {
-                        self.phase = Phase::Done("nothing could be measured".into());
-                        continue;
-                    };
+                    let Some(findings) = self.findings(points) else { return done("nothing could be measured") };
                     self.phase = Phase::Repeats;
                     self.start_repeat(&findings, left_ns, elapsed_ns);
                     return SweepStep::Yardstick;
@@ -256,29 +248,22 @@ impl Planner for ConnectionSweep {
                     if let Some(load) = self.queue.pop() {
                         return self.measure(load, self.schedule.full_ns());
                     }
-                    let findings = self.findings(points);
-                    if let Some(findings) = &findings
-                        && self.is_cut_short(findings, points)
-                    {
+                    let Some(findings) = self.findings(points) else { return done("nothing could be measured") };
+                    if self.is_cut_short(&findings, points) {
                         self.phase = Phase::FirstPass(std::mem::take(&mut self.higher));
                         continue;
                     }
+                    if let Some(reason) = self.stop(&findings) {
+                        return done(reason);
+                    }
                     let loads = (self.loads.len() as u64).saturating_mul(self.ways());
-                    let point_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(loads);
-                    self.phase = match findings {
-                        None => Phase::Done("nothing could be measured".into()),
-                        Some(findings) => match self.stop(&findings) {
-                            Some(reason) => Phase::Done(reason),
-                            // A repeat of which less than half would fit is not begun.
-                            None if left_ns < point_ns / 2 => Phase::Done(self.spent()),
-                            None => {
-                                self.start_repeat(&findings, left_ns, elapsed_ns);
-                                return SweepStep::Yardstick;
-                            }
-                        },
-                    };
+                    // A repeat of which less than half would fit is not begun.
+                    if left_ns < self.schedule.point_ns(elapsed_ns).saturating_mul(loads) / 2 {
+                        return done(self.spent());
+                    }
+                    self.start_repeat(&findings, left_ns, elapsed_ns);
+                    return SweepStep::Yardstick;
                 }
-                Phase::Done(_) => {}
             }
         }
     }

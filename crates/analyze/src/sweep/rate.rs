@@ -6,7 +6,7 @@
 
 use super::length::{needed_ns, too_short};
 use super::schedule::Schedule;
-use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, sure};
+use super::{Load, MIN_REPEATS, Planner, Remeasured, SweepStep, all_measured, done, sure};
 use crate::statistics::random;
 use crate::zones::{self, Judged, PointFinding, STALLS, SweepFindings, judged, percent, stall_ns};
 use rand::seq::SliceRandom;
@@ -92,7 +92,6 @@ pub struct RateSearch {
     /// Rates of this block that are measured again because other work disturbed them.
     again: Remeasured,
     known: Option<String>,
-    done: Option<String>,
 }
 
 impl RateSearch {
@@ -119,7 +118,6 @@ impl RateSearch {
             undecided: BTreeSet::new(),
             again: Remeasured::default(),
             known: None,
-            done: None,
         }
     }
 
@@ -189,8 +187,7 @@ impl RateSearch {
         let rate = self.grid.rate(self.decided(from + direction * self.steps(), direction));
         self.outward += 1;
         if self.outward > MAX_OUTWARD || !(LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(&rate) {
-            return self
-                .finish(format!("no change from holding to failing up to {}/s", record::units::format_si(rate)));
+            return done(format!("no change from holding to failing up to {}/s", record::units::format_si(rate)));
         }
         self.search(points, rate, self.schedule.short_ns())
     }
@@ -230,13 +227,13 @@ impl RateSearch {
             (Some(_), None) => false,
         };
         if confirmed >= needed && self.repeat >= needed && width <= wanted * (1.0 + 1e-9) && is_sure {
-            return self.finish(format!(
+            return done(format!(
                 "the failure point is bracketed within {} and both bounds were confirmed by {confirmed} trials",
                 percent(width)
             ));
         }
         if self.repeat >= self.blocks() {
-            return self.finish(format!(
+            return done(format!(
                 "{}; failure is bracketed within {}",
                 all_measured(self.repeat, "block"),
                 percent(width)
@@ -244,7 +241,7 @@ impl RateSearch {
         }
         let fits = usize::try_from(self.left_ns / point_ns.max(1)).unwrap_or(usize::MAX);
         if fits < 2 {
-            return self.finish(self.spent());
+            return done(self.spent());
         }
         self.repeat += 1;
         self.again.clear();
@@ -303,8 +300,8 @@ impl RateSearch {
         let last = points.iter().rev().find(|point| point.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
         let level = findings.levels.iter().find(|level| level.load == rate)?;
-        let bounded = bounds(findings);
-        (level.client_limited && bounded.upper.is_none() && bounded.lower != Some(rate)).then_some(rate)
+        let PointFinding { held, failed, .. } = findings.failure_point;
+        (level.client_limited && failed.is_none() && held != Some(rate)).then_some(rate)
     }
 
     /// The trial is shortened to the budget.
@@ -316,11 +313,6 @@ impl RateSearch {
     fn spent(&self) -> String {
         let during = if self.repeat == 0 { "during the search".into() } else { format!("in block {}", self.repeat) };
         format!("the time budget was spent {during}")
-    }
-
-    fn finish(&mut self, reason: String) -> SweepStep {
-        self.done = Some(reason.clone());
-        SweepStep::Done { reason }
     }
 }
 
@@ -334,9 +326,6 @@ impl Planner for RateSearch {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
-        if let Some(reason) = &self.done {
-            return SweepStep::Done { reason: reason.clone() };
-        }
         self.elapsed_ns = elapsed_ns;
         self.left_ns = self.schedule.left_ns(elapsed_ns);
         if self.left_ns < self.schedule.shortest_ns(elapsed_ns) {
@@ -345,7 +334,7 @@ impl Planner for RateSearch {
                 .filter_map(|place| too_short(points, self.grid.rate(*place), &self.plan.criteria))
                 .map(|why| format!("; {why}"))
                 .next();
-            return self.finish(self.spent() + &unclear.unwrap_or_default());
+            return done(self.spent() + &unclear.unwrap_or_default());
         }
         if let Some(longer) = self.longer(points) {
             return longer;
@@ -357,26 +346,26 @@ impl Planner for RateSearch {
         }
         let Some(findings) = zones::of_sweep(points, Sweep::Rate, &self.plan.criteria) else {
             if self.outward > 0 {
-                return self.finish("nothing could be measured".into());
+                return done("nothing could be measured");
             }
             self.outward += 1;
             return self.search(points, self.grid.rate(0), self.schedule.short_ns());
         };
         if let Some(rate) = self.client_limit(points, &findings) {
-            return self.finish(format!(
+            return done(format!(
                 "the client was saturated at {}/s before the server failed",
                 record::units::format_si(rate)
             ));
         }
-        let Bounds { lower, upper } = bounds(&findings);
-        match (lower, upper) {
-            (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, [lower, upper], elapsed_ns),
+        let found = &findings.failure_point;
+        match (found.held, found.failed) {
+            (Some(lower), Some(upper)) => self.between(points, found, [lower, upper], elapsed_ns),
             (Some(lower), None) => self.outward(points, self.grid.place(lower), 1),
             (None, Some(upper)) => self.outward(points, self.grid.place(upper), -1),
             // No window was long enough to judge.
             (None, None) => match self.undecided.first() {
                 Some(lowest) => self.outward(points, *lowest, -1),
-                None => self.finish("no trial could be judged".into()),
+                None => done("no trial could be judged"),
             },
         }
     }
@@ -384,13 +373,4 @@ impl Planner for RateSearch {
 
 fn wanted_ratio(plan: &SweepPlan) -> f64 {
     plan.criteria.bracket_ratio.max(0.001)
-}
-
-struct Bounds {
-    lower: Option<f64>,
-    upper: Option<f64>,
-}
-
-fn bounds(findings: &SweepFindings) -> Bounds {
-    Bounds { lower: findings.failure_point.held, upper: findings.failure_point.failed }
 }

@@ -4,7 +4,7 @@
 //! (A B, B A, ...), so that drift affects both. Windows are shortened so that all rounds fit into the budget.
 
 use super::schedule::{SHORTEST_NS, Schedule};
-use super::{Load, Planner, Remeasured, SweepStep, failed_twice, ladder};
+use super::{Load, Planner, Remeasured, SweepStep, done, failed_twice, ladder};
 use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +24,6 @@ enum Phase {
     Search(std::vec::IntoIter<u64>),
     /// The remaining loads, the next one last.
     Measure(Vec<u64>),
-    Done(String),
 }
 
 /// The planner of a comparison of two servers.
@@ -82,8 +81,7 @@ impl Turns {
         let (round, turn) = (self.turns / 2, self.turns % 2);
         if turn == 0 {
             if let Some(reason) = self.is_over(round, elapsed_ns) {
-                self.phase = Phase::Done(reason);
-                return None;
+                return Some(done(reason));
             }
             self.window_ns = self.window_of_round(round, elapsed_ns);
         }
@@ -138,13 +136,12 @@ impl Planner for Turns {
             match &mut self.phase {
                 Phase::Search(_) => return self.measure(load, round),
                 Phase::Measure(rest) => rest.insert(0, load),
-                Phase::Begin | Phase::Done(_) => {}
+                Phase::Begin => {}
             }
         }
         loop {
             let round = self.turns.saturating_sub(1) / 2;
             match &mut self.phase {
-                Phase::Done(reason) => return SweepStep::Done { reason: reason.clone() },
                 Phase::Begin => {
                     if let Some(step) = self.begin(elapsed_ns) {
                         return step;
