@@ -203,7 +203,7 @@ fn of_axis(
 /// Estimates a figure over the repeats of one value; `None` if it was not measured.
 pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    statistics::estimate(&values, criteria.confidence_ratio, SEED, median)
+    statistics::estimate(&values, criteria.confidence_ratio, SEED, |values| median(values))
 }
 
 fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> AxisLevel {

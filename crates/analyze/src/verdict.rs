@@ -23,10 +23,9 @@ pub use user_time::{UserGrowth, user_times};
 
 use crate::answer::Answer;
 use crate::growth::CpuChange;
-use crate::zones::{Drift, Findings, PointPlace, SweepFindings, estimate_words, percent};
+use crate::zones::{Drift, Findings, PointPlace, SweepFindings, estimate_words, load_words, percent};
 use record::text::plain;
-use record::units::grouped;
-use record::units::{format_nanos, format_si};
+use record::units::{format_nanos, format_si, grouped};
 use record::{Criteria, Doubt, Point, RunDir, RunKind, Sweep, names};
 use serde::Serialize;
 
@@ -238,7 +237,7 @@ fn single_headline(run: &RunDir) -> Option<String> {
     let point = run.points.iter().find(|point| point.sweep != Sweep::Yardstick)?;
     let pace = match point.offered_per_sec() {
         Some(rate) => format!("{}/s offered", format_si(rate)),
-        None => words(point.connections as f64, Sweep::Connections),
+        None => load_words(point.connections as f64, Sweep::Connections),
     };
     let throughput =
         point.value(names::THROUGHPUT).map_or("no throughput".into(), |value| format!("{}/s", format_si(value)));
@@ -251,10 +250,6 @@ fn single_headline(run: &RunDir) -> Option<String> {
     Some(format!("{throughput} at {pace}{p99}, {} failed.", percent(point.outcomes.failed_ratio())))
 }
 
-fn words(load: f64, sweep: Sweep) -> String {
-    crate::zones::load_words(load, sweep)
-}
-
 fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[Cause], said: &mut Vec<String>) {
     let (unit, run, findings) = (Sweep::Connections, evidence.run, evidence.findings);
     said.extend(cause::saturated_first(evidence, closed, causes));
@@ -265,7 +260,7 @@ fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[C
         let after = if last.load <= peak.load {
             ", the most that was tried".into()
         } else {
-            let end = words(last.load, unit);
+            let end = load_words(last.load, unit);
             match change {
                 Some(change) if change < -0.05 => format!("; at {end} it was {} lower", percent(-change)),
                 Some(_) => format!(" and was about the same at {end}"),
@@ -275,7 +270,7 @@ fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[C
         said.push(format!(
             "Throughput peaked at {}/s with {}{after}.",
             format_si(peak.per_sec),
-            words(peak.load, unit)
+            load_words(peak.load, unit)
         ));
     }
     cost_sentence(closed, said);
@@ -288,7 +283,7 @@ fn closed_sentences(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[C
 
 fn cost_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
     let Some(cpu) = &sweep.cpu else { return };
-    let (low, high) = (words(cpu.lowest_load, sweep.sweep), words(cpu.highest_load, sweep.sweep));
+    let (low, high) = (load_words(cpu.lowest_load, sweep.sweep), load_words(cpu.highest_load, sweep.sweep));
     if !cpu.is_growth() {
         said.push(format!("A request's CPU time did not grow with load: {:.1} us at {low}.", cpu.lowest_us));
         return;

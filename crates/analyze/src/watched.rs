@@ -160,8 +160,8 @@ fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
             let same = || classes().filter(|class| (class.from_bytes, class.name.as_str()) == key);
             let mut medians = BTreeMap::new();
             for (.., name, _) in CLASS_COLUMNS {
-                let values: Vec<f64> = same().filter_map(|class| class.figures.value(name)).collect();
-                medians.extend(median(&values).map(|value| (*name, value)));
+                let values = same().filter_map(|class| class.figures.value(name));
+                medians.extend(median(values).map(|value| (*name, value)));
             }
             Row { load, class: Some(record::text::plain(key.1, 40)), points: same().count() as u64, medians }
         })

@@ -51,10 +51,10 @@ pub(crate) fn visits(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -
         let known: Vec<&Point> =
             same.iter().copied().filter(|point| value(point).is_some_and(f64::is_finite)).collect();
         let counted = counted(&known);
-        let values: Vec<f64> = counted.iter().filter_map(|point| value(point)).collect();
+        let values = counted.iter().filter_map(|point| value(point));
         let visit = Visit {
             at_ms: counted.first()?.started_unix_ms as f64,
-            value: median(&values)?,
+            value: median(values)?,
             weight: if is_disturbed(counted.first()?) { DISTURBED_WEIGHT } else { 1.0 },
             left_out: (known.len() - counted.len()) as u64,
         };

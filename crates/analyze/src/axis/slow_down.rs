@@ -76,11 +76,11 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
         point.value(names::THROUGHPUT).filter(|rate| is_closed && *rate > 0.0).map(|rate| 1e6 / rate)
     };
     let of_time = repeats(slowed, plain, &time_us);
-    let costs: Vec<f64> = counted(plain).into_iter().filter_map(cpu_us).collect();
-    let times: Vec<f64> = counted(plain).into_iter().filter_map(time_us).collect();
+    let costs = counted(plain).into_iter().filter_map(cpu_us);
+    let times = counted(plain).into_iter().filter_map(time_us);
     let time = slope(&of_time, criteria);
     let is_client_limited = 2 * plain.iter().filter(|point| client_limited(point, criteria)).count() > plain.len();
-    let (cost_us, time_now_us) = (median(&costs), median(&times));
+    let (cost_us, time_now_us) = (median(costs), median(times));
     if most_added_us <= LEAST_ADDED_RATIO * cost_us.unwrap_or(0.0) {
         return None;
     }

@@ -35,7 +35,7 @@ fn own(points: &[Point], name: &str, confidence: f64) -> Option<Estimate> {
     for point in points {
         by_round.entry(point.repeat).or_default().extend(point.value(name));
     }
-    let rounds: Vec<f64> = by_round.values().filter_map(|values| mean(values)).collect();
+    let rounds: Vec<f64> = by_round.values().filter_map(mean).collect();
     let found = mean_estimate(&rounds, confidence)?;
     Some(Estimate { low: found.low.map(|low| low.max(0.0)), ..found })
 }

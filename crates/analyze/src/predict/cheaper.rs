@@ -82,7 +82,7 @@ pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, Refused>
         }
         let costs: Vec<(f64, f64)> =
             near.iter().filter_map(|(point, whole)| Some((cost_us(point, name)?, *whole))).collect();
-        let of = |value: fn(&(f64, f64)) -> f64| median(&costs.iter().map(value).collect::<Vec<_>>());
+        let of = |value: fn(&(f64, f64)) -> f64| median(costs.iter().map(value));
         let Some((cost_us, ratio)) = of(|(us, _)| *us).zip(of(|(us, whole)| us / whole)) else {
             return no(unknown(name, &near));
         };

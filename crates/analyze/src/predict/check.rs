@@ -287,7 +287,7 @@ fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    crate::statistics::range(&values.filter(|value| value.is_finite()).collect::<Vec<_>>())
+    crate::statistics::range(values.filter(|value| value.is_finite()))
 }
 
 /// Fits to the levels up to half of the yield point and predicts the others. If no yield point was measured, that of

@@ -84,9 +84,9 @@ pub fn shape(readings: &[Reading], is_saturated: impl Fn(&Reading) -> bool, want
     let same: Vec<&Reading> = all.iter().filter(|reading| is_saturated(reading) == wanted).collect();
     let chosen = if same.is_empty() { all.iter().collect() } else { same };
     let ratio = |part: fn(&Reading) -> Option<f64>| {
-        let ratios: Vec<f64> = chosen.iter().filter_map(|r| Some(part(r)? / r.mean_s?)).collect();
-        crate::statistics::median(&ratios)
+        let ratios = chosen.iter().filter_map(|r| Some(part(r)? / r.mean_s?));
+        crate::statistics::median(ratios)
     };
-    let means: Vec<f64> = chosen.iter().filter_map(|r| Some(r.mean_s? / r.cycle_s())).collect();
-    Some(Shape { mean: crate::statistics::median(&means)?, p50: ratio(|r| r.p50_s)?, p99: ratio(|r| r.p99_s)? })
+    let means = chosen.iter().filter_map(|r| Some(r.mean_s? / r.cycle_s()));
+    Some(Shape { mean: crate::statistics::median(means)?, p50: ratio(|r| r.p50_s)?, p99: ratio(|r| r.p99_s)? })
 }

@@ -122,9 +122,8 @@ fn row(run: &RunDir) -> Result<Row, Refused> {
 
 fn demand_in_common(row: &Row, rows: &[Row]) -> Option<f64> {
     let is_common = |load: f64| rows.iter().all(|other| other.levels.iter().any(|level| level.load == load));
-    let demands: Vec<f64> =
-        row.levels.iter().filter(|level| is_common(level.load)).map(|level| level.demand_s).collect();
-    crate::statistics::median(&demands)
+    let demands = row.levels.iter().filter(|level| is_common(level.load)).map(|level| level.demand_s);
+    crate::statistics::median(demands)
 }
 
 fn solve(shares: DMatrix<f64>, demands: &[f64]) -> Option<Vec<f64>> {

@@ -131,7 +131,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, Refused> {
         all.extend(points.into_iter().map(|point| (run, point)));
     }
     let criteria = first.record.scenario.sweep().map(|sweep| sweep.criteria).unwrap_or_default();
-    let typical = |name: &str| median(&all.iter().filter_map(|(_, point)| point.value(name)).collect::<Vec<_>>());
+    let typical = |name: &str| median(all.iter().filter_map(|(_, point)| point.value(name)));
     let others_cpus = typical(names::MACHINE_OTHERS).unwrap_or(0.0);
     let workers = workers(&all, allowed);
     let quota_cpus = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0);
@@ -243,8 +243,8 @@ fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
     let (kind, busiest) =
         if is_held { ("process", names::SERVER_BUSIEST_PROCESS) } else { ("thread", names::SERVER_BUSIEST_THREAD) };
     let spread = |point: &Point| Some(value(point, names::SERVER_CPUS_USED)? / value(point, busiest)?);
-    let all: Vec<f64> = points.iter().filter_map(|(_, point)| spread(point)).collect();
-    let count = if median(&all)? < 1.0 + BESIDE {
+    let all = points.iter().filter_map(|(_, point)| spread(point));
+    let count = if median(all)? < 1.0 + BESIDE {
         1.0
     } else {
         let busy = points.iter().filter(|(_, point)| value(point, busiest).is_some_and(|cpus| cpus >= BUSY));
@@ -337,7 +337,7 @@ pub fn levels(readings: &[Reading]) -> Vec<Vec<Reading>> {
 
 /// The medians of a level as one reading.
 pub fn typical(level: &[Reading]) -> Reading {
-    let middle = |value: &dyn Fn(&Reading) -> Option<f64>| median(&level.iter().filter_map(value).collect::<Vec<_>>());
+    let middle = |value: &dyn Fn(&Reading) -> Option<f64>| median(level.iter().filter_map(value));
     let sure = |value: fn(&Reading) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);
     Reading {
         throughput_per_sec: sure(|r| r.throughput_per_sec),

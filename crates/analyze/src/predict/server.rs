@@ -390,7 +390,7 @@ pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
         level.throughput_per_sec >= PLATEAU * most
             && level.cycle_s() > LONGER * (shortest + level.load * level.in_flight * level.demand_s / cpus_of(level))
     };
-    crate::statistics::median(&levels.iter().filter(waits).map(|level| level.throughput_per_sec).collect::<Vec<_>>())
+    crate::statistics::median(levels.iter().filter(waits).map(|level| level.throughput_per_sec))
 }
 
 /// Fits a form to one reading per level. `None` if there are fewer levels than parameters.

@@ -228,13 +228,7 @@ impl<'a> Evidence<'a> {
 
     /// Median over points of the server's own share of its CPUs.
     pub fn own_typical(&self, points: &[&Point]) -> Option<f64> {
-        median(
-            &points
-                .iter()
-                .filter_map(|point| self.own_share(point))
-                .filter(|share| share.is_finite())
-                .collect::<Vec<_>>(),
-        )
+        median(points.iter().filter_map(|point| self.own_share(point)).filter(|share| share.is_finite()))
     }
 }
 
@@ -262,7 +256,7 @@ pub(crate) fn strained_from(sweep: &SweepFindings) -> Option<f64> {
 /// Median of a figure over points.
 pub fn typical(points: &[&Point], name: &str) -> Option<f64> {
     let values = points.iter().filter_map(|point| point.value(name)).filter(|value| value.is_finite());
-    median(&values.collect::<Vec<_>>())
+    median(values)
 }
 
 /// A sampled share over all samples of the points: value and number of samples.

@@ -131,7 +131,7 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
     if !idle.iter().all(is_slow) {
         return None;
     }
-    let medians = |of: fn(&Level) -> Option<f64>| range(&idle.iter().filter_map(|level| of(level)).collect::<Vec<_>>());
+    let medians = |of: fn(&Level) -> Option<f64>| range(idle.iter().filter_map(|level| of(level)));
     let (least, most) = medians(|level| Some(level.response_p99_us?.median))?;
     let (_, typical) = medians(|level| Some(level.response_p50_us?.median))?;
     let n = idle.iter().fold(0_u64, |sum, level| sum.saturating_add(requests(level)));

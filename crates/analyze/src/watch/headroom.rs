@@ -369,8 +369,8 @@ impl<'a> Window<'a> {
 
     /// Why the server may become full before any measured limit: requests wait even at the lower half of the rates.
     fn long_waits(&self) -> Option<String> {
-        let rates: Vec<f64> = self.steps.iter().map(Step::rate).collect();
-        let middle = crate::statistics::median(&rates)?;
+        let rates = self.steps.iter().map(Step::rate);
+        let middle = crate::statistics::median(rates)?;
         let mut calm = Sums::default();
         let below = self.steps.iter().filter(|step| step.rate() <= middle);
         below.flat_map(|step| &step.classes).for_each(|class| calm.add(class));

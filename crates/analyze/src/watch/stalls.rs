@@ -90,8 +90,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
             intervals.push((pair[0].seconds, seconds, requests));
         }
     }
-    let busy: Vec<f64> = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds).collect();
-    let Some(usual_per_sec) = crate::statistics::median(&busy) else {
+    let busy = intervals.iter().filter(|(_, _, n)| *n > 0.0).map(|(_, seconds, n)| n / seconds);
+    let Some(usual_per_sec) = crate::statistics::median(busy) else {
         return Err("not measured: there was no request".into());
     };
     let is_silent = |(_, seconds, requests): &(f64, f64, f64)| requests / seconds < SILENT_RATIO * usual_per_sec;
@@ -112,8 +112,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
             intervals.len()
         ));
     }
-    let lengths: Vec<f64> = intervals.iter().map(|(_, seconds, _)| *seconds).collect();
-    let interval_s = crate::statistics::median(&lengths).unwrap_or(0.0);
+    let lengths = intervals.iter().map(|(_, seconds, _)| *seconds);
+    let interval_s = crate::statistics::median(lengths).unwrap_or(0.0);
     if usual_per_sec * interval_s < FEWEST_REQUESTS {
         return Err(format!(
             "not measured: {:.1} requests in a usual interval, {FEWEST_REQUESTS:.0} are needed to distinguish a stall \

@@ -54,8 +54,9 @@ pub(super) fn find(
             shortest_s = shortest_s.min(point.duration_ns as f64 / 1e9);
         }
     }
-    let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
-    let (low, high) = bootstrap(&of_repeats, criteria.confidence_ratio, SEED, median).unwrap_or((most, most));
+    let of_repeats: Vec<f64> = by_repeat.values().filter_map(median).collect();
+    let (low, high) =
+        bootstrap(&of_repeats, criteria.confidence_ratio, SEED, |values| median(values)).unwrap_or((most, most));
     // A window miscounts one request at each end.
     let edge = if shortest_s > 0.0 { 1.0 / shortest_s } else { 0.0 };
     let overloaded = levels.iter().filter(|level| level.load > at);

@@ -119,9 +119,7 @@ impl BlockCurve {
             shifts.iter_mut().for_each(|shift| *shift -= middle);
             means(&cells, &mut levels, |cell| (cell.load, cell.repeat), &shifts);
             let residual = |cell: &Cell| cell.value - levels[cell.load] - shifts[cell.repeat];
-            let scatter = 1.5
-                * 1.4826
-                * median(&cells.iter().map(|cell| residual(cell).abs()).collect::<Vec<_>>()).unwrap_or(0.0);
+            let scatter = 1.5 * 1.4826 * median(cells.iter().map(|cell| residual(cell).abs())).unwrap_or(0.0);
             let weights: Vec<f64> = cells
                 .iter()
                 .map(|cell| {

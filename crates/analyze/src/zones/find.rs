@@ -515,9 +515,7 @@ fn growth(answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
 
 fn drift(points: &[Point]) -> Option<Drift> {
     let yardsticks: Vec<&Point> = points.iter().filter(|point| point.sweep == Sweep::Yardstick).collect();
-    let cv = |name: &str| {
-        coefficient_of_variation(&yardsticks.iter().filter_map(|point| point.value(name)).collect::<Vec<_>>())
-    };
+    let cv = |name: &str| coefficient_of_variation(yardsticks.iter().filter_map(|point| point.value(name)));
     (!yardsticks.is_empty()).then(|| Drift {
         cpu_cv_ratio: cv(names::YARDSTICK_CPU),
         load_cv_ratio: cv(names::THROUGHPUT),

@@ -51,7 +51,7 @@ pub(crate) fn polls(point: &Point) -> bool {
 }
 
 fn typical(points: &[&Point], of: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
-    median(&counted(points).into_iter().filter_map(of).collect::<Vec<_>>())
+    median(counted(points).into_iter().filter_map(of))
 }
 
 fn sleeps(points: &[&Point], name: &str, criteria: &Criteria) -> bool {

@@ -255,7 +255,7 @@ fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
     let turns = std::iter::once(first(&|point| point.repeat > 0)).chain(of_repeats).flatten();
     let of_turns = turns.map(|turn| fallen_since(turn, &ways, criteria));
     let fell_at_once = |fallen: &BTreeMap<u64, Fallen>| {
-        let middle = |of: fn(&Fallen) -> f64| median(&fallen.values().map(of).collect::<Vec<_>>()).unwrap_or(0.0).abs();
+        let middle = |of: fn(&Fallen) -> f64| median(fallen.values().map(of)).unwrap_or(0.0).abs();
         middle(|fallen| fallen.moved) <= STEADY_RATIO * middle(|fallen| fallen.change.ratio.value.ln())
     };
     of_turns.into_iter().find(|fallen| fallen.len() >= LEAST_LOADS && fell_at_once(fallen)).unwrap_or_default()

@@ -221,9 +221,9 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     let mut down = way(|level| level.unloading_per_sec);
     // The highest load was measured once, at the turn, where both lines meet.
     let highest = down.last()?.x;
-    let top: Vec<f64> = up_points.iter().filter(|mark| mark.x > highest).map(|mark| mark.y).collect();
+    let top = up_points.iter().filter(|mark| mark.x > highest).map(|mark| mark.y);
     let turn = up_points.iter().map(|mark| mark.x).fold(highest, f64::max);
-    if let Some(rate) = analyze::statistics::median(&top) {
+    if let Some(rate) = analyze::statistics::median(top) {
         up.push((turn, rate).into());
         down.push((turn, rate).into());
     }

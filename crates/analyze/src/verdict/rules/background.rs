@@ -28,7 +28,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let levels = evidence.accounts();
     let (first, last) = (levels.first()?, levels.last()?);
     let rate = |level: &AccountLevel| typical(&evidence.quiet_at(sweep.sweep, level.load), names::THROUGHPUT);
-    let rates = range(&levels.iter().filter_map(rate).collect::<Vec<_>>())?;
+    let rates = range(levels.iter().filter_map(rate))?;
     let used = typical(&evidence.quiet_at(sweep.sweep, last.load), names::SERVER_CPUS_USED)?;
     if levels.len() < LEAST_LOADS || rates.1 < LEAST_GROWTH * rates.0 {
         return None;
@@ -37,7 +37,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         level.groups.iter().filter(|group| group.name == name).map(|group| group.running).sum()
     };
     let is_steady = |group: &&GroupLevel| {
-        let cpus = range(&levels.iter().map(|level| running(level, &group.name)).collect::<Vec<_>>());
+        let cpus = range(levels.iter().map(|level| running(level, &group.name)));
         cpus.is_some_and(|(least, most)| least >= LEAST_CPUS && most <= MOST_GROWTH * running(first, &group.name))
     };
     let grows = |group: &GroupLevel| {
@@ -45,7 +45,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         most >= LEAST_CPUS && most >= OTHERS_GROWTH * running(first, &group.name)
     };
     let group = first.groups.iter().filter(is_steady).max_by(|a, b| a.running.total_cmp(&b.running))?;
-    let (least, most) = range(&levels.iter().map(|level| running(level, &group.name)).collect::<Vec<_>>())?;
+    let (least, most) = range(levels.iter().map(|level| running(level, &group.name)))?;
     let share = running(last, &group.name) / used;
     if share < LEAST_SHARE || !last.groups.iter().any(grows) {
         return None;

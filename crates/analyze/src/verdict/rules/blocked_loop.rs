@@ -48,7 +48,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if lowest.len() < LOADS || *first_ms < TIMES * mean_ms {
         return None;
     }
-    let (least, most) = range(&lowest.iter().map(|(.., longest)| *longest).collect::<Vec<_>>())?;
+    let (least, most) = range(lowest.iter().map(|(.., longest)| *longest))?;
     let port =
         evidence.run.record.scenario.load().and_then(|load| load.addresses.first()).map(|address| address.port());
     let command = format!("straingauge profile :{}", port.map_or("PORT".into(), |port| port.to_string()));

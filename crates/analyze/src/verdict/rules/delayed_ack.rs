@@ -48,7 +48,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let gaps: Vec<f64> = points.iter().map(gap_us).collect::<Option<_>>()?;
     let round_trips: Vec<f64> = points.iter().map(|point| round_trip_us(point)).collect();
     let (least, most) = range(&gaps)?;
-    let (shortest, longest) = range(&gaps.iter().zip(&round_trips).map(|(gap, trip)| gap - trip).collect::<Vec<_>>())?;
+    let (shortest, longest) = range(gaps.iter().zip(&round_trips).map(|(gap, trip)| gap - trip))?;
     let requests: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     let is_long = |point: &&Point| {
         let answer = point.value(names::BODY_BYTES).map(|bytes| bytes / point.outcomes.completed() as f64);

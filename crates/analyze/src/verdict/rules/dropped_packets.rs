@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
 fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     let from = |of: &dyn Fn(&Point) -> Option<f64>| {
         let (at, points) = evidence.first_level(|point| of(point).is_some_and(|rate| rate >= LOST_PER_SEC))?;
-        Some((at, median(&points.iter().filter_map(|point| of(point)).collect::<Vec<_>>())?))
+        Some((at, median(points.iter().filter_map(|point| of(point)))?))
     };
     let beside = |point: &Point| {
         Some(point.value(names::TCP_LISTEN_DROPS)? - point.value(names::TCP_LISTEN_OVERFLOWS).unwrap_or(0.0))

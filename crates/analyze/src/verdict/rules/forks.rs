@@ -34,7 +34,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     if points.len() < LEAST_POINTS {
         return None;
     }
-    let (least, most) = range(&points.iter().map(|(rate, _)| *rate).collect::<Vec<_>>())?;
+    let (least, most) = range(points.iter().map(|(rate, _)| *rate))?;
     let by_line = || {
         let (each, explained) = line(&points)?;
         let is_clear = most >= LEAST_SPAN * least && explained >= LEAST_EXPLAINED;
@@ -42,8 +42,8 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     // Where all loads have about the same throughput, no line shows whose the processes are; the account does.
     let by_account = || {
-        let ratios: Vec<f64> = points.iter().map(|(rate, starts)| starts / rate).collect();
-        let (fewest, largest) = range(&ratios)?;
+        let ratios = points.iter().map(|(rate, starts)| starts / rate);
+        let (fewest, largest) = range(ratios)?;
         let ends = |level: &AccountLevel| level.groups.iter().any(|group| group.name.starts_with(ENDED));
         let is_clear = largest <= MOST_SPREAD * fewest && !evidence.accounts().is_empty();
         (is_clear && evidence.accounts().iter().all(ends))

@@ -34,7 +34,7 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         counted.is_some_and(|count| count >= LEAST_ERRORS) && lost(point).is_some_and(|share| share >= least)
     };
     let (at, points) = evidence.first_level(is_lost)?;
-    let share = median(&points.iter().filter_map(|point| lost(point)).collect::<Vec<_>>())?;
+    let share = median(points.iter().filter_map(|point| lost(point)))?;
     let rate = typical(&points, names::TCP_RETRANSMITS)?;
     let before: Vec<f64> = evidence.lowest().iter().filter_map(|point| lost(point)).collect();
     let before = median(&before).map_or(String::new(), |share| format!(", {} at the lowest load", percent(share)));

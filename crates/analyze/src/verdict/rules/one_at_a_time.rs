@@ -81,8 +81,8 @@ impl Held {
 fn waited(points: &[&Point]) -> Option<(f64, u64)> {
     let accounts = || points.iter().filter_map(|point| point.account.as_ref());
     let of_each = || accounts().map(|account| account.blocked(&[WaitKind::Lock, WaitKind::Work]));
-    let shares: Vec<f64> = of_each().filter_map(|(share, _)| share).collect();
-    Some((median(&shares)?, of_each().map(|(_, times)| times).sum()))
+    let shares = of_each().filter_map(|(share, _)| share);
+    Some((median(shares)?, of_each().map(|(_, times)| times).sum()))
 }
 
 /// `None` if no process is held to one CPU, or if that is not known.
@@ -93,7 +93,7 @@ pub fn held(evidence: &Evidence<'_>) -> Option<Held> {
         point.value(names::SERVER_BUSIEST_PROCESS).is_some_and(|cpus| ONE_CPU.contains(&cpus)) && !polling::polls(point)
     };
     let held: Vec<&Point> = points.iter().filter(is_held).copied().collect();
-    let loads = range(&held.iter().map(|point| load(point)).collect::<Vec<_>>())?;
+    let loads = range(held.iter().map(|point| load(point)))?;
     let process = typical(&held, names::SERVER_BUSIEST_PROCESS)?;
     let thread_cpus = typical(&held, names::SERVER_BUSIEST_THREAD)?;
     let own_share = evidence.own_typical(&held)?;
@@ -101,7 +101,7 @@ pub fn held(evidence: &Evidence<'_>) -> Option<Held> {
         let quota = point.value(names::SERVER_QUOTA).unwrap_or(f64::INFINITY);
         allowed_cpus(evidence.run, point).min(quota)
     };
-    let cpus = median(&held.iter().map(has_cpus).collect::<Vec<_>>())?;
+    let cpus = median(held.iter().map(has_cpus))?;
     let waited = waited(&held);
     let before = self::waited(&evidence.relaxed()).map(|(share, _)| share);
     if (held.len() as f64) < ONE_CPU_POINTS * points.len() as f64
@@ -116,9 +116,9 @@ pub fn held(evidence: &Evidence<'_>) -> Option<Held> {
     }
     let grows =
         waited.zip(before).is_some_and(|((share, _), before)| share >= LOCK_RATIO && share - before >= LOCK_GROWTH);
-    let values: Vec<f64> = held.iter().filter_map(|point| point.value(names::SERVER_BUSIEST_PROCESS)).collect();
+    let values = held.iter().filter_map(|point| point.value(names::SERVER_BUSIEST_PROCESS));
     Some(Held {
-        process_cpus: range(&values)?,
+        process_cpus: range(values)?,
         loads,
         sweep,
         thread_cpus,

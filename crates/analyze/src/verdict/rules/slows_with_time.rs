@@ -85,11 +85,9 @@ fn judge(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     // The CPU cost of a server that mostly sleeps depends on what the CPU did before; its response times do not grow.
-    let waits: Vec<f64> = self::visits(evidence, is_unquiet, |point| point.value(names::RESPONSE_P50))
-        .iter()
-        .map(|((_, first), (_, last))| last / first)
-        .collect();
-    if median(&waits)? / machine < 1.1 {
+    let waits = self::visits(evidence, is_unquiet, |point| point.value(names::RESPONSE_P50));
+    let waits = waits.iter().map(|((_, first), (_, last))| last / first);
+    if median(waits)? / machine < 1.1 {
         return None;
     }
     let ((first, low), (last, high)) = *visits.iter().max_by_key(|((first, _), (last, _))| last.index - first.index)?;

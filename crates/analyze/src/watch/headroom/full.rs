@@ -40,7 +40,7 @@ pub struct Use {
 /// The mean over the last readings.
 pub fn now(uses: &[Use]) -> Use {
     let last = &uses[uses.len().saturating_sub(LAST)..];
-    let of = |value: fn(&Use) -> f64| mean(&last.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0);
+    let of = |value: fn(&Use) -> f64| mean(last.iter().map(value)).unwrap_or(0.0);
     Use { rate: of(|at| at.rate), used: of(|at| at.used), own: of(|at| at.own) }
 }
 
@@ -53,10 +53,10 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
         return Err(format!("{} so far, at least {FEWEST} are needed", record::units::count(uses.len(), "reading")));
     }
     let now = now(uses);
-    let rates: Vec<f64> = uses.iter().map(|at| at.rate).collect();
+    let rates = uses.iter().map(|at| at.rate);
     if now.used >= FULL * most {
-        let full: Vec<f64> = uses.iter().filter(|at| at.used >= FULL * most).map(|at| at.rate).collect();
-        let decile = |at| quantile(&full, at).unwrap_or(now.rate);
+        let full = uses.iter().filter(|at| at.used >= FULL * most).map(|at| at.rate);
+        let decile = |at| quantile(full.clone(), at).unwrap_or(now.rate);
         let (low, high) = (decile(0.1), decile(0.9));
         return match now.own {
             own if own >= most / 2.0 && high >= FULL_APART * low => Err(format!(
@@ -68,7 +68,7 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
             _ => Err("other work fills it, which may or may not give way".into()),
         };
     }
-    let decile = |at| quantile(&rates, at).unwrap_or(0.0);
+    let decile = |at| quantile(rates.clone(), at).unwrap_or(0.0);
     let (low, high) = (decile(0.1), decile(0.9));
     if high <= 0.0 {
         return Err("there are no requests".into());
@@ -86,7 +86,7 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     let fitted = line(&idle, CONFIDENCE);
     let (x, reach) =
         fitted.as_ref().and_then(|line| zero(line, &idle)).ok_or("its usage does not clearly grow with the rate")?;
-    let others = mean(&uses.iter().map(|at| at.used - at.own).collect::<Vec<_>>()).unwrap_or(0.0);
+    let others = mean(uses.iter().map(|at| at.used - at.own)).unwrap_or(0.0);
     let left = most - others;
     let also: Vec<f64> = [ratio(uses, left), power(uses, left)].into_iter().flatten().collect();
     let seen = decile(0.95);
