@@ -3,6 +3,7 @@
 pub mod exact;
 
 use crate::doubt;
+use crate::run::apart;
 use crate::text::not_measured;
 use crate::text::table::Table;
 use analyze::profile::Change;
@@ -10,19 +11,16 @@ use record::layers::Layer;
 use record::profile::{Estimate, FunctionRow, LayerRow, Profile};
 use record::text::plain;
 use record::units::{format_bytes, format_si};
-use std::fmt::Write;
 
 const FUNCTIONS: usize = 25;
 const CHANGES: usize = 25;
 
 /// All tables of a profile.
 pub fn text(profile: &Profile) -> String {
-    let mut out = String::new();
     let seconds = profile.duration_ns as f64 / 1e9;
     let hertz = 1e9 / profile.period_ns as f64;
-    let _ = writeln!(
-        out,
-        "{} (process {}) on port {}: {} by {} at {hertz:.0} Hz on {} CPUs for {seconds:.1} s",
+    let mut out = format!(
+        "{} (process {}) on port {}: {} by {} at {hertz:.0} Hz on {} CPUs for {seconds:.1} s\n",
         from_outside(&profile.command),
         profile.pid,
         profile.port,
@@ -30,26 +28,22 @@ pub fn text(profile: &Profile) -> String {
         profile.clock,
         profile.cpus
     );
-    denominators(&mut out, profile);
-    out.push('\n');
-    layers(&mut out, profile);
-    out.push('\n');
-    checks(&mut out, profile);
-    out.push('\n');
-    functions(&mut out, &profile.functions);
+    out += &denominators(profile);
+    out += &apart(layers(profile));
+    out += &apart(checks(profile));
+    out += &apart(functions(&profile.functions));
     if !profile.groups.is_empty() {
-        out.push('\n');
-        groups(&mut out, profile);
+        out += &apart(groups(profile));
     }
-    events(&mut out, profile);
+    out += &events(profile);
     if let Some(account) = &profile.account {
-        out.push('\n');
-        out.push_str(&crate::run::account::of_profile(account));
+        out += "\n";
+        out += &crate::run::account::of_profile(account);
     }
     out + &doubt::text(&profile.doubts)
 }
 
-fn denominators(out: &mut String, profile: &Profile) {
+fn denominators(profile: &Profile) -> String {
     let packets = &profile.packets;
     let way = |index: usize| {
         let segments = packets.segments[index];
@@ -65,17 +59,16 @@ fn denominators(out: &mut String, profile: &Profile) {
         )
     };
     let origin = if profile.requests_are_counted { "counted by the client" } else { "packets in with payload" };
-    let _ = writeln!(
-        out,
-        "{} samples in the server's work; packets in {}; out {}; requests {} ({origin})",
+    format!(
+        "{} samples in the server's work; packets in {}; out {}; requests {} ({origin})\n",
         profile.samples.server(),
         way(0),
         way(1),
         format_si(profile.requests as f64)
-    );
+    )
 }
 
-fn layers(out: &mut String, profile: &Profile) {
+fn layers(profile: &Profile) -> String {
     let mut table = Table::new(["layer", "samples", "share %", "us/packet", "us/request"], 1);
     for row in &profile.layers {
         if row.layer.is_none() && row.samples == 0 {
@@ -107,41 +100,38 @@ fn layers(out: &mut String, profile: &Profile) {
         whole(&|row| row.us_per_packet),
         whole(&|row| row.us_per_request),
     ]);
-    out.push_str(&table.lines());
-    let _ = writeln!(
-        out,
+    let mut out = table.lines();
+    out += &format!(
         "network stack (System Call to Driver): {:.1} % of the server's CPU time; +- is the 95 % interval from the \
-         spread of tenths of the window",
+         spread of tenths of the window\n",
         profile.stack_share() * 100.0
     );
     if !profile.unattributed_top.is_empty() {
-        let _ = writeln!(out, "unattributed, by innermost function: {}", listed(&profile.unattributed_top));
+        out += &format!("unattributed, by innermost function: {}\n", listed(&profile.unattributed_top));
     }
+    out
 }
 
-fn checks(out: &mut String, profile: &Profile) {
+fn checks(profile: &Profile) -> String {
     let sums = &profile.samples;
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
-    let _ = writeln!(
-        out,
-        "where the server's work ran: its own processes {:.1} %, other processes {:.1} %, idle CPUs {:.1} %",
+    let mut out = format!(
+        "where the server's work ran: its own processes {:.1} %, other processes {:.1} %, idle CPUs {:.1} %\n",
         share(sums.server_in_own_process, sums.server()),
         share(sums.server_in_others, sums.server()),
         share(sums.server_on_idle, sums.server())
     );
-    let _ = writeln!(
-        out,
-        "in the server's processes, but not its work: packets of the other end {:.1} %, other packets {:.1} %",
+    out += &format!(
+        "in the server's processes, but not its work: packets of the other end {:.1} %, other packets {:.1} %\n",
         share(sums.peer_in_server, sums.in_server()),
         share(sums.others_in_server, sums.in_server())
     );
     let check = &profile.cpu_check;
     let difference = check.difference_ratio.map_or(not_measured(None, 0), |ratio| format!("{:+.2} %", ratio * 100.0));
-    let _ = writeln!(
-        out,
+    out += &format!(
         "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a \
          sample counts {:.3} ms{}; of the clock's interrupts {:.2} % were passed over by late ones, {:.2} % are \
-         missing (n = {:.0})",
+         missing (n = {:.0})\n",
         check.sampled_ns / 1e9,
         check.scheduler_ns / 1e9,
         profile.sample_ns / 1e6,
@@ -151,26 +141,23 @@ fn checks(out: &mut String, profile: &Profile) {
         check.arrivals.expected,
     );
     let coverage = &profile.coverage;
-    let _ = write!(
-        out,
+    out += &format!(
         "layer rule: {:.2} % of {} kernel samples of the machine have a layer; innermost function known in {:.2} %",
         share(coverage.attributed, coverage.kernel_samples),
         coverage.kernel_samples,
         share(coverage.classified, coverage.kernel_samples)
     );
     let missing = &coverage.not_classified[..coverage.not_classified.len().min(8)];
-    let _ =
-        writeln!(out, "{}", if missing.is_empty() { String::new() } else { format!(", not in {}", listed(missing)) });
-    let _ = writeln!(
-        out,
-        "the machine: {:.1} % idle, {:.1} % the server's work, {:.1} % the rest",
+    out += &format!("{}\n", if missing.is_empty() { String::new() } else { format!(", not in {}", listed(missing)) });
+    out + &format!(
+        "the machine: {:.1} % idle, {:.1} % the server's work, {:.1} % the rest\n",
         share(sums.idle, sums.all()),
         share(sums.server(), sums.all()),
         100.0 - share(sums.idle, sums.all()) - share(sums.server(), sums.all())
-    );
+    )
 }
 
-fn functions(out: &mut String, rows: &[FunctionRow]) {
+fn functions(rows: &[FunctionRow]) -> String {
     let mut table = Table::new(["function (own time)", "CPU %", "non-idle %", "server %", "mode", "layer"], 1);
     for row in rows.iter().take(FUNCTIONS) {
         let module = row.module.as_deref().map_or(String::new(), |module| format!(" [{module}]"));
@@ -183,10 +170,10 @@ fn functions(out: &mut String, rows: &[FunctionRow]) {
             row.layer.map_or("unattributed", Layer::word).into(),
         ]);
     }
-    out.push_str(&table.lines());
+    table.lines()
 }
 
-fn groups(out: &mut String, profile: &Profile) {
+fn groups(profile: &Profile) -> String {
     let mut table = Table::new(["group", "samples", "share %", "us/packet"], 1);
     for row in &profile.groups {
         table.row(vec![
@@ -196,10 +183,11 @@ fn groups(out: &mut String, profile: &Profile) {
             estimate(row.us_per_packet, 1.0, 3),
         ]);
     }
-    out.push_str(&table.lines());
+    table.lines()
 }
 
-fn events(out: &mut String, profile: &Profile) {
+fn events(profile: &Profile) -> String {
+    let mut out = String::new();
     let measured: Vec<&str> =
         profile.events.iter().filter(|event| event.not_measured.is_none()).map(|event| event.event.as_str()).collect();
     if !measured.is_empty() {
@@ -215,9 +203,8 @@ fn events(out: &mut String, profile: &Profile) {
         for event in
             profile.events.iter().filter(|event| event.not_measured.is_none() && event.counter_ran_ratio < 0.99)
         {
-            let _ = writeln!(
-                out,
-                "{}: its counter ran {:.0} % of the time, scaled up",
+            out += &format!(
+                "{}: its counter ran {:.0} % of the time, scaled up\n",
                 event.event,
                 event.counter_ran_ratio * 100.0
             );
@@ -232,8 +219,9 @@ fn events(out: &mut String, profile: &Profile) {
             .filter(|event| event.not_measured.as_deref() == Some(reason))
             .map(|event| event.event.as_str())
             .collect();
-        let _ = writeln!(out, "\nnot measured: {}: {reason}", names.join(", "));
+        out += &format!("\nnot measured: {}: {reason}\n", names.join(", "));
     }
+    out
 }
 
 /// The table of changes between two profiles.
@@ -256,9 +244,8 @@ pub fn changes(changes: &[Change]) -> String {
     if clear > 0 {
         out.push_str(&table.lines());
     }
-    let _ = writeln!(
-        out,
-        "{clear} functions changed by more than the samples' scatter (95 %), {} did not{}",
+    out += &format!(
+        "{clear} functions changed by more than the samples' scatter (95 %), {} did not{}\n",
         changes.len() - clear,
         if clear > CHANGES { "; the largest changes are shown" } else { "" }
     );

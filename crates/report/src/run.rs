@@ -14,8 +14,8 @@ mod workload;
 
 pub use answer::MOST_LINES;
 pub(crate) use answer::numbers;
-pub(crate) use point::heading;
 pub use point::point;
+pub(crate) use point::{counts, heading};
 pub use summary::{Answers, MAX_LINES, summary};
 pub(crate) use workload::{replay_facts, tables as class_tables};
 

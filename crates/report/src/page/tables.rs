@@ -1,7 +1,7 @@
 //! The tables of the report: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
-use crate::run::{load_cell, response_cells};
+use crate::run::{counts, load_cell, response_cells};
 use crate::text::{TOO_FEW, at_least, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::machine::cpu_list;
@@ -61,15 +61,7 @@ pub(super) fn points(run: &RunDir) -> (Vec<Value>, usize) {
 fn point_row(point: &Point) -> Value {
     let value = |name: &str, words: &dyn Fn(f64) -> String| point.value(name).map_or("\u{2013}".into(), words);
     let outcomes = &point.outcomes;
-    let mut counts = vec![("sent".to_string(), grouped(outcomes.sent as f64))];
-    if outcomes.carried_in > 0 {
-        counts.push(("under way at the begin".into(), grouped(outcomes.carried_in as f64)));
-    }
-    counts.push(("ok".into(), grouped(outcomes.ok as f64)));
-    counts.extend(outcomes.failures().into_iter().map(|(kind, count)| (kind.to_string(), grouped(count as f64))));
-    if outcomes.unfinished > 0 {
-        counts.push(("unfinished at the end".into(), grouped(outcomes.unfinished as f64)));
-    }
+    let counts = counts(outcomes).into_iter().map(|(kind, count)| (kind, grouped(count as f64)));
     json!({
         "index": format!("{:03}", point.index),
         "sweep": point.sweep.word(),
@@ -87,7 +79,7 @@ fn point_row(point: &Point) -> Value {
         "cpu": analyze::zones::cpu_us(point).map_or("\u{2013}".into(), |us| format!("{us:.1}")),
         "doubts": point.doubts.len(),
         "figures": figures(point),
-        "outcomes": counts,
+        "outcomes": counts.collect::<Vec<_>>(),
         "classes": crate::run::class_tables(&point.workload),
         "replay": point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
         "doubt_rows": doubt::rows(&point.doubts),

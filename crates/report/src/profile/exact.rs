@@ -2,24 +2,22 @@
 
 use super::{estimate, from_outside};
 use crate::doubt;
+use crate::run::apart;
 use crate::text::not_measured;
 use crate::text::table::Table;
 use record::boundaries::Boundary;
 use record::layers::Layer;
 use record::profile::exact::{ExactProfile, SumCheck};
 use record::units::{format_bytes, format_nanos, format_si};
-use std::fmt::Write;
 
 const NAMED: usize = 12;
 
 /// All tables of an exact profile.
 pub fn text(profile: &ExactProfile) -> String {
-    let mut out = String::new();
     let machine = &profile.machine;
-    let _ = writeln!(
-        out,
+    let mut out = format!(
         "{} (process {}) on port {}: exact, {} functions hooked (fentry, fexit), {} bursts of together {:.2} s on {} \
-         CPUs",
+         CPUs\n",
         from_outside(&machine.command),
         machine.pid,
         machine.port,
@@ -29,9 +27,8 @@ pub fn text(profile: &ExactProfile) -> String {
         machine.cpus
     );
     let packets = &profile.packets;
-    let _ = writeln!(
-        out,
-        "packets in {} ({}); out {} ({}); requests {} (packets in with payload); system calls {}",
+    out += &format!(
+        "packets in {} ({}); out {} ({}); requests {} (packets in with payload); system calls {}\n",
         format_si(packets.packets[0] as f64),
         format_bytes(packets.payload_bytes[0] as f64),
         format_si(packets.packets[1] as f64),
@@ -39,14 +36,10 @@ pub fn text(profile: &ExactProfile) -> String {
         format_si(profile.requests as f64),
         format_si(profile.system_calls as f64)
     );
-    out.push('\n');
-    layers(&mut out, profile);
-    out.push('\n');
-    checks(&mut out, profile);
-    out + &doubt::text(&profile.doubts)
+    out + &apart(layers(profile)) + &apart(checks(profile)) + &doubt::text(&profile.doubts)
 }
 
-fn layers(out: &mut String, profile: &ExactProfile) {
+fn layers(profile: &ExactProfile) -> String {
     let mut table = Table::new(["layer", "entries", "share %", "us/packet", "us/request", "hooks' part ms"], 1);
     for row in &profile.layers {
         table.row(vec![
@@ -70,26 +63,24 @@ fn layers(out: &mut String, profile: &ExactProfile) {
         per(profile.requests),
         String::new(),
     ]);
-    out.push_str(&table.lines());
-    out.push_str("+- is the 95 % interval from the spread of the bursts; the hooks' part is taken out of the layers\n");
+    table.lines()
+        + "+- is the 95 % interval from the spread of the bursts; the hooks' part is taken out of the layers\n"
 }
 
-fn checks(out: &mut String, profile: &ExactProfile) {
+fn checks(profile: &ExactProfile) -> String {
     let difference = |check: &SumCheck| {
         let ratio = check.difference_ratio.map_or(not_measured(None, 0), |ratio| format!("{:+.2} %", ratio * 100.0));
         format!("{:.4} s against {:.4} s ({ratio})", check.summed_ns as f64 / 1e9, check.expected_ns as f64 / 1e9)
     };
-    let _ = writeln!(
-        out,
-        "check: layers of the server's processes, hooks included, against the scheduler: {}",
+    let mut out = format!(
+        "check: layers of the server's processes, hooks included, against the scheduler: {}\n",
         difference(&profile.scheduler_check)
     );
-    let _ = writeln!(out, "check: all places of all CPUs against the clock: {}", difference(&profile.clock_check));
+    out += &format!("check: all places of all CPUs against the clock: {}\n", difference(&profile.clock_check));
     let cost = &profile.perturbation;
-    let _ = writeln!(
-        out,
+    out += &format!(
         "the measurement took {:.1} % of the server's CPU time in the bursts: {} inside of programs, {} around them \
-         ({} hooks on all CPUs){}",
+         ({} hooks on all CPUs){}\n",
         cost.share_ratio * 100.0,
         format_nanos(cost.programs_ns as f64),
         format_nanos(cost.around_ns),
@@ -97,10 +88,9 @@ fn checks(out: &mut String, profile: &ExactProfile) {
         cost.ns_per_packet.map_or(String::new(), |ns| format!("; {} a packet", format_nanos(ns)))
     );
     let costs = &cost.costs;
-    let _ = writeln!(
-        out,
+    out += &format!(
         "calibrated: an empty pair {} inside and {} outside (n = {}); an empty system call {} with hooks, {} without \
-         (n = {})",
+         (n = {})\n",
         format_nanos(costs.pair_inner_ns),
         format_nanos(costs.pair_outer_ns),
         costs.pairs,
@@ -109,17 +99,15 @@ fn checks(out: &mut String, profile: &ExactProfile) {
         costs.calls
     );
     let unpaired = &profile.unpaired;
-    let _ = writeln!(
-        out,
-        "without a partner: {} ends, {} begins; {} calls too deep, {} threads forgotten",
+    out += &format!(
+        "without a partner: {} ends, {} begins; {} calls too deep, {} threads forgotten\n",
         unpaired.not_entered, unpaired.not_left, unpaired.too_deep, unpaired.lost_threads
     );
     let machine = &profile.machine;
     let names: Vec<&str> = machine.unhooked.iter().take(NAMED).map(|lost| lost.function.as_str()).collect();
     let more = if machine.unhooked.len() > NAMED { ", ..." } else { "" };
-    let _ = writeln!(
-        out,
-        "not hooked: {} of {} functions of the table{}{}{more}",
+    out += &format!(
+        "not hooked: {} of {} functions of the table{}{}{more}\n",
         machine.unhooked.len(),
         machine.unhooked.len() + machine.hooked.len(),
         if names.is_empty() { "" } else { ": " },
@@ -132,12 +120,11 @@ fn checks(out: &mut String, profile: &ExactProfile) {
         .filter_map(|boundary| Some(format!("{} for {}", boundary.function, boundary.instead_of.as_ref()?)))
         .collect();
     if !standing.is_empty() {
-        let _ = writeln!(out, "hooked in their place: {}", standing.join(", "));
+        out += &format!("hooked in their place: {}\n", standing.join(", "));
     }
-    let _ = writeln!(
-        out,
-        "hooking took {}, unhooking {}",
+    out + &format!(
+        "hooking took {}, unhooking {}\n",
         format_nanos(machine.attach_ns as f64),
         format_nanos(machine.detach_ns as f64)
-    );
+    )
 }

@@ -7,12 +7,6 @@ use analyze::axis::{AxisFindings, value_words};
 use record::Estimate;
 use record::units::{format_bits_per_sec, format_si, grouped};
 
-/// A row: its name, and the cell for a layer.
-struct Quantity {
-    name: String,
-    cell: Box<dyn Fn(&LayerCost) -> String>,
-}
-
 fn heading(layer: &str) -> &str {
     match layer {
         "System Call" => "SysCall",
@@ -30,22 +24,20 @@ fn range(estimate: Option<Estimate>) -> String {
     estimate.and_then(|found| found.interval()).map(|(low, high)| format!("{low:.1}-{high:.1}")).unwrap_or_default()
 }
 
-fn quantities(layers: &AxisLayers) -> Vec<Quantity> {
+/// The names of the rows of a value, and their cells, one for each layer.
+fn quantities<'a>(level: &LayersAt, events: &'a [String]) -> Vec<(&'a str, Vec<String>)> {
+    let cells = |cell: &dyn Fn(&LayerCost) -> String| level.costs.iter().map(cell).collect();
     let mut all = vec![
-        Quantity { name: "CPU %".into(), cell: Box::new(|cost| number(cost.cpu_ratio, 1, 100.0)) },
-        Quantity { name: "us".into(), cell: Box::new(|cost| number(cost.us_per_packet, 2, 1.0)) },
-        Quantity { name: "95 %".into(), cell: Box::new(|cost| range(cost.us_per_packet)) },
+        ("CPU %", cells(&|cost| number(cost.cpu_ratio, 1, 100.0))),
+        ("us", cells(&|cost| number(cost.us_per_packet, 2, 1.0))),
+        ("95 %", cells(&|cost| range(cost.us_per_packet))),
     ];
-    for (index, event) in layers.events.iter().enumerate() {
-        let cell = move |cost: &LayerCost| number(cost.events_per_packet.get(index).copied().flatten(), 1, 1.0);
-        all.push(Quantity { name: event.clone(), cell: Box::new(cell) });
+    for (index, event) in events.iter().enumerate() {
+        all.push((event, cells(&|cost| number(cost.events_per_packet.get(index).copied().flatten(), 1, 1.0))));
     }
-    if layers.events.iter().any(|event| event == "cycles") {
-        let events = layers.events.clone();
-        let cell = move |cost: &LayerCost| {
-            cost.instructions_per_cycle(&events).map_or("-".into(), |ratio| format!("{ratio:.2}"))
-        };
-        all.push(Quantity { name: "IPC".into(), cell: Box::new(cell) });
+    if events.iter().any(|event| event == "cycles") {
+        let ratio = |cost: &LayerCost| cost.instructions_per_cycle(events);
+        all.push(("IPC", cells(&|cost| ratio(cost).map_or("-".into(), |ratio| format!("{ratio:.2}")))));
     }
     all
 }
@@ -56,11 +48,10 @@ pub(crate) fn rows<'a>(findings: &AxisFindings, layers: &'a AxisLayers) -> (Vec<
     let headings = ["", ""].into_iter().chain(columns.iter().map(|cost| heading(&cost.layer)));
     let mut rows = Vec::new();
     for level in &layers.levels {
-        for (index, quantity) in quantities(layers).iter().enumerate() {
+        for (index, (name, cells)) in quantities(level, &layers.events).into_iter().enumerate() {
             let label = if index == 0 { value_words(level.value, findings.axis) } else { String::new() };
-            let cells: Vec<String> = level.costs.iter().map(|cost| (quantity.cell)(cost)).collect();
             if cells.iter().any(|cell| !cell.is_empty()) {
-                rows.push([label, quantity.name.clone()].into_iter().chain(cells).collect());
+                rows.push([label, name.into()].into_iter().chain(cells).collect());
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::text::{self, TOO_FEW, not_measured, wrap};
 use analyze::zones::percent;
 use record::text::plain;
 use record::units::{self, format_bytes, format_nanos, format_si, grouped};
-use record::{Arrival, Figure, Latency, Pace, Point, names};
+use record::{Arrival, Figure, Latency, Outcomes, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
     &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
@@ -66,25 +66,21 @@ pub(super) fn connections(count: u64) -> String {
 }
 
 fn outcomes(point: &Point) -> String {
-    let outcomes = &point.outcomes;
     let mut table = Table::new(["requests", "count", "share"], 1);
-    let mut row = |kind: &str, count: u64| {
-        let requests = outcomes.requests();
+    let requests = point.outcomes.requests();
+    for (kind, count) in counts(&point.outcomes) {
         let share = if requests == 0 { "-".into() } else { percent(count as f64 / requests as f64) };
         table.row(vec![kind.into(), grouped(count as f64), share]);
-    };
-    row("sent", outcomes.sent);
-    if outcomes.carried_in > 0 {
-        row("under way at the begin", outcomes.carried_in);
-    }
-    row("ok", outcomes.ok);
-    for (kind, count) in outcomes.failures() {
-        row(kind, count);
-    }
-    if outcomes.unfinished > 0 {
-        row("unfinished at the end", outcomes.unfinished);
     }
     table.lines()
+}
+
+/// Requests by outcome; those that are there in every point, and others if there are any.
+pub(crate) fn counts(outcomes: &Outcomes) -> Vec<(&'static str, u64)> {
+    let some = |name, count| Some((name, count)).filter(|_| count > 0);
+    let before = [Some(("sent", outcomes.sent)), some("under way at the begin", outcomes.carried_in)];
+    let known = before.into_iter().flatten().chain([("ok", outcomes.ok)]).chain(outcomes.failures());
+    known.chain(some("unfinished at the end", outcomes.unfinished)).collect()
 }
 
 fn rates(point: &Point) -> String {

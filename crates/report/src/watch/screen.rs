@@ -8,7 +8,6 @@ use analyze::watch::tables::{self, Table};
 use record::PlainText;
 use record::units::{count, format_bytes, format_nanos, format_si, percent};
 use record::watch::{ConnectionTotals, Counter, CpuTotals, Mode, Reading};
-use std::fmt::Write;
 
 const NOT_MEASURED: &str = "not measured";
 
@@ -17,11 +16,9 @@ const ROWS_ON_SCREEN: usize = 5;
 /// A reading as a line.
 pub fn line(frame: &Screen<'_>) -> String {
     let (now, rates) = (frame.now, frame.rates);
-    let states = states(now);
     let mut out = format!("{:8.1} s", now.elapsed_ns as f64 / 1e9);
     if let Some(all) = &rates.all {
-        let _ = write!(
-            out,
+        out += &format!(
             "  {} requests/s  in {}/s  out {}/s  cpu {} us/request",
             format_si(all.requests_per_sec),
             format_bytes(all.bytes_in_per_sec),
@@ -30,14 +27,14 @@ pub fn line(frame: &Screen<'_>) -> String {
         );
     }
     if let Some(open) = &now.open {
-        let _ = write!(out, "  waiting {}  sending {}", open.waiting, open.sending);
+        out += &format!("  waiting {}  sending {}", open.waiting, open.sending);
     }
     if let Some(accepted) = rates.accepted_per_sec {
-        let _ = write!(out, "  accepted {}/s", format_si(accepted));
+        out += &format!("  accepted {}/s", format_si(accepted));
     }
-    let _ = write!(out, "  {states}");
+    out += &format!("  {}", states(now));
     if let Some(cpus) = rates.server_cpus {
-        let _ = write!(out, "  server {cpus:.2} CPUs");
+        out += &format!("  server {cpus:.2} CPUs");
     }
     out.push('\n');
     out
@@ -79,8 +76,7 @@ pub fn tables(frame: &Screen<'_>) -> String {
     for sentence in headroom::sentences(frame.headroom) {
         out.push_str(&wrap(&sentence, "  - ", "    "));
     }
-    cpu(&mut out, frame);
-    traffic(&mut out, frame.now);
+    out += &(cpu(frame) + &traffic(frame.now));
     for table in &tables::of_watch(frame.first, frame.now, &frame.watch.classes).tables {
         out.push('\n');
         out.push_str(&text::titled(table).text(true));
@@ -89,33 +85,26 @@ pub fn tables(frame: &Screen<'_>) -> String {
     if frame.now.pack.as_ref().is_some_and(has_no_functions) {
         out.push_str("\nPhases by the server's own functions\n  no request passed all boundaries of the pack yet\n");
     }
-    control_group(&mut out, frame.now);
-    out + &doubt::text(frame.doubts)
+    out + &control_group(frame.now) + &doubt::text(frame.doubts)
 }
 
 /// The last interval in a few lines; `keys` explains the keys.
 fn summary(frame: &Screen<'_>, keys: &str) -> String {
-    let mut out = String::new();
-    head(&mut out, frame, keys);
-    requests(&mut out, frame);
-    server(&mut out, frame);
-    let _ = writeln!(out, "headroom  {}", headroom::line(frame.headroom));
+    let mut out = head(frame, keys) + &requests(frame) + &server(frame);
+    out += &format!("headroom  {}\n", headroom::line(frame.headroom));
     out.extend(frame.now.account.as_ref().map(account::of_profile));
-    connections(&mut out, frame);
-    cost(&mut out, frame);
-    out
+    out + &connections(frame) + &cost(frame)
 }
 
-fn head(out: &mut String, frame: &Screen<'_>, keys: &str) {
+fn head(frame: &Screen<'_>, keys: &str) -> String {
     let (now, watch) = (frame.now, frame.watch);
     let seconds = frame.rates.duration_ns as f64 / 1e9;
-    let _ = writeln!(
-        out,
-        ":{}  {:.0} s  {keys}rates of the last {seconds:.1} s  {}",
+    format!(
+        ":{}  {:.0} s  {keys}rates of the last {seconds:.1} s  {}\n",
         watch.port,
         now.elapsed_ns as f64 / 1e9,
         mode_words(watch.mode, now),
-    );
+    )
 }
 
 fn mode_words(mode: Mode, now: &Reading) -> String {
@@ -133,49 +122,45 @@ fn mode_words(mode: Mode, now: &Reading) -> String {
     words.into()
 }
 
-fn requests(out: &mut String, frame: &Screen<'_>) {
+fn requests(frame: &Screen<'_>) -> String {
     let Some(all) = &frame.rates.all else {
-        let _ = writeln!(out, "requests  {NOT_MEASURED}: they are not counted");
-        return;
+        return format!("requests  {NOT_MEASURED}: they are not counted\n");
     };
     let each = frame.now.traffic.filter(|traffic| traffic.pipelined + traffic.http2 > 0);
     let each = each.and_then(|traffic| traffic.requests_per_read());
     let together =
         each.map(|each| format!(" (about {}/s: {each:.1} in a read)", format_si(each * all.requests_per_sec)));
-    let _ = writeln!(
-        out,
-        "requests  {}/s{}  in {}/s  out {}/s  CPU {} us each",
+    let mut out = format!(
+        "requests  {}/s{}  in {}/s  out {}/s  CPU {} us each\n",
         format_si(all.requests_per_sec),
         together.unwrap_or_default(),
         format_bytes(all.bytes_in_per_sec),
         format_bytes(all.bytes_out_per_sec),
         number(all.cpu_us_per_request),
     );
-    let _ = write!(
-        out,
+    out += &format!(
         "  elapsed us  mean {}  p50 <= {}  p99 <= {}",
         number(all.elapsed_us_per_request),
         number(all.elapsed_p50_at_most_us),
         number(all.elapsed_p99_at_most_us),
     );
     if let Some(open) = &frame.now.open {
-        let _ = write!(out, "  waiting {}  sending {}", open.waiting, open.sending);
+        out += &format!("  waiting {}  sending {}", open.waiting, open.sending);
         if let Some(longest) = open.longest.first() {
-            let _ = write!(out, "  oldest {}", format_nanos(longest.age_ns as f64));
+            out += &format!("  oldest {}", format_nanos(longest.age_ns as f64));
         }
     }
     let lost = frame.now.count(Counter::DisplacedOpen).filter(|lost| *lost > 0);
-    let _ = writeln!(out, "{}", lost.map_or(String::new(), |lost| format!("  lost {lost}")));
+    out + &lost.map_or(String::new(), |lost| format!("  lost {lost}")) + "\n"
 }
 
-fn server(out: &mut String, frame: &Screen<'_>) {
+fn server(frame: &Screen<'_>) -> String {
     let (Some(cpu), Some(cpus)) = (&frame.now.cpu, frame.rates.server_cpus) else {
-        let _ = writeln!(out, "server  {NOT_MEASURED}: its processes are not seen");
-        return;
+        return format!("server  {NOT_MEASURED}: its processes are not seen\n");
     };
     let of_requests =
         frame.rates.request_cpus.map_or(String::new(), |requests| format!(", of them {requests:.2} for requests"));
-    let _ = writeln!(out, "server  {cpus:.2} CPUs{of_requests}  {}", size(cpu));
+    format!("server  {cpus:.2} CPUs{of_requests}  {}\n", size(cpu))
 }
 
 /// Formats the size of the server: `2 processes, 8 threads, 64.0 MiB`.
@@ -210,15 +195,14 @@ pub fn accept_queue(seen: &ConnectionTotals) -> String {
     }
 }
 
-fn connections(out: &mut String, frame: &Screen<'_>) {
+fn connections(frame: &Screen<'_>) -> String {
     let (seen, rates) = (&frame.now.connections, frame.rates);
-    let _ = writeln!(out, "connections  {}", states(frame.now));
     let rate = |rate: Option<f64>| rate.map_or(NOT_MEASURED.to_string(), |rate| format!("{}/s", format_si(rate)));
     let known = |value: Option<u64>| value.map_or(NOT_MEASURED.to_string(), |value| value.to_string());
-    let _ = writeln!(
-        out,
-        "  accepted {}  closed {}  accept queue {}  dropped {} (in the namespace: overflows {}, drops {})  SYN backlog \
-         {}",
+    format!(
+        "connections  {}\n  accepted {}  closed {}  accept queue {}  dropped {} (in the namespace: overflows {}, \
+         drops {})  SYN backlog {}\n",
+        states(frame.now),
         rate(rates.accepted_per_sec),
         rate(rates.closed_per_sec),
         accept_queue(seen),
@@ -226,15 +210,14 @@ fn connections(out: &mut String, frame: &Screen<'_>) {
         known(seen.listen_overflows),
         known(seen.listen_drops),
         seen.syn_backlog,
-    );
+    )
 }
 
-fn cost(out: &mut String, frame: &Screen<'_>) {
+fn cost(frame: &Screen<'_>) -> String {
     let (now, watch) = (frame.now, frame.watch);
     let own = format!("own {:.2} % of a CPU (timed)", frame.rates.own_cpus * 100.0);
     let Some(cost) = &now.cost.added else {
-        let _ = writeln!(out, "cost of watching  nothing is added; {own}");
-        return;
+        return format!("cost of watching  nothing is added; {own}\n");
     };
     let added = match cost.added_ratio {
         Some(ratio) => {
@@ -246,35 +229,33 @@ fn cost(out: &mut String, frame: &Screen<'_>) {
         }
         None => format!("{NOT_MEASURED}: the server's CPU time is not seen"),
     };
-    let _ = writeln!(
-        out,
+    format!(
         "cost of watching  added {added}, {:.0} ns a read, {:.0} ns each of {} events of others, by calibration \
-         (modelled); {own}; {} windows, {:.1} s",
+         (modelled); {own}; {} windows, {:.1} s\n",
         cost.receive_event_ns,
         cost.away_event_ns,
         format_si(cost.away_events as f64),
         cost.windows,
         cost.window_ns as f64 / 1e9,
-    );
+    )
 }
 
-fn cpu(out: &mut String, frame: &Screen<'_>) {
-    let Some(cpu) = frame.now.cpu.filter(|cpu| cpu.group_ns > 0) else { return };
-    let Some(charged) = cpu.charged else { return };
+fn cpu(frame: &Screen<'_>) -> String {
+    let Some(cpu) = frame.now.cpu.filter(|cpu| cpu.group_ns > 0) else { return String::new() };
+    let Some(charged) = cpu.charged else { return String::new() };
     let share = |ns: i64| format!("{:.1} %", ns as f64 / cpu.group_ns as f64 * 100.0);
-    let _ = writeln!(
-        out,
-        "server's CPU time  {} since the start: requests {}, accepting {}, between connections {}, elsewhere {}",
+    format!(
+        "server's CPU time  {} since the start: requests {}, accepting {}, between connections {}, elsewhere {}\n",
         format_nanos(cpu.group_ns as f64),
         share(charged.requests_ns),
         share(charged.connect_ns),
         share(charged.between_ns),
         share(charged.elsewhere_ns),
-    );
+    )
 }
 
-fn traffic(out: &mut String, now: &Reading) {
-    let Some(traffic) = now.traffic.filter(|traffic| traffic.looked_into > 0) else { return };
+fn traffic(now: &Reading) -> String {
+    let Some(traffic) = now.traffic.filter(|traffic| traffic.looked_into > 0) else { return String::new() };
     let kinds = [
         ("HTTP/1", traffic.http1),
         ("Redis", traffic.redis),
@@ -290,16 +271,15 @@ fn traffic(out: &mut String, now: &Reading) {
     ];
     let seen: Vec<String> =
         kinds.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}")).collect();
-    let _ = writeln!(out, "spoken  {} (of {} reads looked into)", seen.join(", "), traffic.looked_into);
+    format!("spoken  {} (of {} reads looked into)\n", seen.join(", "), traffic.looked_into)
 }
 
-fn control_group(out: &mut String, now: &Reading) {
-    let Some(group) = &now.control_group else { return };
+fn control_group(now: &Reading) -> String {
+    let Some(group) = &now.control_group else { return String::new() };
     let us = |value: Option<u64>| value.map_or(NOT_MEASURED.to_string(), |us| format!("{:.1} s", us as f64 / 1e6));
     let bytes = |value: Option<u64>| value.map_or(NOT_MEASURED.to_string(), |value| format_bytes(value as f64));
-    let _ = writeln!(
-        out,
-        "\ncontrol group  CPU {} (user {}, system {})  memory {}  disk read {}, written {}  tasks {}",
+    format!(
+        "\ncontrol group  CPU {} (user {}, system {})  memory {}  disk read {}, written {}  tasks {}\n",
         us(group.cpu_us),
         us(group.user_us),
         us(group.system_us),
@@ -307,7 +287,7 @@ fn control_group(out: &mut String, now: &Reading) {
         bytes(group.read_bytes),
         bytes(group.written_bytes),
         group.tasks.map_or(NOT_MEASURED.to_string(), |tasks| tasks.to_string()),
-    );
+    )
 }
 
 #[cfg(test)]
