@@ -1,12 +1,7 @@
 //! The course of the window in equal steps: the rows of `series.csv`.
 
+use hdrhistogram::Histogram;
 use std::fmt::Write as _;
-
-/// Sub-buckets per octave: a relative error of 1/32, enough for a chart.
-const SUB_BITS: u32 = 4;
-const SUB: u64 = 1 << SUB_BITS;
-/// Up to 2^42 ns, more than an hour.
-const BUCKETS: usize = ((42 - SUB_BITS as usize) + 1) * SUB as usize;
 
 /// The header line of `series.csv`. Each row has the time at the end of its step.
 pub const HEADER: &str = "t_s,completed,failed,received_bytes,response_p50_us,response_p99_us,lag_max_us,connections\n";
@@ -19,7 +14,7 @@ struct Step {
     lag_max_ns: u64,
     /// Established connections at the last reading in the step; `None` without a reading.
     connections: Option<u64>,
-    response: Box<[u32; BUCKETS]>,
+    response: Histogram<u32>,
 }
 
 impl Step {
@@ -30,7 +25,8 @@ impl Step {
             received_bytes: 0,
             lag_max_ns: 0,
             connections: None,
-            response: Box::new([0; BUCKETS]),
+            // One digit is a relative error of 1/32, enough for a chart; up to 2^42 ns, more than an hour.
+            response: Histogram::new_with_bounds(1, (1 << 42) - 1, 1).expect("the bounds are in order"),
         }
     }
 
@@ -39,9 +35,7 @@ impl Step {
         self.failed += other.failed;
         self.received_bytes += other.received_bytes;
         self.lag_max_ns = self.lag_max_ns.max(other.lag_max_ns);
-        for (count, more) in self.response.iter_mut().zip(other.response.iter()) {
-            *count += more;
-        }
+        self.response.add(&other.response).expect("both have the same bounds");
     }
 }
 
@@ -116,7 +110,7 @@ impl Series {
     pub(crate) fn completed(&mut self, now_ns: u64, response_ns: u64) {
         if let Some(step) = self.at(now_ns) {
             step.completed += 1;
-            step.response[bucket(response_ns)] += 1;
+            step.response.saturating_record(response_ns);
         }
     }
 
@@ -183,7 +177,8 @@ impl Series {
             let end_s = (begin_ns + self.step_ns).min(window_ns) as f64 / 1e9;
             let _ = write!(text, "{end_s:.3},{},{},{},", step.completed, step.failed, step.received_bytes);
             for quantile in [0.5, 0.99] {
-                if let Some(nanos) = quantile_of(&step.response, quantile) {
+                if !step.response.is_empty() {
+                    let nanos = step.response.median_equivalent(step.response.value_at_quantile(quantile));
                     let _ = write!(text, "{:.1}", nanos as f64 / 1e3);
                 }
                 text.push(',');
@@ -193,41 +188,6 @@ impl Series {
         }
         text
     }
-}
-
-#[inline]
-fn bucket(nanos: u64) -> usize {
-    if nanos < SUB {
-        return nanos as usize;
-    }
-    let octave = 63 - nanos.leading_zeros() - SUB_BITS;
-    let index = (u64::from(octave) + 1) * SUB + ((nanos >> octave) - SUB);
-    (index as usize).min(BUCKETS - 1)
-}
-
-/// The middle of a bucket.
-fn value_of(index: usize) -> u64 {
-    let index = index as u64;
-    if index < SUB {
-        return index;
-    }
-    let octave = index / SUB - 1;
-    let low = (SUB + index % SUB) << octave;
-    low + (1 << octave) / 2
-}
-
-fn quantile_of(counts: &[u32; BUCKETS], quantile: f64) -> Option<u64> {
-    let total: u64 = counts.iter().map(|count| u64::from(*count)).sum();
-    if total == 0 {
-        return None;
-    }
-    let rank = ((total as f64 * quantile).ceil() as u64).max(1);
-    let mut seen = 0;
-    let index = counts.iter().position(|count| {
-        seen += u64::from(*count);
-        seen >= rank
-    })?;
-    Some(value_of(index))
 }
 
 #[cfg(test)]
@@ -282,12 +242,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn a_bucket_is_within_a_sixteenth_of_its_values(nanos in 1u64..1 << 42) {
-            let middle = value_of(bucket(nanos)) as f64;
-            prop_assert!((middle / nanos as f64 - 1.0).abs() <= 1.0 / 16.0, "{nanos} {middle}");
-        }
-
         #[test]
         fn no_time_panics(times in prop::collection::vec(any::<u64>(), 1..50)) {
             let mut series = Series::new(1 << 40, 3_000_000_000);

@@ -1,9 +1,11 @@
 //! Thin safe functions around the socket system calls, for raw descriptors that their caller owns.
 
 use crate::ports::PortChoice;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::time::TimeValLike as _;
 use rustix::fd::{BorrowedFd, IntoRawFd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(crate) use rustix::io::Errno;
@@ -173,35 +175,18 @@ pub(crate) fn receive(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
 /// As [`receive`], with the arrival time of the last byte read, on the wall clock; `None` if the kernel did not stamp
 /// it.
 pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
-    #[repr(C, align(8))]
+    #[repr(align(8))]
     struct Control([u8; 64]);
     let mut control = Control([0; 64]);
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all-zero bytes are a valid msghdr without name, parts and control data.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
-    (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), control.0.len() as _);
-    // SAFETY: the message, its one part and its control buffer live through the call, with their sizes.
-    let received = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &mut message, 0usize) };
-    let count = usize::try_from(received).map_err(|_| last())?;
-    // SAFETY: the kernel has set the length of the control data, which is aligned for a header.
-    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
-    if header.is_null() {
-        return Ok((count, None));
-    }
-    // SAFETY: CMSG_FIRSTHDR gave a whole header inside of the control data.
-    let found = unsafe { *header };
-    // SAFETY: no access; the length of a header with so much data.
-    let whole = unsafe { libc::CMSG_LEN(size_of::<[libc::timespec; 3]>() as libc::c_uint) } as usize;
-    let is_stamp = (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
-    if !is_stamp || (found.cmsg_len as usize) < whole {
-        return Ok((count, None));
-    }
-    // SAFETY: the data after the header are three timespecs, as its type and length say.
-    let [stamp, ..] = unsafe { libc::CMSG_DATA(header).cast::<[libc::timespec; 3]>().read_unaligned() };
-    // The first is the kernel's stamp, 0 = none; the others are those of hardware.
-    let stamp_ns = stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64;
-    Ok((count, (stamp_ns > 0).then_some(stamp_ns)))
+    let mut parts = [IoSliceMut::new(buffer)];
+    let received = recvmsg::<()>(fd, &mut parts, Some(&mut control.0), MsgFlags::empty());
+    let message = received.map_err(|error| Errno::from_raw_os_error(error as i32))?;
+    let stamp_ns = message.cmsgs().ok().and_then(|mut controls| match controls.next()? {
+        // 0 = none.
+        ControlMessageOwned::ScmTimestampsns(stamps) => u64::try_from(stamps.system.num_nanoseconds()).ok(),
+        _ => None,
+    });
+    Ok((message.bytes, stamp_ns.filter(|nanos| *nanos > 0)))
 }
 
 /// Takes up to `limit` bytes off the socket without copying them (`MSG_TRUNC` on TCP, since Linux 2.4).

@@ -89,7 +89,6 @@ const SET_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 static long ahead_s(void) {
@@ -107,11 +106,11 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     return failed;
 }
 
-long syscall(long number, long a, long b, long c, long d, long e, long f) {
-    long (*real)(long, long, long, long, long, long, long) = dlsym(RTLD_NEXT, "syscall");
-    long done = real(number, a, b, c, d, e, f);
-    if (number == SYS_recvmsg && done >= 0) {
-        struct cmsghdr *header = CMSG_FIRSTHDR((struct msghdr *)b);
+ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
+    ssize_t (*real)(int, struct msghdr *, int) = dlsym(RTLD_NEXT, "recvmsg");
+    ssize_t done = real(fd, message, flags);
+    if (done >= 0) {
+        struct cmsghdr *header = CMSG_FIRSTHDR(message);
         if (header && header->cmsg_type == SO_TIMESTAMPING) ((struct timespec *)CMSG_DATA(header))->tv_sec += ahead_s();
     }
     return done;
