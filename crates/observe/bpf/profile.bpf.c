@@ -96,15 +96,13 @@ int sample_taken(struct perf_event_context *context) {
     struct member *is_member = bpf_map_lookup_elem(&members, &tgid);
     key.image = is_member ? is_member->image : 0;
     key.tgid = is_member ? tgid : pid_tgid ? TGID_OTHERS : TGID_IDLE;
-    bool is_user = is_user_mode(context);
-    if (is_user) {
-        key.flags = SAMPLE_USER;
+    key.is_user = is_user_mode(context);
+    if (key.is_user)
         key.side = SIDE_NOBODY;
-    }
     struct kernel_stack *stack = bpf_map_lookup_elem(&scratch, &zero);
     if (!stack)
         return 0;
-    if (!is_user) {
+    if (!key.is_user) {
         long bytes = bpf_get_stack(context, stack->frames, sizeof(stack->frames), 0);
         if (bytes > 0) {
             stack->count = bytes / 8;
@@ -113,7 +111,6 @@ int sample_taken(struct perf_event_context *context) {
                 bpf_map_update_elem(&kernel_stacks, &key.kernel_stack, stack, ONLY_NEW) == -7 /* E2BIG */) {
                 own->lost_stacks++;
                 key.kernel_stack = 0;
-                key.flags |= SAMPLE_STACK_LOST;
             }
         }
     } else if (is_member) {
@@ -126,7 +123,6 @@ int sample_taken(struct perf_event_context *context) {
                 bpf_map_update_elem(&user_stacks, &key.user_stack, stack, ONLY_NEW) == -7) {
                 own->lost_stacks++;
                 key.user_stack = 0;
-                key.flags |= SAMPLE_STACK_LOST;
             }
         }
     }

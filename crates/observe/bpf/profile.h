@@ -15,7 +15,6 @@ enum side {
     SIDE_PEER,   /* received by the other end, on this machine */
 };
 
-enum { SAMPLE_USER = 1, SAMPLE_STACK_LOST = 2 };
 enum { IN, OUT, DIRECTIONS };
 enum { TGID_IDLE = 0, TGID_OTHERS = 0xffffffff };
 
@@ -31,7 +30,7 @@ struct sample {
     __u32 reserved;
     __u8 event; /* number of the perf event */
     __u8 side;
-    __u8 flags;
+    __u8 is_user;
     __u8 block; /* tenth of the window */
 };
 

@@ -12,7 +12,6 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 /// The process that serves a port. Its texts are untrusted: escape them before printing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +20,6 @@ pub struct ServerProcess {
     pub pid: u32,
     /// Name of its program, at most 15 bytes.
     pub command: PlainText,
-    /// Its executable, if it may be read.
-    pub executable: Option<PathBuf>,
     /// Its arguments, if they may be read.
     pub arguments: Vec<PlainText>,
     /// Every process that has the listening socket, including this one but no service manager.
@@ -47,7 +44,6 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
     Ok(Some(ServerProcess {
         pid,
         command: read_stat(pid).map(|stat| stat.command).unwrap_or_default(),
-        executable: fs::read_link(format!("/proc/{}/exe", living_thread(pid))).ok(),
         arguments: arguments
             .split(|byte| *byte == 0)
             .take(256)

@@ -16,10 +16,6 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// Bits of a sample's flags, as in the enum of `bpf/profile.h`.
-const SAMPLE_USER: u8 = 1;
-const SAMPLE_STACK_LOST: u8 = 2;
-
 /// The settings of a sampler.
 #[derive(Debug, Clone)]
 pub struct SamplerOptions {
@@ -192,8 +188,7 @@ fn place(sample: &Sample) -> SampleKey {
             2 => Side::Peer,
             _ => Side::Nobody,
         },
-        is_user: sample.flags & SAMPLE_USER != 0,
-        is_stack_lost: sample.flags & SAMPLE_STACK_LOST != 0,
+        is_user: sample.is_user != 0,
         block: sample.block,
     }
 }

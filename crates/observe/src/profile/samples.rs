@@ -37,8 +37,6 @@ pub struct SampleKey {
     pub side: Side,
     /// Whether the CPU was in user mode.
     pub is_user: bool,
-    /// Whether the stack was lost because the table was full.
-    pub is_stack_lost: bool,
     /// Tenth of the window.
     pub block: u8,
 }

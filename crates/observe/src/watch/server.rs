@@ -133,10 +133,15 @@ impl ServerSide {
             }
         };
         side.group = ServerGroup::new(roots, cgroup);
-        side.table.scan();
-        side.group.admit(&side.table);
-        side.group.read();
+        side.read_group(None);
         Ok(side)
+    }
+
+    fn read_group(&mut self, ended_ns: Option<u64>) {
+        self.table.scan();
+        self.group.admit(&self.table);
+        self.group.read();
+        ended_ns.into_iter().for_each(|sum_ns| self.group.add_ended(sum_ns));
     }
 
     fn find_roots(&mut self) -> Vec<u32> {
@@ -147,10 +152,7 @@ impl ServerSide {
 
     /// Starts counting now: events during calibration and attachment do not count.
     pub fn restart(&mut self, ended_ns: Option<u64>) {
-        self.table.scan();
-        self.group.admit(&self.table);
-        self.group.read();
-        ended_ns.into_iter().for_each(|sum_ns| self.group.add_ended(sum_ns));
+        self.read_group(ended_ns);
         self.group.restart();
         self.group.begin_window();
         self.network_at_start = self.network.read();
@@ -187,10 +189,7 @@ impl ServerSide {
                 reading.accept_queue_limit = Some(listener.queue_limit.into()).filter(|limit| *limit > 0);
             }
         }
-        self.table.scan();
-        self.group.admit(&self.table);
-        self.group.read();
-        ended_ns.into_iter().for_each(|sum_ns| self.group.add_ended(sum_ns));
+        self.read_group(ended_ns);
         reading.counters = self.group.counters();
         reading.size = self.group.size();
         reading.processes = self.group.by_process();

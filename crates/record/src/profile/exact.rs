@@ -28,8 +28,6 @@ pub struct ExactProfile {
     pub requests: u64,
     /// System calls of the server.
     pub system_calls: u64,
-    /// Work of the other end in the server's processes, nanoseconds; only the scheduler charges it to the server.
-    pub peer_in_server_ns: u64,
     /// Comparison of the sum over all places of the server's processes with the scheduler's account of them.
     pub scheduler_check: SumCheck,
     /// Comparison of the sum over all places and CPUs with the clock.

@@ -125,7 +125,6 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
         requests: packets.data_packets[0],
         packets,
         system_calls: calls,
-        peer_in_server_ns: in_server(&|place| place.packet == Some(Side::Peer)),
         scheduler_check,
         clock_check,
         perturbation,
