@@ -14,6 +14,7 @@ use crate::ramp::ConnectRamp;
 use crate::socket::{self, Errno};
 use record::LoadPlan;
 use record::time::monotonic_ns;
+use slab::Slab;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 
@@ -27,7 +28,7 @@ const SWEEP_NS: u64 = 20_000_000;
 /// At this age of a connection, its first probe has been sent. An acknowledgement in the last half of this time
 /// answers the probe, not the handshake.
 const PROBED_AFTER_NS: u64 = 1_010_000_000;
-/// Marks event data of held connections; the rest is their slot.
+/// Marks event data of held connections; the rest is their key.
 const HELD_EVENT: u64 = 1 << 62;
 
 #[derive(Clone, Copy)]
@@ -54,17 +55,11 @@ pub(super) struct Keeper {
     ramp: ConnectRamp,
     connect_timeout_ns: u64,
     cpus: Vec<usize>,
-    /// Attempts by number; free numbers are listed.
-    attempts: Vec<Option<Attempt>>,
-    free_attempts: Vec<u32>,
-    /// Attempts in their handshake.
+    attempts: Slab<Attempt>,
+    /// Attempts in their handshake; the others wait for the answer to their probe.
     under_way: u64,
-    /// Attempts that wait for the answer to their probe.
-    probed: u64,
     next_sweep_ns: u64,
-    slots: Vec<Option<Held>>,
-    free_slots: Vec<u32>,
-    held: u64,
+    held: Slab<Held>,
     /// Pause after connections that the server dropped at once; doubles while it does so.
     back_off_ns: u64,
     paused_until_ns: u64,
@@ -88,14 +83,10 @@ impl Keeper {
             ramp: ConnectRamp::new(plan.connect_rate_per_sec),
             connect_timeout_ns: plan.connect_timeout_ns,
             cpus: plan.cpus.clone(),
-            attempts: Vec::new(),
-            free_attempts: Vec::new(),
+            attempts: Slab::new(),
             under_way: 0,
-            probed: 0,
             next_sweep_ns: 0,
-            slots: Vec::new(),
-            free_slots: Vec::new(),
-            held: 0,
+            held: Slab::new(),
             back_off_ns: 0,
             paused_until_ns: 0,
             counts: ColdCounts::default(),
@@ -111,26 +102,27 @@ impl Keeper {
         while !shared.is_ending.load(Ordering::SeqCst) {
             let now_ns = monotonic_ns();
             let target = shared.target.load(Ordering::SeqCst);
-            let begun = self.held + self.probed + self.under_way;
+            let held = self.held.len() as u64;
+            let begun = held + self.attempts.len() as u64;
             let may_open = begun < target;
             if may_open && now_ns >= self.paused_until_ns {
                 self.open_some(target - begun, now_ns)?;
-            } else if self.held > target {
-                self.close_some((self.held - target).min(RELEASES));
+            } else if held > target {
+                self.close_some((held - target).min(RELEASES));
             }
-            if now_ns >= self.next_sweep_ns && self.probed + self.under_way > 0 {
+            if now_ns >= self.next_sweep_ns && !self.attempts.is_empty() {
                 self.next_sweep_ns = now_ns + SWEEP_NS;
                 self.sweep(now_ns)?;
             }
-            if self.probed + self.under_way == 0 {
-                // These lists have thousands of entries while the pool grows, and are not needed afterwards.
-                (self.attempts, self.free_attempts) = (Vec::new(), Vec::new());
+            if self.attempts.is_empty() {
+                // It has thousands of entries while the pool grows, and is not needed afterwards.
+                self.attempts = Slab::new();
             }
             self.publish(shared);
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
-            let wait_ns = if self.held > target || (may_open && pause_ns == 0) {
+            let wait_ns = if self.held.len() as u64 > target || (may_open && pause_ns == 0) {
                 self.ramp.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
-            } else if self.probed + self.under_way > 0 {
+            } else if !self.attempts.is_empty() {
                 // Handshakes arrive as events.
                 SWEEP_NS
             } else if may_open {
@@ -143,11 +135,11 @@ impl Keeper {
                 let (conditions, data) = self.poller.event(index);
                 if data & HELD_EVENT != 0 {
                     // The server closed the connection or sent data, so it is no longer cold.
-                    if self.close(data as u32, false) {
+                    if self.close((data ^ HELD_EVENT) as usize, false) {
                         self.counts.dropped += 1;
                     }
                 } else {
-                    self.decided(data as u32, conditions)?;
+                    self.decided(data as usize, conditions)?;
                 }
             }
         }
@@ -155,11 +147,10 @@ impl Keeper {
     }
 
     fn publish(&mut self, shared: &Shared) {
-        let bytes = self.slots.capacity() * size_of::<Option<Held>>()
-            + self.free_slots.capacity() * size_of::<u32>()
-            + self.attempts.capacity() * size_of::<Option<Attempt>>();
-        self.counts =
-            ColdCounts { established: self.held, cpu_ns: thread_cpu_ns(), user_bytes: bytes as u64, ..self.counts };
+        // An entry is hardly larger than its value.
+        let bytes = self.held.capacity() * size_of::<Held>() + self.attempts.capacity() * size_of::<Attempt>();
+        let established = self.held.len() as u64;
+        self.counts = ColdCounts { established, cpu_ns: thread_cpu_ns(), user_bytes: bytes as u64, ..self.counts };
         shared.report(|reported| reported.counts = self.counts);
     }
 
@@ -178,13 +169,9 @@ impl Keeper {
                     break;
                 }
             };
-            let number = self.free_attempts.pop().unwrap_or_else(|| {
-                self.attempts.push(None);
-                self.attempts.len() as u32 - 1
-            });
-            self.attempts[number as usize] = Some(Attempt { fd, lease, began_ns: now_ns, opened_ns: None });
+            let key = self.attempts.insert(Attempt { fd, lease, began_ns: now_ns, opened_ns: None });
             self.under_way += 1;
-            self.poller.add(fd, WRITABLE_TOO, u64::from(number))?;
+            self.poller.add(fd, WRITABLE_TOO, key as u64)?;
         }
         Ok(())
     }
@@ -208,12 +195,11 @@ impl Keeper {
 
     /// Handles the end of an attempt: its handshake is complete or has failed, or the server closed it before it
     /// answered the probe.
-    fn decided(&mut self, number: u32, conditions: u32) -> Result<(), Errno> {
-        let Some(attempt) = self.attempts.get(number as usize).copied().flatten() else { return Ok(()) };
+    fn decided(&mut self, key: usize, conditions: u32) -> Result<(), Errno> {
+        let Some(attempt) = self.attempts.get(key).copied() else { return Ok(()) };
         let now_ns = monotonic_ns();
         if attempt.opened_ns.is_some() {
-            self.forget(number);
-            self.ports.release(attempt.lease, false, now_ns);
+            self.forget(key, false, now_ns);
             self.counts.dropped += 1;
             // The server is full: back off, or this loop would retry at full speed for ever.
             self.ramp.fall_back(now_ns);
@@ -225,8 +211,7 @@ impl Keeper {
         }
         let is_broken = conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
         if is_broken || socket::take_error(attempt.fd).is_some() {
-            self.forget(number);
-            self.ports.release(attempt.lease, false, now_ns);
+            self.forget(key, false, now_ns);
             self.failed(now_ns);
             return Ok(());
         }
@@ -235,37 +220,26 @@ impl Keeper {
             self.ramp.fall_back(now_ns);
         }
         self.ramp.succeeded(took_ns);
-        self.attempts[number as usize] = Some(Attempt { opened_ns: Some(now_ns), ..attempt });
+        self.attempts[key].opened_ns = Some(now_ns);
         self.under_way -= 1;
-        self.probed += 1;
         self.counts.opened += 1;
-        self.poller.modify(attempt.fd, READABLE, u64::from(number))
+        self.poller.modify(attempt.fd, READABLE, key as u64)
     }
 
-    fn take(&mut self, number: u32) -> Option<Attempt> {
-        let attempt = self.attempts[number as usize].take()?;
-        self.free_attempts.push(number);
-        *(if attempt.opened_ns.is_some() { &mut self.probed } else { &mut self.under_way }) -= 1;
-        Some(attempt)
-    }
-
-    fn forget(&mut self, number: u32) {
-        if let Some(attempt) = self.take(number) {
-            socket::close(attempt.fd);
-        }
+    /// Closes an attempt. `is_ours`: the client closes first.
+    fn forget(&mut self, key: usize, is_ours: bool, now_ns: u64) {
+        let Attempt { fd, lease, opened_ns, .. } = self.attempts.remove(key);
+        self.under_way -= u64::from(opened_ns.is_none());
+        socket::close(fd);
+        self.ports.release(lease, is_ours, now_ns);
     }
 
     /// Holds a connection whose probe the server answered, and stops probing it.
-    fn hold(&mut self, number: u32) -> Result<(), Errno> {
-        let Some(attempt) = self.take(number) else { return Ok(()) };
-        let slot = self.free_slots.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() as u32 - 1
-        });
-        self.slots[slot as usize] = Some(Held { fd: attempt.fd, lease: attempt.lease });
-        self.held += 1;
-        socket::set_keepalive(attempt.fd, false)?;
-        self.poller.modify(attempt.fd, READABLE, HELD_EVENT | u64::from(slot))?;
+    fn hold(&mut self, key: usize) -> Result<(), Errno> {
+        let Attempt { fd, lease, .. } = self.attempts.remove(key);
+        let slot = self.held.insert(Held { fd, lease });
+        socket::set_keepalive(fd, false)?;
+        self.poller.modify(fd, READABLE, HELD_EVENT | slot as u64)?;
         self.back_off_ns = 0;
         Ok(())
     }
@@ -279,28 +253,24 @@ impl Keeper {
     /// Gives up slow handshakes and holds connections whose probe was answered. The kernel closes those whose probes
     /// are not answered.
     fn sweep(&mut self, now_ns: u64) -> Result<(), Errno> {
-        for number in 0..self.attempts.len() as u32 {
-            match self.attempts[number as usize] {
-                Some(Attempt { fd, opened_ns: Some(opened_ns), .. }) => {
-                    let age_ns = now_ns.saturating_sub(opened_ns);
-                    let is_answer = |ago_ns| ago_ns < age_ns - PROBED_AFTER_NS / 2;
-                    if age_ns > PROBED_AFTER_NS && socket::acknowledged_ns_ago(fd).is_some_and(is_answer) {
-                        self.hold(number)?;
-                    }
+        for key in 0..self.attempts.capacity() {
+            let Some(Attempt { fd, began_ns, opened_ns, .. }) = self.attempts.get(key).copied() else { continue };
+            if let Some(opened_ns) = opened_ns {
+                let age_ns = now_ns.saturating_sub(opened_ns);
+                let is_answer = |ago_ns| ago_ns < age_ns - PROBED_AFTER_NS / 2;
+                if age_ns > PROBED_AFTER_NS && socket::acknowledged_ns_ago(fd).is_some_and(is_answer) {
+                    self.hold(key)?;
                 }
-                Some(attempt) if now_ns.saturating_sub(attempt.began_ns) > self.connect_timeout_ns => {
-                    self.forget(number);
-                    self.ports.release(attempt.lease, true, now_ns);
-                    self.failed(now_ns);
-                }
-                _ => {}
+            } else if now_ns.saturating_sub(began_ns) > self.connect_timeout_ns {
+                self.forget(key, true, now_ns);
+                self.failed(now_ns);
             }
         }
         Ok(())
     }
 
     fn close_some(&mut self, mut count: u64) {
-        for slot in (0..self.slots.len() as u32).rev() {
+        for slot in (0..self.held.capacity()).rev() {
             if count == 0 {
                 break;
             }
@@ -309,20 +279,18 @@ impl Keeper {
     }
 
     /// Closes a held connection; returns whether there was one. `is_ours`: the client closes first.
-    fn close(&mut self, slot: u32, is_ours: bool) -> bool {
-        let Some(Held { fd, lease }) = self.slots[slot as usize].take() else { return false };
+    fn close(&mut self, slot: usize, is_ours: bool) -> bool {
+        let Some(Held { fd, lease }) = self.held.try_remove(slot) else { return false };
         socket::close(fd);
         self.ports.release(lease, is_ours, monotonic_ns());
-        self.free_slots.push(slot);
-        self.held -= 1;
         true
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let attempts = self.attempts.iter().flatten().map(|attempt| attempt.fd);
-        let held = self.slots.iter().flatten().map(|held| held.fd);
+        let attempts = self.attempts.iter().map(|(_, attempt)| attempt.fd);
+        let held = self.held.iter().map(|(_, held)| held.fd);
         attempts.chain(held).for_each(socket::close);
     }
 }
