@@ -201,17 +201,14 @@ fn of_axis(
 }
 
 /// Estimates a figure over the repeats of one value; `None` if it was not measured.
-pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
-    let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+pub(crate) fn estimate(values: impl Iterator<Item = f64>, criteria: &Criteria) -> Option<Estimate> {
+    let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     statistics::estimate(&values, criteria.confidence_ratio, SEED, |values| median(values))
 }
 
 fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> AxisLevel {
     let quiet = counted(points);
-    let over = |read: &dyn Fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> = quiet.iter().filter_map(|point| read(point)).collect();
-        estimate(&values, criteria)
-    };
+    let over = |read: &dyn Fn(&Point) -> Option<f64>| estimate(quiet.iter().filter_map(|point| read(point)), criteria);
     let named = |name: &'static str| over(&|point: &Point| point.value(name));
     let (present, kernel_bytes) = match axis {
         Axis::Cold => (

@@ -32,7 +32,7 @@ pub struct Index {
 }
 
 /// One run of the folder.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// The run directory.
     #[serde(serialize_with = "shown")]
@@ -79,7 +79,7 @@ pub struct Row {
 }
 
 /// Comparison of a run with the preceding one.
-#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Before {
     /// The preceding run.
     #[serde(serialize_with = "shown")]
@@ -124,12 +124,12 @@ impl Filter {
 
 impl Row {
     fn words(&self) -> String {
-        let versions = self.versions.iter().map(|(what, version)| format!("{what} {version}")).collect::<Vec<_>>();
+        let versions: Vec<_> = self.versions.iter().map(|(what, version)| format!("{what} {version}")).collect();
         let before = self.before.as_ref().map_or(String::new(), Before::words);
         let (path, server) = (self.path.display(), self.server.as_deref().unwrap_or_default());
         format!(
             "{} {server} {} {} {} {path} {} {before}",
-            &self.kind,
+            self.kind,
             self.request,
             self.url,
             self.name,
@@ -229,6 +229,7 @@ fn has_loads(run: &RunDir) -> bool {
 
 fn row(run: &RunDir, scenario: usize) -> Row {
     let record = &run.record;
+    let findings = zones::of_run(run);
     let mut row = Row {
         path: run.path.clone(),
         has_report: std::fs::symlink_metadata(run.path.join("report.html")).is_ok_and(|there| there.is_file()),
@@ -249,17 +250,10 @@ fn row(run: &RunDir, scenario: usize) -> Row {
         versions: versions(record),
         request: compare::request_words(record),
         scenario,
-        sweep: None,
-        answer: None,
-        peak: None,
-        load: None,
-        response_p99_us: None,
-        cpu_us_per_request: None,
+        answer: verdict::sentences(run, &findings).answer,
         doubts: doubts(run),
-        before: None,
+        ..Row::default()
     };
-    let findings = zones::of_run(run);
-    row.answer = verdict::sentences(run, &findings).answer;
     match main_sweep(&findings) {
         Some(sweep) => row.take_sweep(sweep),
         None => row.take_single(run),
@@ -316,7 +310,7 @@ fn doubts(run: &RunDir) -> usize {
 fn before(earlier: &RunDir, run: &RunDir) -> Before {
     let path = earlier.path.clone();
     let Ok(found) = compare::runs(earlier, run, THRESHOLD_RATIO) else {
-        return Before { path, conclusion: None, worse: vec![], better: vec![], doubts: vec![] };
+        return Before { path, ..Before::default() };
     };
     let (worse, better) = (largest_first(&found, Outcome::Regression), largest_first(&found, Outcome::Improvement));
     Before { path, conclusion: Some(found.conclusion), worse, better, doubts: found.doubts }

@@ -159,11 +159,17 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     })
 }
 
-struct Fitted {
-    choice: check::Choice,
-    servers: Vec<server::Server>,
-    extrapolation: Option<check::Extrapolation>,
-    validation: Option<validate::Validation>,
+/// The model of a run, with its checks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fitted {
+    /// The chosen model.
+    pub choice: check::Choice,
+    /// The model fitted to resampled points, for intervals.
+    pub servers: Vec<server::Server>,
+    /// As [`Prediction::extrapolation`].
+    pub extrapolation: Option<check::Extrapolation>,
+    /// As [`Prediction::validation`].
+    pub validation: Option<validate::Validation>,
 }
 
 fn fitted_to(readings: &readings::Readings, run: &RunDir, resamples: usize) -> Result<Fitted, Refused> {

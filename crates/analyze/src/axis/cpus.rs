@@ -53,7 +53,7 @@ pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Scalin
             usl::fit(&rates.iter().map(rate).collect::<Option<Vec<_>>>()?)
         })
         .collect();
-    let over = |read: fn(&Usl) -> f64| estimate(&laws.iter().map(read).collect::<Vec<f64>>(), criteria);
+    let over = |read: fn(&Usl) -> f64| estimate(laws.iter().map(read), criteria);
     let tells_coherency = groups.len() >= LEAST_FOR_COHERENCY;
     let reach = REACH * groups.last().map_or(0.0, |(cpus, _)| *cpus);
     let has_peak = tells_coherency && laws.iter().all(|law| law.beta > 0.0);

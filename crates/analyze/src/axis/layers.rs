@@ -144,8 +144,8 @@ fn events<'a>(points: impl Iterator<Item = &'a Point>) -> (Vec<String>, Vec<(Str
 
 fn level(value: f64, points: &[&Point], events: &[String], criteria: &Criteria) -> LayersAt {
     let over = |read: &dyn Fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> = points.iter().filter_map(|point| read(point)).collect();
-        estimate(&values, criteria)
+        let values = points.iter().filter_map(|point| read(point));
+        estimate(values, criteria)
     };
     let sum = |name: &str| points.iter().filter_map(|point| point.value(name)).sum::<f64>();
     let per_sent = |name: &str| Some(sum(name) / sum(names::PACKETS_SENT)).filter(|ratio| ratio.is_finite());

@@ -60,8 +60,8 @@ impl Effect {
 type Pair = (f64, f64, f64);
 
 pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate> {
-    let reached: Vec<f64> = slowed.iter().filter_map(|point| point.value(names::SLOW_REACHED)).collect();
-    estimate(&reached, criteria)
+    let reached = slowed.iter().filter_map(|point| point.value(names::SLOW_REACHED));
+    estimate(reached, criteria)
 }
 
 /// The effect of a place, from its points and those without a slow-down. `None` if too little was added.

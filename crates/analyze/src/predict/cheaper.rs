@@ -1,6 +1,7 @@
 //! Layers and functions that become cheaper: the saved share of a request's CPU time, from the samples of a run's
 //! points.
 
+use crate::Refused;
 use crate::growth::LAYERS;
 use crate::point::{costs_are_of_answers, good_per_sec};
 use crate::statistics::median;
@@ -138,4 +139,3 @@ fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
         layers.join(", ")
     )
 }
-use crate::Refused;

@@ -1,10 +1,9 @@
 //! The chosen model as curves over the loads of a run, with bootstrap bands, for the report.
 
-use super::check::{self, Check, Extrapolation};
+use super::check;
 use super::question::{pick, shapes};
 use super::readings;
-use super::server::{Form, Server};
-use super::validate::Validation;
+use super::server::Server;
 use super::{Fitted, fitted_to};
 use crate::Refused;
 use record::RunDir;
@@ -17,20 +16,12 @@ pub type Curve = Vec<(f64, f64, f64, f64)>;
 /// The curves to draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
-    /// Form of the chosen model.
-    pub form: Form,
+    /// The chosen model, with its checks.
+    pub fitted: Fitted,
     /// Requests per second.
     pub throughput: Curve,
     /// Median response time, seconds; empty if the points have none.
     pub p50: Curve,
-    /// The errors of every model on points that it was not fitted to.
-    pub checks: Vec<Check>,
-    /// The predictions of a fit up to half the yield point for the rest.
-    pub extrapolation: Option<Extrapolation>,
-    /// The same predictions compared with yield and failure points.
-    pub validation: Option<Validation>,
-    /// Number of bootstrap resamples for the bands.
-    pub resamples: usize,
 }
 
 /// Fits the models to a run and evaluates the best one over its loads.
@@ -39,7 +30,8 @@ pub struct Curves {
 /// Those of [`super::of_runs`] without a question.
 pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, Refused> {
     let readings = readings::read(std::slice::from_ref(run))?;
-    let Fitted { choice, servers, extrapolation, validation } = fitted_to(&readings, run, resamples)?;
+    let fitted = fitted_to(&readings, run, resamples)?;
+    let server = &fitted.choice.server;
     let levels = check::typicals(&readings.closed);
     let (first, last) = match (levels.first(), levels.last()) {
         (Some(first), Some(last)) => (first.load, last.load),
@@ -49,11 +41,11 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, Refused> {
     let loads: Vec<f64> = (0..=steps as usize).map(|at| first * (last / first).powf(at as f64 / steps)).collect();
     let confidence = readings.criteria.confidence_ratio;
     let ratio = readings.criteria.saturation_ratio;
-    let shapes = shapes(&readings, &choice.server);
+    let shapes = shapes(&readings, server);
     let follow = |value: &dyn Fn(&Server, f64) -> Option<f64>| -> Curve {
         let at = |load: f64| {
-            let middle = value(&choice.server, load)?;
-            let ends = check::interval(&servers, confidence, |server| value(server, load));
+            let middle = value(server, load)?;
+            let ends = check::interval(&fitted.servers, confidence, |server| value(server, load));
             let (low, high) = ends.unwrap_or((middle, middle));
             Some((load, middle, low, high))
         };
@@ -66,6 +58,5 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, Refused> {
         let shape = pick(&shapes, server, &state, ratio)?;
         Some(cycle_s * shape.mean * shape.p50)
     });
-    let form = choice.server.form;
-    Ok(Curves { form, throughput, p50, checks: choice.checks, extrapolation, validation, resamples: servers.len() })
+    Ok(Curves { fitted, throughput, p50 })
 }

@@ -22,10 +22,11 @@ use serde::Serialize;
 
 record::worded! {
     /// The parameters of a model, simplest first.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Form {
         /// Constant demand at every load, exponential service times.
+        #[default]
         Constant = "queue, constant demand",
         /// Constant demand at every load, measured variance of service times.
         Variance = "queue, fitted variance",
@@ -99,7 +100,7 @@ impl Form {
 }
 
 /// A fitted server.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Server {
     /// Model that was fitted.
     pub form: Form,
@@ -402,19 +403,11 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     let server = Server {
         form,
         base_s: lowest,
-        wake_s: 0.0,
-        cooling_s: 0.0,
-        growth_s: 0.0,
-        doubling_s: 0.0,
-        background_cpus: 0.0,
-        cold_growth_s: 0.0,
-        path_s: 0.0,
         in_flight: first.in_flight,
         is_in_order: first.is_in_order,
         cv_squared: 1.0,
         cpus,
-        limit_per_sec: None,
-        usl: None,
+        ..Server::default()
     };
     if form == Form::Usl {
         if loads.len() <= form.parameters() {
@@ -434,20 +427,30 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     // Cooling matters at the lowest rate, so its gaps are the unit of the time constant.
     let cooling_scale = 1.0 / first.throughput_per_sec;
     let server = Server { limit_per_sec: limit(levels, cpus), ..server };
-    let has_cold = levels.iter().any(|level| level.cold != first.cold);
+    // The parameters after the first two, with their starts.
+    let others = [
+        (form.has_variance(), 0.7),
+        (form.wakes(), if form.cools() { 1.5 } else { 0.5 }),
+        (form.cools(), 0.7),
+        (form.grows(), 0.4),
+        (form.doubles(), 0.4),
+        (form.has_background(), 0.7),
+        (levels.iter().any(|level| level.cold != first.cold), 0.3),
+    ];
     let of = |p: &[f64]| {
         let mut rest = p[2..].iter().map(|root| root * root);
-        let mut next = |used: bool, otherwise: f64| if used { rest.next().unwrap_or(otherwise) } else { otherwise };
+        let others = others.map(|(is_used, _)| if is_used { rest.next() } else { None });
+        let [_, wake, cooling, growth, doubling, background, cold] = others.map(|value| value.unwrap_or(0.0));
         let more = p[0] * p[0] * lowest;
         let mut server = Server {
             path_s: p[1].exp(),
-            cv_squared: next(form.has_variance(), 1.0),
-            wake_s: next(form.wakes(), 0.0) * lowest,
-            cooling_s: next(form.cools(), 0.0) * cooling_scale,
-            growth_s: next(form.grows(), 0.0) * lowest / highest,
-            doubling_s: next(form.doubles(), 0.0) * lowest / DOUBLINGS,
-            background_cpus: (next(form.has_background(), 0.0) * BACKGROUND_SCALE).min(MOST_BACKGROUND * cpus),
-            cold_growth_s: next(has_cold, 0.0) * lowest / 1000.0,
+            cv_squared: others[0].unwrap_or(1.0),
+            wake_s: wake * lowest,
+            cooling_s: cooling * cooling_scale,
+            growth_s: growth * lowest / highest,
+            doubling_s: doubling * lowest / DOUBLINGS,
+            background_cpus: (background * BACKGROUND_SCALE).min(MOST_BACKGROUND * cpus),
+            cold_growth_s: cold * lowest / 1000.0,
             ..server
         };
         // The cost of the cheapest level includes growth with the connections.
@@ -468,13 +471,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         all
     };
     let mut start = vec![(1.0 - least_s / lowest).max(0.1).sqrt(), path.ln()];
-    start.extend(form.has_variance().then_some(0.7));
-    start.extend(form.wakes().then_some(if form.cools() { 1.5 } else { 0.5 }));
-    start.extend(form.cools().then_some(0.7));
-    start.extend(form.grows().then_some(0.4));
-    start.extend(form.doubles().then_some(0.4));
-    start.extend(form.has_background().then_some(0.7));
-    start.extend(has_cold.then_some(0.3));
+    start.extend(others.iter().filter(|(is_used, _)| *is_used).map(|(_, start)| *start));
     let scales = vec![1.0; start.len()];
     let (found, _) = minimise(&residuals, &start, &scales, evaluations)?;
     let server = of(&found);

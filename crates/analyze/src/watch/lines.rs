@@ -4,6 +4,7 @@
 
 use super::recording::{Recording, Sample};
 use crate::predict::regression::{Line, line};
+use crate::statistics::{coefficient_of_variation, mean};
 use record::units::format_si;
 use record::watch::system::CpuModes;
 use serde::Serialize;
@@ -68,15 +69,14 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
             record::units::count(windows.len(), "window")
         ));
     }
-    let n = windows.len() as f64;
-    let mean = windows.iter().map(|window| window.rate_per_sec).sum::<f64>() / n;
-    let deviation = (windows.iter().map(|window| (window.rate_per_sec - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-    if mean <= 0.0 || deviation < LEAST_VARIATION * mean {
+    let rates = || windows.iter().map(|window| window.rate_per_sec);
+    let variation = coefficient_of_variation(rates()).unwrap_or(0.0);
+    if variation < LEAST_VARIATION {
         return Err(format!(
             "not measured: the rate hardly changed ({}/s +- {:.1} %, n = {} windows): nothing to regress on",
-            format_si(mean),
-            if mean > 0.0 { deviation / mean * 100.0 } else { 0.0 },
-            record::units::count(windows.len(), "window")
+            format_si(mean(rates()).unwrap_or(0.0)),
+            variation * 100.0,
+            windows.len()
         ));
     }
     let fit = |value: &dyn Fn(&Window) -> Option<f64>| {

@@ -159,13 +159,13 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
     for (load, visits) in &down {
         let ups = up.get(load).unwrap_or(&nothing);
         let compared = if held(*load) { compared(ups, visits) } else { Pairs::default() };
-        let rates = |visits: &Visits| visits.values().map(|visit| visit.value).collect::<Vec<f64>>();
+        let rates = |visits: &Visits| estimate(visits.values().map(|visit| visit.value), criteria);
         let found = compared.change(criteria.confidence_ratio);
         let change = found.map(|(from, to, ratio)| Change { from, to, ratio });
         levels.push(UnloadingLevel {
             load: *load as f64,
-            loading_per_sec: estimate(&rates(ups), criteria),
-            unloading_per_sec: estimate(&rates(visits), criteria),
+            loading_per_sec: rates(ups),
+            unloading_per_sec: rates(visits),
             change,
             is_apart: change.is_some_and(|change| {
                 change.ratio.n as usize >= LEAST_REPEATS
@@ -182,7 +182,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
     let fallen = if has_loop { BTreeMap::new() } else { never_back(points, criteria) };
     for (load, fallen) in &fallen {
         let Some(level) = levels.iter_mut().find(|level| level.load == *load as f64) else { continue };
-        level.loading_per_sec = estimate(&fallen.before, criteria);
+        level.loading_per_sec = estimate(fallen.before.iter().copied(), criteria);
         (level.change, level.is_apart) = (Some(fallen.change), true);
     }
     if let Some(lowest) = fallen.keys().next().map(|load| *load as f64) {

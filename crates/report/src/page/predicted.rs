@@ -22,7 +22,7 @@ pub(super) fn section(run: &RunDir, counter: &mut usize) -> Option<Section> {
         title: "Model",
         note: unbroken(&note(&found)),
         figures,
-        tables: vec![table(&found.checks, found.form)],
+        tables: vec![table(&found.fitted.choice.checks, found.fitted.choice.server.form)],
         ..Section::default()
     })
 }
@@ -31,9 +31,9 @@ fn note(found: &Curves) -> String {
     let mut note = format!(
         "The model that predicts this run's own points best, '{}', fitted to all loads of the closed loop. \
          `straingauge predict` answers what-if questions with it.",
-        found.form.word()
+        found.fitted.choice.server.form.word()
     );
-    if let Some(validation) = &found.validation {
+    if let Some(validation) = &found.fitted.validation {
         let passing = validation.numbers.iter().filter(|number| number.passes()).count();
         note.push_str(&format!(
             " Fitted to the {} loads up to half the yield point alone, {passing} of {} numbers beyond (throughput, \
@@ -44,7 +44,7 @@ fn note(found: &Curves) -> String {
         for doubt in &validation.doubts {
             note.push_str(&format!(" Doubt: {doubt}."));
         }
-    } else if let Some(doubt) = found.extrapolation.as_ref().and_then(|found| found.doubt.as_ref()) {
+    } else if let Some(doubt) = found.fitted.extrapolation.as_ref().and_then(|found| found.doubt.as_ref()) {
         note.push_str(&format!(" Doubt: {doubt}."));
     }
     note
@@ -96,10 +96,13 @@ fn figure(
         title,
         caption: format!(
             "Dots: measured points; line: the model; shaded: its 95 % interval over {} resamples of the points.",
-            found.resamples
+            found.fitted.servers.len()
         ),
         chart: Chart {
-            description: format!("The curve of the model '{}' beside the measured points.", found.form.word()),
+            description: format!(
+                "The curve of the model '{}' beside the measured points.",
+                found.fitted.choice.server.form.word()
+            ),
             layers: vec![Layer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
             series: vec![Series { class: "s1", line, dots, ..Series::default() }],
             unit: if name == names::THROUGHPUT { "1/s" } else { "us" },
