@@ -18,7 +18,7 @@ use crate::statistics::{self, median};
 use crate::within;
 use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, RunDir, SlowPlace, Sweep, names};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Fixed, so that the same run always gives the same result.
 const SEED: u64 = 0x4158;
@@ -171,9 +171,7 @@ fn of_axis(
         .collect();
     let levels: Vec<AxisLevel> = groups.iter().map(|(value, points)| level(axis, *value, points, criteria)).collect();
     let named = |name: &'static str| move |point: &Point| point.value(name);
-    let mut repeats: Vec<u32> = placed.iter().map(|(_, point)| point.repeat).filter(|repeat| *repeat > 0).collect();
-    repeats.sort_unstable();
-    repeats.dedup();
+    let repeats: BTreeSet<u32> = placed.iter().map(|(_, point)| point.repeat).filter(|repeat| *repeat > 0).collect();
     let (plain, added): (Vec<&Point>, Vec<&Point>) = placed
         .iter()
         .map(|(_, point)| *point)

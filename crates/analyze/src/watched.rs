@@ -6,7 +6,7 @@ use crate::zones::{counted_at, reduced};
 use record::units::{format_nanos, format_si};
 use record::{Axis, Point, RunDir, Sweep, names};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const MOST_CLASS_ROWS: usize = 120;
 
@@ -151,9 +151,7 @@ fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
     let points = &counted_at(points);
     let classes = || points.iter().filter_map(|point| point.watched.as_ref()).flat_map(|watched| &watched.classes);
     // Classes are identified by bounds and name.
-    let mut known: Vec<(u64, &str)> = classes().map(|class| (class.from_bytes, class.name.as_str())).collect();
-    known.sort_unstable();
-    known.dedup();
+    let known: BTreeSet<(u64, &str)> = classes().map(|class| (class.from_bytes, class.name.as_str())).collect();
     known
         .into_iter()
         .map(|key| {

@@ -12,6 +12,7 @@ use record::Estimate;
 use record::text::plain;
 use record::units::{count, format_nanos, format_si};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Maximum columns of a line.
 const WIDTH: usize = 80;
@@ -74,9 +75,7 @@ pub(crate) fn headline(index: &Index) -> String {
     if index.runs.is_empty() {
         return format!("No run in {folder}.{left_out}");
     }
-    let mut scenarios: Vec<usize> = index.runs.iter().map(|row| row.scenario).collect();
-    scenarios.sort_unstable();
-    scenarios.dedup();
+    let scenarios: BTreeSet<usize> = index.runs.iter().map(|row| row.scenario).collect();
     let before = || index.runs.iter().filter_map(|row| row.before.as_ref());
     let worse = before().filter(|before| before.is_worse()).count();
     let compared = match (before().count(), worse) {

@@ -7,7 +7,7 @@ use record::watch::system::{CpuModes, DiskCounts, GroupIo, Paging, SystemKind};
 use record::watch::{Counter, Mean, PhaseTotals, Reading, SizeClass};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A number and half of its 95 % interval; absent = not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
@@ -395,9 +395,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
 
 fn states(recording: &Recording) -> Option<Table> {
     let samples: Vec<_> = recording.samples.iter().filter_map(|sample| sample.states.as_ref()).collect();
-    let mut names: Vec<&Cow<'_, str>> = samples.iter().flat_map(|states| states.keys()).collect();
-    names.sort();
-    names.dedup();
+    let names: BTreeSet<&Cow<'_, str>> = samples.iter().flat_map(|states| states.keys()).collect();
     let rows: Vec<(String, Vec<Cell>)> = names
         .into_iter()
         .take(16)

@@ -11,6 +11,7 @@ use crate::within;
 use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 type Group<'a> = (f64, Vec<&'a Point>);
 
@@ -105,9 +106,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
         let by_points = zone(level.load, bracket, &yield_point, client_from);
         level.zone = as_its_own_trials_say(by_points, level, bracket, &trials);
     }
-    let mut repeats: Vec<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
-    repeats.sort_unstable();
-    repeats.dedup();
+    let repeats: BTreeSet<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
     let grown = growth(&answered, &levels);
     Some(SweepFindings {
         sweep,

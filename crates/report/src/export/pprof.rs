@@ -10,7 +10,7 @@ use prost::Message;
 use record::PlainText;
 use record::profile::Frame;
 use record::profile::stacks::NO_STACK;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 #[derive(Clone, PartialEq, Message)]
@@ -180,9 +180,7 @@ pub fn bytes(recording: &Recording) -> Vec<u8> {
         tables.mapping(&program.name);
     }
     let (samples, cpu) = (tables.value_type("samples", "count"), tables.value_type("cpu", "nanoseconds"));
-    let mut events: Vec<&PlainText> = recording.windows.iter().flat_map(|window| &window.stacks.events).collect();
-    events.sort();
-    events.dedup();
+    let events: BTreeSet<&PlainText> = recording.windows.iter().flat_map(|window| &window.stacks.events).collect();
     tables.profile.sample_type = vec![samples, cpu];
     for event in &events {
         let counted = tables.value_type(event, "count");

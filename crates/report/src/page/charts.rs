@@ -9,6 +9,7 @@ use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone,
 use analyze::zones::{estimate_number, estimate_words, interval};
 use record::units::{format_nanos, format_si};
 use record::{Criteria, Estimate, Origin, Point, RunDir, Sweep, names};
+use std::collections::BTreeSet;
 
 /// A chart with its title and caption.
 pub struct Figure {
@@ -389,9 +390,7 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
 
 fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
-    let mut names: Vec<&String> = points.iter().flat_map(|point| point.connection_states.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
+    let names: BTreeSet<&String> = points.iter().flat_map(|point| point.connection_states.keys()).collect();
     let value = |point: &Point, name: &str| point.connection_states.get(name).and_then(|figure| figure.value);
     let mut series: Vec<(f64, Series)> = names
         .into_iter()
