@@ -2,7 +2,7 @@
 //! ones near the limit, back to the usual share after a failure, then between the highest share that was held and the
 //! lowest that failed.
 
-use super::{Load, Planner, SweepStep, Trial};
+use super::{Load, Planner, SweepStep, Trial, done};
 use crate::zones::{Judged, REQUESTS, crossed, judged};
 use record::scenario::{ShiftPlan, SweepPlan};
 use record::{Criteria, Point, names};
@@ -35,7 +35,6 @@ pub struct ShareSearch {
     started_ns: Option<u64>,
     refinements: u32,
     is_longer: bool,
-    done: Option<String>,
 }
 
 /// A share that was tried, and its result.
@@ -57,7 +56,6 @@ impl ShareSearch {
             started_ns: None,
             refinements: 0,
             is_longer: false,
-            done: None,
         }
     }
 
@@ -91,12 +89,6 @@ impl ShareSearch {
         (!is_close && middle > held && middle < failed && self.refinements < REFINEMENTS).then_some(middle)
     }
 
-    fn finish(&mut self, reason: impl Into<String>) -> SweepStep {
-        let reason = reason.into();
-        self.done = Some(reason.clone());
-        SweepStep::Done { reason }
-    }
-
     fn measure(&self, share: f64, points: &[Tried<'_>]) -> SweepStep {
         let whole_ns = (self.budget_ns / POINTS).clamp(SHORTEST_NS, LONGEST_NS);
         let rate_per_sec = points.last().and_then(|last| last.point.value(names::OFFERED)).filter(|rate| *rate > 0.0);
@@ -116,9 +108,6 @@ impl Planner for ShareSearch {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> SweepStep {
-        if let Some(reason) = &self.done {
-            return SweepStep::Done { reason: reason.clone() };
-        }
         let started_ns = *self.started_ns.get_or_insert(elapsed_ns);
         let tried = |point| {
             let share = Point::value(point, names::LIVE_SHARE)?;
@@ -130,7 +119,7 @@ impl Planner for ShareSearch {
         let Some(last) = tried.last() else { return self.measure(self.shift.usual, &tried) };
         let unit = |share: f64| record::units::format_si(share);
         if elapsed_ns - started_ns >= self.budget_ns {
-            return self.finish("the time budget is spent");
+            return done("the time budget is spent");
         }
         let usual = self.shift.usual;
         if last.is_failed {
@@ -138,7 +127,7 @@ impl Planner for ShareSearch {
             if last.share <= usual {
                 let has_held = tried.iter().any(|tried| tried.share == usual && !tried.is_failed);
                 let reason = if has_held { "the server has not recovered at its usual share" } else { FAILS_AS_USUAL };
-                return self.finish(reason);
+                return done(reason);
             }
             // Whether the server recovers, before it gets more traffic again.
             return self.measure(usual, &tried);
@@ -152,11 +141,11 @@ impl Planner for ShareSearch {
             tried.iter().filter(|tried| tried.is_failed).map(|tried| tried.share).fold(f64::INFINITY, f64::min);
         let held = tried.iter().filter(|tried| !tried.is_failed && tried.share < failed);
         let Some(held) = held.max_by(|a, b| a.share.total_cmp(&b.share)) else {
-            return self.finish(FAILS_AS_USUAL);
+            return done(FAILS_AS_USUAL);
         };
         if failed.is_infinite() {
             if held.share >= self.shift.most {
-                return self.finish(format!("the largest permitted share, {}, was held", unit(held.share)));
+                return done(format!("the largest permitted share, {}, was held", unit(held.share)));
             }
             return self.measure(self.above(held), &tried);
         }
@@ -164,7 +153,7 @@ impl Planner for ShareSearch {
             self.refinements += 1;
             return self.measure(middle, &tried);
         }
-        self.finish(format!("share {} was held and {} was not", unit(held.share), unit(failed)))
+        done(format!("share {} was held and {} was not", unit(held.share), unit(failed)))
     }
 }
 
