@@ -98,7 +98,7 @@ impl MachineFacts {
             distribution: distribution().unwrap_or_default(),
             cpu_model: field("model name").unwrap_or_default(),
             cpus: online_cpus(),
-            memory_bytes: memory_bytes().unwrap_or(0),
+            memory_bytes: meminfo_bytes("MemTotal:").unwrap_or(0),
             l2_cache_bytes: l2_cache_bytes(),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -123,16 +123,11 @@ fn distribution() -> Option<String> {
     Some(value.trim_matches('"').to_string())
 }
 
-fn memory_bytes() -> Option<u64> {
+/// An entry of `/proc/meminfo`, such as `MemTotal:`.
+pub fn meminfo_bytes(name: &str) -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?
-        .trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()?;
+    let entry = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = entry.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
 

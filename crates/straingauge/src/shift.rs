@@ -19,7 +19,6 @@ use record::{
 };
 use share::Share;
 use std::collections::VecDeque;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Interval of the guards.
 const TICK_NS: u64 = 250_000_000;
@@ -92,7 +91,7 @@ impl Shift {
         let window_ns = begin.at_ns() + plan.warmup_ns;
         let end_ns = window_ns + plan.duration_ns;
         let (mut recent, mut window) = (VecDeque::from([begin.clone()]), None);
-        let started_unix_ms = unix_ms();
+        let started_unix_ms = record::time::unix_ms();
         let mut stepped_back_s = None;
         let last = loop {
             let before_ns = recent.back().map_or(0, LiveMark::at_ns);
@@ -234,10 +233,6 @@ fn late_quantile_ns(seen: &LiveSeen) -> Option<u64> {
 fn has_moved(shares: [f64; 2], rates: [f64; 2]) -> bool {
     let expected = shares[1] / shares[0];
     expected < TELLING || rates[1] >= rates[0] * (1.0 + MOVED * (expected - 1.0))
-}
-
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as u64
 }
 
 fn per_sec(seen: &LiveSeen) -> f64 {

@@ -47,8 +47,7 @@ impl Stop {
         for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
             let (signals, first_ns) = (signals.clone(), AtomicU64::new(u64::MAX));
             let end = move || {
-                let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-                let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+                let now_ns = record::time::monotonic_ns();
                 let first_ns = first_ns.fetch_min(now_ns, Ordering::SeqCst);
                 let same = now_ns.checked_sub(first_ns).is_some_and(|gap_ns| gap_ns < SAME_SIGNAL_NS);
                 if same || signals.fetch_add(1, Ordering::SeqCst) == 0 {

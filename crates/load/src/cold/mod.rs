@@ -13,6 +13,7 @@ pub use room::{ColdRoom, room};
 use crate::check;
 use crate::error::{LoadError, machine, wrong};
 use keeper::Keeper;
+use record::machine::meminfo_bytes;
 use record::time::monotonic_ns;
 use record::{Figures, LoadPlan, Origin, lock, names};
 use serde::{Deserialize, Serialize};
@@ -197,12 +198,4 @@ impl Drop for ColdPool {
             let _ = thread.join();
         }
     }
-}
-
-/// An entry of `/proc/meminfo`.
-fn meminfo_bytes(name: &str) -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let entry = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
-    let kib: u64 = entry.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }

@@ -32,6 +32,6 @@ pub fn room(plan: &LoadPlan) -> Result<ColdRoom, LoadError> {
         ports: rules.range(),
         addresses: addresses.unwrap_or(0) as u64,
         descriptors: record::machine::raise_descriptor_limit().saturating_sub(SPARE),
-        memory_bytes: super::meminfo_bytes("MemAvailable:").unwrap_or(0),
+        memory_bytes: record::machine::meminfo_bytes("MemAvailable:").unwrap_or(0),
     })
 }
