@@ -29,8 +29,9 @@ pub use charts::Figure;
 pub(crate) use charts::area;
 use frame::Frame;
 use record::owner::{ELSEWHERE, Life};
+use record::scenario::FindRun;
 use record::units::{count, format_si};
-use record::{Doubt, RunDir, Status, Sweep};
+use record::{Doubt, RunDir, RunKind, Status, Sweep};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -189,7 +190,10 @@ fn section(
     figures.extend(latency::of_sweep(run, sweep, unreadable));
     figures.extend(watched::figures(run, sweep));
     let is_rate = sweep.sweep == Sweep::Rate;
-    let what = if is_rate {
+    let is_live = matches!(&run.record.scenario.kind, RunKind::Find(FindRun { shift: Some(_), .. }));
+    let what = if is_live {
+        "Live requests, of which a share was moved to the server; times are those of the server's machine."
+    } else if is_rate {
         "Requests leave by a schedule that does not wait for responses: what independent users do."
     } else {
         "A fixed number of connections, each sending its next request when the response is complete."

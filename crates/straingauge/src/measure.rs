@@ -158,6 +158,10 @@ impl Runner {
                 leave_out_uncounted(point, why);
             }
         }
+        if point.value(names::LIVE_STEPPED_BACK).is_some() {
+            // A guard may step back before the window begins, in which the server is watched.
+            point.doubts.retain(|doubt| doubt.kind != DoubtKind::NotWatched);
+        }
         if sweep == Sweep::Yardstick {
             point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
         }

@@ -132,10 +132,9 @@ impl Shift {
                 break now;
             }
         };
-        if window.is_none() {
-            events.window_begins();
+        if window.is_some() {
+            events.window_ends();
         }
-        events.window_ends();
         let from = match (&window, stepped_back_s) {
             (Some(window), None) => window,
             // The rate and the times are those that made the guard step back.
