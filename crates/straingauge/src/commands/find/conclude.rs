@@ -8,7 +8,7 @@ use analyze::limit::{Check, Limit};
 use analyze::{answer, zones};
 use anyhow::{Result, bail};
 use record::run::RunDir;
-use record::units::format_si;
+use record::units::count;
 use record::{DoubtKind, Status};
 use report::check;
 use std::process::ExitCode;
@@ -89,10 +89,10 @@ impl Search<'_> {
         match ended {
             Ended::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
             Ended::Lost(_) => bail!(
-                "{}; the {} points measured until then are kept in {}",
+                "{}; kept in {}: {} measured until then",
                 why.unwrap_or_default(),
-                format_si(runs.iter().map(|run| run.points.len()).sum::<usize>() as f64),
-                first.path.display()
+                first.path.display(),
+                count(runs.iter().map(|run| run.points.len()).sum::<usize>(), "point")
             ),
             Ended::Complete => {}
         }
