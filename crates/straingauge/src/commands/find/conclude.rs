@@ -8,7 +8,6 @@ use analyze::limit::{Check, Limit};
 use analyze::{answer, zones};
 use anyhow::{Result, bail};
 use record::run::RunDir;
-use record::units::count;
 use record::{DoubtKind, Status};
 use report::check;
 use std::process::ExitCode;
@@ -89,10 +88,9 @@ impl Search<'_> {
         match ended {
             Ended::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
             Ended::Lost(_) => bail!(
-                "{}; kept in {}: {} measured until then",
+                "{}; the points measured until then are kept in {}",
                 why.unwrap_or_default(),
-                first.path.display(),
-                count(runs.iter().map(|run| run.points.len()).sum::<usize>(), "point")
+                first.path.display()
             ),
             Ended::Complete => {}
         }
