@@ -40,7 +40,7 @@ fn what_ifs_about_a_recorded_run_are_answered_with_numbers_and_units() {
     let throughput = numbers.iter().find(|number| number["name"] == "throughput").expect("a throughput");
     assert_eq!(throughput["unit"], "1/s");
     // Between the measured rates at 8 and 16 connections, within the noise of a busy machine.
-    let rate = throughput["value"].as_f64().expect("a value");
+    let rate = throughput["estimate"]["value"].as_f64().expect("a value");
     assert!((20e3..70e3).contains(&rate), "{rate}");
     assert!(said["prediction"]["checks"].as_array().expect("checks").len() > 3);
     let text = predict(&nginx().path(), &["--rate", "0.5x"]).exits_with(0).out;
