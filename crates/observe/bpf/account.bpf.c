@@ -81,8 +81,10 @@ struct {
     __type(value, struct outgoing);
 } outgoing_scratch SEC(".maps");
 
-/* The function of a timer that wakes the thread that set it (kernel/time/hrtimer.c). */
-extern const void hrtimer_wakeup __ksym __weak;
+/* Address of hrtimer_wakeup, the function of a timer that wakes the thread that set it (kernel/time/hrtimer.c); 0 if it
+ * is not known. An extern __ksym would make libbpf read all symbols of the kernel, which the reader has read already.
+ */
+const volatile __u64 wakeup_address SEC(".rodata.wakeup") = 0;
 
 static __always_inline struct cpu_clock *clock_of(__u32 cpu) {
     return &clocks[cpu & (ACCOUNT_CPUS - 1)];
@@ -238,7 +240,7 @@ static __always_inline void describe_wait(struct place *place, struct task_struc
 static __always_inline bool is_woken_by_timer(void *context, struct task_struct *t) {
 #ifdef FIRST_ARGUMENT_OF
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
-    __u64 frames[WAKER_FRAMES] = {}, wakeup = (__u64)&hrtimer_wakeup;
+    __u64 frames[WAKER_FRAMES] = {}, wakeup = wakeup_address;
     __s32 number;
 
     if (!wakeup || !regs || !BPF_CORE_READ(t, files)) /* a thread of the kernel, or one that ends */

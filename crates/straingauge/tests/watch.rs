@@ -245,7 +245,7 @@ fn a_server_that_stalls_periodically_is_found() {
     let _ = server.wait();
     let found = report(&out, &["--json"]).exits_with(0).json();
     let stalls = &found["stalls"]["Ok"];
-    let period = stalls["period"]["period_s"].as_f64().unwrap_or_else(|| panic!("no period: {stalls:#}"));
+    let period = stalls["period"]["period_s"]["value"].as_f64().unwrap_or_else(|| panic!("no period: {stalls:#}"));
     assert!((period - 1.0).abs() < 0.1, "found {period} s, made every second: {stalls:#}");
     let said = report(&out, &[]).exits_with(0).out;
     assert!(said.contains("They come every"), "{said}");

@@ -103,7 +103,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
         return Err("not measured: there was no request".into());
     };
     let rates = intervals.iter().map(|(at, seconds, requests)| (*at, requests / seconds)).collect();
-    let length_of = |intervals: &[(f64, f64, f64)]| intervals.iter().map(|(_, seconds, _)| seconds).sum();
+    // A sum of no numbers would be -0.
+    let length_of = |intervals: &[(f64, f64, f64)]| intervals.iter().fold(0.0, |sum, (_, seconds, _)| sum + seconds);
     let (silent_before_s, silent_after_s) = (length_of(&intervals[..first]), length_of(&intervals[last + 1..]));
     let intervals = &intervals[first..=last];
     if intervals.len() < FEWEST_INTERVALS {

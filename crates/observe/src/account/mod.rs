@@ -67,8 +67,10 @@ impl std::fmt::Debug for Accountant {
     }
 }
 
-fn load(switch: &'static str, has_calls: bool) -> Result<Object, Refusal> {
+fn load(switch: &'static str, has_calls: bool, symbols: &KernelSymbols) -> Result<Object, Refusal> {
+    let wakeup = symbols.address_of("hrtimer_wakeup").unwrap_or(0);
     bpf::load(bpf::ACCOUNT, |open| {
+        bpf::set_constants(open, ".rodata.wakeup", &wakeup)?;
         bpf::set_constants(open, ".rodata.calls", &arguments::<KNOWN_CALLS>())?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().to_string();
@@ -91,17 +93,17 @@ impl Accountant {
         // The event has a fourth argument since Linux 5.18; the verifier of older kernels refuses programs that read
         // it.
         let has_calls = kernel_has_send_events();
-        let newer = load("on_account_switch", has_calls).map(|object| ("on_account_switch", object));
+        let symbols = KernelSymbols::read().unwrap_or_default();
+        let newer = load("on_account_switch", has_calls, &symbols).map(|object| ("on_account_switch", object));
         let (switch, object) = match newer {
             Ok(loaded) => loaded,
             Err(refusal) if refusal.is_permission() => return Err(refusal),
-            Err(_) => ("on_older_switch", load("on_older_switch", has_calls)?),
+            Err(_) => ("on_older_switch", load("on_older_switch", has_calls, &symbols)?),
         };
         let links = FOLLOWERS.into_iter().map(|name| bpf::attach(&object, name)).collect::<Result<_, _>>()?;
         let why_no_backends =
             (!has_calls).then(|| "this kernel has no event for sends and receives (Linux 6.3)".to_string());
         let walk = bpf::attach(&object, "walk_threads")?;
-        let symbols = KernelSymbols::read().unwrap_or_default();
         Ok(Accountant {
             _links: links,
             switch,

@@ -88,6 +88,12 @@ impl KernelSymbols {
         (!is_beyond).then_some(function)
     }
 
+    /// The address of a function of the kernel itself.
+    pub fn address_of(&self, name: &str) -> Option<u64> {
+        let is_it = |function: &KernelFunction| function.module.is_none() && function.name == name;
+        self.functions.iter().position(is_it).map(|index| self.addresses[index])
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &KernelFunction> {
         self.functions.iter()
     }
