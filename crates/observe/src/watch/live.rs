@@ -5,7 +5,7 @@ use super::watcher::{WatchOptions, Watcher};
 use crate::error::ObserveError;
 use crate::sock_diag::{DiagSocket, PortSockets, Scope};
 use record::Latency;
-use record::watch::{BUCKETS, ClassTotals, Counter, Log2Histogram, Mode, Reading, bucket_end_ns};
+use record::watch::{BUCKETS, ClassTotals, Log2Histogram, Mode, Reading, bucket_end_ns};
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
@@ -42,8 +42,6 @@ pub struct LiveSeen {
     pub span_ns: u64,
     /// Requests that were answered.
     pub answered: u64,
-    /// Requests whose connection ended before a byte of response.
-    pub unanswered: u64,
     /// Connections that the listeners dropped because a queue was full.
     pub dropped: u64,
     /// Change in the number of requests in the server and its sockets.
@@ -116,7 +114,6 @@ impl LiveMark {
         LiveSeen {
             span_ns,
             answered: all.requests,
-            unanswered: grown(now.count(Counter::Unanswered), before.count(Counter::Unanswered)),
             dropped: grown(now.connections.port_drops, before.connections.port_drops),
             in_flight_change: self.in_flight() - earlier.in_flight(),
             connections: now.connections.states.get("established").copied().unwrap_or(0),
