@@ -148,9 +148,12 @@ mod tests {
 
     #[test]
     fn netlink_and_text_give_the_same_connections_to_other_ports() {
-        let (served, other) = (TcpListener::bind("127.83.7.2:0").unwrap(), TcpListener::bind("127.83.7.3:0").unwrap());
-        let (served, other) = (served.local_addr().map(|at| (served, at)), other.local_addr().map(|at| (other, at)));
-        let ((served, served_at), (_other, other_at)) = (served.unwrap(), other.unwrap());
+        let bound =
+            |address: &str| TcpListener::bind((address, 0)).map(|one| (one.local_addr().unwrap(), one)).unwrap();
+        let (served_at, served) = bound("127.83.7.2");
+        // Two addresses may get the same free port.
+        let others: Vec<_> = (0..5).map(|_| bound("127.83.7.3")).collect();
+        let other_at = others.iter().map(|(at, _)| *at).find(|at| at.port() != served_at.port()).unwrap();
         let to_served = TcpStream::connect(served_at).unwrap();
         let accepted = served.accept().unwrap().0;
         let to_other: Vec<_> = (0..3).map(|_| TcpStream::connect(other_at).unwrap()).collect();
