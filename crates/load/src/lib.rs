@@ -58,7 +58,7 @@ pub use error::LoadError;
 pub use merge::SeriesSum;
 pub use probe::{ProbeResponse, check_opening, connect_once, is_redirect, probe};
 pub use replay::doubts as replay_doubts;
-pub use result::LoadResult;
+pub use result::{LoadResult, response_times};
 pub use series::HEADER as SERIES_HEADER;
 pub use supply::{NoSupply, ReplayRequest, ReplaySource, ReplayStep, Supply};
 pub use tls::TlsTally;

@@ -86,11 +86,6 @@ impl LoadResult {
         self.rates(plan, &mut figures);
         let times = &self.counts.times;
         for (name, latency, quantile) in [
-            (names::RESPONSE_P50, &times.response, 0.5),
-            (names::RESPONSE_P90, &times.response, 0.9),
-            (names::RESPONSE_P95, &times.response, 0.95),
-            (names::RESPONSE_P99, &times.response, 0.99),
-            (names::RESPONSE_P999, &times.response, 0.999),
             (names::SERVICE_P50, &times.service, 0.5),
             (names::SERVICE_P99, &times.service, 0.99),
             (names::FIRST_BYTE_P50, &times.first_byte, 0.5),
@@ -113,9 +108,7 @@ impl LoadResult {
                 figures.found(name, nanos_us, (times.part_gap.len(), Origin::Timed), why_not);
             }
         }
-        let mean_us = times.response.mean_ns().map(|nanos| nanos / 1e3);
-        figures.found(names::RESPONSE_MEAN, mean_us, (times.response.len(), Origin::Timed), NOTHING);
-        timed(&mut figures, names::RESPONSE_MAX, times.response.max_ns(), &times.response);
+        response_times(&mut figures, &times.response);
         timed(&mut figures, names::SERVICE_MAX, times.service.max_ns(), &times.service);
         let stall_us = self.stall_ns.map(|nanos| nanos as f64 / 1e3);
         let responses = self.counts.completed_in_window;
@@ -245,6 +238,22 @@ impl LoadResult {
 }
 
 const NOTHING: &str = "nothing completed";
+
+/// Adds the figures of response times.
+pub fn response_times(figures: &mut Figures, times: &Latency) {
+    let mean_us = times.mean_ns().map(|nanos| nanos / 1e3);
+    figures.found(names::RESPONSE_MEAN, mean_us, (times.len(), Origin::Timed), NOTHING);
+    for (name, nanos) in [
+        (names::RESPONSE_P50, times.quantile_ns(0.5)),
+        (names::RESPONSE_P90, times.quantile_ns(0.9)),
+        (names::RESPONSE_P95, times.quantile_ns(0.95)),
+        (names::RESPONSE_P99, times.quantile_ns(0.99)),
+        (names::RESPONSE_P999, times.quantile_ns(0.999)),
+        (names::RESPONSE_MAX, times.max_ns()),
+    ] {
+        timed(figures, name, nanos, times);
+    }
+}
 
 fn timed(figures: &mut Figures, name: &str, nanos: Option<u64>, latency: &Latency) {
     figures.found(name, nanos.map(|nanos| nanos as f64 / 1e3), (latency.len(), Origin::Timed), NOTHING);

@@ -5,7 +5,7 @@ pub mod agent;
 pub mod distance;
 pub mod guardian;
 mod life;
-mod output;
+pub mod output;
 
 use crate::failure::{interrupted, wrong_usage};
 use crate::process;

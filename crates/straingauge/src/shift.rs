@@ -274,19 +274,7 @@ fn figures(share: f64, seen: &LiveSeen, result: &LoadResult) -> Figures {
     for (name, count) in counted.into_iter().chain([(names::RECEIVED, seen.bytes[1])]) {
         figures.measured(name, count as f64 / seconds, count, Origin::Counted);
     }
-    let times = &seen.response;
-    let us = |nanos: Option<u64>| nanos.map(|nanos| nanos as f64 / 1e3);
-    for (name, value) in [
-        (names::RESPONSE_MEAN, times.mean_ns().map(|nanos| nanos / 1e3)),
-        (names::RESPONSE_P50, us(times.quantile_ns(0.5))),
-        (names::RESPONSE_P90, us(times.quantile_ns(0.9))),
-        (names::RESPONSE_P95, us(times.quantile_ns(0.95))),
-        (names::RESPONSE_P99, us(times.quantile_ns(0.99))),
-        (names::RESPONSE_P999, us(times.quantile_ns(0.999))),
-        (names::RESPONSE_MAX, us(times.max_ns())),
-    ] {
-        figures.found(name, value, (times.len(), Origin::Timed), "no request ended");
-    }
+    load::response_times(&mut figures, &seen.response);
     figures.found(names::LIVE_WAIT, seen.wait_ns.map(|nanos| nanos / 1e3), (n, Origin::Sampled), "no request ended");
     figures.set(names::LIVE_SHARE, Figure::new(share, "1", 1, Origin::Counted));
     figures

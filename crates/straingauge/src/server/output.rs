@@ -32,16 +32,21 @@ impl Output {
         Some(PlainText::of_bytes(line, 300))
     }
 
-    /// How the program ended: `exited with code 1, saying: cannot bind`.
-    pub fn exit_words(&self, status: ExitStatus) -> String {
+    /// The last line of a program that has ended.
+    pub fn final_words(&self) -> Option<PlainText> {
         // The reader threads end when the pipe closes; give them time for that.
         std::thread::sleep(Duration::from_millis(50));
+        self.last_words()
+    }
+
+    /// How the program ended: `exited with code 1, saying: cannot bind`.
+    pub fn exit_words(&self, status: ExitStatus) -> String {
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exited with code {code}"),
             (None, Some(signal)) => format!("was ended by signal {signal}"),
             (None, None) => "ended".to_string(),
         };
-        match self.last_words() {
+        match self.final_words() {
             Some(words) => format!("{how}, saying: {words}"),
             None => format!("{how} without a word"),
         }

@@ -1,10 +1,11 @@
 //! Runs the user's command that sets the server's share of live traffic, and restores the usual share at every end.
 
-use crate::server::guardian::Guardian;
+use crate::server::guardian::{self, Guardian};
+use crate::server::output::Output;
 use anyhow::{Result, anyhow, bail};
 use record::PlainText;
 use record::scenario::ShiftPlan;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +17,6 @@ const LIMIT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 /// The command of a killed straingauge may still be at work, so the usual share is set again after this time.
 const AGAIN: Duration = Duration::from_secs(2);
-const MOST_OUTPUT_BYTES: u64 = 4096;
 
 /// The share that the command has set.
 pub struct Share {
@@ -91,32 +91,20 @@ impl Drop for Share {
 
 /// Runs the command once; the error is a sentence.
 fn set(command: &str, share: f64) -> Result<()> {
-    let words = PlainText::new(&command.replace("{share}", &share.to_string()), 200);
+    let command = command.replace("{share}", &share.to_string());
+    let words = PlainText::new(&command, 200);
     let mut shell = Command::new("/bin/sh");
-    shell.arg("-c").arg(command.replace("{share}", &share.to_string())).env("STRAINGAUGE_SHARE", share.to_string());
-    shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    shell.arg("-c").arg(command).env("STRAINGAUGE_SHARE", share.to_string());
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = shell.spawn().map_err(|error| anyhow!("'{words}' cannot be started: {error}"))?;
-    let output = child.stderr.take();
-    // A thread reads, so that a command that prints much does not block.
-    let reader = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        if let Some(mut output) = output {
-            let _ = (&mut output).take(MOST_OUTPUT_BYTES).read_to_end(&mut text);
-            let _ = io::copy(&mut output, &mut io::sink());
-        }
-        text
-    });
+    let output = Output::of(&mut child);
     let Some(status) = ended_in_time(&mut child)? else {
         bail!("'{words}' did not end within {} s and was ended", LIMIT.as_secs());
     };
     if status.success() {
-        // The reader ends with the last process that has the pipe; a daemon may keep it.
         return Ok(());
     }
-    let said = if reader.is_finished() { reader.join().unwrap_or_default() } else { Vec::new() };
-    let said = String::from_utf8_lossy(&said);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty());
-    let said = last.map_or(String::new(), |line| format!(": {}", PlainText::new(line, 200)));
+    let said = output.final_words().map_or(String::new(), |line| format!(": {line}"));
     bail!("'{words}' failed with {status}{said}")
 }
 
@@ -137,9 +125,8 @@ fn ended_in_time(child: &mut Child) -> io::Result<Option<std::process::ExitStatu
 
 /// Runs as the watchdog: waits for the end of straingauge, and then sets the usual share unless that was done.
 pub fn restore_on_end(command: &str, usual: f64) -> ExitCode {
-    match crate::server::guardian::order() {
-        Some(order) if order == crate::server::guardian::STOPPED => return ExitCode::SUCCESS,
-        _ => {}
+    if guardian::order() == Some(guardian::STOPPED) {
+        return ExitCode::SUCCESS;
     }
     let first = set(command, usual);
     std::thread::sleep(AGAIN);
