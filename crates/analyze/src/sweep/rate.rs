@@ -21,6 +21,8 @@ const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
 /// The same points in order of importance, for little time.
 const FIRST: [f64; 7] = [0.8, 1.1, 0.9, 0.6, 0.4, 1.25, 0.2];
+/// Width of the bracket from which on trials get longer.
+const NEARLY: f64 = 0.25;
 /// A trial of the search gets at most this part of the remaining time, and so does a repeated trial or one of a
 /// block.
 const SEARCH_PART: u64 = 8;
@@ -198,12 +200,19 @@ impl RateSearch {
     }
 
     /// With both bounds known: bisects, then confirms them in blocks.
-    fn between(&mut self, points: &[Point], found: &PointFinding, bounds: [f64; 2], elapsed_ns: u64) -> SweepStep {
+    fn between(&mut self, points: &[Point], findings: &SweepFindings, bounds: [f64; 2], elapsed_ns: u64) -> SweepStep {
         let [lower, upper] = bounds;
+        let found = &findings.failure_point;
         let width = upper / lower - 1.0;
         let wanted = wanted_ratio(&self.plan);
         let point_ns = self.schedule.point_ns(elapsed_ns);
         let has_time = self.left_ns > RESERVED * point_ns;
+        // A server can fail by its response times while it still answers all requests. Overload shows its capacity.
+        let is_overloaded = findings.levels.iter().any(|level| level.load >= BEYOND[0] * upper);
+        if !is_overloaded && (width <= NEARLY || !has_time) {
+            let place = self.grid.place(upper) + self.grid.steps(BEYOND[1]);
+            return self.search(points, self.grid.rate(place), self.schedule.middle_ns());
+        }
         if width > wanted * (1.0 + 1e-9)
             && has_time
             && self.bisections < MAX_BISECTIONS
@@ -212,7 +221,7 @@ impl RateSearch {
             self.bisections += 1;
             let duration_ns = if self.repeat > 0 || width <= 2.5 * wanted {
                 self.schedule.full_ns()
-            } else if width <= 0.25 {
+            } else if width <= NEARLY {
                 self.schedule.middle_ns()
             } else {
                 self.schedule.short_ns()
@@ -359,7 +368,7 @@ impl Planner for RateSearch {
         }
         let found = &findings.failure_point;
         match (found.held, found.failed) {
-            (Some(lower), Some(upper)) => self.between(points, found, [lower, upper], elapsed_ns),
+            (Some(lower), Some(upper)) => self.between(points, &findings, [lower, upper], elapsed_ns),
             (Some(lower), None) => self.outward(points, self.grid.place(lower), 1),
             (None, Some(upper)) => self.outward(points, self.grid.place(upper), -1),
             // No window was long enough to judge.

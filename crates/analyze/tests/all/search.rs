@@ -158,6 +158,26 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
 }
 
 #[test]
+fn a_short_search_finds_the_capacity_of_a_server_that_is_slow_before_it_falls_behind() {
+    let (mut all, mut covered) = (0, 0);
+    for (budget_s, truth, hint) in [(7, 630.0, 0.97), (7, 630.0, 1.05), (9, 400.0, 1.05), (9, 1100.0, 1.0)] {
+        let server = Server { demand: 1.0 / truth, path: 0.0, drift: 0.005, noise: 0.005, ..Server::default() };
+        let server = Server { is_poisson: true, ..server };
+        for seed in 0..seeds() {
+            let mut bench = Bench::new(server.clone(), seed);
+            let plan = plan(budget_s);
+            let reason = bench.search_rate(&plan, Some(hint * truth), seed);
+            let found = zones::find(&bench.points, &plan.criteria).rate.unwrap();
+            let (capacity, failing) = (found.capacity.unwrap(), found.failure_point);
+            assert!(capacity.estimate.is_some(), "{truth}/s, {budget_s} s: {capacity:?} {failing:?} {reason}");
+            all += 1;
+            covered += usize::from(capacity.low <= Some(truth) && Some(truth) <= capacity.high);
+        }
+    }
+    assert!(10 * covered >= 9 * all, "{covered} of {all}");
+}
+
+#[test]
 fn a_slow_server_is_not_judged_by_too_short_windows() {
     // With a millisecond per request, a twentieth too much leaves only a few more in flight at the end of a window.
     for demand in [1.1e-3, 0.7e-3, 0.4e-3] {
