@@ -1,8 +1,5 @@
 //! The intended send times of an open loop: a pure function of rate, distribution and seed. The server's handling of
 //! earlier requests cannot move a later one, which prevents coordinated omission.
-//!
-//! The schedule is a cursor: times are computed one after another in O(1) memory, so requests waiting for a free
-//! connection are simply those between the cursor and now.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -12,8 +9,7 @@ use record::{Arrival, Share};
 /// The intended send times of one thread, in order, each in `[start_ns, end_ns)`.
 ///
 /// Constant arrivals are dealt in turn, so that the threads together keep equal gaps. Poisson arrivals are independent
-/// streams of `rate / threads` each, which add up to a Poisson process of the full rate. Other processes are given as
-/// iterators.
+/// streams of `rate / threads` each, which add up to a Poisson process of the full rate.
 pub struct Schedule<'a> {
     gaps: Gaps<'a>,
     start_ns: u64,
@@ -22,7 +18,6 @@ pub struct Schedule<'a> {
 }
 
 enum Gaps<'a> {
-    /// Consecutive arrivals of the schedule; each round of the schedule has as many.
     Constant {
         next: u64,
         share: Share,
@@ -71,8 +66,8 @@ impl<'a> Schedule<'a> {
         Schedule::of(gaps, start_ns, end_ns)
     }
 
-    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing. The warm-up uses
-    /// Poisson arrivals of the same mean rate instead. `span`: start, begin and end.
+    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing. The warm-up has Poisson
+    /// arrivals of the same mean rate. `span`: start, begin and end.
     pub fn given(
         rate_per_sec: f64,
         seed: u64,
@@ -97,7 +92,7 @@ impl<'a> Schedule<'a> {
         self.next_ns
     }
 
-    /// Removes the arrivals at or after `end_ns`, for a run that is cut short.
+    /// Removes the arrivals at or after `end_ns`.
     pub fn cut(&mut self, end_ns: u64) {
         self.end_ns = self.end_ns.min(end_ns);
         self.next_ns = self.next_ns.filter(|next| *next < self.end_ns);

@@ -1,5 +1,3 @@
-//! Checks that need no connection: errors in the plan, and limits of this machine.
-
 mod protocol;
 
 use crate::cost;
@@ -273,7 +271,6 @@ pub(crate) fn port_rules(plan: &LoadPlan) -> PortRules {
     }
 }
 
-/// The local addresses to use in turn; `None` leaves the choice to the kernel.
 pub(crate) fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) -> Vec<Option<IpAddr>> {
     if !plan.source_addresses.is_empty() {
         return plan.source_addresses.iter().copied().map(Some).collect();
@@ -303,17 +300,6 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_does_not_fit_its_targets_is_refused() {
-        assert!(refused(|plan| plan.workload.weights = vec![1.0, 2.0]).contains("2 weights do not fit 1 targets"));
-        assert!(refused(|plan| plan.workload.weights = vec![0.0]).contains("not all of them 0"));
-        assert!(refused(|plan| plan.workload.weights = vec![f64::NAN]).contains("from 0 up"));
-        assert!(refused(|plan| plan.workload.class_of = vec![0]).contains("one of the classes"));
-        let open = |arrival| Pace::Open { rate_per_sec: 1.0, arrival };
-        assert!(refused(|plan| plan.pace = open(Arrival::Series)).contains("need a series"));
-        assert!(refused(|plan| plan.pace = open(Arrival::Trace)).contains("no other arrival process"));
-    }
-
-    #[test]
     fn invalid_plans_are_refused_with_a_remedy() {
         assert!(refused(|plan| plan.connections = 0).contains("at least 1"));
         assert!(refused(|plan| plan.threads = 0).contains("at least 1"));
@@ -321,6 +307,8 @@ mod tests {
         assert!(refused(|plan| plan.duration_ns = u64::MAX).contains("400 days"));
         assert!(refused(|plan| plan.timeout_ns = 0).contains("timeout"));
         assert!(refused(|plan| plan.addresses.clear()).contains("address"));
+        assert!(refused(|plan| plan.workload.weights = vec![f64::NAN]).contains("from 0 up"));
+        assert!(refused(|plan| plan.workload.class_of = vec![0]).contains("one of the classes"));
         for rate_per_sec in [-1.0, 0.0, f64::NAN, f64::INFINITY] {
             let pace = Pace::Open { rate_per_sec, arrival: record::Arrival::Constant };
             assert!(refused(|plan| plan.pace = pace).contains("rate"), "{rate_per_sec}");

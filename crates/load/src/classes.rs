@@ -1,6 +1,4 @@
-//! Results by class of request: the counts of one engine thread, and their conversion to a result. Only plans with
-//! classes or a log keep these counts. As in the tally, a request in flight when the window begins counts when it
-//! ends.
+//! Results by class of request. A request in flight when the window begins counts when it ends.
 
 use crate::tally::Belongs;
 use record::workload::{ClassResult, DocumentKind, Grouping};
@@ -32,7 +30,6 @@ struct UnderWay {
     body_bytes: u64,
 }
 
-/// The classes of one engine thread; only if the plan asks for results by class.
 #[derive(Debug, Clone)]
 pub(crate) struct Classes {
     classes: Vec<ClassCounts>,
@@ -40,7 +37,6 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// The classes for a plan with results by class; `None` for other plans.
     pub(crate) fn new(plan: &LoadPlan, slots: usize) -> Option<Box<Self>> {
         let workload = &plan.workload;
         if workload.classes.is_empty() && workload.trace.is_none() {
@@ -110,7 +106,6 @@ pub(crate) fn add(mine: &mut Vec<ClassCounts>, other: &[ClassCounts]) {
     }
 }
 
-/// The results by size, and by kind if there are dynamic documents.
 pub(crate) fn results(plan: &LoadPlan, counts: &[ClassCounts]) -> Vec<ClassResult> {
     let workload = &plan.workload;
     let asked: Vec<f64> = (0..workload.classes.len())

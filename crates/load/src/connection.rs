@@ -32,16 +32,11 @@ pub(crate) enum State {
     Lingering,
 }
 
-/// The connection is in state `Connecting`, and a request waits for it.
 pub(crate) const CARRIES_REQUEST: u16 = 1;
-/// An entry of the free queue names this connection.
 pub(crate) const QUEUED: u16 = 2;
-/// epoll watches for writability, too.
 pub(crate) const WATCHES_WRITABLE: u16 = 4;
 pub(crate) const LAST_REQUEST: u16 = 8;
-/// The server has closed its half.
 pub(crate) const PEER_CLOSED: u16 = 16;
-/// The ramp has counted this attempt as slow.
 pub(crate) const KNOWN_SLOW: u16 = 32;
 
 /// A request of the window on this slot has no response yet.
@@ -56,11 +51,10 @@ pub(crate) const CORKED: u16 = 512;
 /// The server announced a close but left it to the client: do not wait for it again.
 pub(crate) const LINGERED: u16 = 1024;
 
-/// A connection slot. It outlives its sockets: a reconnect reuses it.
+/// A slot, which outlives its sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Connection<F> {
     pub(crate) stream: F,
-    /// When the current [`State`] began, for states that use it.
     pub(crate) since_ns: u64,
     /// Intended send of the described request. This and the next fields describe one of the requests in flight.
     pub(crate) intended_ns: u64,
@@ -122,7 +116,6 @@ impl<F> Connection<F> {
         }
     }
 
-    /// Lets a connection attempt carry a request, which has waited for a connection since `waits_since_ns`.
     pub(crate) fn carry_request(&mut self, intended_ns: u64, waits_since_ns: u64) {
         self.intended_ns = intended_ns;
         // This field is unused until the request is sent, so it can hold the begin of the wait.
@@ -130,7 +123,6 @@ impl<F> Connection<F> {
         self.set(CARRIES_REQUEST, true);
     }
 
-    /// Intended send of the request that waits for this connection.
     pub(crate) fn carried_request(&self) -> Option<u64> {
         self.has(CARRIES_REQUEST).then_some(self.intended_ns)
     }

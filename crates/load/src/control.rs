@@ -3,14 +3,12 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Orders to all engine threads.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     /// When requests begin, on the monotonic clock; 0 = not yet decided.
     start_ns: AtomicU64,
     /// When the run was cut short; 0 = it was not.
     cut_ns: AtomicU64,
-    /// Threads whose first connections are open or have failed.
     ready: AtomicUsize,
 }
 

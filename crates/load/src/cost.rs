@@ -1,5 +1,3 @@
-//! The engine's own cost: the CPU time of its threads, their waiting for a CPU, and their memory.
-
 use crate::socket::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use serde::{Deserialize, Serialize};
@@ -20,13 +18,11 @@ impl ThreadReading {
     }
 }
 
-/// CPU time of the calling thread.
 pub(crate) fn thread_cpu_ns() -> u64 {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
 }
 
-/// Reads the wait from the second number of schedstat.
 fn run_queue_wait_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -82,7 +78,7 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect()
 }
 
-/// Makes timers of the calling thread fire when due instead of up to 50 us later.
+/// Timers of the calling thread fire when due instead of up to 50 us later.
 pub(crate) fn sharpen_timers() {
     // A failure leaves the default.
     let _ = set_current_timer_slack(NonZeroU64::new(1));

@@ -1,5 +1,3 @@
-//! The engine's doubts about its own figures: the evidence, its size, and the remedy.
-
 use crate::replay::dominant_client_ratio;
 use crate::result::LoadResult;
 use record::protocol::Protocol;
@@ -12,9 +10,7 @@ const SATURATED_RATIO: f64 = 0.90;
 const LAG_LIMIT_NS: u64 = 1_000_000;
 /// More lateness is acceptable up to this share of the response time.
 const LAG_SHARE: f64 = 0.05;
-/// A larger share of the window spent waiting for a CPU raises a doubt.
 const RUN_QUEUE_RATIO: f64 = 0.05;
-/// A larger share of connections without any response byte raises a doubt.
 const SILENT_RATIO: f64 = 0.01;
 /// Tolerance of Little's law, in addition to one response per connection at the window's edges.
 const BALANCE_RATIO: f64 = 0.2;
@@ -24,11 +20,9 @@ const CLOSING_NS: f64 = 1e6;
 const REAP_RATIO: f64 = 0.1;
 /// Every client takes this long to wake up, so a larger share of a short response time is only a note.
 const WAKE_UP_NS: u64 = 100_000;
-/// Limits for the client's longest stall: a share of the window, and a time that exceeds the scheduling delays of a
-/// busy machine.
+/// Limits for the client's longest stall. The time exceeds the scheduling delays of a busy machine.
 const STOOD_RATIO: f64 = 0.01;
 const STOOD_NS: u64 = 100_000_000;
-/// A smaller share of failed requests raises no doubt.
 const ERROR_RATIO: f64 = 0.01;
 /// Limit for requests without a local port. A slot without a port pauses, so each of them stands for many requests
 /// that were never made.
@@ -95,7 +89,6 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// Reports that the client or its machine was stopped; the CPU accounts of its threads do not show this.
 fn stood(result: &LoadResult) -> Option<Doubt> {
     // If the schedule was kept meanwhile, only the main thread was stopped.
     let late_ns = result.counts.times.own_lag.max_ns().unwrap_or(u64::MAX);
@@ -242,7 +235,6 @@ fn censored(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Reports connections without any response, which contribute to no count or time.
 fn silent(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.counts.outcomes.silent_ratio()?;
     let (silent, used) = (result.counts.outcomes.connections_silent, result.counts.outcomes.connections_used);
@@ -266,7 +258,6 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Reports connections that the server closes at once, e.g. because they exceed its limit.
 fn closed_unused(result: &LoadResult) -> Option<Doubt> {
     let (closed, connects) = (result.counts.outcomes.closed_unused, result.counts.outcomes.connects);
     (closed > 0).then(|| {
@@ -282,7 +273,6 @@ fn closed_unused(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// Reports connections that the server closed because no request came in time.
 fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.idle_timeouts;
     (count > 0).then(|| {
@@ -294,8 +284,6 @@ fn timed_out_idle(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// Reports a server that announces a close and leaves it to the client: each slot waits for that once, and no
-/// measured time shows it.
 fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.closes_awaited;
     (count > 0).then(|| {
@@ -356,7 +344,6 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     Some(DoubtKind::LittlesLaw.warning(what, remedy))
 }
 
-/// Reports that the client's machine had no ports or descriptors for connections.
 fn out_of_room(result: &LoadResult) -> Option<Doubt> {
     let outcomes = &result.counts.outcomes;
     let failed = outcomes.local_limit;
@@ -404,7 +391,6 @@ fn server_errors(result: &LoadResult, protocol: &Protocol) -> Option<Doubt> {
 mod tests {
     use super::*;
 
-    /// The balance doubt about 100 connections for 1 s with `answered` responses, each after `service_ns`.
     fn balance(answered: u64, service_ns: u64, more: impl FnOnce(&mut LoadResult, &mut LoadPlan)) -> Option<String> {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.connections = 100;
@@ -417,7 +403,6 @@ mod tests {
         out_of_balance(&result, &plan).map(|doubt| doubt.what)
     }
 
-    /// The reap doubt about `samples` responses after `response_ns`, of which the client's share is `own`.
     fn reaped(samples: u64, response_ns: u64, own: f64) -> Option<Doubt> {
         let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.dated_ns = 40_000_000;
@@ -528,7 +513,6 @@ mod tests {
     fn an_explained_difference_raises_no_doubt() {
         let silent = |result: &mut LoadResult, _: &mut LoadPlan| result.counts.outcomes.connections_silent = 80;
         assert_eq!(balance(10_000, 2_000_000, silent), None);
-        // One connection per request; connecting takes the other four fifths of the time.
         let reopening = |result: &mut LoadResult, _: &mut LoadPlan| {
             result.counts.outcomes.connects = 10_100;
             (0..10_100).for_each(|_| result.counts.times.connect.record_ns(7_000_000));

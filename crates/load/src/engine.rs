@@ -1,5 +1,3 @@
-//! Runs one load: starts the threads, reports progress to the caller, and assembles the result.
-//!
 //! Connections are opened first, without requests. When every one is open, or has failed once, requests begin on all
 //! threads at the same instant: the warm-up, then the window. So without a warm-up, every request that the server
 //! sees is counted. With a warm-up, requests in flight at its end belong to the window, too.
@@ -84,8 +82,8 @@ pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> R
     run_supplied(plan, &NoSupply, stop, events)
 }
 
-/// As [`run`], for a plan with a rate series or a log ([`LoadPlan::workload`]), which `supply` reads. The run ends
-/// with the log, or earlier with the duration.
+/// As [`run`], for a plan with a rate series or a log, which `supply` reads. The run ends with the log, or earlier with
+/// the duration.
 pub fn run_supplied(
     plan: &LoadPlan,
     supply: &dyn Supply,
@@ -159,9 +157,8 @@ pub fn run_supplied(
     Ok(conductor.result(reports, logs))
 }
 
-/// Chooses the address for a plan's connections: of those in the source addresses' IP version, the first one that
-/// accepts a connection, otherwise the first one, so that its failures are counted. Connects only if there is a
-/// choice. Returns early when `stop` is set.
+/// The first address in the source addresses' IP version that accepts a connection, otherwise the first one, so that
+/// its failures are counted. Connects only if there is a choice. Returns early when `stop` is set.
 pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
     let addresses: Vec<SocketAddr> = crate::check::reachable(plan).collect();
     let first = addresses.first().copied().unwrap_or(plan.addresses[0]);
@@ -219,7 +216,6 @@ struct Conductor<'a> {
     started_unix_ms: u64,
     interrupted: bool,
     last_progress: (u64, u64),
-    /// End of the last check, or of the caller's handler.
     looked_ns: u64,
     /// The longest time between two checks in the window.
     stood_ns: u64,
@@ -282,14 +278,13 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Sleeps; false if the run was cut short.
+    /// False if the run was cut short.
     fn pause(&mut self, nanos: u64) -> bool {
         std::thread::sleep(Duration::from_nanos(nanos));
         self.look()
     }
 
-    /// Sleeps until an instant, or until every engine thread has ended (end of a log, or a failure); false if the run
-    /// was cut short.
+    /// Also ends when every engine thread has ended (end of a log, or a failure); false if the run was cut short.
     fn pause_until(&mut self, until_ns: u64, handles: &[Handle<'_>]) -> bool {
         loop {
             let now = monotonic_ns();

@@ -1,5 +1,3 @@
-//! Errors of a load or a probe.
-
 use std::fmt::Display;
 
 /// Why a load could not start, or a probe found no usable server: a sentence with the remedy.
@@ -17,7 +15,6 @@ pub(crate) fn refuse_if(is_wrong: bool, why: impl Into<String>) -> Result<(), Lo
     if is_wrong { Err(wrong(why)) } else { Ok(()) }
 }
 
-/// The engine itself could not be set up: `what` is the action that failed.
 pub(crate) fn machine<E: Display>(what: &str) -> impl Fn(E) -> LoadError {
     move |cause| wrong(format!("the load engine could not {what}: {cause}"))
 }

@@ -16,9 +16,6 @@
 //! [`run`] runs one load point, [`check()`] reports beforehand why it could not run, [`probe()`] sends a single
 //! request and reports an unsuitable server in one sentence. `docs/load.md` describes how the engine works and how
 //! exact its times are.
-//!
-//! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), `ports` (from which port),
-//! `worker` (the event loop).
 
 pub mod arrival;
 mod check;

@@ -1,5 +1,4 @@
-//! Adds the results of several machines. Counts and histograms are added and nothing is averaged, so totals and
-//! percentiles are those of all requests together.
+//! Adds the results of several machines. Nothing is averaged, so percentiles are those of all requests together.
 
 use crate::classes;
 use crate::cost::EngineCost;
@@ -79,7 +78,6 @@ impl SeriesSum {
     }
 }
 
-/// The columns that can be added.
 #[derive(Debug)]
 struct Row {
     completed: f64,

@@ -11,7 +11,6 @@ pub(crate) const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLL
 /// [`READABLE`] and writable, for a connect in progress or a partly sent request.
 pub(crate) const WRITABLE_TOO: u32 = READABLE | libc::EPOLLOUT as u32;
 
-/// Maximum events per call.
 const BATCH: usize = 512;
 
 pub(crate) struct Poller {

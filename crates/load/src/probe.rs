@@ -1,5 +1,3 @@
-//! Sends one request before any load, to learn which server answers. Describes an unsuitable server in one sentence.
-
 use crate::check::check;
 use crate::error::{LoadError, wrong};
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
@@ -56,8 +54,6 @@ pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
     connect_once(plan, Duration::from_nanos(plan.connect_timeout_ns))
 }
 
-/// Connects to the first address that accepts, opens the connection as the protocol demands, and sends a request if
-/// `asks` is true.
 fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Option<ProbeResponse>, LoadError> {
     check(plan)?;
     let mut first_error = None;
@@ -74,7 +70,6 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
                     Protocol::Redis(redis) => ordered(Redis::new(redis, seed, alone), &to, stream),
                     Protocol::Memcached(memcached) => ordered(Memcached::new(memcached, seed, alone), &to, stream),
                     Protocol::Tcp(tcp) => ordered(Tcp::new(tcp), &to, stream),
-                    // The established connection is the answer.
                     Protocol::Connect => {
                         Ok(asks.then_some(ProbeResponse { status: ANSWER, location: None, error: None }))
                     }
@@ -95,7 +90,6 @@ struct To<'a> {
     asks: bool,
 }
 
-/// A connection, and its socket for setting timeouts.
 struct Exchange {
     stream: Box<dyn ReadWrite>,
     socket: TcpStream,
@@ -108,7 +102,6 @@ struct Exchange {
     sent: io::Result<()>,
 }
 
-/// The result of a read.
 enum Bytes {
     Some(usize),
     /// The peer closed the connection; over TLS perhaps without close_notify.
@@ -159,7 +152,6 @@ trait ReadWrite: Read + Write {}
 
 impl<T: Read + Write> ReadWrite for T {}
 
-/// The connection as clients use it: after the TLS handshake if the plan has TLS.
 fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     let To { plan, address, timeout, asks } = *to;
     let network = |cause| unreachable(address, &cause);
@@ -196,7 +188,6 @@ fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
     Exchange::new(Box::new(rustls::StreamOwned::new(session, stream)), socket, to)
 }
 
-/// The reason why reading failed: a TLS error of the server, or else an earlier error of sending.
 fn broken(address: SocketAddr, sent: io::Result<()>, error: io::Error) -> LoadError {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => no_handshake(address, error),
@@ -212,7 +203,6 @@ fn unreachable(address: SocketAddr, cause: &io::Error) -> LoadError {
     wrong(format!("{address} cannot be reached: {cause}"))
 }
 
-/// The connection was closed or reset.
 fn no_response(address: SocketAddr, how: &str) -> LoadError {
     wrong(format!("{address} {how} without sending a response: does this port speak HTTP?"))
 }
@@ -275,7 +265,6 @@ fn http1(to: &To<'_>, mut exchange: Exchange) -> Result<ProbeResponse, LoadError
     }
 }
 
-/// Opens the connection as the protocol demands. If wanted, sends one request and reads its reply.
 fn ordered<K: OrderedProtocol>(
     mut protocol: K,
     to: &To<'_>,
@@ -332,7 +321,6 @@ fn ordered<K: OrderedProtocol>(
     }
 }
 
-/// Opens an HTTP/2 connection. If wanted, sends the first request and reads its response.
 fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
     let To { plan, address, asks, .. } = *to;
     let foreign = |why: String| wrong(format!("{address}: {why}"));
@@ -418,7 +406,6 @@ fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadErro
     wrong(format!("{address} does not answer in HTTP/1.x: {why}; it began with {}", printable(start, 40)))
 }
 
-/// Quotes and escapes untrusted bytes for a sentence, at most `limit` of them.
 fn printable(bytes: &[u8], limit: usize) -> String {
     let short: String =
         bytes.iter().take(limit).flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from).collect();

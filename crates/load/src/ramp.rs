@@ -1,5 +1,3 @@
-//! The pace at which connections are opened: computes how many attempts may begin now, without I/O.
-//!
 //! A server's accept queue holds 5 to 4,096 connections; a connection that finds it full is dropped and retried after
 //! a second. So the ramp starts slowly, doubles while no attempt hangs, and slows down when one does.
 
@@ -7,7 +5,6 @@ use std::num::NonZeroU64;
 
 /// An attempt hangs if it takes longer than this and twice the shortest handshake. A dropped SYN adds a second.
 const HANGS_AFTER_NS: u64 = 200_000_000;
-/// Interval of bursts.
 const TICK_NS: u64 = 1_000_000;
 const GENTLE: u64 = 16;
 const MOST_PER_TICK: u64 = 64;
@@ -15,9 +12,7 @@ const MOST_UNDER_WAY: u64 = 1024;
 
 #[derive(Debug)]
 pub(crate) struct ConnectRamp {
-    /// Attempts per tick.
     burst: u64,
-    /// Maximum attempts in progress.
     under_way: u64,
     next_tick_ns: u64,
     /// Gap between attempts at a fixed rate; `None` = adaptive.

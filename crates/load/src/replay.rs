@@ -1,6 +1,3 @@
-//! Replays a log: reads ahead on a separate thread, and compares the responses with the log.
-//! `worker/source/replay.rs` sends the requests.
-
 mod doubts;
 mod feed;
 
@@ -10,7 +7,6 @@ pub(crate) use feed::{Feed, FeedReport, FeedStep, Next, feeder};
 
 use record::workload::ReplayResult;
 
-/// A request that was read from the log but not yet sent.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) client: u64,
@@ -26,7 +22,6 @@ pub(crate) struct Pending {
     pub(crate) body_bytes: Option<u64>,
 }
 
-/// Compares the responses of the window with the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(crate) expected_bytes: u64,
@@ -37,7 +32,6 @@ pub(crate) struct Comparison {
     pub(crate) statuses_different: u64,
     /// Sessions whose connection was closed for another client.
     pub(crate) evicted: u64,
-    /// Whether all of this thread's part was sent.
     pub(crate) is_whole: bool,
 }
 
@@ -70,7 +64,7 @@ impl Comparison {
     }
 }
 
-/// Merges the reports of all feeders. All feeders read the same lines, but perhaps not equally far.
+/// All feeders read the same lines, but perhaps not equally far.
 pub(crate) fn merged(reports: Vec<FeedReport>) -> Option<ReplayResult> {
     let mut whole: Option<ReplayResult> = None;
     for FeedReport { account, unsendable, failure } in reports {

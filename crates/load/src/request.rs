@@ -1,5 +1,4 @@
-//! The bytes of the requests, made once before the load. The engine's own fields (Host, Content-Length, Connection)
-//! are written only here; [`crate::check()`] has checked all untrusted text before.
+//! The bytes of the requests, made once before the load. [`crate::check()`] has checked all untrusted text before.
 
 use crate::connection::{Connection, LAST_REQUEST};
 use crate::http2;
@@ -10,7 +9,6 @@ use rand_distr::weighted::WeightedAliasIndex;
 use record::{CloseFirst, LoadPlan, Share};
 use std::sync::Arc;
 
-/// The field of a trace id in a prebuilt request, before an id is written into it.
 pub(crate) const TRACE_LINE: &str = "traceparent: 00-00000000000000000000000000000000-0000000000000000-01\r\n";
 
 #[derive(Debug)]
@@ -20,7 +18,6 @@ pub(crate) struct Requests {
     pub(crate) is_head: bool,
     /// Request body; HTTP/2 sends it after each header block.
     pub(crate) body: Arc<[u8]>,
-    /// Draws targets by their weights; `None` if they are used in turn.
     popularity: Option<WeightedAliasIndex<f64>>,
     class_of: Vec<u8>,
 }
@@ -76,9 +73,7 @@ impl Requests {
 }
 
 pub(crate) enum Choice {
-    /// Targets take turns; this one is next.
     InTurn(usize),
-    /// Targets are drawn by the plan's weights.
     Weighted(Box<ChaCha8Rng>),
 }
 
@@ -93,8 +88,7 @@ impl Choice {
         Choice::Weighted(Box::new(rng))
     }
 
-    /// The next target. Walker's alias method chooses by weight with two random numbers, whatever the number of
-    /// targets.
+    /// Walker's alias method: two random numbers, whatever the number of targets.
     #[inline]
     pub(crate) fn next(&mut self, requests: &Requests) -> usize {
         match self {
@@ -125,7 +119,6 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
     bytes
 }
 
-/// The header fields common to all requests of a plan.
 pub(crate) fn fields(plan: &LoadPlan) -> String {
     let mut fields = format!("Host: {}\r\n", plan.host);
     if plan.traceparent {
@@ -148,31 +141,4 @@ pub(crate) fn http_2_writer(plan: &LoadPlan) -> http2::Writer {
 
 fn scheme(plan: &LoadPlan) -> &'static str {
     if plan.clients.tls.is_some() { "https" } else { "http" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_request_on_a_connection_announces_the_close() {
-        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
-        plan.host = "example".into();
-        plan.headers = vec![("X-A".into(), "b".into())];
-        let requests = Requests::new(&plan);
-        assert_eq!(&*requests.targets[0].kept, b"GET / HTTP/1.1\r\nHost: example\r\nX-A: b\r\n\r\n");
-        assert_eq!(
-            &*requests.targets[0].last,
-            b"GET / HTTP/1.1\r\nHost: example\r\nX-A: b\r\nConnection: close\r\n\r\n"
-        );
-    }
-
-    #[test]
-    fn a_body_is_sent_with_its_length() {
-        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
-        plan.method = "POST".into();
-        plan.body = b"a=1".to_vec();
-        let requests = Requests::new(&plan);
-        assert!(requests.targets[0].kept.ends_with(b"Content-Length: 3\r\n\r\na=1"));
-    }
 }

@@ -63,7 +63,6 @@ impl LoadResult {
         self.window_ns as f64 / 1e9
     }
 
-    /// The share of the window in which arrivals of responses were recorded.
     pub(crate) fn dated_ratio(&self) -> f64 {
         self.counts.dated_ns as f64 / (self.engine.threads.max(1) as f64 * self.window_ns as f64)
     }
@@ -145,7 +144,6 @@ impl LoadResult {
         figures
     }
 
-    /// The client's own part of response times, from its sample.
     fn reaping(&self, plan: &LoadPlan, figures: &mut Figures) {
         let times = &self.counts.times;
         let why = if plan.clients.pace_bytes_per_sec().is_some() {

@@ -1,5 +1,3 @@
-//! The course of the window in equal steps: the rows of `series.csv`.
-
 use hdrhistogram::Histogram;
 use std::fmt::Write as _;
 
@@ -71,7 +69,6 @@ impl Series {
         Series { is_growing: true, ..Series::new(start_ns, 10_000_000_000) }
     }
 
-    /// Merges each two steps into one.
     fn double(&mut self) {
         let count = self.steps.len();
         let old = std::mem::take(&mut self.steps);

@@ -14,7 +14,6 @@ pub(crate) fn would_block(error: Errno) -> bool {
     matches!(error, Errno::AGAIN | Errno::INTR)
 }
 
-/// The code of an error of the standard library.
 pub(crate) fn errno(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
@@ -28,7 +27,7 @@ fn borrowed(fd: i32) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// A new non-blocking TCP socket. The caller owns the descriptor and closes it with [`close`].
+/// The caller owns the descriptor and closes it with [`close`].
 pub(crate) fn stream_socket(is_ipv4: bool) -> Result<i32, Errno> {
     let family = if is_ipv4 { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -70,7 +69,6 @@ pub(crate) fn set_stamps(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_SOFTWARE)
 }
 
-/// Sets whether the kernel probes a peer after each second of silence (keep-alive).
 pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
     if is_on {
         set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1i32)?;
@@ -105,7 +103,6 @@ fn set_port_range(fd: i32, low: u16, high: u16) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
 }
 
-/// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
 pub(crate) fn knows_port_range() -> bool {
     let Ok(fd) = stream_socket(true) else { return false };
     let known = set_port_range(fd, 40_000, 50_000).is_ok();
@@ -113,7 +110,7 @@ pub(crate) fn knows_port_range() -> bool {
     known
 }
 
-/// Binds the local end. Without `source` the kernel chooses the address by its routes.
+/// Without `source` the kernel chooses the address by its routes.
 pub(crate) fn bind_source(
     fd: i32,
     source: Option<IpAddr>,
@@ -151,13 +148,11 @@ pub(crate) fn connect(fd: i32, address: &SocketAddr) -> Result<bool, Errno> {
     }
 }
 
-/// The port of a socket's own end; `None` before it has one.
 pub(crate) fn local_port(fd: i32) -> Option<u16> {
     let name = (fd >= 0).then(|| rustix::net::getsockname(borrowed(fd)).ok()).flatten()?;
     SocketAddr::try_from(name).ok().map(|address| address.port()).filter(|port| *port > 0)
 }
 
-/// The pending error of a socket, cleared by reading it.
 pub(crate) fn take_error(fd: i32) -> Option<Errno> {
     sockopt::socket_error(borrowed(fd)).and_then(|pending| pending).err()
 }

@@ -10,13 +10,10 @@ const KEPT: usize = 32;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stalls {
-    /// When the last response came.
     answered_ns: u64,
-    /// When the first request that has been given up since then was sent.
     given_up_ns: Option<u64>,
     /// Beginnings and ends of waits, unordered.
     longest: Vec<(u64, u64)>,
-    /// The shortest of `longest`, once that is full.
     shortest_ns: u64,
 }
 
@@ -36,12 +33,10 @@ impl Stalls {
         }
     }
 
-    /// Counts a request, sent at `sent_ns`, that timed out or had no response when the run ended.
     pub(crate) fn gave_up(&mut self, sent_ns: u64) {
         self.given_up_ns = Some(self.given_up_ns.map_or(sent_ns, |given_up_ns| given_up_ns.min(sent_ns)));
     }
 
-    /// Ends the run: requests given up extend the stall to the window's end.
     pub(crate) fn end(&mut self, window: Range<u64>) {
         if let Some(given_up_ns) = self.given_up_ns {
             self.answered(given_up_ns, window.end, window);
@@ -79,7 +74,6 @@ impl Stalls {
         }
     }
 
-    /// The longest stall; `None` if no response came.
     pub(crate) fn longest_ns(&self) -> Option<u64> {
         self.longest.iter().copied().map(length).max()
     }

@@ -1,5 +1,3 @@
-//! The counts and times of one engine thread; the tallies are merged at the end.
-//!
 //! A request belongs to the window if any part of its life does: it was *intended* in the window, or was in flight
 //! when the window began. Either way it counts with its full time. Rates count what *happened* inside the window.
 //! Requests in flight at either end of the window make the difference.
@@ -16,7 +14,6 @@ use std::ops::Range;
 const SLOW_CONNECT_NS: u64 = 1_000_000_000;
 const MAX_EXAMPLES: usize = 8;
 
-/// Why a request has no complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     Refused,
@@ -28,7 +25,6 @@ pub(crate) enum Failure {
     Malformed(&'static str),
     /// An error reply of a protocol other than HTTP, as a sentence.
     Foreign(&'static str),
-    /// The server reset the request's HTTP/2 stream.
     StreamReset(u32),
     /// The server ends an HTTP/2 connection and does not process the request.
     GoneAway(u32),
@@ -40,7 +36,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The failure that corresponds to an error of connect, send or recv.
     pub(crate) fn from_errno(error: Errno) -> Self {
         match error {
             Errno::CONNREFUSED => Failure::Refused,
@@ -97,7 +92,6 @@ impl Failure {
     }
 }
 
-/// The relation of an ended request to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Belongs {
     /// It ended before the window, or was due after it.
@@ -129,7 +123,6 @@ pub(crate) struct Tally {
     pub(crate) series: Series,
     pub(crate) stalls: Stalls,
     pub(crate) examples: Vec<(&'static str, String)>,
-    /// Complete responses since the start, warm-up included.
     pub(crate) completed_total: u64,
     pub(crate) failed_in_window: u64,
 }
@@ -150,7 +143,6 @@ impl Tally {
         }
     }
 
-    /// Takes over the connections, stray bytes and failure examples that were counted before the window was known.
     pub(crate) fn take_connections(&mut self, before: Tally) {
         self.counts.add(&before.counts);
         for (kind, words) in before.examples {
@@ -175,8 +167,7 @@ impl Tally {
         }
     }
 
-    /// Counts an ended request that was sent before the window; later ones were counted when sent. Returns whether it
-    /// belongs to the window.
+    /// Counts an ended request that was sent before the window; later ones were counted when sent.
     #[inline]
     fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
         let belongs = self.belongs(intended_ns, end_ns);
@@ -184,7 +175,6 @@ impl Tally {
         belongs.is_counted()
     }
 
-    /// Counts a request that is sent, or has failed before that.
     #[inline]
     pub(crate) fn issued(&mut self, intended_ns: u64) {
         if self.covers(intended_ns) {
@@ -223,7 +213,6 @@ impl Tally {
         }
     }
 
-    /// Counts further parts of a response, with this gap between them.
     #[inline]
     pub(crate) fn parts_came(&mut self, intended_ns: u64, now_ns: u64, gap_ns: u64, parts: u32) {
         if parts > 0 && self.belongs(intended_ns, now_ns).is_counted() {
@@ -231,7 +220,7 @@ impl Tally {
         }
     }
 
-    /// Counts a complete response. `first_byte_ns` = 0: it came in one piece.
+    /// `first_byte_ns` = 0: the response came in one piece.
     #[inline]
     pub(crate) fn completed(
         &mut self,
@@ -279,7 +268,6 @@ impl Tally {
         self.completed_total += 1;
     }
 
-    /// Counts a period in which arrivals were recorded.
     pub(crate) fn dated(&mut self, time: Range<u64>) {
         let (from_ns, to_ns) = (time.start.max(self.begin_ns), time.end.min(self.end_ns));
         if from_ns < to_ns {
@@ -288,7 +276,6 @@ impl Tally {
         }
     }
 
-    /// Counts a complete response whose last byte arrived at `arrived_ns` and was read at `now_ns`.
     pub(crate) fn arrived(&mut self, intended_ns: u64, arrived_ns: u64, now_ns: u64) {
         if self.belongs(intended_ns, now_ns).is_counted() {
             let times = &mut self.counts.times;
@@ -310,7 +297,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request that ended without a complete response; [`Tally::issued`] was called for it.
+    /// [`Tally::issued`] was called for it.
     pub(crate) fn failed(&mut self, intended_ns: u64, now_ns: u64, failure: Failure) {
         if self.is_over(intended_ns, now_ns) {
             let outcomes = &mut self.counts.outcomes;
@@ -338,7 +325,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request that was in flight, or unsent, when the run ended. [`Tally::issued`] was called for it.
+    /// A request that was in flight, or unsent, when the run ended. [`Tally::issued`] was called for it.
     pub(crate) fn unfinished(&mut self, intended_ns: u64, now_ns: u64, has_left: bool) {
         if self.is_over(intended_ns, now_ns) {
             self.counts.outcomes.unfinished += 1;
@@ -347,8 +334,6 @@ impl Tally {
         }
     }
 
-    /// Counts a connection that was to carry requests in the window, and whether it received a byte since the window
-    /// began.
     pub(crate) fn used(&mut self, has_heard: bool) {
         self.counts.outcomes.connections_used += 1;
         self.counts.outcomes.connections_silent += u64::from(!has_heard);
@@ -386,7 +371,7 @@ impl Tally {
         }
     }
 
-    /// Finishes the counts with those that were buffered. In a closed loop the response time is the service time.
+    /// In a closed loop the response time is the service time.
     pub(crate) fn finish(&mut self, is_open: bool) {
         self.settle_status();
         self.stalls.end(self.begin_ns..self.end_ns);
@@ -399,7 +384,6 @@ impl Tally {
         }
     }
 
-    /// Adds another thread's finished tally of the same window.
     pub(crate) fn merge(&mut self, other: Tally) {
         self.end_ns = self.end_ns.max(other.end_ns);
         self.counts.add(&other.counts);

@@ -71,7 +71,6 @@ impl TimeWaitMaker {
             self.next += 1;
             match self.one(source, port, request) {
                 Ok(()) => (made, failures) = (made + 1, 0),
-                // Another program uses the port.
                 Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => failures += 1,
                 Err(Errno::AGAIN) => {
                     return Err(wrong(
@@ -94,7 +93,6 @@ impl TimeWaitMaker {
         Ok(())
     }
 
-    /// Opens a connection, sends one request, and waits for the server's close.
     fn one(&self, source: Option<IpAddr>, port: u16, request: &[u8]) -> Result<(), Errno> {
         let address = self.plan.addresses[0];
         let fd = socket::stream_socket(address.is_ipv4())?;

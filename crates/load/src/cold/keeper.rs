@@ -1,6 +1,3 @@
-//! The thread of a pool: opens connections at the pool's pace, holds those that the server has, and replaces those that
-//! it drops.
-//!
 //! A handshake that is done at the client's end is not always done at the server's: a kernel whose accept queue is full
 //! may answer with a SYN cookie, keep no state, and drop the last segment. The client's end then stays established for
 //! ever. So each connection is probed once (keep-alive), and counts when the server has answered.
@@ -22,7 +19,6 @@ use std::sync::atomic::Ordering;
 const LOOK_NS: u64 = 100_000_000;
 const PAUSE_NS: u64 = 100_000_000;
 const MOST_PAUSE_NS: u64 = 1_000_000_000;
-/// Maximum connections closed per round.
 const RELEASES: u64 = 4_096;
 const SWEEP_NS: u64 = 20_000_000;
 /// At this age of a connection, its first probe has been sent. An acknowledgement in the last half of this time
@@ -63,7 +59,6 @@ pub(super) struct Keeper {
     /// Pause after connections that the server dropped at once; doubles while it does so.
     back_off_ns: u64,
     paused_until_ns: u64,
-    /// `established` and other growing counts are updated at once, the rest when published.
     counts: ColdCounts,
 }
 
@@ -93,7 +88,6 @@ impl Keeper {
         })
     }
 
-    /// Keeps the pool at its target until the owner ends it.
     pub(super) fn keep(&mut self, shared: &Shared) -> Result<(), Errno> {
         if let Some(cpu) = self.cpus.last() {
             // Pinning only affects speed.
@@ -115,7 +109,6 @@ impl Keeper {
                 self.sweep(now_ns)?;
             }
             if self.attempts.is_empty() {
-                // It has thousands of entries while the pool grows, and is not needed afterwards.
                 self.attempts = Slab::new();
             }
             self.publish(shared);
@@ -123,7 +116,6 @@ impl Keeper {
             let wait_ns = if self.held.len() as u64 > target || (may_open && pause_ns == 0) {
                 self.ramp.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
             } else if !self.attempts.is_empty() {
-                // Handshakes arrive as events.
                 SWEEP_NS
             } else if may_open {
                 pause_ns.min(LOOK_NS)
@@ -193,8 +185,6 @@ impl Keeper {
         }
     }
 
-    /// Handles the end of an attempt: its handshake is complete or has failed, or the server closed it before it
-    /// answered the probe.
     fn decided(&mut self, key: usize, conditions: u32) -> Result<(), Errno> {
         let Some(attempt) = self.attempts.get(key).copied() else { return Ok(()) };
         let now_ns = monotonic_ns();
@@ -226,7 +216,7 @@ impl Keeper {
         self.poller.modify(attempt.fd, READABLE, key as u64)
     }
 
-    /// Closes an attempt. `is_ours`: the client closes first.
+    /// `is_ours`: the client closes first.
     fn forget(&mut self, key: usize, is_ours: bool, now_ns: u64) {
         let Attempt { fd, lease, opened_ns, .. } = self.attempts.remove(key);
         self.under_way -= u64::from(opened_ns.is_none());
@@ -234,7 +224,6 @@ impl Keeper {
         self.ports.release(lease, is_ours, now_ns);
     }
 
-    /// Holds a connection whose probe the server answered, and stops probing it.
     fn hold(&mut self, key: usize) -> Result<(), Errno> {
         let Attempt { fd, lease, .. } = self.attempts.remove(key);
         let slot = self.held.insert(Held { fd, lease });
@@ -250,8 +239,7 @@ impl Keeper {
         self.paused_until_ns = now_ns + PAUSE_NS;
     }
 
-    /// Gives up slow handshakes and holds connections whose probe was answered. The kernel closes those whose probes
-    /// are not answered.
+    /// The kernel closes attempts whose probes are not answered.
     fn sweep(&mut self, now_ns: u64) -> Result<(), Errno> {
         for key in 0..self.attempts.capacity() {
             let Some(Attempt { fd, began_ns, opened_ns, .. }) = self.attempts.get(key).copied() else { continue };
@@ -278,7 +266,7 @@ impl Keeper {
         }
     }
 
-    /// Closes a held connection; returns whether there was one. `is_ours`: the client closes first.
+    /// Returns whether there was one. `is_ours`: the client closes first.
     fn close(&mut self, slot: usize, is_ours: bool) -> bool {
         let Some(Held { fd, lease }) = self.held.try_remove(slot) else { return false };
         socket::close(fd);

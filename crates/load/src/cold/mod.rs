@@ -2,8 +2,7 @@
 //!
 //! Banga and Mogul ("Scalable kernel performance for Internet servers under realistic loads", 1998) call the client
 //! that holds them the *load-adding* client: a server on a wide-area network has hundreds of idle connections for each
-//! active one, and laboratory load has none. A pool is opened once and stays through many load points; connections that
-//! the server drops are counted and reopened.
+//! active one, and laboratory load has none.
 
 mod keeper;
 mod room;
@@ -46,7 +45,6 @@ pub struct ColdCounts {
 #[derive(Debug, Clone, Default)]
 struct Report {
     counts: ColdCounts,
-    /// The error that ended the pool's thread.
     trouble: Option<String>,
 }
 
@@ -99,8 +97,8 @@ impl ColdPool {
         Ok(ColdPool { shared, thread: Some(thread), most, slab_before: meminfo_bytes("Slab:"), slab_filled: None })
     }
 
-    /// Opens or closes connections until `target` are established at both ends, or `stop` is set. Fails if the number
-    /// does not approach the target for `patience`.
+    /// Opens or closes connections until `target` are established at both ends, or `stop` is set. Fails after
+    /// `patience` without progress.
     pub fn resize(
         &mut self,
         target: u64,

@@ -1,5 +1,3 @@
-//! Computes how many cold connections a machine can hold, before it opens any.
-
 use crate::check;
 use crate::error::LoadError;
 use record::LoadPlan;
@@ -21,7 +19,7 @@ pub struct ColdRoom {
     pub memory_bytes: u64,
 }
 
-/// This machine's capacity for cold connections of this plan. Opens no connection.
+/// This machine's capacity for cold connections of this plan.
 pub fn room(plan: &LoadPlan) -> Result<ColdRoom, LoadError> {
     // With this many connections the plan uses all source addresses.
     let plan = LoadPlan { connections: u64::from(u32::MAX), threads: 1, ..plan.clone() };

@@ -6,22 +6,18 @@ use super::{Framing, MAX_HEAD_BYTES, Malformed, Phase};
 
 const MAX_LINE_BYTES: u32 = 4096;
 
-/// The part of the coding that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Size,
     /// Ignored bytes from the digits to the CR.
     Extension,
-    /// The LF of the size line.
     SizeLf,
     Data,
     DataCr,
     DataLf,
     /// The first byte of a trailer line, or of the empty line that ends the body.
     TrailerStart,
-    /// Inside a trailer line, up to its LF.
     Trailer,
-    /// The LF that ends the body.
     EndLf,
 }
 

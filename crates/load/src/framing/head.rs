@@ -4,7 +4,6 @@ use super::{Malformed, Parts, is_identity};
 
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
-/// The response begins like HTTP/2.
 pub(crate) const HTTP_2: Malformed = Malformed("the server speaks HTTP/2 only on this port: ask for it with --http2");
 const FRAME_HEAD_BYTES: usize = 9;
 
@@ -72,7 +71,6 @@ fn may_be_http_2(bytes: &[u8]) -> bool {
     bytes.iter().take(FRAME_HEAD_BYTES).enumerate().all(|(at, byte)| is_right(at, *byte))
 }
 
-/// Whether unrequested bytes are those of an HTTP/2 server.
 pub(crate) fn is_http_2(bytes: &[u8]) -> bool {
     bytes.len() >= FRAME_HEAD_BYTES && may_be_http_2(bytes)
 }
@@ -95,7 +93,7 @@ pub(super) fn resume_at(len: usize) -> usize {
     len.saturating_sub(2)
 }
 
-/// Parses a complete head; `bytes` ends with its empty line. `is_head_request`: the request's method was HEAD.
+/// Parses a complete head; `bytes` ends with its empty line.
 pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed> {
     let (line, mut rest) = next_line(bytes);
     let (status, is_http_1_0) = parse_status_line(line)?;
@@ -193,14 +191,12 @@ impl Coding {
     }
 }
 
-/// Whether the next line continues this one (obs-fold).
 #[inline]
 fn begins_with_space(bytes: &[u8]) -> bool {
     matches!(bytes, [b' ' | b'\t', ..])
 }
 
-/// Joins a line with its continuation lines by spaces, as a user agent must (RFC 9112 section 5.2). Returns it and the
-/// rest.
+/// Joins a line with its continuation lines by spaces, as a user agent must (RFC 9112 section 5.2).
 #[cold]
 fn unfold<'b>(line: &[u8], mut rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
     let mut unfolded = line.trim_ascii_end().to_vec();

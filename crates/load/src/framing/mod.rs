@@ -4,10 +4,6 @@
 //! The rules are those of RFC 9112 section 6.3 for a client, read strictly: a response that a proxy could read in two
 //! ways (two lengths, space before a colon) is malformed, because a benchmark must not guess. Splitting the bytes
 //! differently never changes the result (a property test checks that).
-//!
-//! - [`head`] reads status line and fields, [`HeadCache`] skips that for a repeated head;
-//! - [`chunked`] walks chunks, extensions and trailers;
-//! - [`parts`] counts the parts of a body.
 
 mod chunked;
 mod head;
@@ -69,11 +65,9 @@ enum Phase {
     Done,
 }
 
-/// A head that arrived in pieces, kept until it is complete.
 #[derive(Debug)]
 struct Carry {
     bytes: Vec<u8>,
-    /// The first `searched` bytes contain no end of a head.
     searched: usize,
 }
 
@@ -84,7 +78,6 @@ const AMBIGUOUS: u8 = 4;
 /// The state of one response: 32 bytes, and a buffer only while a head is split over reads.
 #[derive(Debug, Default)]
 pub struct Framing {
-    /// Bytes left of the fixed-length body or of the chunk.
     remaining: u64,
     carry: Option<Box<Carry>>,
     /// Bytes of the chunk-size line or of the trailers so far.
@@ -216,7 +209,6 @@ impl Framing {
         }
     }
 
-    /// Takes head bytes; returns how many belonged to the head.
     fn feed_head(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<usize, Malformed> {
         let before = self.carry.as_ref().map_or(0, |carry| carry.bytes.len());
         let (head, used) = match &mut self.carry {
@@ -299,7 +291,6 @@ pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| head::is_token_byte(*byte))
 }
 
-/// The offset after the first empty line, if there is one.
 pub(crate) fn head_end(bytes: &[u8]) -> Option<usize> {
     head::find_end(bytes, 0)
 }

@@ -1,5 +1,3 @@
-//! Counts the parts of a response's body, if its content type defines parts.
-
 /// The parts of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Parts {
@@ -29,7 +27,6 @@ impl Parts {
     }
 }
 
-/// Whether a value of `content-encoding` leaves the body unchanged.
 pub(crate) fn is_identity(value: &[u8]) -> bool {
     value.is_empty() || value.eq_ignore_ascii_case(b"identity")
 }
@@ -56,7 +53,6 @@ impl Parted {
         self.kind != Parts::Reads
     }
 
-    /// Takes the next bytes of the body; returns how many parts end in them.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> u32 {
         let mut parts = 0;
         for byte in bytes {
@@ -103,14 +99,6 @@ mod tests {
 
     fn count(kind: Parts, text: &str) -> u32 {
         Parted::new(kind).take(text.as_bytes())
-    }
-
-    #[test]
-    fn a_type_is_known_with_parameters_and_in_any_case() {
-        assert_eq!(Parts::of_type(b"Text/Event-Stream; charset=utf-8"), Parts::Events);
-        assert_eq!(Parts::of_type(b"application/x-ndjson"), Parts::Lines);
-        assert_eq!(Parts::of_type(b"text/event-streams"), Parts::Reads);
-        assert_eq!(Parts::of_type(b""), Parts::Reads);
     }
 
     #[test]

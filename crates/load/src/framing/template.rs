@@ -36,7 +36,6 @@ impl HeadCache {
         HeadCache { is_head_request: false, head_slot: Some(1), kept: vec![None, None] }
     }
 
-    /// The meaning of the head at the beginning of `bytes`, if it is the one kept for `slot`.
     #[inline]
     pub(super) fn matching(&self, slot: usize, bytes: &[u8]) -> Option<Head> {
         let kept = self.kept[if slot < self.kept.len() { slot } else { slot % self.kept.len() }].as_ref()?;

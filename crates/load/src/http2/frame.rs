@@ -1,5 +1,3 @@
-//! HTTP/2 frames (RFC 9113 section 4): header, types, error codes.
-
 pub(super) const HEAD_BYTES: usize = 9;
 /// Maximum payload that a server may send: the initial SETTINGS_MAX_FRAME_SIZE, which we do not change.
 pub(super) const MAX_PAYLOAD_BYTES: u32 = 16_384;
@@ -15,17 +13,13 @@ pub(super) const WINDOW_UPDATE: u8 = 8;
 pub(super) const CONTINUATION: u8 = 9;
 
 pub(super) const END_STREAM: u8 = 1;
-/// Flag ACK of SETTINGS and PING frames.
 pub(super) const ACK: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
 pub(super) const PADDED: u8 = 8;
 pub(super) const PRIORITY: u8 = 0x20;
 
-/// Error code of a malformed response.
 pub(super) const PROTOCOL_ERROR: u32 = 1;
-/// Error code of a request that the client gives up.
 pub(super) const CANCEL: u32 = 8;
-/// Error code of a request that the server has not begun to process.
 pub(crate) const REFUSED_STREAM: u32 = 7;
 
 const ERRORS: [&str; 14] = [
@@ -58,7 +52,6 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Parses the header in the first nine bytes; `None` if there are fewer.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<Head> {
         let [a, b, c, kind, flags, stream @ ..] = bytes.first_chunk::<HEAD_BYTES>()?;

@@ -44,7 +44,6 @@ enum Name {
     ContentLength,
 }
 
-/// The name of a static entry.
 fn static_name(index: usize) -> Name {
     match index {
         8..=14 => Name::Status,
@@ -107,7 +106,6 @@ pub(super) struct Reader {
     bytes: u32,
     limit: u32,
     pub(super) keeps_location: bool,
-    /// Whether to determine the parts of a body.
     pub(super) looks_at_parts: bool,
 }
 
@@ -172,7 +170,6 @@ impl Text<'_> {
         })
     }
 
-    /// The first bytes of the value, enough to recognise a type or an encoding.
     fn begin<'b>(&self, begin: &'b mut [u8; TYPE_BYTES]) -> Result<&'b [u8], Malformed> {
         let mut length = 0;
         self.decode(|byte| {
@@ -184,7 +181,6 @@ impl Text<'_> {
         Ok(&begin[..length.min(TYPE_BYTES)])
     }
 
-    /// Parses a decimal number; also returns the number of digits.
     fn number(&self) -> Option<(u64, usize)> {
         let mut number = Some(0u64);
         let digits = self.decode(|byte| {
@@ -246,7 +242,6 @@ impl Reader {
         Ok((name, number, Parts::Reads))
     }
 
-    /// Reads a literal field; its name may be an index into the table.
     fn literal(&self, rest: &mut &[u8], prefix: u32, fields: &mut Fields) -> Result<Entry, Malformed> {
         let is_kept = prefix == 6 && self.limit >= ENTRY_BYTES;
         let (name, name_bytes) = match integer(rest, prefix)? {
@@ -293,7 +288,6 @@ impl Reader {
         }
     }
 
-    /// Removes the oldest entries until there is room for `bytes`, or none is left.
     fn evict(&mut self, bytes: u32) {
         while self.bytes + bytes > self.limit {
             let Some(oldest) = self.entries.pop_back() else { return };
@@ -302,7 +296,6 @@ impl Reader {
     }
 }
 
-/// Takes an integer with a prefix of this many bits (RFC 7541 section 5.1).
 fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Malformed> {
     let (first, mut after) = rest.split_first().ok_or(CUT_SHORT)?;
     let most = (1 << prefix) - 1;
@@ -332,7 +325,6 @@ fn string<'b>(rest: &mut &'b [u8]) -> Result<Text<'b>, Malformed> {
     Ok(Text { bytes, is_coded })
 }
 
-/// Appends an integer below the prefix's fixed `bits`.
 pub(super) fn put_integer(out: &mut Vec<u8>, bits: u8, prefix: u32, value: usize) {
     let most = (1 << prefix) - 1;
     if value < most {
@@ -359,7 +351,7 @@ pub(super) enum Form {
     Kept,
 }
 
-/// Appends a literal field. Fully indexed static fields are written by the caller.
+/// Fully indexed static fields are written by the caller.
 pub(super) fn put_field(out: &mut Vec<u8>, form: Form, name: &[u8], value: &[u8]) {
     out.push(if form == Form::Kept { 0x40 } else { 0 });
     put_string(out, name);
@@ -443,7 +435,6 @@ mod tests {
                 }
             }
         }
-        // A literal field; its name is in the Huffman code.
         let name = huffman_of(b"content-encoding");
         let mut block = [&[0, 0x80 | name.len() as u8][..], &name, &[2, b'b', b'r']].concat();
         put_field(&mut block, Form::Plain, b"content-type", b"application/jsonl");

@@ -30,7 +30,6 @@ const COUNTS: [(u32, u32); 21] = [
 
 const END: u32 = 256;
 
-/// Symbols in the order of their codes.
 #[rustfmt::skip]
 static SYMBOLS: [u8; 256] = [
     48, 49, 50, 97, 99, 101, 105, 111, 115, 116, 32, 37, 45, 46, 47, 51, 52, 53, 54, 55,
@@ -49,7 +48,6 @@ static SYMBOLS: [u8; 256] = [
 
 struct Group {
     bits: u32,
-    /// The first code, left-aligned in 32 bits.
     first: u32,
     /// The first code after the group, left-aligned; the last group ends at 2^32.
     end: u64,

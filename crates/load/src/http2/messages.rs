@@ -13,7 +13,6 @@ impl Messages {
         self.prefix > 0
     }
 
-    /// Takes the next bytes of the body; returns how many messages end in them.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> u32 {
         let mut messages = 0;
         while let Some((first, rest)) = bytes.split_first() {
@@ -40,17 +39,6 @@ impl Messages {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn a_message_ends_with_its_last_byte() {
-        let mut messages = Messages::default();
-        assert_eq!(messages.take(&[1, 0, 0, 1, 0]), 0);
-        assert_eq!(messages.take(&[7; 255]), 0);
-        assert!(messages.is_within());
-        assert_eq!(messages.take(&[7]), 1);
-        assert!(!messages.is_within());
-        assert_eq!(messages.take(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 9, 9, 0]), 2);
-    }
 
     proptest! {
         #[test]

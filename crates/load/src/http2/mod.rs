@@ -1,10 +1,5 @@
 //! The client's side of HTTP/2 (RFC 9113), without I/O: requests are put into a buffer, and the server's bytes are
-//! read frame by frame. Responses are counted, not kept. Splitting the bytes differently never changes the result
-//! (property tests check that).
-//!
-//! - [`Session`]: a connection, its streams and its windows. Read this first;
-//! - [`Requests`]: header blocks of requests, made once;
-//! - `frame`, `hpack`, `huffman`: the bytes.
+//! read frame by frame. Responses are counted, not kept. Splitting the bytes differently never changes the result.
 
 mod frame;
 mod hpack;

@@ -16,11 +16,9 @@ struct Shared {
 pub struct Requests {
     plain: Shared,
     first: Shared,
-    /// The shared fields as references to the table.
     later: Shared,
     table_bytes: u32,
     paths: Vec<Box<[u8]>>,
-    /// The trace context as a literal field; empty without one.
     trace: Vec<u8>,
     pub(super) body: Arc<[u8]>,
     pub(super) is_head: bool,
@@ -47,9 +45,6 @@ impl Coding {
             same => same,
         }
     }
-}
-
-impl Coding {
     /// Appends the table sizes that the next block must announce. Afterwards the table is used only if it has the
     /// shared fields.
     fn confirm(&mut self, out: &mut Vec<u8>) {
@@ -158,7 +153,6 @@ impl Requests {
         out.extend_from_slice(&self.trace);
     }
 
-    /// Appends a block without references.
     #[inline]
     pub(super) fn put_block(&self, block: &[u8], coding: &mut Coding, out: &mut Vec<u8>) {
         coding.confirm(out);

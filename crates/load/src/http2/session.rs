@@ -1,5 +1,3 @@
-//! A connection: its requests and its output; `incoming` handles what it receives, frame by frame.
-
 mod incoming;
 
 use super::frame::*;
@@ -32,7 +30,6 @@ pub enum Ended {
 struct Data {
     left: u32,
     padding: u32,
-    /// Place of the frame's stream, if open.
     place: Option<usize>,
     is_last: bool,
 }
@@ -56,9 +53,7 @@ pub struct Session<R> {
     has_settings: bool,
     settings: Settings,
     streams: Streams<R>,
-    /// Maximum concurrent requests.
     most: u32,
-    /// Place of the request that the last bytes belong to.
     current: Option<usize>,
     ended: Option<Ended>,
     newest: usize,
@@ -67,12 +62,10 @@ pub struct Session<R> {
     is_refusing: bool,
     /// The rule that the server broke; reported after the frames before it.
     broken: Option<Malformed>,
-    /// Bytes received since the connection's window was last opened.
     received: u32,
     send_window: i64,
     coding: Coding,
     body: Arc<[u8]>,
-    /// Places of requests whose bodies wait for window space, each once.
     waiting: VecDeque<u32>,
     demands: u32,
     out: Vec<u8>,
@@ -118,7 +111,6 @@ impl<R: Default + Clone> Session<R> {
         self.put_header(request, is_head, 0, |coding, out| requests.put_block(block, coding, out));
     }
 
-    /// Begins a stream; `put` appends its header block.
     #[inline]
     fn put_header(&mut self, request: R, is_head: bool, body_bytes: u32, put: impl FnOnce(&mut Coding, &mut Vec<u8>)) {
         let place = self.streams.begin();
@@ -144,7 +136,6 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Divides the block that was just put into frames.
     fn split_header(&mut self, start: usize, id: u32, end: u8) {
         let block = self.out.split_off(start + HEAD_BYTES);
         self.out.truncate(start);
@@ -158,7 +149,6 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Puts as much of a request's body as windows and buffer allow.
     fn send_body(&mut self, place: usize) {
         let stream = self.streams.at(place);
         while stream.unsent > 0 {
@@ -181,7 +171,6 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Continues bodies that waited for a window or for buffer space.
     fn send_waiting(&mut self) {
         for _ in 0..self.waiting.len() {
             if self.send_window <= 0 || self.out.len() + HEAD_BYTES >= KEPT_BYTES {

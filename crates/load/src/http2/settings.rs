@@ -1,9 +1,6 @@
-//! The settings of both sides (RFC 9113 section 6.5).
-
 use super::Malformed;
 use super::frame::{Head, SETTINGS, WINDOW_UPDATE, put_number};
 
-/// Connection preface of the client.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEADER_TABLE_SIZE: u16 = 1;
@@ -59,7 +56,6 @@ impl Settings {
     }
 }
 
-/// Appends preface, our settings, and the connection's window.
 pub(super) fn put_opening(window_bytes: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(PREFACE);
     let settings = [(ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, window_bytes)];

@@ -1,5 +1,3 @@
-//! The open streams of a connection.
-//!
 //! The place of a stream is the low bits of its number. Stream numbers may have gaps, so a number whose place is
 //! taken is not used. So one step finds a stream, whatever the number of streams and the order in which they end.
 
@@ -8,16 +6,14 @@ use crate::framing::Parted;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream<R> {
-    /// Number of the stream; 0 if the place is free.
     pub(super) id: u32,
     pub(super) unsent: u32,
-    /// Body bytes that the server accepts; negative after it shrank its window.
+    /// Negative after the server shrank its window.
     pub(super) send_window: i64,
     pub(super) received: u32,
     pub(super) status: u16,
     pub(super) interim: u8,
     pub(super) grpc_status: Option<u16>,
-    /// Whether the request's method is HEAD.
     pub(super) is_head: bool,
     pub(super) body_left: Option<u64>,
     pub(super) parted: Parted,
@@ -29,14 +25,12 @@ pub(crate) fn places(most: u32) -> usize {
     (most.max(1) as usize * 2).next_power_of_two()
 }
 
-/// Largest stream number used.
 const LAST_ID: u32 = (1 << 31) - (1 << 20);
 
 #[derive(Debug)]
 pub(super) struct Streams<R> {
     places: Vec<Stream<R>>,
     open: u32,
-    /// The next stream number, unless its place is taken.
     next_id: u32,
 }
 
@@ -87,12 +81,11 @@ impl<R: Default + Clone> Streams<R> {
         &self.places[place]
     }
 
-    /// Makes twice as many places as open streams are allowed.
     pub(super) fn allot(&mut self, most: u32) {
         self.places = vec![Stream::default(); places(most)];
     }
 
-    /// Begins the next stream and returns its place. The caller ensures that a place is free.
+    /// The caller ensures that a place is free.
     #[inline]
     pub(super) fn begin(&mut self) -> usize {
         debug_assert!((self.open as usize) < self.places.len());

@@ -5,7 +5,6 @@ use record::units::{format_si, percent};
 use record::workload::ReplayResult;
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity, other_rate_ratio};
 
-/// A larger share of lines whose time was moved forward raises a doubt.
 const CLAMPED_RATIO: f64 = 0.01;
 /// A longer time without a line suggests a wrong clock rather than a quiet site.
 const GAP_NS: u64 = 86_400_000_000_000;
@@ -26,14 +25,12 @@ pub fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts
 }
 
-/// The dominant client's share of the requests, if it has most of them.
 pub(crate) fn dominant_client_ratio(replay: &ReplayResult) -> Option<f64> {
     let ratio = replay.largest_client_requests as f64 / replay.requests.max(1) as f64;
     (ratio > 0.5).then_some(ratio)
 }
 
-/// Reports that the log has few clients. Each client sends its requests one after another, so clients limit the
-/// requests in flight.
+/// Each client sends its requests one after another, so clients limit the requests in flight.
 fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option<Doubt> {
     let too_few = plan.pace == Pace::Closed && replay.clients < plan.connections;
     let dominant = dominant_client_ratio(replay);
@@ -57,7 +54,6 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
     ))
 }
 
-/// Reports lines that are older than earlier lines by more than the sorting window.
 fn moved_up(replay: &ReplayResult) -> Option<Doubt> {
     let ratio = replay.clamped as f64 / replay.lines.saturating_sub(replay.rejected).max(1) as f64;
     (ratio > CLAMPED_RATIO).then(|| {
@@ -99,7 +95,6 @@ fn other_rate(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     ))
 }
 
-/// The period in hours or days; shorter ones in seconds.
 fn period(ns: u64) -> String {
     let hours = ns as f64 / 3.6e12;
     match hours {

@@ -1,8 +1,5 @@
 //! The read-ahead: a separate thread reads the log and writes the requests, so that an engine thread never waits for
 //! a disk or a decoder.
-//!
-//! The channel holds [`BATCHES`] batches, each of at most [`STEPS`] steps or [`TEXT_BYTES`] of request text. The
-//! reader waits while the channel is full; an engine thread that finds it empty tries again later.
 
 use super::Pending;
 use crate::request::{fields, http_2_writer};
@@ -25,7 +22,6 @@ pub(crate) enum FeedStep {
 #[derive(Debug)]
 pub(crate) struct Feed {
     batches: Receiver<Vec<FeedStep>>,
-    /// The batch's steps in reverse order: the next one is the last.
     batch: Vec<FeedStep>,
     is_over: bool,
 }
@@ -39,7 +35,6 @@ pub(crate) enum Next {
 }
 
 impl Feed {
-    /// Returns the next item without waiting.
     #[inline]
     pub(crate) fn peek(&mut self) -> Next {
         loop {
@@ -65,7 +60,6 @@ impl Feed {
     }
 }
 
-/// The reader's end of the channel; the thread runs [`Feeder::run`].
 pub(crate) struct Feeder<'a> {
     source: Box<dyn ReplaySource + 'a>,
     batches: SyncSender<Vec<FeedStep>>,
@@ -80,7 +74,6 @@ pub(crate) struct FeedReport {
     pub(crate) failure: Option<String>,
 }
 
-/// The channel for one part of a log.
 pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>) -> (Feeder<'a>, Feed) {
     let (sender, receiver) = sync_channel(BATCHES);
     let feeder = Feeder { source, batches: sender, writer: RequestWriter::new(plan), plan };
@@ -88,7 +81,6 @@ pub(crate) fn feeder<'a>(plan: &'a LoadPlan, source: Box<dyn ReplaySource + 'a>)
 }
 
 impl Feeder<'_> {
-    /// Reads until the log is over or the receiver is gone.
     pub(crate) fn run(mut self) -> FeedReport {
         let (mut batch, mut text_bytes, mut unsendable) = (Vec::new(), 0, 0);
         let mut failure = None;
@@ -136,10 +128,8 @@ impl Feeder<'_> {
     }
 }
 
-/// Writes a log's requests with the plan's Host and header fields, in the plan's protocol.
 enum RequestWriter {
     Http1 {
-        /// Bytes after the target: version, fields, empty line.
         rest: Vec<u8>,
         /// `rest` for methods with a body, with Content-Length 0, because a log has no bodies.
         rest_with_length: Vec<u8>,
@@ -159,7 +149,7 @@ impl RequestWriter {
         }
     }
 
-    /// Whether the request can be written. HTTP/2 needs a path where HTTP/1.1 may have a whole URL.
+    /// HTTP/2 needs a path where HTTP/1.1 may have a whole URL.
     fn can_write(&self, request: &ReplayRequest<'_>) -> bool {
         let is_path = request.target.starts_with(b"/") || (request.method == b"OPTIONS" && request.target == b"*");
         request.method != b"CONNECT" && (is_path || matches!(self, RequestWriter::Http1 { .. }))

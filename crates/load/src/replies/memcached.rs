@@ -64,7 +64,6 @@ impl Memcached {
             self.has_started = true;
             match self.step {
                 Step::Line => {
-                    // Every reply begins with a letter or a digit.
                     if self.line.length == 0 && !first.is_ascii_alphanumeric() {
                         return Err(of_another_protocol(first, Wanted::Memcached));
                     }
@@ -96,7 +95,7 @@ impl Memcached {
         }
     }
 
-    /// Handles the reply to one of `keys` meta commands. The most severe status is that of the whole reply.
+    /// The most severe status is that of the whole reply.
     fn answer(&mut self, keys: u32, status: u16) {
         self.answers += 1;
         self.status = self.status.max(status);

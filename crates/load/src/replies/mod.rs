@@ -1,12 +1,8 @@
 //! Finds the end of a reply and reads its meaning, for protocols other than HTTP: incremental state machines over
 //! byte slices, without I/O. They keep only a few bytes of each reply. Splitting the bytes differently never changes
-//! the result (property tests check that).
-//!
-//! - [`resp`], replies of Redis;
-//! - [`memcached`], replies of the text protocol;
-//! - [`delimited`], replies that end after a line, after a number of bytes, or after the length that they begin with.
+//! the result.
 
-pub mod delimited;
+pub(crate) mod delimited;
 pub mod memcached;
 pub mod resp;
 
@@ -37,7 +33,6 @@ pub trait Reply: Default {
     }
 }
 
-/// The error for a reply with a wrong first byte; recognises the beginnings of other protocols.
 fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {
     Malformed(match (first, wanted) {
         (b'H', Wanted::Redis) => "the server answered HTTP, not Redis' protocol: write the URL with http",
@@ -74,7 +69,6 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Takes bytes up to the line's end. Returns how many, and whether the line is complete.
     #[inline]
     fn feed(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         const TOO_LONG: Malformed = Malformed("a line of the reply is longer than 64 KiB");

@@ -11,10 +11,8 @@ const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Before the type of a value.
     #[default]
     Type,
-    /// In a line of this type.
     Line(u8),
     /// In a string with this many bytes left. `is_error`: its first bytes determine the status.
     Bytes {
@@ -34,18 +32,16 @@ enum Step {
 pub struct Resp {
     step: Step,
     line: Line,
-    /// Missing values of the innermost aggregate; 1 outside of aggregates.
+    /// 1 outside of aggregates.
     left: u64,
-    /// Missing values of the enclosing aggregates. Allocated only for nested ones.
+    /// Allocated only for nested ones.
     around: Vec<u64>,
     status: u16,
     has_started: bool,
     is_push: bool,
 }
 
-/// What the first line of a value says about the rest.
 enum Value {
-    /// The line is the whole value.
     Whole {
         is_null: bool,
     },
@@ -166,7 +162,6 @@ impl Resp {
         self.around.is_empty()
     }
 
-    /// Keeps the first bytes of a string as if they were a line.
     fn keep(&mut self, bytes: &[u8]) {
         let line = &mut self.line;
         let at = (line.length as usize).saturating_sub(1).min(super::KEPT_BYTES);
@@ -194,7 +189,6 @@ impl Resp {
                 self.enter(count, self.left - 1)?;
             }
             Value::Attributes(0) => self.step = Step::Type,
-            // The attributes' value follows.
             Value::Attributes(count) => self.enter(count, self.left)?,
         }
         Ok(())
@@ -261,7 +255,6 @@ impl Resp {
         Ok(())
     }
 
-    /// Ends a value, and each aggregate that it completes.
     fn value_ends(&mut self, status: u16) {
         self.note(status);
         self.step = Step::Type;
@@ -352,7 +345,6 @@ mod tests {
         }
     }
 
-    /// Random bytes that resemble replies.
     fn likely() -> impl Strategy<Value = Vec<u8>> {
         let token = prop_oneof![
             4 => prop::sample::select(b"+-:$*_#,(!=%~>|0123456789\r\nHE".to_vec()).prop_map(|byte| vec![byte]),

@@ -1,6 +1,3 @@
-//! TLS below HTTP, by rustls: the configuration of a plan, and the sessions of one engine thread. The engine's sockets
-//! do not change; a session converts bytes to bytes.
-
 mod verify;
 
 use crate::error::{LoadError, refuse_if, wrong};
@@ -16,7 +13,6 @@ use std::sync::Arc;
 use verify::Verifier;
 
 const SESSIONS_KEPT: usize = 256;
-/// Bytes read from a socket at once.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
 /// Bytes of a request that are encrypted before the socket takes them.
@@ -30,7 +26,6 @@ pub(crate) struct TlsSetting {
 }
 
 impl TlsSetting {
-    /// The TLS setting of a plan; `None` without TLS.
     pub(crate) fn of(plan: &LoadPlan) -> Result<Option<Self>, LoadError> {
         let of_protocol: &[&[u8]] = match plan.protocol {
             Protocol::Http => &[b"http/1.1"],
@@ -59,7 +54,6 @@ fn resumption(has_resumption: bool) -> Resumption {
     if has_resumption { Resumption::in_memory_sessions(SESSIONS_KEPT) } else { Resumption::disabled() }
 }
 
-/// Configures TLS. `protocols`: the names that ALPN offers.
 fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError> {
     let name = ServerName::try_from(plan.server_name.clone())
         .map_err(|_| wrong(format!("{:?} is not a name that a certificate can be for", plan.server_name)))?;
@@ -83,7 +77,6 @@ fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError>
     Ok(TlsSetting { config: Arc::new(config), name, has_resumption: plan.has_resumption })
 }
 
-/// The trusted certificates: authorities, and the certificates given by `--tls ca=`.
 fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), LoadError> {
     let mut roots = RootCertStore::empty();
     let mut given = Vec::new();
@@ -148,7 +141,6 @@ fn is_of_old_version(bad: &rustls::CertificateError) -> bool {
         if matches!(other.0.downcast_ref(), Some(webpki::Error::UnsupportedCertVersion)))
 }
 
-/// Describes a certificate's error, and a remedy other than `--tls insecure`.
 fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as Bad;
     match bad {

@@ -82,7 +82,6 @@ mod tests {
     /// key belongs to test servers.
     const SELF_SIGNED: &[u8] = include_bytes!("self_signed.pem");
 
-    /// The verdict on a server with this certificate, `years` after 1970.
     fn judged(is_given: bool, name: &'static str, years: u64) -> Result<ServerCertVerified, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificate = CertificateDer::from_pem_slice(SELF_SIGNED).expect("it is a certificate");

@@ -1,5 +1,3 @@
-//! Chooses source, transport and protocol once for each thread.
-
 use super::protocol::{
     Connect, Http1, Http2, InOrder, Memcached, OrderedProtocol, Protocol as Spoken, Redis, Tcp, Traces,
 };
@@ -11,7 +9,6 @@ use crate::socket::Errno;
 use record::Pace;
 use record::protocol::Protocol;
 
-/// Runs one engine thread's part of the load with the source, transport and protocol of its plan.
 pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     let (seed, share) = (task.plan.seed, task.share);
     match &task.plan.protocol {
@@ -23,7 +20,6 @@ pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     }
 }
 
-/// A pace without limit that samples arrivals. The error explains why arrivals are not recorded.
 fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
     match Sampled::new(task.plan, task.connections) {
         Ok(pace) => (pace, None),

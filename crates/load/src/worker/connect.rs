@@ -1,5 +1,3 @@
-//! Opens connections: all at the start, and again after an end or a failure.
-
 use super::protocol::Stream;
 use super::slowest::{End, Opening};
 use super::transport::Pace;
@@ -15,7 +13,6 @@ use record::time::monotonic_ns;
 
 /// Explicit ports tried before an attempt fails; other programs may hold some of them.
 const PORT_TRIES: usize = 16;
-/// Maximum pause after consecutive failures.
 const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
@@ -29,7 +26,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Opens the closed slots in `to_open`.
     pub(super) fn reopen(&mut self) {
         // Only the slots queued now: with `connect` as the protocol, a connection may be closed again at once.
         for _ in 0..self.to_open.len() {
@@ -65,7 +61,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Registers an attempt on a new socket, which may have succeeded already.
     fn begun(&mut self, slot: usize, fd: i32, lease: Option<Lease>, is_established: bool, now: u64) {
         let connection = &mut self.connections[slot];
         connection.fd = fd;
@@ -87,8 +82,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Opens a socket and connects it. Returns the descriptor and whether it is established already. After an error
-    /// the caller returns `lease`.
+    /// Returns the descriptor and whether it is established already. After an error the caller returns `lease`.
     fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
         let fd = socket::stream_socket(self.task.address.is_ipv4())?;
         let result = self.bind(fd, lease).and_then(|()| {
@@ -154,7 +148,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         T::connected(self, slot, now);
     }
 
-    /// Continues when the transport is ready, with the protocol's own opening if it has one.
     pub(super) fn ready(&mut self, slot: usize, now: u64) {
         if A::IS_PIPELINED {
             let connection = &mut self.connections[slot];
@@ -168,7 +161,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.opened(slot, now);
     }
 
-    /// Continues when requests may be sent.
     pub(super) fn opened(&mut self, slot: usize, now: u64) {
         self.openings[slot] = Opening::new(self.connections[slot].since_ns, now);
         self.connections[slot].state = State::Idle;
@@ -205,7 +197,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.back_off(slot, now, 10_000_000);
     }
 
-    /// Counts a request of the window that ended without an answer.
     pub(super) fn asked(&mut self, slot: usize, intended_ns: u64, now: u64) {
         if self.tally.belongs(intended_ns, now).is_counted() {
             self.connections[slot].set(ASKED, true);
@@ -223,7 +214,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.since_ns = now + pause + spread;
     }
 
-    /// Closes a slot's socket; the slot is `Closed` afterwards.
     pub(super) fn drop_socket(&mut self, slot: usize, now: u64, closed_first: bool) {
         let connection = &mut self.connections[slot];
         if matches!(connection.state, State::Idle | State::Busy | State::Lingering) {
@@ -239,7 +229,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.task.ports.release(connection.lease, closed_first, now);
     }
 
-    /// Whether no connection is established, in progress, or about to be opened.
     pub(super) fn has_no_connection(&self) -> bool {
         self.established == 0 && self.connecting == 0 && self.to_open.is_empty()
     }

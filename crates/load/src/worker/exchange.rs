@@ -1,8 +1,3 @@
-//! A request on an established connection: sends it, reads the response, and then reuses or closes the connection.
-//!
-//! The [`protocol`](super::protocol) makes the bytes of requests and finds the end of responses; this module acts on
-//! its results. [`in_flight`](super::in_flight) handles several requests in flight on a connection.
-
 use super::protocol::Stream;
 use super::slowest::End;
 use super::transport::{Arrival, Pace};
@@ -43,8 +38,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Sends the next request on a connection that has room for it, after those in flight. If more requests follow at
-    /// once, all are sent together.
+    /// If more requests follow at once, all are sent together.
     #[inline]
     pub(super) fn send_request(&mut self, slot: usize, intended_ns: u64, now: u64) {
         if A::CONNECTS_ONLY {
@@ -139,7 +133,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts a request without a response; the connection is at its place.
     pub(super) fn count_failure(&mut self, slot: usize, request: UnderWay, now: u64, failure: Failure) {
         let (intended_ns, place) = (request.intended_ns, self.place(slot));
         self.asked(slot, intended_ns, now);
@@ -160,7 +153,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let gap_ns = now.saturating_sub(before_ns);
             let intended_ns = connection.intended_ns;
             match parts {
-                // Bytes of one read are one part.
                 None if before_ns == 0 || gap_ns == 0 => {}
                 None => self.tally.parts_came(intended_ns, now, gap_ns, 1),
                 Some(parts) => {
@@ -283,13 +275,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Handles the server's close of its half, after all data before it was read.
     pub(super) fn on_end(&mut self, slot: usize, now: u64) {
         self.connections[slot].set(PEER_CLOSED, true);
         self.ended(slot, now);
     }
 
-    /// Ends a connection on which the server will send nothing more.
     pub(super) fn ended(&mut self, slot: usize, now: u64) {
         let connection = &self.connections[slot];
         if connection.state != State::Busy {
@@ -306,7 +296,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.lost(slot, now, exchange_failure(error));
     }
 
-    /// Ends an unusable connection: its attempt or its requests have failed.
     pub(super) fn lost(&mut self, slot: usize, now: u64, failure: Failure) {
         match self.connections[slot].state {
             State::Connecting | State::Handshaking | State::Opening => self.connect_failed(slot, now, failure),
@@ -354,7 +343,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     }
 }
 
-/// The outcome of a request after an error on its established connection.
 pub(super) fn exchange_failure(error: Errno) -> Failure {
     match error {
         Errno::TIMEDOUT => Failure::TimedOut,

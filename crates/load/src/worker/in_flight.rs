@@ -1,5 +1,3 @@
-//! Several requests in flight on a connection: sends them together, takes their responses, and opens such a connection.
-
 use super::protocol::Stream;
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{CORKED, LAST_REQUEST, PEER_CLOSED, State};
@@ -18,7 +16,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Sends as many requests as an idle connection has room for.
     #[inline]
     pub(super) fn fill(&mut self, slot: usize, now: u64) {
         if !A::IS_PIPELINED {
@@ -31,7 +28,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.uncork(slot, now);
     }
 
-    /// Sends the requests that were put while the connection was corked.
     fn uncork(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
         connection.set(CORKED, false);
@@ -40,7 +36,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Handles `count` received bytes of responses; returns whether the connection was closed.
+    /// Returns whether the connection was closed.
     pub(super) fn take_responses(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         self.connections[slot].set(CORKED, true);
@@ -108,7 +104,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets a busy connection that describes no request describe one.
     #[inline]
     pub(super) fn describe_any(&mut self, slot: usize) {
         if A::IS_MULTIPLEXED {
@@ -119,7 +114,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets a connection describe the request that the last bytes belong to; false if there is none.
+    /// False if the last bytes belong to no request.
     #[inline]
     fn turn(&mut self, slot: usize) -> bool {
         let connection = &mut self.connections[slot];
@@ -129,7 +124,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         is_response
     }
 
-    /// The described request is over: describes another one.
     #[inline]
     fn request_over(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
@@ -234,15 +228,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Fails the requests that the connection does not describe, for the same reason.
     pub(super) fn fail_the_others(&mut self, slot: usize, now: u64, failure: Failure) {
         while let Some(other) = self.connections[slot].stream.next() {
             self.count_failure(slot, other, now, failure);
         }
     }
 
-    /// Handles `count` received bytes of replies to a connection's opening; returns whether the connection was closed
-    /// or has a request.
+    /// Returns whether the connection was closed or has a request.
     pub(super) fn take_opening(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         let mut at = 0;
@@ -281,7 +273,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.opened(slot, now);
         }
         if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
-            // Sends the client's answer to the server's opening.
             self.uncork(slot, now);
             if self.connections[slot].generation == generation && self.connections[slot].stream.has_more() {
                 // The connection takes no requests, but one waited for it.
@@ -294,7 +285,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.connections[slot].generation != generation
     }
 
-    /// Called when the transport has taken all bytes of the requests, `sent` of them just now.
     #[inline]
     pub(super) fn all_sent(&mut self, slot: usize, sent: usize) {
         self.part_sent(slot, sent);
@@ -303,8 +293,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts bytes that the transport has taken. If several requests are sent together, they are counted for the
-    /// described one.
+    /// Bytes of several requests sent together are counted for the described one.
     #[inline]
     pub(super) fn part_sent(&mut self, slot: usize, sent: usize) {
         let connection = &self.connections[slot];

@@ -1,18 +1,6 @@
 //! One engine thread. It owns its connections, its part of the schedule and its tally; a request touches nothing
 //! shared.
 //!
-//! - this file: the loop;
-//! - [`choice`]: which source, transport and protocol;
-//! - [`exchange`]: a request out, a response in. Read this first;
-//! - [`source`]: which request is sent when, and on which connection: closed loop, open loop, or a log;
-//! - [`transport`]: how bytes cross a connection: plain or TLS, as fast as possible or paced;
-//! - [`protocol`]: the bytes of a request, and where its response ends;
-//! - [`in_flight`]: several requests in flight on a connection;
-//! - [`connect`]: opens and reopens connections;
-//! - [`slowest`]: the slowest requests, with the phases of their time;
-//! - [`sweep`]: timeouts, and the end of the run;
-//! - [`waiting`]: waits for events, but not past the next intended send.
-//!
 //! A worker is compiled for each combination of [`Source`], [`Transport`] and [`Protocol`]. [`run`] chooses once, so no
 //! step branches on them.
 //!
@@ -83,7 +71,6 @@ pub(crate) struct Task<'a> {
     pub(crate) ports: PortAllocator,
     pub(crate) connections: usize,
     pub(crate) supply: &'a dyn Supply,
-    /// The requests of a log, if one is replayed.
     pub(crate) feed: Option<Feed>,
     pub(crate) tls: Option<&'a TlsSetting>,
 }
@@ -95,10 +82,8 @@ pub(crate) struct Report {
     pub(crate) begin: ThreadReading,
     pub(crate) end: ThreadReading,
     pub(crate) connection_memory_bytes: usize,
-    /// Bandwidth of each paced connection, bits per second.
     pub(crate) bits_per_sec: Vec<f64>,
     pub(crate) tls: Option<TlsTally>,
-    /// The error of asking the kernel to stamp responses.
     pub(crate) has_no_stamps: Option<Errno>,
 }
 
@@ -124,7 +109,6 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     connecting: u64,
     in_flight: u64,
     sweep: Sweep,
-    /// Longest time from the server's announcement until it closes the connection.
     linger_ns: u64,
     needs_no_delay: bool,
     polling_ns: u64,
@@ -132,7 +116,6 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
 
 #[derive(PartialEq)]
 enum Phase {
-    /// Connections are being opened.
     Opening,
     /// Requests are sent.
     Loading,
@@ -171,7 +154,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         }
     }
 
-    /// Runs until the window is over and its requests have ended, or the run is cut short.
     fn run(mut self) -> Result<Report, Errno> {
         let (mut begin, mut end) = (None, None);
         let mut is_ready = false;
@@ -297,7 +279,6 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         self.in_flight == 0 && self.source.is_done() && (self.connecting == 0 || !self.source.attempts_are_requests())
     }
 
-    /// Ends the window when the source is exhausted and everything was answered.
     fn end_with_the_source(&mut self, now: u64) {
         if self.source.ends_window() && self.in_flight == 0 && self.connecting == 0 && now < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);

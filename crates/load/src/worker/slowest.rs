@@ -1,5 +1,3 @@
-//! Keeps the slowest requests of the window.
-
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::UnderWay;
 use crate::socket;
@@ -8,7 +6,6 @@ use record::SlowRequest;
 /// How a connection was opened; kept apart, so that connections stay small.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Opening {
-    /// When requests could be sent.
     pub(super) ready_ns: u64,
     pub(super) took_us: u32,
     /// The client's port, once it was asked for; 0 before.
@@ -22,7 +19,6 @@ impl Opening {
     }
 }
 
-/// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// A complete response with this status.
@@ -34,7 +30,7 @@ pub(super) enum End {
 }
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
-    /// Keeps a request if it is among the slowest. The connection is at its place.
+    /// The connection is at the request's place.
     #[cold]
     pub(super) fn request_ended(&mut self, slot: usize, request: UnderWay, now: u64, end: End) {
         let UnderWay { intended_ns, since_ns, first_byte_ns, received_bytes, .. } = request;

@@ -1,5 +1,3 @@
-//! Timeouts, and the end of the run.
-//!
 //! Timeouts are found by walking over the connections, a part at a time. A list in order of expiry would touch two
 //! other connections on every request, which costs two cache misses at ten thousand connections. The walk costs about
 //! 2 ns per connection and round at any request rate.
@@ -28,7 +26,6 @@ pub(super) struct Sweep {
 }
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
-    /// Checks the next part of the connections.
     pub(super) fn sweep(&mut self, now: u64) {
         let count = self.connections.len();
         let shortest = self.task.plan.timeout_ns.min(self.task.plan.connect_timeout_ns);
@@ -73,7 +70,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts requests that are under way or unsent when the run ends, and closes everything.
     pub(super) fn account_for_the_rest(&mut self, now: u64) {
         let has_begun = self.has_begun();
         let has_window = has_begun && self.tally.end_ns > self.tally.begin_ns;

@@ -1,5 +1,3 @@
-//! Waits for events, for the begin and end of the window, and for the next intended send.
-
 use super::transport::Pace;
 use super::{Protocol, Source, Transport, Worker};
 use crate::socket::Errno;
@@ -11,7 +9,6 @@ const LOOK_UP_NS: u64 = 50_000_000;
 const POLL_AHEAD_NS: u64 = 30_000;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
-    /// Waits for events, at most until the next time at which there is work.
     pub(super) fn wait(&mut self, now: u64) -> Result<usize, Errno> {
         if !self.unread.is_empty() || !self.to_open.is_empty() {
             return self.poller.wait(0);
@@ -40,7 +37,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.poller.wait(until.saturating_sub(now))
     }
 
-    /// Waits until an intended send is due. On a dedicated CPU, sleeps until shortly before it, then polls.
+    /// On a dedicated CPU, sleeps until shortly before the intended send, then polls.
     fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
         let gap = due.saturating_sub(now);
         // The kernel does not suspend a real-time thread that polls at most half of the time.

@@ -1,5 +1,3 @@
-//! Handles the frames that a server sends, and checks the rules for them.
-
 use super::super::frame::*;
 use super::super::settings::MAX_WINDOW_BYTES;
 use super::super::{Consumed, Malformed};
@@ -79,7 +77,6 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Takes the next bytes of a partly received frame.
     fn carry_on(&mut self, bytes: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let before = self.carry.len();
         let mut used = 0;
@@ -169,7 +166,6 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// The place of an open stream; `None` if it is over.
     #[inline]
     fn place_of(&self, stream: u32) -> Result<Option<usize>, Malformed> {
         match self.streams.find(stream) {
@@ -199,7 +195,6 @@ impl<R: Default + Clone> Session<R> {
         self.complete(place, ended, fed);
     }
 
-    /// Takes the header of a DATA frame and its padding length; the payload follows.
     #[inline]
     fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         let place = self.place_of(head.stream)?;
@@ -314,7 +309,6 @@ impl<R: Default + Clone> Session<R> {
         Ok(())
     }
 
-    /// Takes a whole header block of a response, an interim response, or trailers.
     #[inline]
     fn take_block(&mut self, stream: u32, is_last: bool, block: &[u8], fed: &mut Consumed) -> Result<(), Malformed> {
         // Also read for a stream that is over, because the table belongs to the connection.
@@ -412,7 +406,6 @@ impl<R: Default + Clone> Session<R> {
         self.demanded()
     }
 
-    /// Counts a frame that we must answer.
     fn demanded(&mut self) -> Result<(), Malformed> {
         self.demands += 1;
         if self.demands > MAX_DEMANDS { Err(FLOOD) } else { Ok(()) }
@@ -426,7 +419,6 @@ impl<R: Default + Clone> Session<R> {
         fed.is_complete = self.refuse();
     }
 
-    /// Reports the next request that the server will not process, if any.
     fn refuse(&mut self) -> bool {
         let (last, code) = self.going.unwrap_or((u32::MAX, 0));
         let place = self.streams.position(0, |stream| stream.id > last);

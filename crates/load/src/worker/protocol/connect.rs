@@ -1,5 +1,3 @@
-//! A load without a protocol: each established connection is an answered request.
-
 use super::{Protocol, Stream};
 use crate::connection::Connection;
 use crate::framing::{Consumed, Malformed};

@@ -1,6 +1,3 @@
-//! HTTP/1.1, one request at a time on a connection. [`crate::request`] makes the bytes of requests, and
-//! [`crate::framing`] finds the end of a response.
-
 use super::{Protocol, Stream, Traces};
 use crate::connection::Connection;
 use crate::framing::{AtEnd, Consumed, Framing, HeadCache, Malformed};

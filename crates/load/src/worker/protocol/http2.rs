@@ -29,7 +29,6 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 }
 
 impl Http2 {
-    /// The protocol of a plan. `body`: the plan's, shared by all threads.
     pub(crate) fn new(plan: &LoadPlan, body: Arc<[u8]>, connections: usize) -> Result<Self, Errno> {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
         let depth = plan.protocol.pipeline();
@@ -48,9 +47,7 @@ impl Http2 {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     session: Session<UnderWay>,
-    /// Place of the request that the connection describes.
     described: Option<usize>,
-    /// All requests in flight were sent at this time or later.
     oldest_ns: u64,
     heard_ns: u64,
     is_grpc: bool,

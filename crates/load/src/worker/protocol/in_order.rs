@@ -1,5 +1,3 @@
-//! Protocols with several requests in flight on a connection, answered in order.
-
 use super::{Protocol, Stream};
 use crate::connection::{Connection, UnderWay};
 use crate::framing::{AtEnd, Consumed, Malformed};
@@ -37,7 +35,6 @@ impl<K: OrderedProtocol> InOrder<K> {
 #[derive(Debug, Default)]
 pub(crate) struct Queue<R> {
     reply: R,
-    /// Requests not yet handed to the transport.
     out: Vec<u8>,
     behind: VecDeque<UnderWay>,
 }

@@ -1,5 +1,3 @@
-//! memcached's text protocol: get and set, or mg and ms.
-
 use super::commands::{Draws, put_number};
 use super::in_order::OrderedProtocol;
 use crate::framing::{Consumed, Malformed};

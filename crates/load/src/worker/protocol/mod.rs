@@ -1,12 +1,4 @@
-//! The protocol of a connection: its opening, the bytes of a request, and where its response ends. No I/O: a
-//! [`Transport`](super::Transport) carries the bytes, and [`exchange`](super::exchange) passes them to the protocol
-//! and acts on its results.
-//!
-//! - [`Http1`]: one request at a time on a connection; its state is [`Framing`](crate::framing::Framing), inline in
-//!   the connection;
-//! - [`InOrder`]: several requests in flight on a connection, answered in order: [`Redis`], [`Memcached`], [`Tcp`];
-//! - [`Http2`]: several, answered in any order;
-//! - [`Connect`]: none, only a connection.
+//! The protocol of a connection: its opening, the bytes of a request, and where its response ends. No I/O.
 //!
 //! A connection describes one request in flight. In-order protocols describe the oldest one and keep the later ones
 //! in their [`Stream`]. Multiplexed protocols keep all requests, and [`Stream::turn`] lets the connection describe
@@ -40,7 +32,6 @@ use crate::tally::Failure;
 
 /// A protocol's part of a connection: the response in progress, and the requests that the connection does not describe.
 pub(crate) trait Stream: Default {
-    /// Prepares for another response.
     fn reset(&mut self);
 
     fn close(&mut self) {
@@ -58,7 +49,6 @@ pub(crate) trait Stream: Default {
         !self.is_keep_alive()
     }
 
-    /// The effect of the connection's end on the response.
     fn at_end(&self) -> AtEnd {
         AtEnd::Nothing
     }
@@ -112,7 +102,6 @@ pub(crate) trait Stream: Default {
         false
     }
 
-    /// Multiplexed: called when bytes came in.
     fn heard(&mut self, _now_ns: u64) {}
 
     /// Multiplexed: describes a request that was sent before `before_ns`, if any. Returns when bytes last came in.
@@ -135,7 +124,6 @@ pub(crate) trait Stream: Default {
         false
     }
 
-    /// Called when every request was handed to the transport.
     fn all_sent(&mut self) {}
 
     fn error_message(&self) -> Option<&[u8]> {
@@ -143,7 +131,6 @@ pub(crate) trait Stream: Default {
     }
 }
 
-/// A protocol, chosen once for each thread like its [`Source`] and [`Transport`](super::Transport).
 pub(crate) trait Protocol: Sized {
     type Stream: Stream;
 
@@ -160,7 +147,6 @@ pub(crate) trait Protocol: Sized {
     /// Whether an open connection is an answered request, without sending anything.
     const CONNECTS_ONLY: bool = false;
 
-    /// Maximum requests in flight on a connection.
     fn depth(&self) -> usize {
         1
     }
@@ -187,7 +173,6 @@ pub(crate) trait Protocol: Sized {
         connection: &'b Connection<Self::Stream>,
     ) -> &'b [u8];
 
-    /// The trace ids of requests; `None` without any.
     fn traces(&self) -> Option<&Traces> {
         None
     }

@@ -1,5 +1,3 @@
-//! Redis: commands as arrays of strings.
-
 use super::commands::{Draws, Word, put_number};
 use super::in_order::OrderedProtocol;
 use crate::framing::{Consumed, Malformed};
@@ -9,13 +7,11 @@ use record::protocol::RedisPlan;
 
 pub(crate) struct Redis {
     draws: Draws,
-    /// GET and SET, chosen by the share of reads; or the plan's commands in turn.
     commands: Vec<Vec<Word>>,
-    /// Index of the next command; `None` chooses by the share of reads.
+    /// `None` chooses by the share of reads.
     next: Option<usize>,
     opening: Vec<u8>,
     opening_replies: u32,
-    /// Buffer for a word, because its length precedes it.
     word: Vec<u8>,
 }
 
@@ -39,7 +35,6 @@ impl Redis {
     }
 }
 
-/// AUTH and SELECT, and the number of their replies.
 pub(crate) fn opening(plan: &RedisPlan) -> (Vec<u8>, u32) {
     let mut commands: Vec<Vec<&[u8]>> = Vec::new();
     match (plan.user.as_bytes(), plan.password.as_bytes()) {
@@ -128,17 +123,5 @@ mod tests {
         plan.commands.clear();
         plan.keyspace.read_ratio = 1.0;
         assert_eq!(first(&plan), "*2\r\n$3\r\nGET\r\n$5\r\nkey:0\r\n");
-    }
-
-    #[test]
-    fn a_connection_starts_with_password_and_database() {
-        let mut plan = RedisPlan::default();
-        assert_eq!(opening(&plan), (Vec::new(), 0));
-        plan.password = "p w".into();
-        assert_eq!(opening(&plan), (b"*2\r\n$4\r\nAUTH\r\n$3\r\np w\r\n".to_vec(), 1));
-        (plan.user, plan.database) = ("u".into(), 7);
-        let (bytes, replies) = opening(&plan);
-        assert!(bytes.starts_with(b"*3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n") && bytes.ends_with(b"SELECT\r\n$1\r\n7\r\n"));
-        assert_eq!(replies, 2);
     }
 }

@@ -9,12 +9,9 @@ use std::io::Read;
 /// Text before the value in a prebuilt request. No other field has this name.
 const BEFORE: &[u8] = b"\r\ntraceparent: ";
 
-/// The trace ids of one thread.
 pub(crate) struct Traces {
     rng: ChaCha8Rng,
-    /// The id of the request at each place of each connection.
     ids: Box<[TraceId]>,
-    /// A prebuilt request with its own id.
     out: Vec<u8>,
 }
 
@@ -35,7 +32,6 @@ impl Traces {
         TraceId::of(self.rng.random())
     }
 
-    /// Keeps the id of the request at this place.
     #[inline]
     pub(crate) fn keep(&mut self, place: usize, id: TraceId) {
         self.ids[place] = id;
@@ -49,7 +45,7 @@ impl Traces {
         size_of_val(&*self.ids)
     }
 
-    /// The bytes of a prebuilt request with the id of this place. `sent` of them were sent before.
+    /// `sent` bytes of the request were sent before.
     pub(crate) fn patched<'b>(&'b mut self, bytes: &'b [u8], place: usize, sent: usize) -> &'b [u8] {
         let Some(before) = memchr::memmem::find(bytes, BEFORE) else { return bytes };
         let from = before + BEFORE.len();

@@ -1,5 +1,3 @@
-//! The source of requests: a closed loop, an open loop's schedule, or a log.
-
 mod closed;
 mod open;
 mod replay;
@@ -27,7 +25,6 @@ pub(crate) trait Source: Sized {
 
     fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
-    /// Called when a response is complete and its connection has room for another request.
     fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
     fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize);
@@ -74,7 +71,6 @@ pub(crate) trait Source: Sized {
         false
     }
 
-    /// Whether the first request is known.
     fn is_ready(&mut self) -> bool {
         true
     }
@@ -98,10 +94,8 @@ pub(crate) trait Source: Sized {
         (200..400).contains(&status)
     }
 
-    /// Called for a complete response to a request of the window.
     fn compare(&mut self, _slot: usize, _status: u16, _body_bytes: u64) {}
 
-    /// Whether all requests of the source were sent.
     fn is_done(&self) -> bool {
         true
     }

@@ -1,5 +1,3 @@
-//! Open loop: chooses the request, its time and its connection.
-//!
 //! Due requests without a free connection wait in the schedule: its cursor stays at the first of them. They are sent in
 //! order as soon as a connection is free, however late; none is dropped.
 
@@ -17,12 +15,11 @@ pub(crate) struct Open<'a> {
     choice: Choice,
     rate_per_sec: f64,
     arrival: Arrival,
-    /// Arrivals that were given, until the schedule is made from them.
     given: Option<Box<dyn Iterator<Item = u64> + Send + 'a>>,
     /// Whether connections are opened only when a request needs them; true with a limit of requests per connection.
     is_on_demand: bool,
     schedule: Option<Schedule<'a>>,
-    /// When the next request is due (`schedule.peek()`); `u64::MAX`: never.
+    /// `u64::MAX`: never.
     due_ns: u64,
     /// Connections that can take a request, longest idle first. Entries may be stale: see `take_free`.
     free: VecDeque<u32>,
@@ -191,7 +188,6 @@ impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
         }
     }
 
-    /// Queues a connection that has room for another request.
     #[inline]
     fn keep_free(&mut self, slot: usize) {
         if A::IS_PIPELINED && self.has_room(slot) {

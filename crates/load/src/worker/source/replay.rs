@@ -1,5 +1,3 @@
-//! Replay: chooses the requests of a log, their time and their connection.
-//!
 //! A client holds a connection slot while it has an open connection or a waiting request. Its requests are sent one
 //! after another in the log's order, also across sessions: the first request of a session waits for the response to
 //! the last one before it. A due request is sent as soon as its client is free, however late; none is dropped. With
@@ -32,14 +30,12 @@ pub(crate) struct Replay {
     /// Whether requests are sent at the log's times; otherwise as fast as the server answers.
     is_paced: bool,
     start_ns: u64,
-    /// When the next step is due or a slot must be handled.
     due_ns: u64,
     clients: HashMap<u64, Client>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Idle slots, longest idle first, with the number of their visit. Entries may be stale.
     idle: VecDeque<(u32, u32)>,
-    /// Clients that wait for a slot.
     unplaced: VecDeque<u64>,
     /// Slots whose connection is free or gone. The loop handles them, not the code that freed them, to avoid
     /// recursion.
@@ -60,7 +56,6 @@ struct Client {
 
 enum Item {
     Request(Box<Pending>),
-    /// The session is over.
     Close(u64),
 }
 
@@ -134,7 +129,6 @@ impl Source for Replay {
         worker.source.freed(slot);
     }
 
-    /// Handles the slots that became free, and takes every due step.
     fn send_due<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, now: u64) {
         let mut now = now;
         loop {
@@ -188,7 +182,6 @@ impl Source for Replay {
         true
     }
 
-    /// Whether the first step is available, or the log has none.
     fn is_ready(&mut self) -> bool {
         self.feed.peek() != Next::NotYet
     }
@@ -217,7 +210,6 @@ impl Source for Replay {
         self.due_ns = 0;
     }
 
-    /// Unsent requests of the log up to the end of the window.
     fn left_over(&mut self, end_ns: u64) -> impl Iterator<Item = u64> {
         let mut left = Vec::new();
         if !self.is_paced {
@@ -293,7 +285,6 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
         }
     }
 
-    /// Takes the next step of a slot's client, if its connection is free or gone.
     fn go_on(&mut self, slot: usize, now: u64) {
         loop {
             let state = self.connections[slot].state;

@@ -1,5 +1,3 @@
-//! How requests and responses cross an established connection: plain or over TLS, and the pace of reading.
-
 mod pace;
 mod plain;
 mod reap;
@@ -15,9 +13,7 @@ use super::{Protocol, Source, Worker};
 /// Maximum consecutive reads from one connection before others have their turn.
 const READS_A_TURN: usize = 32;
 
-/// The transport of a connection's bytes, chosen once for each thread like its [`Source`].
 pub(crate) trait Transport: Sized {
-    /// How fast responses are read.
     type Pace: Pace;
 
     fn pace(&self) -> &Self::Pace;
@@ -27,7 +23,6 @@ pub(crate) trait Transport: Sized {
     /// Called when TCP is established. Calls [`Worker::ready`], at once or after a handshake.
     fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
-    /// Handles an event on a connection during its handshake.
     fn on_handshaking<S: Source, A: Protocol>(
         _worker: &mut Worker<'_, S, Self, A>,
         _slot: usize,
@@ -38,10 +33,8 @@ pub(crate) trait Transport: Sized {
 
     fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
-    /// Called when the socket has room again for the rest of a request.
     fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
-    /// Reads until the socket is empty, the response is complete, or the turn is over.
     fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     fn closed(&mut self, _slot: usize) {}

@@ -1,6 +1,3 @@
-//! How fast clients read: as fast as possible, or at a limited pace, as slow clients and clients of fixed bandwidth
-//! do.
-//!
 //! A limited connection reads a quantum, then pauses until its pace allows the next one. Meanwhile, bytes fill the
 //! socket's small receive buffer and close the window, which delays the server as a slow link does. Pauses are timers
 //! in one heap for each thread, on a grid of a millisecond, so a wake-up serves many connections and nothing polls.
@@ -15,7 +12,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// Approximate reads per second of each connection.
 const READS_PER_SEC: f64 = 10.0;
 /// Minimum read: links are not shared in units below an Ethernet segment.
 const SMALLEST_READ: usize = 1460;
@@ -25,18 +21,15 @@ const GRID_NS: u64 = 1_000_000;
 /// Connections begin in this many groups, spread over the time of one read.
 const GROUPS: u64 = 64;
 
-/// Controls when a connection may read and how much, and records arrivals. The default reads everything and records
-/// nothing.
+/// Controls when a connection may read and how much, and records arrivals. The default reads everything.
 pub(crate) trait Pace {
     /// Whether a turn is one read of limited size. Otherwise it has as many reads as the socket has bytes for.
     const IS_LIMITED: bool;
 
-    /// Prepares a new socket.
     fn prepare(&self, _fd: i32) -> Result<(), Errno> {
         Ok(())
     }
 
-    /// Called when a request leaves on `slot`.
     #[inline]
     fn request_leaves<F>(&mut self, _slot: usize, _connection: &mut Connection<F>, _now_ns: u64) {}
 
@@ -81,7 +74,6 @@ pub(crate) trait Pace {
         u64::MAX
     }
 
-    /// A slot whose pause is over.
     #[inline]
     fn take_due(&mut self, _now_ns: u64) -> Option<usize> {
         None
@@ -90,7 +82,6 @@ pub(crate) trait Pace {
     fn report(&self, _report: &mut Report) {}
 }
 
-/// Reads at a number of bytes a second.
 pub(crate) struct Limited {
     bytes_per_sec: f64,
     quantum: usize,
@@ -98,7 +89,6 @@ pub(crate) struct Limited {
     interval_ns: u64,
     /// Whether all delay since the request is made up for, as with a fixed bandwidth.
     makes_up: bool,
-    /// When each connection may read again.
     allowed_ns: Vec<u64>,
     has_timer: Vec<bool>,
     timers: BinaryHeap<Reverse<(u64, u32)>>,
@@ -107,7 +97,6 @@ pub(crate) struct Limited {
 }
 
 impl Limited {
-    /// The pace of paced clients; `None` for clients that read as fast as they can.
     pub(crate) fn new(clients: &ClientPlan, connections: usize) -> Option<Self> {
         let bytes_per_sec = clients.pace_bytes_per_sec()?.max(1.0);
         let quantum = ((bytes_per_sec / READS_PER_SEC) as usize).clamp(SMALLEST_READ, LARGEST_READ);
@@ -125,7 +114,6 @@ impl Limited {
         })
     }
 
-    /// Bandwidth of each connection in the window, in whole bits per second.
     fn bits_per_sec(&self, window_ns: u64) -> Vec<f64> {
         let seconds = window_ns.max(1) as f64 / 1e9;
         self.received.iter().map(|bytes| (*bytes as f64 * 8.0 / seconds).round()).collect()
@@ -142,7 +130,6 @@ impl Limited {
 impl Pace for Limited {
     const IS_LIMITED: bool = true;
 
-    /// Sets a small receive buffer.
     fn prepare(&self, fd: i32) -> Result<(), Errno> {
         socket::set_narrow(fd, (self.bytes_per_sec / 8.0).clamp(8192.0, 1_048_576.0) as i32)
     }
@@ -215,7 +202,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Called after each wait, before `events` are handled.
     #[inline]
     pub(in crate::worker) fn look(&mut self, now: u64, events: usize) {
         if now >= self.transport.pace().next_look_ns() {
@@ -226,7 +212,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Lets connections whose pause is over read.
     #[inline]
     pub(in crate::worker) fn read_rested(&mut self, now: u64) {
         while let Some(slot) = self.transport.pace_mut().take_due(now) {

@@ -1,5 +1,3 @@
-//! Plain TCP: the socket's bytes are those of requests and responses.
-
 use super::{Pace, READS_A_TURN, Transport};
 use crate::connection::{PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
@@ -142,7 +140,6 @@ impl<P: Pace> Transport for Plain<P> {
 }
 
 impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Plain<P>, A> {
-    /// The socket buffer is full; the rest is sent when there is room.
     fn sent_in_part(&mut self, slot: usize, sent: usize) {
         let connection = &mut self.connections[slot];
         connection.written = sent as u32;

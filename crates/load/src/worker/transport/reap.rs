@@ -39,7 +39,6 @@ pub(crate) enum Arrival {
     Unknown,
 }
 
-/// Reads as fast as the socket has bytes, and records the arrivals of the responses in bursts.
 pub(crate) struct Sampled {
     stamping: Socket,
     bursts: Bursts,
@@ -48,7 +47,7 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    /// A sampler for a thread with this many connections. Fails if the kernel cannot stamp packets.
+    /// Fails if the kernel cannot stamp packets.
     pub(crate) fn new(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
         let stamping = Socket(socket::stream_socket(true)?);
         socket::set_stamping(stamping.0, true)?;
@@ -60,7 +59,6 @@ impl Sampled {
         Ok(Sampled { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
     }
 
-    /// A pace without limit that records no arrivals.
     pub(crate) fn never(plan: &LoadPlan) -> Self {
         let bursts = Bursts { next_ns: u64::MAX, ..Bursts::new(Times::of(plan), 0) };
         Sampled { stamping: Socket(-1), bursts, wall: WallClock::new(), stamp_ns: None }
@@ -202,8 +200,6 @@ impl Bursts {
         self.phase != Phase::Off
     }
 
-    /// Called after each wait, before the `events` at `now_ns` are handled. `are_all`: there is nothing else to read.
-    /// Returns a finished burst.
     fn look(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
         if now_ns < self.next_ns {
             return None;
@@ -253,7 +249,6 @@ impl Bursts {
 /// Converts stamps from the wall clock to the monotonic clock, which all other times use.
 struct WallClock {
     offset: Offset,
-    /// The last step of the wall clock was before this time.
     stepped_ns: u64,
 }
 

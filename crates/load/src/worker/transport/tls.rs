@@ -1,5 +1,3 @@
-//! TLS on the engine's connections: the handshake after the connect, and then the bytes of requests and responses.
-
 use super::{Pace, READS_A_TURN, Transport};
 use crate::connection::{LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
@@ -43,7 +41,6 @@ impl<P: Pace> Transport for Tls<P> {
         &mut self.pace
     }
 
-    /// Begins the handshake, which is part of the connection attempt.
     fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.connections[slot].state = State::Handshaking;
         let sessions = &mut worker.transport.sessions;
@@ -85,7 +82,6 @@ impl<P: Pace> Transport for Tls<P> {
         worker.flush(slot, now);
     }
 
-    /// Handles decrypted bytes.
     fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
@@ -133,7 +129,6 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         self.ready(slot, now);
     }
 
-    /// Ends an unusable session: the attempt, or the request in flight, has failed.
     fn tls_failed(&mut self, slot: usize, now: u64, error: &rustls::Error) {
         self.failed_by(slot, now, || error_text(error));
     }
@@ -159,8 +154,6 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         }
     }
 
-    /// Sends the session's bytes, then as much of the request as the session takes; waits for room when the socket is
-    /// full.
     fn flush(&mut self, slot: usize, now: u64) {
         let outcome = loop {
             match self.write(slot) {
@@ -176,7 +169,6 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { return };
             let Ok(taken) = session.writer().write(rest) else { return self.lost(slot, now, Failure::Tls) };
             if taken == 0 {
-                // All bytes are sent, or the server reads no more.
                 break Ok(true);
             }
             let is_whole = taken == rest.len();
@@ -222,7 +214,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         }
     }
 
-    /// Passes `count` received bytes through the session. Ends early when the slot is closed or gets a new request.
+    /// Ends early when the slot is closed or gets a new request.
     fn decrypt(&mut self, slot: usize, count: usize, now: u64) {
         let generation = self.connections[slot].generation;
         let mut at = 0;
@@ -279,13 +271,11 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
         match self.connections[slot].state {
             _ if self.connections[slot].generation != generation => {}
             State::Handshaking => self.handshake_cut(slot, now),
-            // The announced close follows.
             State::Lingering => {}
             _ => self.ended(slot, now),
         }
     }
 
-    /// Handles the decrypted bytes of a session; returns whether there were any.
     fn take_plain(&mut self, slot: usize, generation: u16, now: u64) -> bool {
         let mut has_plain = false;
         while self.connections[slot].generation == generation {

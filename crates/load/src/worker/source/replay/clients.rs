@@ -1,5 +1,3 @@
-//! Finds the next due step of the log, and assigns slots to clients.
-
 use super::{LOOK_AGAIN_NS, Replay};
 use crate::replay::{FeedStep, Next};
 
@@ -10,7 +8,6 @@ pub(super) enum Due {
 }
 
 impl Replay {
-    /// The next step that is due at `now`, or when to try again.
     pub(super) fn due(&mut self, now: u64, end_ns: u64) -> Due {
         if self.is_over {
             return Due::At(u64::MAX);
@@ -40,7 +37,6 @@ impl Replay {
         }
     }
 
-    /// Converts a request's time in the log to a time of the run.
     fn dated(&mut self, mut step: FeedStep, now: u64) -> FeedStep {
         if let FeedStep::Request(request) = &mut step {
             request.intended_ns = if self.is_paced { self.start_ns + request.intended_ns } else { now };
