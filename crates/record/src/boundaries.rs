@@ -4,7 +4,6 @@
 use crate::layers::Layer;
 use std::sync::LazyLock;
 
-/// The table that ships with the program.
 const TABLE: &str = include_str!("../data/boundaries.txt");
 
 static BUILT_IN: LazyLock<Vec<Boundary>> = LazyLock::new(|| parse(TABLE).unwrap_or_default());

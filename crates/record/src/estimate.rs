@@ -1,5 +1,3 @@
-//! A number with its interval, used for all results of repeats.
-
 use serde::{Deserialize, Serialize};
 
 /// A number estimated from repeats, with its interval.

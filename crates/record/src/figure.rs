@@ -125,17 +125,6 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_unchanged_by_json() {
-        let mut figures = Figures::default();
-        figures.set("client.lag_p99_us", Figure::new(12.5, "us", 100, Origin::Timed));
-        figures.set("machine.steal_ratio", Figure::not_measured("ratio", "not a virtual machine"));
-        let back: Figures = serde_json::from_str(&serde_json::to_string(&figures).unwrap()).unwrap();
-        assert_eq!(back, figures);
-        assert_eq!(back.value("client.lag_p99_us"), Some(12.5));
-        assert_eq!(back.value("machine.steal_ratio"), None);
-    }
-
-    #[test]
     fn a_number_is_read_back_to_its_last_digit() {
         // A reader that rounds twice gets another number; fitted models are sensitive to the last digit.
         let numbers = [0.9999999999999999, 1.9999999999999998, 5.402_857_142_857_142e-3, 1.2345678901234567e-7];

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// The table that ships with the program.
 const TABLE: &str = include_str!("../data/layers.txt");
 
 static BUILT_IN: LazyLock<Rule> = LazyLock::new(|| Rule::parse(TABLE).unwrap_or_default());
@@ -193,11 +192,6 @@ mod tests {
             Some(row) => format!("{}: {}", row.layer.word(), row.part),
             None => "unattributed".into(),
         }
-    }
-
-    #[test]
-    fn the_built_in_table_is_well_formed() {
-        assert!(Rule::parse(TABLE).unwrap().rows().len() >= 12);
     }
 
     #[test]

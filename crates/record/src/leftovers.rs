@@ -1,7 +1,4 @@
-//! Leftovers of a killed run.
-//!
-//! Each crate declares the [`LeftoverKind`]s of things that it makes and that may outlive the process, with functions
-//! to find and remove them. All names contain the word of their [`Owner`], so that those of a running run are never
+//! Leftovers of a killed run. All names contain the word of their [`Owner`], so that those of a running run are never
 //! touched.
 
 use crate::owner::{Life, Owner, stat_fields};
@@ -161,7 +158,6 @@ pub fn is_descendant(pid: u32) -> bool {
     ancestry(pid).contains(&std::process::id())
 }
 
-/// A process and its ancestors.
 fn ancestry(pid: u32) -> Vec<u32> {
     let mut line = vec![pid];
     while let Some(parent) = line.last().and_then(|pid| parent_of(*pid)).filter(|parent| *parent > 0) {

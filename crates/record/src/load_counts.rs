@@ -1,5 +1,3 @@
-//! The counts and histograms of a load, which can be added over engine threads and machines.
-
 use crate::adds_up;
 use crate::histogram::{Encoded, LogError};
 use crate::{Latency, Outcomes, Slowest};
@@ -186,7 +184,6 @@ mod tests {
     use crate::slowest::tests::request;
     use proptest::prelude::*;
 
-    /// Counts whose values all come from `number`.
     fn counts(mut number: impl FnMut() -> u64) -> LoadCounts {
         let mut outcomes = serde_json::to_value(Outcomes::default()).unwrap();
         outcomes.as_object_mut().unwrap().values_mut().for_each(|count| *count = number().into());

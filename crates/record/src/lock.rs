@@ -1,5 +1,3 @@
-//! Locking of mutexes.
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex, even after a thread that held it has panicked: no holder leaves its data half changed.

@@ -67,7 +67,6 @@ impl Capability {
     }
 }
 
-/// The settings stored with every run.
 const SYSCTLS: &[&str] = &[
     "net.core.somaxconn",
     "net.ipv4.tcp_max_syn_backlog",
@@ -246,15 +245,5 @@ mod tests {
         for cpus in [vec![], vec![7], (0..300).collect(), (0..300).step_by(2).collect::<Vec<_>>()] {
             assert_eq!(cpus_of_list(&cpu_list(&cpus)), cpus);
         }
-    }
-
-    #[test]
-    fn facts_about_this_machine_are_found() {
-        let facts = MachineFacts::read();
-        assert!(!facts.kernel.is_empty());
-        assert!(facts.cpus >= 1);
-        assert!(facts.memory_bytes > 1 << 20);
-        assert!(facts.descriptor_limit > 0);
-        assert!(!allowed_cpus().is_empty());
     }
 }

@@ -1,5 +1,4 @@
-//! The outcome of every request of the window: those sent in it, and those in flight when it began. The sum of the
-//! outcomes equals both together.
+//! The outcome of every request of the window: those sent in it, and those in flight when it began.
 
 use crate::adds_up;
 use serde::{Deserialize, Serialize};

@@ -92,8 +92,7 @@ pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
-/// Start time in clock ticks since boot (field 22 of /proc/PID/stat). Distinguishes the process from a later one with
-/// the same id.
+/// [`Owner::start_ticks`] of a process.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let fields = stat_fields(pid)?;
     if matches!(fields.first()?.as_str(), "Z" | "X") {

@@ -230,7 +230,6 @@ impl RunWriter {
         begun.map(|()| writer)
     }
 
-    /// Makes the folder of points and writes `run.json`.
     fn begin(&self) -> Result<(), RunError> {
         create_dir_all(&self.path.join("points"))?;
         self.save()

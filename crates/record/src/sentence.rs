@@ -1,5 +1,3 @@
-//! Formats an error as one sentence.
-
 use std::error::Error;
 
 /// The error and its causes in one sentence. A cause that the preceding message quotes is not repeated.

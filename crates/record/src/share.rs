@@ -1,5 +1,3 @@
-//! The part of a load for one of several engine threads, replayers or machines.
-
 use serde::{Deserialize, Serialize};
 
 /// One of several equal parts, or `parts` neighbouring ones: a machine that counts as two has two.
@@ -119,6 +117,5 @@ mod tests {
             prop_assert_eq!(parts.iter().map(|part| u128::from(*part)).sum::<u128>(), u128::from(total));
             prop_assert!(parts.is_sorted_by(|one, next| one >= next) && parts[0] - parts[parts.len() - 1] <= 1);
         }
-
     }
 }

@@ -1,5 +1,3 @@
-//! The slowest requests of a load, each with the phases of its time, and the ids that find them in a tracing system.
-
 use crate::sum::Summand;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -1,5 +1,3 @@
-//! Enums whose values have words.
-
 /// Declares an enum with a word for each value: `Tcp = "TCP"`. It gets `ALL`, in order, and `word`.
 #[macro_export]
 macro_rules! worded {

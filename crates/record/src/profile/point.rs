@@ -1,5 +1,3 @@
-//! The part of a profile that a load point keeps: CPU time per request by layer, and the most expensive functions.
-
 use super::Profile;
 use crate::layers::Layer;
 use crate::point::FunctionCost;
@@ -69,7 +67,6 @@ impl Profile {
         figures
     }
 
-    /// Events by layer, and of the network stack as a whole; the latter has the reason if there are none.
     fn event_figures(&self, figures: &mut Figures) {
         // Rows are per packet in both directions.
         let to_sent = self.packets.total() as f64 / self.packets.packets[1] as f64;
@@ -107,7 +104,6 @@ impl Profile {
         }
     }
 
-    /// CPU time of this many samples over the requests, microseconds.
     fn cost_us(&self, samples: u64, requests: u64) -> f64 {
         samples as f64 * self.point_sample_ns() / 1e3 / requests as f64
     }

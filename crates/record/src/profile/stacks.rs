@@ -152,7 +152,6 @@ impl Stacks {
         }
     }
 
-    /// Divides the CPU time of each layer over its stacks by their samples ([`apportion`]).
     pub(super) fn divide_cpu(&mut self, of_layer: impl Fn(Option<Layer>) -> f64) {
         let samples: Vec<(Option<Layer>, u64)> = self.stacks.iter().map(|stack| (stack.layer, stack.samples)).collect();
         let parts = apportion(&samples, of_layer);
@@ -161,7 +160,6 @@ impl Stacks {
         }
     }
 
-    /// The reason why a file's content cannot be stacks of a window.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         let is_in = |place: u32, length: usize| (place as usize) < length;
         let mut sums = vec![0u64; self.events.len() + 2];
@@ -199,7 +197,6 @@ pub fn apportion(parts: &[(Option<Layer>, u64)], of_layer: impl Fn(Option<Layer>
     for (layer, weight) in parts {
         *whole.entry(*layer).or_default() += weight;
     }
-    // Weight and amount given so far.
     let mut given: BTreeMap<Option<Layer>, (u64, u64)> = BTreeMap::new();
     let mut divide = |(layer, weight): &(Option<Layer>, u64)| {
         let (weights, amounts) = given.entry(*layer).or_default();

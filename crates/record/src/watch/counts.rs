@@ -1,5 +1,3 @@
-//! The counters of a reading.
-
 use super::counters::{COUNTERS, Counter, Source};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;

@@ -1,5 +1,3 @@
-//! Headroom estimated from a watched server's traffic, as printed and kept. `analyze::watch::headroom` computes it.
-
 use crate::PlainText;
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,3 @@
-//! Limits of the server and their use, from which the headroom is estimated.
-
 use crate::PlainText;
 use serde::{Deserialize, Serialize};
 

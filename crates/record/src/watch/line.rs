@@ -1,5 +1,3 @@
-//! A line of a watch's JSON output and of its recording.
-
 use super::{Headroom, Mode, Rates, Reading, SizeClass};
 use crate::Doubt;
 use serde::{Deserialize, Serialize};

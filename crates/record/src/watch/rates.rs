@@ -1,5 +1,3 @@
-//! Rates between two readings.
-
 use super::counters::Counter;
 use super::reading::{ClassTotals, Reading};
 use serde::{Deserialize, Serialize};
