@@ -1,5 +1,3 @@
-//! Reports each worker's loss, clock and share of the load.
-
 use crate::link::{Link, WorkerState};
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
@@ -45,7 +43,6 @@ pub fn uncounted_words(lost: &[&Link]) -> Option<String> {
     Some(format!("{first}{others} lost, so the requests of the window are not all counted"))
 }
 
-/// Whether a figure needs the count of all requests: a rate of the whole load, a quotient, or a comparison.
 fn needs_every_request(name: &str) -> bool {
     let of_the_load = [names::THROUGHPUT, names::GOODPUT, names::OFFERED, names::RECEIVED];
     let compared = [names::WATCH_CLIENT_DIFFERENCE, names::WATCH_WHOLE_DIFFERENCE];
@@ -64,7 +61,6 @@ pub fn leave_out_uncounted(point: &mut Point, why: &str) {
     point.functions.clear();
 }
 
-/// The doubt about a worker that started late, or whose clock is not known well enough.
 pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     let uncertain_ns = link.clock.map_or(u64::MAX, |clock| clock.uncertainty_ns);
     if uncertain_ns <= CLOCK_LIMIT_NS && late_ns <= CLOCK_LIMIT_NS {
@@ -78,7 +74,6 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     Some(DoubtKind::ClockOffset.note(what, "use a quicker connection to that machine"))
 }
 
-/// A worker's share of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
     pub number: usize,

@@ -1,5 +1,3 @@
-//! Divides cold connections over several machines and holds a worker's share of them.
-
 use crate::error::{NoRoom, Result, unusable};
 use crate::options::WorkerOptions;
 use crate::protocol::{ColdHeld, FromWorker, HostPlace, PlanMessage, line};
@@ -19,7 +17,6 @@ const BYTES_PER_CONNECTION: u64 = 5_000;
 const MEMORY_LEFT: u64 = 10;
 const REPORT: Duration = Duration::from_millis(200);
 
-/// A machine that is to hold cold connections.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub name: String,
@@ -58,7 +55,6 @@ impl Limits {
         nodes.iter().map(limits).collect()
     }
 
-    /// Number of connections that fit, and the limit that is reached first.
     fn least(&self) -> (u64, &'static str) {
         let all = [(self.ports, "ports"), (self.descriptors, "descriptors"), (self.memory, "memory")];
         all.into_iter().min_by_key(|(count, _)| *count).expect("there are three")
@@ -132,7 +128,7 @@ impl Cold {
         Cold { plan: None, pool: None, out }
     }
 
-    /// Reports the limits for cold connections of this plan. [`hold`](Self::hold) uses the plan of the last call.
+    /// [`hold`](Self::hold) uses the plan of the last call.
     pub(crate) fn ask(&mut self, message: PlanMessage, options: &WorkerOptions) -> Result<ColdRoom> {
         let mut plan = message.into_plan();
         options.complete(&mut plan)?;
@@ -162,7 +158,6 @@ impl Cold {
         Ok(())
     }
 
-    /// Reports the counts while a pool exists and does not change.
     fn report(&self, pool: &Arc<Mutex<ColdPool>>) {
         let (pool, out) = (Arc::downgrade(pool), self.out.clone());
         std::thread::spawn(move || {

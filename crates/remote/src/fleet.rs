@@ -1,5 +1,3 @@
-//! Drives a load over several workers: sends them their shares, starts all at one instant, and adds up their results.
-
 mod clocks;
 #[cfg(test)]
 mod cold_pools;
@@ -42,7 +40,6 @@ const MOST_PIECES: u32 = 4;
 /// Timeout for each step of a worker: storing a piece of a file, reporting room for cold connections, making progress
 /// with them, and getting ready.
 const STEP_TIMEOUT_NS: u64 = 30_000_000_000;
-/// The error when a signal comes while files are sent.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
 
 /// Several workers.
@@ -55,7 +52,6 @@ pub struct Fleet {
     on_loss: OnLoss,
     /// Engine threads of each worker, if the user gave a number.
     threads: Option<usize>,
-    /// Workers whose loss was reported already.
     reported: Vec<bool>,
     /// Maximum cold connections planned for.
     cold_most: u64,
@@ -123,7 +119,6 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Starts more workers, and waits until each has sent its hello, is lost, or timed out.
     fn greet(&mut self, sources: &[Source], stop: &AtomicBool) -> Result<()> {
         let first = self.links.len();
         for source in sources {
@@ -270,7 +265,7 @@ impl Fleet {
         Ok(live.into_iter().zip(parts).collect())
     }
 
-    /// Place of a worker. One that does not report its place counts as a separate machine.
+    /// A worker that does not report its place counts as a separate machine.
     fn place_of(&self, index: usize) -> HostPlace {
         let link = &self.links[index];
         if link.place == HostPlace::default() {

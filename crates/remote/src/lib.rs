@@ -1,10 +1,6 @@
 //! Drives load and observes servers from other machines. A *worker* is any command that speaks the protocol on its
 //! standard input and output (`straingauge load --worker` or `straingauge watch --worker`, over ssh or on this
 //! machine); the *driver* is the straingauge that started it. The protocol is described in `docs/worker-protocol.md`.
-//!
-//! The driver's side: [`Fleet`] (a load over several workers), [`Watcher`] (the watch of a server elsewhere),
-//! [`Nodes`] (workers on the nodes of a Ray cluster), [`permit()`] (refuses targets). The worker's side:
-//! [`serve_load`], [`serve_watch()`].
 
 mod account;
 mod cold;

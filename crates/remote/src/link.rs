@@ -1,5 +1,3 @@
-//! A worker from the driver's view: its process, pipes, clock and state.
-
 use crate::error::{Result, system};
 use crate::process;
 use crate::protocol::{
@@ -16,7 +14,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// The state of a worker.
 #[derive(Debug)]
 pub enum WorkerState {
     /// It has started, but sent no message yet.
@@ -67,7 +64,6 @@ enum Carrier {
     Socket(UnixStream),
 }
 
-/// A worker and its state.
 #[derive(Debug)]
 pub struct Link {
     /// The command after `--client`, or the node.
@@ -88,9 +84,7 @@ pub struct Link {
     pub pieces_under_way: u32,
     /// Its limits for cold connections, once they are reported.
     pub cold_room: Option<ColdRoom>,
-    /// Its cold connections in its last report.
     pub cold: ColdHeld,
-    /// Number of cold connections that the worker must hold.
     pub cold_wanted: u64,
     /// Whether it reached that number once. Connections that the server closes are reopened, and not all workers are
     /// complete at the same time.
@@ -189,12 +183,10 @@ impl Link {
         self.send(&ToWorker::Ping { sent_ns: monotonic_ns() });
     }
 
-    /// The queue of its messages, for the thread that renews the leases.
     pub fn out(&self) -> Out {
         self.out.clone()
     }
 
-    /// Closes its input, so that it ends.
     pub fn leave(&self) {
         self.out.close();
     }

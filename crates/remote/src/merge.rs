@@ -1,5 +1,3 @@
-//! Merges the results of several workers ([`LoadResult::merge`]).
-
 use load::{LoadResult, SeriesSum};
 use record::Doubt;
 
@@ -13,7 +11,6 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a worker's result, and one more doubt about it.
     pub fn add(&mut self, name: &str, mut result: LoadResult, more: Option<Doubt>) {
         self.count += 1;
         result.counts.slowest.sent_by(name);
@@ -61,7 +58,6 @@ fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::FromWorker;
     use record::protocol::Protocol;
     use record::{Arrival, LoadPlan, Pace};
 
@@ -111,26 +107,6 @@ mod tests {
             let bytes = std::fs::read(file).unwrap();
             (0..=bytes.len()).for_each(|end| crate::properties::hold_for(&bytes[..end]));
         }
-    }
-
-    #[test]
-    fn the_protocol_carries_a_result_unchanged() {
-        use crate::protocol::{Lines, WireResult, line};
-        let mut sent = of_requests(&(1..2000).map(|value| value * 7919).collect::<Vec<u64>>());
-        (sent.counts.outcomes.sent, sent.counts.outcomes.carried_in) = (1990, 9);
-        (sent.counts.outcomes.connections_used, sent.counts.outcomes.connections_silent) = (12, 3);
-        sent.counts.status_counts.insert(200, 1999);
-        sent.engine.run_queue_wait_ratio = Some(0.25);
-        sent.first_errors.push("connection reset".into());
-        let text = line(&FromWorker::Result(Box::new(WireResult::new(sent.clone(), 0).unwrap())));
-        let Some(FromWorker::Result(wire)) = Lines::new(text.as_bytes()).next::<FromWorker>().unwrap() else {
-            panic!()
-        };
-        let (came, late_ns) = wire.into_result().unwrap();
-        assert_eq!(late_ns, 0);
-        assert_eq!(came.counts.outcomes, sent.counts.outcomes);
-        assert_eq!(came.counts.times, sent.counts.times);
-        assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(came, 0).unwrap()))), text);
     }
 
     fn of_requests(values: &[u64]) -> LoadResult {

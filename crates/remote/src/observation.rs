@@ -1,5 +1,3 @@
-//! Messages of `watch --worker`, in addition to those of all workers.
-
 use record::figure::{Figure, Figures};
 use record::point::FunctionCost;
 use record::profile::Stacks;
@@ -12,7 +10,6 @@ use std::collections::BTreeMap;
 pub struct WireObservation {
     pub figures: Figures,
     pub connection_states: BTreeMap<String, Figure>,
-    /// The time account of the server's threads, if they were traced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<record::account::Account>,
     pub doubts: Vec<Doubt>,

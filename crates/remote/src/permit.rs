@@ -1,6 +1,3 @@
-//! Refuses loads before a client sends anything: loads on targets that were not allowed, and loads that are too small
-//! to split.
-
 use crate::error::{Result, unusable};
 use record::LoadPlan;
 use record::machine;

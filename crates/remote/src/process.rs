@@ -6,13 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts a process with three pipes in its own process group, so that Ctrl-C reaches only the driver, which then
-/// asks for the results.
 pub fn start(command: &mut Command) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()
 }
 
-/// Waits at most `patience` until the process ends.
 pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     while matches!(child.try_wait(), Ok(None)) {

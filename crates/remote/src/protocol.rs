@@ -80,7 +80,6 @@ pub enum ToWorker {
     },
 }
 
-/// A worker's share of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanMessage {
     /// The engine's plan. With 0 `threads`, the worker chooses their number and `cpus`.
@@ -362,7 +361,6 @@ impl PlanMessage {
         PlanMessage { body: plan.body.clone(), password, authorities, plan }
     }
 
-    /// The plan that the worker drives, with its body.
     pub fn into_plan(self) -> LoadPlan {
         let mut plan = self.plan;
         plan.body = self.body;
@@ -381,7 +379,6 @@ impl WireResult {
         serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
     }
 
-    /// Whether the load ended before its time.
     pub fn is_of_a_part(&self) -> bool {
         self.0.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true)
     }

@@ -193,7 +193,6 @@ impl Nodes {
         format!("the fleet's helper on this machine closed its socket{why}")
     }
 
-    /// Why the helper ended without a message.
     fn last_words(&mut self, python: &str, stderr_tail: JoinHandle<String>) -> String {
         self.input = None;
         self.end();
@@ -212,7 +211,6 @@ impl Nodes {
         )
     }
 
-    /// Waits until the helper ends, and kills it if it does not.
     fn end(&mut self) {
         if !process::ends_within(&mut self.child, LEAVE) {
             process::kill(&mut self.child);

@@ -1,6 +1,3 @@
-//! The watch of a server's requests, which stays attached between loads. It runs locally, or for a driver on another
-//! machine.
-
 use observe::Group;
 use observe::watch::pack::Pack;
 use observe::watch::point::{self, PointSeen};

@@ -1,6 +1,4 @@
 //! `straingauge load --worker` takes plans and returns results. No load outlives the driver's lease.
-//!
-//! The main thread of `session` runs the engine.
 
 use crate::cold::Cold;
 use crate::error::{Result, unusable};
@@ -82,7 +80,6 @@ fn drive(
     Ok(WireResult::new(result, events.started_late_ns)?)
 }
 
-/// Reports the load's progress to the driver, and waits for its start.
 struct Reporting<'a> {
     lease: &'a Lease,
     out: &'a SyncSender<String>,

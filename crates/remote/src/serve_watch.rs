@@ -1,5 +1,3 @@
-//! `straingauge watch --worker` begins and ends windows when the driver asks, and returns observations of the server.
-
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
 use crate::protocol::{FromWorker, StartedState, TimeWaitCount, ToWorker, WireObservation, line};
@@ -47,9 +45,7 @@ pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> Ex
 struct Watched {
     target: Target,
     observer: Observer,
-    /// Set once the driver has asked for request counts.
     requests: Option<RequestWatch>,
-    /// Set once the driver has asked for layers.
     layers: Option<PointSampler>,
     is_sampling: bool,
     time_wait: Option<TimeWaitSockets>,
@@ -153,7 +149,6 @@ impl Watched {
         requests.why_not().map(str::to_string)
     }
 
-    /// Attaches the sampler; returns one sentence if that is impossible.
     fn sample_layers(&mut self, frequency_hz: u32) -> Option<String> {
         let how = PointSampling { frequency_hz: frequency_hz.clamp(1, MOST_HZ), is_per_packet: false };
         self.layers = None;

@@ -16,7 +16,6 @@ use std::time::Duration;
 /// A message from the reading thread to the main one, or the end. The reading thread handles pings and stops.
 pub type Order = std::result::Result<ToWorker, Ended>;
 
-/// Why no more messages come.
 pub enum Ended {
     Broken(String),
     Gone,
@@ -28,12 +27,10 @@ const FIRST_MESSAGE_NS: u64 = 600_000_000_000;
 /// Timeout for the engine to stop.
 const STOPPING_NS: u64 = 3_000_000_000;
 
-/// State shared by the threads.
 #[derive(Default)]
 pub struct Lease {
     /// Time of the driver's last message on the monotonic clock; 0 before the first.
     heard_ns: AtomicU64,
-    /// Set when the load in progress must end.
     pub stop: AtomicBool,
 }
 

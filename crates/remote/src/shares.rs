@@ -1,5 +1,3 @@
-//! Each worker's share of a load, by the capacity of its machine.
-
 use load::{LoadResult, MOST_CONNECTIONS};
 use record::{DoubtKind, Share};
 
@@ -50,7 +48,7 @@ pub fn lateness(result: &LoadResult) -> f64 {
     lag.unwrap_or(0) as f64
 }
 
-/// The workers that fell behind while others kept up: those much later than the least late one.
+/// The workers that are much later than the least late one.
 pub fn behind(lateness: &[f64]) -> Vec<usize> {
     let least = lateness.iter().copied().fold(f64::INFINITY, f64::min);
     (0..lateness.len()).filter(|place| lateness[*place] > MUCH * least).collect()

@@ -1,5 +1,3 @@
-//! The watcher of a server on another machine (`--watch-with`), from the driver's view.
-
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::fleet::{MOST_EVENTS, keep_leases};
 use crate::link::{Link, Source, WorkerState};

@@ -30,7 +30,6 @@ pub enum Event {
     Ended(Option<ProtocolError>),
 }
 
-/// Starts the threads of workers.
 #[derive(Debug)]
 pub struct WorkerIo {
     events: SyncSender<(usize, Event)>,
@@ -68,12 +67,10 @@ impl WorkerIo {
         Ok(WorkerIo { events, show })
     }
 
-    /// Shows a line to the user.
     pub fn show(&self, line: String) {
         let _ = self.show.try_send(Shown::Line(line));
     }
 
-    /// Reads a worker's messages.
     pub fn read(&self, index: usize, from: impl Read + Send + 'static) -> io::Result<()> {
         let events = self.events.clone();
         spawn("worker", move || {
@@ -156,7 +153,6 @@ impl Out {
         is_open
     }
 
-    /// Closes the queue once all messages are written.
     pub fn close(&self) {
         *lock(&self.0) = None;
     }

@@ -1,5 +1,3 @@
-//! Compares the workers' clocks with the driver's before each start.
-//!
 //! The error of a comparison is at most half the round trip. If all exchanges began at once, most would queue here,
 //! so only a few are under way at a time. A slow exchange no longer counts among them, so that it delays no other
 //! worker.
@@ -32,8 +30,7 @@ struct Exchange {
 }
 
 impl Fleet {
-    /// Exchanges pings with these workers, one at a time with each, until their clocks are known or the time is up.
-    /// Returns false as soon as `must_end` does.
+    /// Exchanges pings one at a time with each worker. Returns false as soon as `must_end` does.
     pub(super) fn compare_clocks(&mut self, live: &[usize], must_end: impl Fn(&Fleet) -> bool) -> bool {
         for index in live {
             self.links[*index].clock = None;

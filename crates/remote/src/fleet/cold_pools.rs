@@ -1,5 +1,3 @@
-//! Tests of cold connections with workers that do not answer or do not reach their number.
-
 use super::faked::{FakeWorker, Script, fleet, plan};
 use super::{Fleet, OnLoss};
 use crate::error::{RemoteError, Result};

@@ -1,6 +1,3 @@
-//! Conducts a load of a fleet: workers get ready, clocks are compared, all start at one instant, and results are
-//! added up.
-
 use super::{Fleet, OnLoss};
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures};
 use crate::error::{Result, unusable};
@@ -25,23 +22,18 @@ const RESULT_NS: u64 = 30_000_000_000;
 struct Results {
     sum: merge::Sum,
     parts: Vec<Part>,
-    /// Lateness of each worker, with its index.
     late: Vec<(usize, f64)>,
 }
 
 pub(super) struct Conduct<'a> {
     pub fleet: &'a mut Fleet,
-    /// The plan of the whole load.
     pub plan: &'a LoadPlan,
     pub live: &'a [usize],
-    /// Set when the user ends the load.
     pub stop: &'a AtomicBool,
-    /// Called at the edges of the window.
     pub events: &'a mut dyn LoadEvents,
     pub began_ns: u64,
     /// Timeout for opening the workers' connections.
     pub opening_ns: u64,
-    /// Time of the last progress report.
     pub reported_ns: u64,
 }
 
@@ -98,7 +90,7 @@ impl Conduct<'_> {
         self.gather(results, started_unix_ms, is_cut, cold_before)
     }
 
-    /// Waits until all workers of this load are in the wanted state. Returns false if the load must end before.
+    /// Returns false if the load must end before.
     fn wait(&mut self, until_ns: u64, wanted: impl Fn(&WorkerState) -> bool) -> bool {
         while monotonic_ns() < until_ns {
             if self.must_end() {

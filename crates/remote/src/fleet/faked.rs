@@ -5,7 +5,7 @@ use super::{Fleet, OnLoss};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::Source;
 use crate::protocol::{FromWorker, HostPlace, InputPiece, Lines, ToWorker, VERSION, WireResult, line};
-use load::{LoadEvents, LoadResult, Progress};
+use load::{LoadEvents, LoadResult};
 use record::time::monotonic_ns;
 use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
@@ -15,7 +15,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// The worker's end of its socket.
 pub struct FakeWorker {
     socket: UnixStream,
     /// How far its clock is ahead; `None` if it answers no pings.
@@ -27,12 +26,11 @@ impl FakeWorker {
         self.send_text(&line(message));
     }
 
-    /// Sends a line that need not be a message. Returns false if the driver is gone.
+    /// Returns false if the driver is gone.
     pub fn send_text(&mut self, text: &str) -> bool {
         self.socket.write_all(text.as_bytes()).is_ok()
     }
 
-    /// Sends the result of a load of `plan` with `ok` responses.
     pub fn send_result(&mut self, plan: &LoadPlan, ok: u64) {
         self.send_result_of(LoadResult { window_ns: plan.duration_ns, ..LoadResult::default() }, ok);
     }
@@ -118,7 +116,6 @@ pub fn plan(connections: u64, duration_ns: u64) -> LoadPlan {
     LoadPlan { connections, duration_ns, ..LoadPlan::simple("127.0.0.1:9".parse().expect("an address")) }
 }
 
-/// Input files for plans that name no file.
 pub struct NoFile;
 
 impl InputFiles for NoFile {
@@ -139,9 +136,7 @@ impl InputFiles for NoFile {
 
 pub struct Unheard;
 
-impl LoadEvents for Unheard {
-    fn progress(&mut self, _progress: &Progress) {}
-}
+impl LoadEvents for Unheard {}
 
 impl Fleet {
     /// Drives a load that is not stopped.

@@ -1,5 +1,3 @@
-//! Tests of the doubts about workers that were lost before, in and after the window.
-
 use super::Fleet;
 use super::OnLoss;
 use super::faked::{Script, at_start, fleet, listen, plan};
