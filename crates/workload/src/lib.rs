@@ -1,12 +1,5 @@
 //! Decides which requests to send, of which size, and when: the part of a load that needs no network.
 //!
-//! - [`trace`]: access logs, read as a stream in constant memory;
-//! - [`replay`]: a log turned into requests on connections at their original times (or faster), split among
-//!   replayers;
-//! - [`arrival`]: a measured rate series (a real surge) as the arrival process of an open loop;
-//! - [`mix`]: documents with sizes and access probabilities, from the literature or fitted to a log;
-//! - [`files`]: the document tree that a server needs to answer a mix or a log.
-//!
 //! Everything here is a pure function of its input and a seed: the same log, options and seed give the same requests.
 //! Logs and rate series are untrusted input: they never cause a panic, a hang, or unbounded memory.
 

@@ -1,5 +1,3 @@
-//! Arrivals of a nonhomogeneous Poisson process with a stepwise rate.
-
 use super::RateSeries;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

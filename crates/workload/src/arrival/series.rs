@@ -1,5 +1,3 @@
-//! Rate series: the number of requests in each of many equal intervals, read from text files (plain or gzip).
-
 use crate::{BYTE_ORDER_MARK, WorkloadError, wrong};
 use flate2::bufread::MultiGzDecoder;
 use std::collections::BTreeMap;

@@ -1,5 +1,3 @@
-//! Writes the manifest, also as an nginx map.
-
 use super::{Tree, mapping};
 
 pub(super) const FIRST_LINE: &[u8] = b"# straingauge files 1\n";

@@ -11,7 +11,6 @@ pub(super) const MAPPED: &str = "mapped-urls";
 const PART_BYTES: usize = 200;
 const PATH_BYTES: usize = 1000;
 
-/// Assigns a file to every target; the result is sorted by target.
 pub(super) fn place(mut wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Vec<FileEntry> {
     wanted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     wanted.dedup_by(|a, b| a.0 == b.0);

@@ -1,5 +1,3 @@
-//! Counts the sizes of each target in a log.
-
 use super::{Limits, SizeOrigin};
 use crate::WorkloadError;
 use crate::trace::TraceReader;
@@ -10,7 +8,6 @@ use std::collections::hash_map::Entry;
 const SIZES: usize = 4;
 /// Lower limit of that maximum.
 const LEAST_SIZES: usize = 1 << 16;
-/// Size of a file if no size was seen.
 const ASSUMED_BYTES: u64 = 1024;
 /// Maximum bytes of targets, per allowed target. A hostile log has long targets.
 const TARGET_BYTES: usize = 256;
@@ -77,7 +74,6 @@ impl Tallies {
         Ok(tallies)
     }
 
-    /// Target, size and origin of each target that needs a file.
     pub(super) fn existing(&self) -> Vec<(Vec<u8>, u64, SizeOrigin)> {
         let existing = self.by_target.iter().filter(|(_, tally)| tally.exists);
         existing

@@ -1,5 +1,3 @@
-//! Writes the tree to disk.
-
 use super::{Limits, Tree, content, manifest};
 use crate::{WorkloadError, wrong};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
@@ -94,7 +92,6 @@ fn foreign(out: &Path) -> WorkloadError {
     wrong(format!("{} is not empty and was not made by this command: name a new or empty directory", out.display()))
 }
 
-/// Claims `out`, which must be empty or hold the same manifest.
 fn claim(out: &Path, rows: &[u8]) -> Result<(), WorkloadError> {
     let path = out.join(MANIFEST);
     let is_link = path.symlink_metadata().is_ok_and(|found| !found.is_file());
@@ -139,7 +136,7 @@ fn open_directory(path: &Path) -> Result<OwnedFd, WorkloadError> {
         .map_err(|errno| io_error("opened", path)(errno.into()))
 }
 
-/// Opens a directory inside another one and creates it if needed. A symbolic link is refused (ELOOP or ENOTDIR).
+/// Creates the directory if needed. A symbolic link is refused (ELOOP or ENOTDIR).
 fn step_into(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
     match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(Errno::EXIST) => open_below(parent, name),
@@ -152,7 +149,6 @@ fn open_below(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
     fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Writes a file under a temporary name and renames it into place.
 fn put(directory: impl AsFd, name: &str, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let partial = format!("{name}{PARTIAL}");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -180,7 +176,7 @@ impl<'a> Place<'a> {
         Place { root, path: String::new(), fd: None }
     }
 
-    /// Opens a directory part by part and creates missing parts. No part may be a symbolic link.
+    /// Creates missing parts. No part may be a symbolic link.
     fn directory(&mut self, path: &str) -> Result<std::os::fd::BorrowedFd<'_>, Errno> {
         if self.path != path || self.fd.is_none() {
             self.fd = None;

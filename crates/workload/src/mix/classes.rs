@@ -1,5 +1,3 @@
-//! Size classes, for results by the size of the requested document.
-
 use crate::{WorkloadError, wrong};
 use record::units::{format_bytes, parse_bytes};
 

@@ -1,5 +1,3 @@
-//! Collects the size and the number of requests of each document in a log.
-
 use super::{Mix, SizeFit, SurgeParameters, ZipfFit};
 use crate::trace::TraceReader;
 use crate::{WorkloadError, stable_hash};

@@ -1,5 +1,3 @@
-//! The size distribution of web documents: a lognormal body with a Pareto tail.
-
 use statrs::distribution::{ContinuousCDF, Normal};
 
 /// A lognormal that is truncated at `tail_from_bytes`, and a Pareto distribution from there on.

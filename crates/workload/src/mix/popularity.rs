@@ -1,5 +1,3 @@
-//! Popularity by Zipf's law, with a given or a fitted exponent.
-
 use super::Interval;
 
 /// Probabilities of `count` documents by rank under Zipf's law: the probability of rank r is proportional to `1 /

@@ -3,7 +3,6 @@
 
 use super::{Document, Mix, SizeClasses};
 
-/// One row of Table 1.
 struct Item {
     name: &'static str,
     extension: &'static str,

@@ -102,7 +102,6 @@ impl Connections {
         connection
     }
 
-    /// Whether every connection ends after one request.
     pub(super) fn is_single(&self) -> bool {
         self.grouping == Grouping::Never
     }
@@ -137,12 +136,6 @@ mod tests {
             closed.push((ended.connection, ended.due_ns));
         }
         (of, closed)
-    }
-
-    #[test]
-    fn a_gap_of_exactly_the_limit_shares_the_connection() {
-        let gap = Grouping::IdleGap { limit_ns: 15 };
-        assert_eq!(run(&[(0, 7), (15, 7), (30, 7), (46, 7)], gap, 10).0, [0, 0, 0, 1]);
     }
 
     #[test]

@@ -1,12 +1,9 @@
-//! Sorts lines by their times within a window.
-
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Mean bytes of text per held request above which the window is shortened.
 const TEXT_BYTES: usize = 256;
 
-/// A request of the log while it waits in the window.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) time_ns: i64,
@@ -106,7 +103,6 @@ impl Window {
         time_ns
     }
 
-    /// Takes a line of this share, with the time that [`Window::see`] returned for it.
     pub(super) fn hold(&mut self, held: Held) {
         self.text_bytes += held.text.len();
         self.heap.push(held);
@@ -126,7 +122,6 @@ impl Window {
         self.drain()
     }
 
-    /// Returns the earliest request once the log has ended.
     pub(super) fn drain(&mut self) -> Option<Held> {
         let first = self.heap.pop()?;
         self.text_bytes -= first.text.len();

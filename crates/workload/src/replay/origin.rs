@@ -1,5 +1,3 @@
-//! The log time at which a replay starts.
-
 use super::ReplayOptions;
 
 /// The earliest time of the lines in the first sorting window.

@@ -1,5 +1,3 @@
-//! The plan as an iterator, which combines the reader, the sorting window, spreading and connections.
-
 use super::connections::{Connections, Ended};
 use super::order::{Disorder, Held, Window};
 use super::origin::Origin;
@@ -106,7 +104,7 @@ impl Plan {
         self.reader.counts()
     }
 
-    /// Reads one line into the window. The end of the log or an error begins the draining.
+    /// The end of the log or an error begins the draining.
     fn read(&mut self) {
         let entry = match self.reader.next_entry() {
             Ok(Some(entry)) => entry,
@@ -182,7 +180,6 @@ impl Plan {
         true
     }
 
-    /// Appends the steps for one request: connections to close before it, and the request.
     fn plan(&mut self, held: Held) {
         let now_ns = held.time_ns;
         while let Some(ended) = self.connections.expire(now_ns) {
@@ -216,7 +213,6 @@ impl Plan {
         self.ready.push_back(PlanStep::Close { client, connection, at_ns: self.last_ns });
     }
 
-    /// Converts log time to nanoseconds since the plan's start.
     fn paced(&self, time_ns: i64, offset_ns: u64) -> u64 {
         let since_ns = time_ns.saturating_sub(self.origin.at_ns().unwrap_or(time_ns)).max(0) as u64 + offset_ns;
         match self.options.pace {

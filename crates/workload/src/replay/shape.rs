@@ -1,5 +1,3 @@
-//! Outline of a log's requests over time: the mean rate, and the speed at which a window offers a given rate.
-
 use super::{Grouping, Pace, Plan, PlanStep, ReplayOptions};
 use crate::WorkloadError;
 use crate::trace::TraceReader;
@@ -196,14 +194,6 @@ mod tests {
             let speed = shape.speed_for(rate, 0, length_s * 1_000_000_000);
             assert!((speed / rate - 1.0).abs() < 0.03, "{rate}: {speed}");
         }
-    }
-
-    #[test]
-    fn a_quiet_beginning_is_played_faster() {
-        // 100 requests in 1,000 s, then 900 in 100 s.
-        let shape = shape((0..100).map(|n| n * 10).chain((0..900).map(|n| 1000 + n / 9)));
-        let speed = shape.speed_for(50.0, 0, 1_000_000_000);
-        assert!((speed - 500.0).abs() < 10.0, "50 requests lie in the first 500 s: {speed}");
     }
 
     #[test]

@@ -1,5 +1,3 @@
-//! Spreads requests with equal logged times over the log's resolution, like independent arrivals.
-
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -65,18 +63,5 @@ mod tests {
         let chi_square: f64 = counts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
         // 99.9th percentile of chi-square with 19 degrees of freedom.
         assert!(chi_square < 43.8, "{chi_square}");
-    }
-
-    #[test]
-    fn a_single_request_may_be_anywhere_in_its_second() {
-        let mut spread = Spread::new(4, 0);
-        let mean = (0..2000)
-            .map(|_| {
-                spread.begin(1);
-                spread.next_ns(1000) as f64
-            })
-            .sum::<f64>()
-            / 2000.0;
-        assert!((mean - 500.0).abs() < 6.0 * 289.0 / 2000f64.sqrt(), "{mean}");
     }
 }

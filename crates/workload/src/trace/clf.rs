@@ -15,7 +15,6 @@ use memchr::{memchr, memrchr};
 pub(super) struct LastTime(Option<([u8; 26], i64)>);
 
 impl LastTime {
-    /// Reads the time at the beginning of `text`, like [`instant::clf`].
     #[inline]
     fn read(&mut self, text: &[u8]) -> Option<i64> {
         let digits: &[u8; 26] = text.first_chunk()?;
@@ -97,7 +96,6 @@ fn status_and_bytes(text: &[u8]) -> Result<(u16, u64), Reason> {
     Ok((status, bytes(&size[..end])?))
 }
 
-/// Parses three digits.
 #[inline]
 pub(super) fn status(text: &[u8]) -> Result<u16, Reason> {
     match *text {
@@ -174,25 +172,6 @@ mod tests {
 
     fn parsed(line: &[u8], has_host: bool) -> Result<Raw<'_>, Reason> {
         parse(line, has_host, &mut LastTime::default())
-    }
-
-    const COMMON: &[u8] = br#"10.1.2.3 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326"#;
-
-    #[test]
-    fn a_common_line_gives_every_field() {
-        let raw = parsed(COMMON, false).unwrap();
-        assert_eq!(raw.client, b"10.1.2.3");
-        assert_eq!(raw.time_ns, 971_211_336_000_000_000);
-        assert_eq!((raw.method, raw.target), (&b"GET"[..], &b"/apache_pb.gif"[..]));
-        assert_eq!((raw.status, raw.bytes), (Some(200), Some(2326)));
-    }
-
-    #[test]
-    fn text_after_the_size_is_skipped() {
-        let line = [COMMON, br#" "http://example/\"x\"" "Mozilla [x]" 0.123"#].concat();
-        assert_eq!(parsed(&line, false).unwrap().bytes, Some(2326));
-        let with_host = [b"www.example:80 ", COMMON].concat();
-        assert_eq!(parsed(&with_host, true).unwrap().client, b"10.1.2.3");
     }
 
     #[test]

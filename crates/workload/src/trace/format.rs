@@ -1,5 +1,3 @@
-//! Formats by name, format strings in the servers' notations, and recognising a format from a log's beginning.
-
 use super::pattern::Pattern;
 use super::template::{Field, Piece, Template};
 use super::{SizeMeaning, clf, w3c};
@@ -207,7 +205,6 @@ fn apache(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// Parses the argument of `%{...}t`.
 fn time(argument: &str) -> Result<Field, String> {
     let pattern = argument.strip_prefix("begin:").or_else(|| argument.strip_prefix("end:")).unwrap_or(argument);
     Ok(match pattern {

@@ -1,5 +1,3 @@
-//! Reads times in Apache's `%{...}t`: strftime patterns, and Apache's names for fractions and Unix time.
-
 use super::instant::{self, SECOND_NS};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +46,6 @@ impl Partial {
         }
     }
 
-    /// The time and its resolution, if the fields suffice.
     pub(super) fn resolve(&self) -> Option<(i64, u64)> {
         let (time_ns, resolution_ns) = match self.whole {
             Some(whole) => whole,

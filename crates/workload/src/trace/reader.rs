@@ -1,5 +1,3 @@
-//! Opens a log, recognises its compression and format, and returns one entry after another.
-
 use super::lines::{Line, Lines};
 use super::rejected::excerpt;
 use super::template::Template;
@@ -270,7 +268,6 @@ fn is_default(method: &[u8], line: &[u8]) -> bool {
     !line.as_ptr_range().contains(&method.as_ptr())
 }
 
-/// Where to find a target that can be sent.
 enum Place {
     Line,
     /// In the scratch space, after a scheme and host of this length.

@@ -1,5 +1,3 @@
-//! Lines that could not be read, counted by reason, with a few examples.
-
 use std::fmt;
 
 record::worded! {

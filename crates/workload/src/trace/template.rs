@@ -38,7 +38,6 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// Whether the field is a part of the request's time.
     fn is_time(&self) -> bool {
         matches!(
             self,
@@ -52,7 +51,6 @@ impl Field {
     }
 }
 
-/// A compiled format.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     start: Vec<u8>,
@@ -193,7 +191,6 @@ impl Literal {
         self.text == b":"
     }
 
-    /// Returns the field's value and the text after the literal.
     fn split<'a>(&self, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         if self.text.is_empty() {
             return Some((text, b""));

@@ -23,7 +23,6 @@ enum Column {
     Bytes,
 }
 
-/// A parser with the columns and the date of the directives read so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct W3c {
     columns: Vec<Column>,
@@ -45,7 +44,6 @@ impl W3c {
         }
     }
 
-    /// Reads a line that starts with `#`.
     pub(super) fn directive(&mut self, line: &[u8]) {
         if let Some(names) = strip_word(line, b"#fields:") {
             self.columns.clear();
@@ -98,7 +96,6 @@ impl W3c {
     }
 }
 
-/// Whether a log's beginning has a `#Fields:` directive.
 pub(super) fn has_fields(start: &[u8]) -> bool {
     start.split(|byte| *byte == b'\n').any(|line| strip_word(line, b"#fields:").is_some())
 }
