@@ -61,7 +61,6 @@ fn probed(name: &str, probe: Probe, there: &str, remedy: &str) -> Capability {
     }
 }
 
-/// Tries a means in a namespace that vanishes afterwards.
 pub(crate) fn tried(probe: Probe) -> Result<(), WanError> {
     NetNamespace::create().and_then(|namespace| {
         namespace.run_inside(|| {

@@ -34,7 +34,6 @@ impl ServerCgroup {
         Self::with_token(&new_token()?)
     }
 
-    /// Like [`create`](Self::create), with a pair's token.
     pub(crate) fn with_token(token: &str) -> Result<Self, WanError> {
         let root = cgroup_mount(None).ok_or_else(|| WanError::Unsupported {
             what: "group the server's processes",
@@ -167,7 +166,6 @@ pub(crate) fn kill(pid: u32) {
     }
 }
 
-/// This process's group, relative to the root of the hierarchy.
 fn own_path() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;

@@ -1,6 +1,3 @@
-//! Why the path between client and server could not be created. Every message says which step failed, why, and how to
-//! fix it.
-
 use std::io;
 
 /// An error of this crate.
@@ -59,7 +56,6 @@ impl WanError {
     }
 }
 
-/// Names the failed step of a kernel error.
 pub(crate) trait DuringStep<T> {
     fn during(self, what: impl Into<String>) -> Result<T, WanError>;
 }

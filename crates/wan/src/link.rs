@@ -83,8 +83,8 @@ pub fn has_netem() -> bool {
     tried(|route, _| route.add_netem("lo", &PathPlan::default(), 0)).is_ok()
 }
 
-/// Joins the sides as `plan` asks. The mechanism `Other` means netem if the kernel has it, else the delay line. The
-/// joint's plan names the mechanism in use.
+/// The mechanism `Other` means netem if the kernel has it, else the delay line. The joint's plan names the mechanism
+/// in use.
 pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError> {
     plan.check()?;
     let mechanism = match plan.mechanism {

@@ -1,5 +1,4 @@
-//! Counts the packets that crossed the path. netem or the delay line counts them; the delay line also measures their
-//! lateness.
+//! Counts the packets that crossed the path. The delay line also measures their lateness.
 
 use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
@@ -34,7 +33,6 @@ struct Inner {
     changes: AtomicU64,
 }
 
-/// The last reading of counters that only grow.
 #[derive(Debug, Default)]
 struct Before {
     cpu_ns: u64,
@@ -158,7 +156,6 @@ impl PathMeter {
     }
 }
 
-/// The plan with the seed for this number of changes of the delay.
 fn reseeded(plan: PathPlan, changes: u64) -> PathPlan {
     PathPlan { seed: plan.seed.wrapping_add(changes.wrapping_mul(SEED_STEP)), ..plan }
 }

@@ -1,5 +1,3 @@
-//! Client and server, each in its own network namespace, joined by a veth pair.
-
 use crate::affinity::cpu_set;
 use crate::cgroup::{self, ServerCgroup};
 use crate::error::{DuringStep, WanError};

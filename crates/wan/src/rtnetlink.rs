@@ -1,5 +1,4 @@
-//! The rtnetlink requests of a pair, which create and delete a veth, set a link up, add an address or a neighbour,
-//! and look up a link. [`path`] has those of a wide-area path.
+//! rtnetlink requests.
 //!
 //! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,neighbour,veth}.h. All fields are in host
 //! byte order and padded to 4 bytes. netlink-packet-route is not used: it lacks netem, whose options and counters are
@@ -42,7 +41,6 @@ fn ethernet_address(end: u8) -> [u8; 6] {
     [0x02, 0, 0, 0, 0, end]
 }
 
-/// A request under construction, with header, fixed part and attributes.
 struct Request {
     bytes: Vec<u8>,
 }
@@ -190,7 +188,7 @@ impl Route {
         acknowledged(&reply[..received.min(4096)])
     }
 
-    /// Sends a request for one object; returns its message with the header.
+    /// Returns the message of one object with its header.
     fn query(&self, request: Request) -> io::Result<Vec<u8>> {
         rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
         let mut answer = None;

@@ -1,5 +1,4 @@
-//! Checks a path from the side of its users, with any mechanism. Pings show the round trip, and a train of packets
-//! shows the bandwidth. Takes about a round trip and a quarter of a second.
+//! Checks a path from the side of its users, with any mechanism.
 
 use crate::error::{DuringStep, WanError};
 use crate::namespace::NetNamespace;
@@ -155,7 +154,7 @@ pub(crate) fn run(
     Ok(tested)
 }
 
-/// Sends pings and returns the round trips of the answered ones. The kernel answers them, so no process of the other
+/// Returns the round trips of the answered pings. The kernel answers them, so no process of the other
 /// side takes part.
 fn ping(plan: &PathPlan, to: IpAddr, should_stop: ShouldStop<'_>) -> Result<Vec<u64>, WanError> {
     let what = "ping over the path";
@@ -293,7 +292,6 @@ fn train(
     Ok(train)
 }
 
-/// When the packet that was last read from the socket arrived.
 fn arrival_ns(socket: &UdpSocket) -> Option<u64> {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `at` is a live timespec, as SIOCGSTAMPNS requires.

@@ -1,9 +1,6 @@
-//! Settings of the calling thread's network namespace, under /proc/sys.
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Value of a setting such as `net/core/somaxconn`.
 pub(crate) fn read(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().replace('\t', " "))
 }
@@ -16,7 +13,6 @@ pub(crate) fn named(beginning: &str) -> Vec<String> {
     names.filter(|name| name.starts_with(start)).map(|name| format!("{folder}/{name}")).collect()
 }
 
-/// Whether a setting exists here and can be changed.
 pub(crate) fn is_writable(name: &str) -> bool {
     fs::metadata(format!("/proc/sys/{name}")).is_ok_and(|found| found.permissions().mode() & 0o200 != 0)
 }

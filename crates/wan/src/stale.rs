@@ -81,7 +81,6 @@ fn remove_namespace(left: &Leftover) -> Result<(), String> {
     }
 }
 
-/// Who created the namespace of a process.
 fn owner_of(pid: u32) -> Option<Owner> {
     let alias = || Route::connect()?.alias("lo").during("read the alias of lo");
     owner_in(&NetNamespace::of_process(pid).and_then(|namespace| namespace.run_inside(alias)).ok()?)

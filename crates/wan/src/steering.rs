@@ -27,7 +27,7 @@ impl NamespaceSysfs {
         Ok(NamespaceSysfs { root })
     }
 
-    /// Sets the CPUs of every receive queue of `link`. An empty list switches steering off.
+    /// An empty list switches steering off.
     pub(crate) fn steer(&self, link: &str, cpus: &[usize]) -> Result<(), WanError> {
         let mask = cpu_mask(cpus);
         for queue in self.receive_queues(link)? {

@@ -42,7 +42,6 @@ impl Tun {
         Ok(Tun { file })
     }
 
-    /// Reads one packet; `None` when there is none.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             return match rustix::io::read(&self.file, &mut *buffer) {
@@ -68,7 +67,6 @@ impl AsFd for Tun {
     }
 }
 
-/// A request of an ioctl about a network device.
 pub(crate) fn request_about(device: &str) -> io::Result<libc::ifreq> {
     // SAFETY: an all-zero ifreq is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -67,12 +67,11 @@ pub(crate) struct DelayLine {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Reads the counts of a line that another value owns.
 #[derive(Debug, Clone)]
 pub(crate) struct LineMeter(Arc<Shared>);
 
 impl DelayLine {
-    /// Starts the thread between the client's and the server's device, pinned to `cpus` unless they are empty.
+    /// Pinned to `cpus` unless they are empty.
     pub(crate) fn start(plan: &PathPlan, client: Tun, server: Tun, cpus: &[usize]) -> Result<Self, WanError> {
         let shared = Arc::new(Shared::default());
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).during("make an eventfd")?);
@@ -106,7 +105,6 @@ impl DelayLine {
         LineMeter(self.shared.clone())
     }
 
-    /// Whether the thread could not get a real-time priority.
     pub(crate) fn lacks_real_time(&self) -> bool {
         lock(&self.shared.thread).is_some_and(|(_, is_real_time)| !is_real_time)
     }
@@ -135,13 +133,11 @@ impl LineMeter {
         text.split(' ').next()?.parse().ok()
     }
 
-    /// Changes the delay of later packets.
     pub(crate) fn set_delay(&self, delay_ns: u64, queue_bytes: u64) {
         *lock(&self.0.change) = (delay_ns, queue_bytes);
         self.0.is_changed.store(true, Ordering::Release);
     }
 
-    /// Why the line ended.
     pub(crate) fn trouble(&self) -> Option<String> {
         lock(&self.0.trouble).clone()
     }
@@ -177,7 +173,7 @@ impl Direction {
         }
     }
 
-    /// Takes packets from the device; returns whether there were any.
+    /// Returns whether there were any packets.
     fn fetch(&mut self, from: &Tun, counts: &Mutex<LineCounts>) -> io::Result<bool> {
         if !self.is_readable {
             return Ok(false);
@@ -209,7 +205,7 @@ impl Direction {
         Ok(fetched > 0)
     }
 
-    /// Delivers due packets; returns whether there were any.
+    /// Returns whether there were any packets.
     fn deliver(&mut self, to: &Tun, early_ns: u64, counts: &Mutex<LineCounts>) -> bool {
         let mut late_ns = [0; BATCH];
         let (mut count, mut refused) = (0, 0);
@@ -266,7 +262,6 @@ impl Line {
         Ok(())
     }
 
-    /// Applies a new delay before the fate of the next packet is decided.
     fn take_change(&mut self) {
         if self.shared.is_changed.swap(false, Ordering::AcqRel) {
             let (delay_ns, queue_bytes) = *lock(&self.shared.change);
@@ -277,7 +272,6 @@ impl Line {
         }
     }
 
-    /// Sleeps until a packet comes or is due, or the line ends.
     fn sleep(&mut self) -> io::Result<()> {
         let next_ns = self.directions.iter().filter_map(|direction| Some(direction.queue.front()?.0)).min();
         let timeout = next_ns.map(|due_ns| {

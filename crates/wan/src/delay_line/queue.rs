@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-/// Initial size of the ring.
 const FIRST_BYTES: usize = 1 << 20;
 
 /// A first-in first-out queue of packets with their due times.

@@ -1,5 +1,4 @@
-//! Decides whether a packet is lost, dropped, or due at a time. Each direction has one shaper, which knows no packet
-//! contents, clock or kernel.
+//! The fate of packets. Each direction has one shaper, which knows no packet contents, clock or kernel.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -56,7 +55,6 @@ impl Shaper {
         self.queue_ns = (queue_bytes as f64 * self.ns_per_byte) as u64;
     }
 
-    /// Decides the fate of a packet of `bytes` that came at `now_ns`.
     pub(crate) fn fate(&mut self, now_ns: u64, bytes: usize) -> Fate {
         if self.loss_below > 0 && self.losses.next_u64() < self.loss_below {
             return Fate::Lost;

@@ -1,5 +1,3 @@
-//! The requests of a path: netem queueing disciplines, quick acknowledgements as a route's metric, and counters.
-//!
 //! Layout: include/uapi/linux/{pkt_sched,gen_stats,rtnetlink,if_link}.h.
 
 use super::{IFLA_IFALIAS, Request, Route, link_index};
@@ -60,7 +58,6 @@ pub struct NetemCounts {
     pub is_seeded: bool,
 }
 
-/// Packets that one end of a link dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkDrops {
     /// Incoming packets that a full backlog of the receiver dropped.
@@ -111,7 +108,6 @@ fn limit_options(plan: &PathPlan) -> Request {
 }
 
 impl Route {
-    /// Adds netem with the plan's values to `link`.
     pub fn add_netem(&self, link: &str, plan: &PathPlan, direction: u64) -> io::Result<()> {
         self.set_netem(link_index(link)?, plan, direction)
     }
@@ -125,7 +121,6 @@ impl Route {
         Ok(())
     }
 
-    /// Adds the queueing discipline fq to `link`.
     pub fn add_fq(&self, link: &str) -> io::Result<()> {
         self.queue(link_index(link)?, DELAY, "fq", &[])
     }
@@ -168,7 +163,6 @@ impl Route {
         Ok(counts)
     }
 
-    /// Packets dropped by this link.
     pub fn link_drops(&self, index: u32) -> io::Result<LinkDrops> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link(index, 0, 0);
