@@ -46,7 +46,6 @@ impl Backends {
         }
     }
 
-    /// The backends' processes and their descendants.
     pub fn processes(&self, table: &ProcessTable) -> BTreeSet<u32> {
         if self.roots.is_empty() {
             return BTreeSet::new();
@@ -102,7 +101,6 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Command, Stdio};
 
-    /// Python in a separate network namespace, which does the next step for each line.
     struct Elsewhere {
         child: Child,
         said: BufReader<std::process::ChildStdout>,

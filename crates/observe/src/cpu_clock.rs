@@ -42,14 +42,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_of_this_process_is_its_own_cpu_time() {
-        let before = read(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap();
-        let seen = of_process(std::process::id()).unwrap();
-        let after = read(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap();
-        assert!(before <= seen && seen <= after, "{before} {seen} {after}");
-    }
-
-    #[test]
     fn the_clock_of_an_ended_process_is_an_error() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();

@@ -1,6 +1,3 @@
-//! Errors if the server or the machine cannot be watched at all. A single unreadable counter is not an error but a
-//! figure without a value ("not measured: why").
-
 use std::io;
 
 /// An error of this crate. The message tells what failed, why, and the remedy.

@@ -1,5 +1,3 @@
-//! Facts about the server, stored with the figures.
-
 use crate::group::Target;
 use crate::limits::narrowest_memory;
 use crate::listening::listening_addresses;

@@ -79,7 +79,6 @@ pub struct GroupSize {
     pub resident_pages: u64,
 }
 
-/// CPU time of one living process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessCpu {
     pub process: Process,
@@ -108,9 +107,7 @@ struct Member {
     parent: u32,
     last: ProcessStat,
     cpu_ns: u64,
-    /// CPU time that is included in the group's.
     counted_ns: u64,
-    /// `counted_ns` when the window began.
     at_window_start_ns: u64,
     threads: HashMap<u32, Thread>,
 }
@@ -141,7 +138,6 @@ pub struct ServerGroup {
     counters: GroupCounters,
     /// CPU time of ended children that was already counted and will appear again in the children time of this parent.
     owed_ns: HashMap<u32, u64>,
-    /// Major faults of ended children that were already counted, by parent.
     owed_faults: HashMap<u32, u64>,
     ended: Ended,
     /// Processes to be admitted, with the CPU time that they have used for the server.
@@ -213,7 +209,6 @@ impl ServerGroup {
         self.members.iter().map(|(pid, member)| member.process(*pid)).collect()
     }
 
-    /// The group's threads as (process, thread).
     pub fn threads(&self) -> Vec<(u32, u32)> {
         self.members.iter().flat_map(|(pid, member)| member.threads.keys().map(|tid| (*pid, *tid))).collect()
     }
@@ -256,7 +251,7 @@ impl ServerGroup {
         }
     }
 
-    /// The session ids of the server. A session without processes is over, as is one whose id another process got.
+    /// A session without processes is over, as is one whose id another process got.
     fn living_sessions(&mut self, table: &ProcessTable) -> HashSet<u32> {
         let used: HashSet<u32> = table.iter().map(|(_, origin)| origin.session).collect();
         let is_anothers = |leader: &Process| table.get(leader.pid).is_some() && !table.has(*leader);
@@ -368,7 +363,7 @@ impl ServerGroup {
         self.members.values_mut().for_each(|member| member.counted_ns = 0);
     }
 
-    /// Counts CPU time and faults of a parent's waited-for children, less the part counted while they lived.
+    /// Leaves out the part counted while the children lived.
     fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
         let user = now.children_user_ticks.saturating_sub(earlier.children_user_ticks);
         let system = now.children_system_ticks.saturating_sub(earlier.children_system_ticks);
@@ -410,7 +405,7 @@ impl ServerGroup {
         self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
     }
 
-    /// Reads the threads' accounts. `counts_newcomers`: new threads are counted from their start.
+    /// `counts_newcomers`: new threads are counted from their start.
     fn read_threads(&mut self, pid: u32, member: &mut Member, counts_newcomers: bool) {
         if !self.has_accounts {
             return;
@@ -456,7 +451,6 @@ impl ServerGroup {
             }
             let file = match KeptFile::open(format!("/proc/{pid}/task/{tid}/schedstat")) {
                 Ok(file) => file,
-                // The thread ended, or this kernel has no such file.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     self.has_accounts = fs::exists("/proc/thread-self/schedstat").unwrap_or(false);
                     continue;
@@ -496,7 +490,7 @@ impl ServerGroup {
         self.has_accounts.then(|| living.unwrap_or(0).max(self.busiest_ended_ns))
     }
 
-    /// The living thread with the most CPU time since the window began, if any.
+    /// The living thread with the most CPU time since the window began.
     pub fn busiest_thread(&self) -> Option<BusyThread> {
         let of_member = |(pid, member): (&u32, &Member)| {
             let busiest = member.threads.iter().max_by_key(|(_, thread)| thread.in_window_ns())?;
@@ -509,7 +503,6 @@ impl ServerGroup {
         Some(BusyThread { pid, tid, name: of.last.command.clone(), siblings })
     }
 
-    /// The threads that used CPU time since the window began.
     pub fn busy_threads(&self) -> Vec<u32> {
         let threads = self.members.values().flat_map(|member| &member.threads);
         threads.filter(|(_, thread)| thread.in_window_ns() > 0).map(|(tid, _)| *tid).collect()

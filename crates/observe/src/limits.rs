@@ -111,7 +111,6 @@ fn groups(pids: &[u32], controller: &str) -> Vec<(PathBuf, String)> {
     folders
 }
 
-/// A group's folder and those above it.
 fn upwards(mount: &Path, path: &str) -> Vec<PathBuf> {
     let folder = mount.join(path.trim_start_matches('/'));
     let above = folder.ancestors().take(MAX_DEPTH).take_while(|folder| folder.starts_with(mount));
@@ -150,7 +149,6 @@ fn memory_limits(folder: &Path) -> Vec<(u64, PathBuf)> {
 #[derive(Debug, Default)]
 pub struct MemoryLimit {
     file: Option<PathBuf>,
-    /// Stalls in the server's own control group.
     pressure: Option<PathBuf>,
 }
 

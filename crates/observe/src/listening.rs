@@ -98,7 +98,6 @@ fn managers_and_servers_of(inodes: &HashSet<u64>) -> (BTreeSet<u32>, BTreeSet<u3
     holders_of(inodes, &all_pids()).into_iter().partition(is_manager)
 }
 
-/// The processes that serve the sockets.
 pub fn servers_of(inodes: &HashSet<u64>) -> BTreeSet<u32> {
     managers_and_servers_of(inodes).1
 }

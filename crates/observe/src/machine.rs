@@ -12,7 +12,6 @@ use record::time::monotonic_ns;
 
 const PATH: &str = "/proc/stat";
 
-/// Reads `/proc/stat`.
 #[derive(Debug)]
 pub struct MachineReader {
     file: KeptFile,
@@ -99,20 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_cpus_are_counted_separately() {
+    fn cpus_are_counted_separately_and_one_that_came_is_left_out() {
         let idle = |idle| CpuTimes { idle, ..CpuTimes::default() };
         let begin = reading(0, &[(0, idle(0)), (1, idle(0))]);
-        let end = reading(1_000_000_000, &[(0, idle(100)), (1, idle(25))]);
-        let busy = |cpu| CpuUse::between(&begin, &end, |which| which == cpu).busy_cpus().unwrap();
-        assert_eq!((busy(0), busy(1)), (0.0, 0.75));
-        assert_eq!(CpuUse::between(&begin, &end, |_| true).cpus, 2);
-    }
-
-    #[test]
-    fn a_cpu_that_came_or_went_is_left_out() {
-        let busy = CpuTimes { user: 50, ..CpuTimes::default() };
-        let begin = reading(0, &[(0, CpuTimes::default())]);
-        let end = reading(1_000_000_000, &[(0, busy), (1, busy)]);
-        assert_eq!(CpuUse::between(&begin, &end, |_| true).times.user, 50);
+        let end = reading(1_000_000_000, &[(0, idle(100)), (1, idle(25)), (2, idle(7))]);
+        let busy = |cpu| CpuUse::between(&begin, &end, |which| which == cpu).busy_cpus();
+        assert_eq!([busy(0), busy(1), busy(2)], [Some(0.0), Some(0.75), None]);
+        let all = CpuUse::between(&begin, &end, |_| true);
+        assert_eq!((all.cpus, all.times.idle), (2, 125));
     }
 }

@@ -1,9 +1,6 @@
-//! The parts of a process's memory and their files: /proc/PID/maps.
-
 use std::io;
 use std::ops::Range;
 
-/// Maximum lines read.
 const MOST: usize = 100_000;
 
 /// A line: `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.

@@ -13,7 +13,6 @@ use crate::processes::living_thread;
 use record::PlainText;
 use std::collections::BTreeMap;
 
-/// The counters; missing ones are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     /// `Tcp: InSegs`.
@@ -41,7 +40,6 @@ pub struct NetworkReading {
     pub links: Vec<Link>,
 }
 
-/// A network device with known speed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Link {
     /// Its name; untrusted text.
@@ -59,7 +57,6 @@ pub struct NetworkReader {
     dev: Option<KeptFile>,
     softnet: Option<KeptFile>,
     conntrack: Option<KeptFile>,
-    /// Bits per second by name.
     speeds: BTreeMap<String, u64>,
     buffer: Vec<u8>,
 }

@@ -1,5 +1,3 @@
-//! The observer: watches one server and the machine around it, in windows.
-
 use crate::account::Accountant;
 use crate::backends::Backends;
 use crate::bpf::Refusal;
@@ -70,12 +68,9 @@ pub struct Observer {
     /// Most frequent remote address of the server's own connections, when there last were any.
     backend: Option<String>,
     backends: Backends,
-    /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
     memory: MemoryLimit,
-    /// The processes of the command of `find --beside`.
     beside: Option<ServerGroup>,
-    /// The account of the server's threads, or why it is not kept.
     account: Result<Accountant, String>,
 }
 
@@ -304,7 +299,6 @@ fn why_not_kept(refusal: Refusal) -> String {
     WatchError::from(refusal).to_string()
 }
 
-/// The processes from which the group grows, or why there are none.
 fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
     match target.group {
         Group::None => (Vec::new(), Some("the server's processes are not on this machine, or were not named".into())),

@@ -1,5 +1,3 @@
-//! Connections of the server to other servers: backends for which it may wait.
-
 use crate::cpu_clock;
 use crate::listening::sockets_of;
 use crate::port_sockets::PortReader;
@@ -12,19 +10,16 @@ use std::net::SocketAddr;
 const MAX_PROCESSES: usize = 64;
 const MAX_DESCRIPTORS: usize = 4096;
 const MAX_ADDRESSES: usize = 65_536;
-/// Maximum inodes kept per backend.
 const MAX_HELD: usize = 16;
 
 /// Sockets of the machine's own services, e.g. for logs, names or systemd. They are not backends of a server.
 const SYSTEM_SOCKETS: [&str; 6] =
     ["/run/systemd/", "/var/run/systemd/", "/run/dbus/", "/var/run/dbus/", "/dev/log", "/run/nscd/"];
 
-/// Whether a system service listens on this file.
 pub fn is_of_system(name: &str) -> bool {
     SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start))
 }
 
-/// The connections found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outgoing {
     /// Number of established connections that the processes opened.
@@ -43,7 +38,6 @@ pub struct Held {
     pub elsewhere: Option<Elsewhere>,
 }
 
-/// How to recognise a backend's sockets in another network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Elsewhere {
     Listener(SocketFile),
@@ -63,7 +57,6 @@ pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     Some(again.map_or(found, |(again, _)| again))
 }
 
-/// A reading, and how long it waited for its CPU after listing the descriptors.
 fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let first = members.first()?;
     let mut inodes = HashSet::new();
@@ -115,7 +108,6 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
             }
         }
     }
-    // The kernel may lack the module that lists them.
     let unix = unix_backends(&mut reader, &inodes).unwrap_or_default();
     for (name, (held, count)) in unix.by_name {
         backends.insert(name.clone(), held);

@@ -10,7 +10,6 @@ use std::io::{self, BufRead, BufReader, Seek};
 /// Maximum length of a line; lines of /proc/net/tcp have 150 bytes.
 const MAX_LINE_BYTES: u64 = 4096;
 
-/// A reader of one namespace's sockets.
 #[derive(Debug)]
 pub enum PortReader {
     /// Reads by netlink.
@@ -81,7 +80,6 @@ impl PortReader {
         matches!(self, PortReader::Diag(_))
     }
 
-    /// Describes how the sockets are read.
     pub fn method(&self) -> &'static str {
         match self {
             PortReader::Diag(_) => "inet_diag netlink",

@@ -22,7 +22,6 @@ const REST_AFTER_READING: u32 = 400;
 /// depends on the number of samples.
 const LOOKS_PER_READING: u32 = 10;
 
-/// The thread's readings since the window began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Samples {
     /// Sockets by state, summed over the readings.
@@ -85,7 +84,6 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// The readings of the window, which ends.
     pub fn end_window(&self) -> Samples {
         let mut control = self.control();
         let samples = control.samples.clone();
@@ -105,7 +103,6 @@ impl Shared {
     }
 }
 
-/// When the next reading of a kind is allowed.
 struct Pace {
     interval: Duration,
     due: Instant,

@@ -125,7 +125,6 @@ impl SlowDown {
         Ok(slow)
     }
 
-    /// Attaches a probe to a function of the server's program, in all of its processes.
     fn probe(&self, pid: u32, function: &str) -> Result<Link, SlowDownError> {
         let program = bpf::program(&self.object, program_of(SlowPlace::Function))?;
         let options = UprobeOpts { func_name: Some(function.to_string()), ..UprobeOpts::default() };
@@ -138,7 +137,6 @@ impl SlowDown {
         })
     }
 
-    /// Adds processes that the server has started.
     fn admit(&mut self) -> Result<(), SlowDownError> {
         self.table.scan();
         self.group.admit(&self.table);

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 /// The message that answers for IPv4 and IPv6 with one walk (`struct inet_diag_req`).
 const TCPDIAG_GETSOCK: u16 = 18;
-/// The message for one address family.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQ_BYTECODE: u16 = 1;
 /// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO).
@@ -410,7 +409,6 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
     }
 }
 
-/// Reads the address at this offset of a `struct inet_diag_msg`.
 fn address(message: &[u8], at: usize) -> IpAddr {
     let words = &message[at..at + 16];
     if i32::from(message[0]) == libc::AF_INET6 {
@@ -422,7 +420,7 @@ fn address(message: &[u8], at: usize) -> IpAddr {
     }
 }
 
-/// Reads the drops from a message's attributes; 0 if none were requested.
+/// 0 if none were requested.
 fn drops(attributes: &[u8]) -> u32 {
     let memory = attribute(attributes, SKMEMINFO).filter(|memory| memory.len() >= (DROPS + 1) * 4);
     memory.map_or(0, |memory| u32_at(memory, DROPS * 4))

@@ -1,5 +1,3 @@
-//! The TIME_WAIT sockets of a port: counts them and their kernel memory, or ends them early.
-
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::port_sockets::PortReader;

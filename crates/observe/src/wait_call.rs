@@ -43,7 +43,6 @@ impl Waits {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     self.error = Some("/proc/PID/syscall may be read by root or the server's own user only".into());
                 }
-                // The thread has ended.
                 Err(error) if fs::exists("/proc/self/syscall").unwrap_or(false) => drop(error),
                 Err(_) => self.error = Some("this kernel has no /proc/PID/syscall".into()),
             }
@@ -69,7 +68,6 @@ impl Waits {
         self.error = other.error.or_else(|| self.error.take());
     }
 
-    /// The reason why there is no figure.
     pub fn why_none(&self) -> String {
         self.error.clone().unwrap_or_else(|| "no thread was seen waiting in select, poll, epoll or io_uring".into())
     }
@@ -108,7 +106,6 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
 
-    /// Waits until a thread of this process sleeps in select, and samples it.
     fn look_at(thread: u32) -> Waits {
         for _ in 0..10_000 {
             let mut waits = Waits::default();

@@ -1,5 +1,3 @@
-//! A window between two readings, and the figures derived from it.
-
 mod doubts;
 mod neighbours;
 
@@ -26,40 +24,30 @@ const SHORTER_THAN_A_TICK: &str = "the window was shorter than a tick of the ker
 pub struct Edge {
     /// When the group's CPU clocks were read.
     pub at_ns: u64,
-    /// The group's totals.
     pub group: GroupCounters,
-    /// The machine's CPUs.
     pub machine: MachineReading,
-    /// The namespace's counters.
     pub network: NetworkReading,
-    /// Every process's CPU clock.
     pub clocks: BTreeMap<Process, u64>,
     /// The load generator's CPU clock; `None` if it is not on this machine.
     pub client_cpu_ns: Option<u64>,
-    /// CPU time of the watcher's thread.
     pub watcher_cpu_ns: u64,
     /// CPU time of taking this edge's readings.
     pub edge_cpu_ns: u64,
-    /// The server's limit of CPU time.
     pub quota: Option<CpuQuota>,
-    /// What limited the server's memory.
     pub memory: MemoryUse,
     /// When the CPU clocks of the command of `find --beside` were read.
     pub beside_at_ns: u64,
-    /// CPU time of that command so far.
     pub beside_cpu_ns: u64,
 }
 
 /// The processes of the command of `find --beside`, at the end of a window.
 #[derive(Debug, Clone)]
 pub struct Beside {
-    /// Process ids, ascending.
     pub(crate) pids: Vec<u32>,
-    /// Proportional set size of the processes, bytes; `None` if it cannot be read.
+    /// Bytes; `None` if it cannot be read.
     pub(crate) memory: Option<u64>,
 }
 
-/// Reasons why whole kinds of figures have no value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MissingReasons {
     /// Why the group has no processes.
@@ -84,19 +72,16 @@ pub struct Window {
     pub(crate) size: GroupSize,
     /// Pages of the members without a file or shared memory behind them.
     pub(crate) anonymous_pages: u64,
-    /// The account of the server's threads, or the reason why there is none.
     pub(crate) account: Result<Account, String>,
     pub(crate) members: Vec<u32>,
     /// Established connections of the group to other servers, if they could be read.
     pub(crate) outgoing: Option<u64>,
-    /// Processes of the server's backends on this machine.
     pub(crate) backends: BTreeSet<u32>,
     /// Open descriptors and limit of the member that is closest to its limit.
     pub(crate) descriptors_used: Option<(u64, u64)>,
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_pid: u32,
     pub(crate) has_group: bool,
-    /// The command of `find --beside`, if it ran.
     pub(crate) beside: Option<Beside>,
     pub(crate) missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
@@ -169,7 +154,6 @@ impl Window {
         of_backends.map(|(process, now_ns)| self.cpus_of(process, *now_ns)).sum()
     }
 
-    /// CPUs that the command of `find --beside` used.
     pub(crate) fn beside_cpus(&self) -> f64 {
         let elapsed_ns = self.end.beside_at_ns.saturating_sub(self.begin.beside_at_ns);
         let used_ns = self.end.beside_cpu_ns.saturating_sub(self.begin.beside_cpu_ns);
@@ -283,7 +267,6 @@ impl Window {
         self.wait_figures(figures, why.as_deref());
     }
 
-    /// Sets the figures about the calls in which the server's threads waited.
     fn wait_figures(&self, figures: &mut Figures, why: Option<&str>) {
         let waits = &self.samples.waits;
         let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin, why_not: &str| {
@@ -391,7 +374,6 @@ impl Window {
         figures.found(names::SERVER_CPUS_TAKEN, taken, from, "the server's own CPU time was not measured");
     }
 
-    /// Used share of the server's limit of CPU time.
     fn quota_figures(&self, figures: &mut Figures) {
         let quota = self.begin.quota.zip(self.end.quota);
         let accounted = quota.and_then(|(begin, end)| end.used_ns?.checked_sub(begin.used_ns?));
@@ -408,7 +390,6 @@ impl Window {
         figures.found(names::SERVER_THROTTLED, stopped, (periods, Origin::Counted), why);
     }
 
-    /// Stalls for memory, and how often the limit of memory was reached.
     fn memory_figures(&self, figures: &mut Figures) {
         let (begin, end, elapsed_ns) = (&self.begin.memory, &self.end.memory, self.elapsed_ns() as f64);
         let stalled = end.stalled_us.zip(begin.stalled_us).map(|(now, then)| now.saturating_sub(then) as f64 * 1e3);

@@ -38,7 +38,7 @@ const WINDOWS_BETWEEN_LOOKS_FOR_CALLS: u64 = 4;
 /// Minimum time between two sampled stacks on a CPU.
 const STACK_GAP_NS: u64 = 2_000_000;
 
-/// Keeps the account of a server in windows. Links are dropped before their object.
+/// Links are dropped before their object.
 pub struct Accountant {
     _links: Vec<Link>,
     switch: &'static str,
@@ -256,12 +256,10 @@ mod tests {
         }
     }
 
-    /// The account of this process while `work` runs.
     fn account_of(accountant: &mut Accountant, work: impl FnOnce()) -> Account {
         account_from(accountant, std::process::id(), work)
     }
 
-    /// The account of a process and its children while `work` runs.
     fn account_from(accountant: &mut Accountant, root: u32, work: impl FnOnce()) -> Account {
         let mut table = ProcessTable::default();
         table.scan();

@@ -77,7 +77,6 @@ pub fn bpf() -> Capability {
     }
 }
 
-/// Loads and attaches the programs with which `straingauge watch` counts.
 pub fn requests() -> Capability {
     let name = "requests of a server";
     match crate::watch::try_out() {
@@ -91,7 +90,6 @@ pub fn requests() -> Capability {
     }
 }
 
-/// Loads and attaches the programs with which `straingauge profile` samples.
 pub fn sampling() -> Capability {
     let name = "sampling of the kernel";
     match crate::profile::try_out() {
@@ -104,7 +102,6 @@ pub fn sampling() -> Capability {
     }
 }
 
-/// Hooks the begin and end of a kernel function that does nothing.
 pub fn exact_layers() -> Capability {
     let name = "hooks in kernel functions";
     match crate::profile::exact::why_not_possible() {

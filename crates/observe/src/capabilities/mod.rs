@@ -7,7 +7,7 @@ mod network;
 
 use record::machine::Capability;
 
-/// All checks, in the order of the report: processes, CPUs, network, kernel instruments, limits.
+/// In the order of the report: processes, CPUs, network, kernel instruments, limits.
 pub fn capabilities() -> Vec<Capability> {
     [
         kernel::thread_accounts,

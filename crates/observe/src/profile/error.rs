@@ -1,5 +1,3 @@
-//! The reason why a server could not be profiled.
-
 use super::symbols::SymbolsError;
 use std::io;
 

@@ -7,8 +7,8 @@
 mod bursts;
 mod calibration;
 mod programs;
-pub mod reading;
-pub mod result;
+mod reading;
+mod result;
 
 pub use bursts::{BURSTS, BurstOptions, ExactProfiler, run};
 pub use programs::why_not_possible;

@@ -50,7 +50,6 @@ impl FunctionGroup {
     }
 }
 
-/// The reason why a text is not a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_send_ack")]
 pub struct GroupError(pub PlainText);

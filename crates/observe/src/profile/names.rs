@@ -23,7 +23,6 @@ pub struct Names<'s> {
 }
 
 impl<'s> Names<'s> {
-    /// Uses the kernel's functions.
     pub fn new(symbols: &'s KernelSymbols) -> Self {
         Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }

@@ -1,5 +1,3 @@
-//! Converts stacks to the rows of a profile.
-
 use super::attribute::{Owner, Stack, of_server};
 use super::groups::FunctionGroup;
 use super::interval::ratio;
@@ -10,7 +8,6 @@ use record::profile::{EventRow, FunctionRow, GroupRow, LayerRow, Mode, Ran, Samp
 use std::collections::{BTreeMap, HashMap};
 
 const TOP_FUNCTIONS: usize = 40;
-/// Maximum unattributed or unclassified functions listed.
 const TOP_UNKNOWN: usize = 8;
 
 /// A number per tenth of the window.
@@ -45,7 +42,6 @@ fn counted(stacks: &[Stack], event: u8, wanted: impl Fn(&Stack) -> bool) -> (u64
     (samples, blocks)
 }
 
-/// The denominators of the rows, by tenth.
 #[derive(Debug, Clone, Copy)]
 pub struct Denominators {
     pub packets: Blocks,
@@ -56,7 +52,6 @@ fn scaled(blocks: &Blocks, factor: f64) -> Blocks {
     blocks.map(|count| count * factor)
 }
 
-/// The table of layers with their parts.
 pub fn layer_rows(stacks: &[Stack], sample_ns: f64, by: &Denominators, events: &[EventRow]) -> Vec<LayerRow> {
     let (_, whole) = counted(stacks, 0, |_| true);
     let row = |layer: Option<Layer>, part: &str| {

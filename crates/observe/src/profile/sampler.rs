@@ -56,7 +56,6 @@ pub struct Sampler {
     pub events: Vec<EventState>,
     object: Object,
     members: Members,
-    /// When the gate was opened; 0 = closed.
     opened_ns: Cell<u64>,
 }
 

@@ -15,7 +15,6 @@ pub const TGID_OTHERS: u32 = u32::MAX;
 pub enum Side {
     /// No packet of the port.
     Nobody,
-    /// The server's end.
     Server,
     /// The other end, on this machine.
     Peer,
@@ -33,9 +32,7 @@ pub struct SampleKey {
     pub image: u32,
     /// Number of the perf event.
     pub event: u8,
-    /// The receiver of the current packet.
     pub side: Side,
-    /// Whether the CPU was in user mode.
     pub is_user: bool,
     /// Tenth of the window.
     pub block: u8,
@@ -50,7 +47,6 @@ pub struct Interrupts {
 
 record::grows!(Interrupts { arrived, late });
 
-/// All data of a window in the kernel.
 #[derive(Debug, Clone, Default)]
 pub struct RawSamples {
     pub samples: Vec<(SampleKey, u64)>,

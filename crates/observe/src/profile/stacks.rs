@@ -10,13 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 
 type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
 
-/// The stacks of the server's work. `command_of` names a process.
+/// `command_of` names a process.
 pub fn recorded(stacks: &[Stack], command_of: &dyn Fn(u32) -> PlainText, events: &[EventRow]) -> Stacks {
     let measured: Vec<(u8, &EventRow)> = (1..).zip(events).filter(|(_, event)| event.not_measured.is_none()).collect();
     let mut recorded = Stacks::default();
     let mut functions: HashMap<&Frame, u32> = HashMap::new();
     let mut processes: BTreeMap<u32, u32> = BTreeMap::new();
-    // Samples of the clock, then those of each event.
     let mut counts: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
     for stack in stacks.iter().filter(|stack| stack.owner == Owner::Server) {
         let column = match measured.iter().position(|(number, _)| *number == stack.event) {

@@ -1,5 +1,3 @@
-//! Profiles a server: finds it, samples it for a window, and attributes its time.
-
 use super::arrivals;
 use super::attribute::{Stack, attribute, coverage, of_server};
 use super::error::ProfileError;

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 /// Windows with probes are short, because probes cost more than all other parts.
 pub const PACK_WINDOW: Duration = Duration::from_millis(100);
-/// The shortest time between such windows.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(2);
 /// With a longer period, windows do not represent the present.
 const LONGEST_PERIOD: Duration = Duration::from_secs(120);
@@ -88,7 +87,6 @@ impl ActivePack {
         by_boundaries.values().sum()
     }
 
-    /// The cost of a call of a function, with probes at one or both ends.
     fn function_ns(&self, places: &[&PackPlace]) -> f64 {
         let at = |at_return: bool| places.iter().any(|place| place.at_return == at_return);
         self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))

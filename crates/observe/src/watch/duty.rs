@@ -33,7 +33,6 @@ pub enum Act {
     End,
 }
 
-/// Decides when requests are counted.
 #[derive(Debug)]
 pub struct Duty {
     is_in_windows: bool,
@@ -110,7 +109,7 @@ impl Duty {
         Ok(act)
     }
 
-    /// When the next window can be paid for; `None` while no time is saved.
+    /// `None` while no time is saved.
     fn opens_ns(&self) -> Option<u64> {
         let price_ns = self.cost * WINDOW.as_nanos() as f64 * (0.5 + self.phase);
         let missing_ns = (price_ns - self.credit_ns).max(0.0);

@@ -25,7 +25,6 @@ pub struct RequestProgress {
 /// requests must not delay every load.
 const MOST_NS: u64 = 2_000_000_000;
 const STILL_NS: u64 = 1_000_000_000;
-/// Initial and maximum time between two checks.
 const REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(20);
 /// Maximum readings to get one during which no request ends; with other clients on the port there may be none.
@@ -64,7 +63,6 @@ fn counts_of(progress: Option<RequestProgress>) -> Option<(u64, u64)> {
     progress.map(|progress| (progress.finished, progress.answered))
 }
 
-/// Waits between loads.
 #[derive(Debug, Default)]
 pub struct Edges {
     /// Requests that were unfinished after the longest wait; the next load does not wait for them.

@@ -1,5 +1,3 @@
-//! Disk bytes of the server's processes, and the counters of a control group.
-
 use crate::group::ticks_since_boot;
 use crate::proc_text::{parse_cgroup_usage_us, parse_named_numbers};
 use crate::processes::Origin;
@@ -12,7 +10,6 @@ use std::path::Path;
 
 /// The counts of a larger group are not read.
 const MOST_PROCESSES: usize = 4096;
-/// Maximum generations of processes that end between two readings.
 const MAX_DEPTH: usize = 16;
 const MOST_BYTES: u64 = 1 << 20;
 

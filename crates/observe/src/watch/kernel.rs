@@ -10,7 +10,6 @@ use record::watch::counters::Source;
 
 const ON_SENDMSG: &str = "on_sendmsg";
 
-/// The hook that observes reads of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveHook {
     /// `sock_recv_length` (Linux 6.3): one event per read, with its length.
@@ -18,7 +17,6 @@ pub enum ReceiveHook {
     Position,
 }
 
-/// The hook that observes writes of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendHook {
     Length,
@@ -42,7 +40,6 @@ pub struct KernelHooks {
 }
 
 impl KernelHooks {
-    /// Reads the kernel's types.
     pub fn detect() -> Result<Self, WatchError> {
         let types = Btf::from_vmlinux().map_err(|error| WatchError::NoTypes(error.to_string()))?;
         let has_event = |name: &str| types.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some();
@@ -114,7 +111,6 @@ impl KernelHooks {
         programs
     }
 
-    /// The program that observes reads.
     pub fn receive_program(&self) -> &'static str {
         match self.receive {
             ReceiveHook::Length => "on_receive",
@@ -127,7 +123,6 @@ impl KernelHooks {
         if self.has_disk_reads { vec!["on_switch", "on_disk_read"] } else { vec!["on_switch"] }
     }
 
-    /// The programs that observe writes.
     pub fn send_programs(&self) -> Vec<&'static str> {
         match self.send {
             SendHook::Length => vec!["on_send"],

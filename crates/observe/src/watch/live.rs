@@ -9,7 +9,6 @@ use record::watch::{BUCKETS, ClassTotals, Log2Histogram, Mode, Reading, bucket_e
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-/// Each count of a histogram is spread over this many values.
 const SPREAD: u64 = 16;
 
 /// Watches the live requests of a server.

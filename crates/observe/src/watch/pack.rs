@@ -19,7 +19,6 @@ use std::path::Path;
 pub const BUILT_IN: [(&str, &str); 2] =
     [("nginx", include_str!("../../packs/nginx.pack")), ("apache", include_str!("../../packs/apache.pack"))];
 
-/// Maximum size of a file.
 const MOST_BYTES: u64 = 64 << 10;
 /// Maximum functions in a pack, each of which is a probe in every window.
 const MOST_FUNCTIONS: usize = 16;

@@ -7,7 +7,6 @@ use crate::processes::living_thread;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::path::PathBuf;
 
-/// Maximum size of a program or library that is read.
 const MOST_BYTES: u64 = 512 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,3 @@
-//! Sums phases over windows, by size class.
-
 use super::classes::{SIZE_CLASSES, SizeClasses};
 use super::estimate::RatioEstimator;
 use crate::bpf::types::watch::{PhaseRow, RequestRecord};
@@ -11,7 +9,6 @@ const PHASE_LOG: u8 = 3;
 #[derive(Debug)]
 pub struct PhaseSums {
     classes: Vec<ClassSums>,
-    /// The rows at the end of the last window, summed over CPUs.
     earlier: Vec<PhaseRow>,
     /// Requests that began in a window and were not answered when it was closed. The means do not include them, so
     /// they are too low if there are many.
@@ -80,7 +77,6 @@ impl PhaseSums {
         grown
     }
 
-    /// Adds a window's rows, by class.
     pub fn add_rows(&mut self, grown: &[PhaseRow]) {
         for (sums, row) in self.classes.iter_mut().zip(grown) {
             sums.add(row);

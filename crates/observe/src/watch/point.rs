@@ -121,7 +121,6 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     doubts(&mut seen.doubts, readings, &all, lost);
 }
 
-/// Requests of each process between two readings, if there are several processes.
 fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProcess> {
     let requests = |reading: &Reading, pid: u32| {
         let process = reading.processes.iter().find(|process| process.pid == pid);
@@ -140,10 +139,8 @@ fn by_process(begin: &Reading, end: &Reading, span_ns: u64) -> Vec<WatchedProces
 /// The reason if the clock, which ticks only a hundred to a thousand times per second, did not count.
 const NO_TICK: &str = "the kernel counted no CPU time of the server in this window";
 
-/// The reason why the server's CPU time is unknown.
 const UNSEEN: &str = "the server's processes may not be inspected";
 
-/// CPU time of the server between two readings.
 fn group_between(begin: &Reading, end: &Reading) -> Result<f64, &'static str> {
     let (after, before) = end.group_ns().zip(begin.group_ns()).ok_or(UNSEEN)?;
     let group_ns = after.saturating_sub(before);

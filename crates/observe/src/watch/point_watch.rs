@@ -298,7 +298,6 @@ impl Holder {
         }
     }
 
-    /// Measures the server's cost of a read, between two readings.
     fn learn(&mut self, from: Reading, to: Reading) {
         let cpu_ns = to.group_ns().unwrap_or(0).saturating_sub(from.group_ns().unwrap_or(0));
         let receives = to.all().receives.saturating_sub(from.all().receives);

@@ -126,7 +126,6 @@ fn added(without: &[f64], with: Vec<f64>) -> f64 {
     (rank(with, 4) - quickest).max(0.0)
 }
 
-/// Converts an address of this program's text to an offset in its file.
 fn offset_in_own_file(address: u64) -> std::io::Result<u64> {
     let mappings = crate::maps::of_process(std::process::id())?;
     let found = mappings.iter().find(|mapping| mapping.addresses.contains(&address));

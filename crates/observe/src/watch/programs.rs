@@ -47,7 +47,7 @@ impl PortOptions {
     }
 }
 
-/// Loaded programs. Links are dropped before their object, those of writers first.
+/// Links are dropped before their object, those of writers first.
 pub struct Programs {
     /// The program that observes reads. Without it, all else continues.
     pub receive: Option<Link>,
@@ -56,7 +56,6 @@ pub struct Programs {
     object: Object,
     pub hooks: KernelHooks,
     wheel: TimerWheel,
-    /// Number of samples fetched so far.
     looked: u32,
     pub counts: Mapped<PortCounts>,
     /// Rows by CPU and class; those of the state hook are last.
@@ -66,7 +65,6 @@ pub struct Programs {
     /// Phases by the server's functions, by class.
     pub boundary_phases: Mapped<PhaseRow>,
     pub threads: Mapped<ThreadRecord>,
-    /// Connections and their requests in progress.
     pub requests: Mapped<RequestRecord>,
     control: Mapped<Control>,
     members: Members,
@@ -312,7 +310,6 @@ impl Programs {
         let records = (0..new)
             .map(|offset| first.wrapping_add(offset))
             .map(|number| (number.wrapping_add(1), self.looks.get((number % room) as usize)))
-            // Skip a record that is being written.
             .filter(|(number, record)| record.number == *number)
             .map(|(_, record)| record)
             .collect();

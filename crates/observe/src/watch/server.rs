@@ -22,7 +22,6 @@ pub enum Roots {
     ControlGroup(PathBuf, Vec<u32>),
 }
 
-/// Readings of the server that need no privilege.
 #[derive(Debug)]
 pub struct ServerSide {
     port: u16,
@@ -46,7 +45,6 @@ pub struct ServerReading {
     /// CPU time and other counters since the watch began.
     pub counters: GroupCounters,
     pub size: GroupSize,
-    /// The living processes with their CPU time.
     pub processes: Vec<ProcessCpu>,
     /// Connections waiting to be accepted at the listener with the fullest queue; `None` if there is no listener.
     pub accept_queue: Option<u64>,
@@ -60,11 +58,9 @@ pub struct ServerReading {
     pub port_drops: Option<u64>,
 }
 
-/// Drops of the port's listeners since the watch began, including closed listeners.
 #[derive(Debug, Default)]
 struct Drops {
     is_begun: bool,
-    /// The count of each listener, by inode.
     counted: HashMap<u64, u32>,
     /// Drops at all listeners of the namespace, and those that the last call found at none of the port's listeners.
     of_all: u64,
@@ -225,7 +221,6 @@ impl ServerSide {
         }
     }
 
-    /// The processes, with facts from when they were first observed.
     pub fn members(&self) -> Vec<(u32, &Origin)> {
         self.pids().into_iter().filter_map(|pid| Some((pid, self.table.get(pid)?))).collect()
     }

@@ -67,7 +67,6 @@ pub struct StateModel {
     older: [Option<Older>; STATES.len()],
     /// Half-open connections at the last scan: SYNs that wait for the client's acknowledgement.
     pub half_open: u64,
-    /// Sockets in FIN_WAIT_2 that are counted as TIME_WAIT.
     timers: u64,
     /// Differences between the programs' counts of TIME_WAIT and a scan, by the time at which the sockets leave.
     corrections: BTreeMap<u64, i64>,
@@ -329,7 +328,6 @@ mod tests {
         ) {
             let mut model = model();
             let mut counts = Transitions::default();
-            // A walk in progress: the counts before it, the ids still to visit, the number seen.
             let mut walk: Option<(Transitions, Vec<usize>, u64)> = None;
             let mut alive: Vec<bool> = vec![true; older];
             for (what, which) in steps {
@@ -337,7 +335,6 @@ mod tests {
                     0 => {
                         counts.entered[1] += 1;
                         alive.push(true);
-                        // A new socket is before or after the walk's position.
                         if let Some((_, left, _)) = &mut walk && which % 2 == 0 {
                             left.push(alive.len() - 1);
                         }

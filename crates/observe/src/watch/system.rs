@@ -9,7 +9,7 @@ use crate::proc_text::{CpuTimes, parse_machine_stat, parse_named_numbers};
 use record::time::monotonic_ns;
 use record::watch::system::{CpuModes, Memory, Paging, SystemKind, SystemTotals};
 
-/// Maximum kinds of interrupts; the rest is summed as `other`.
+/// The rest is summed as `other`.
 const MOST_KINDS: usize = 24;
 
 /// Keeps the files open, because reading an open file costs half as much as opening it each time.

@@ -15,7 +15,6 @@ pub struct TimerWheel {
     pub minute: u64,
     /// Ticks per step, log2.
     pub shift: u32,
-    /// The same moment in ticks and in nanoseconds.
     at: (u64, u64),
 }
 

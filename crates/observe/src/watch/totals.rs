@@ -1,5 +1,3 @@
-//! Converts the programs' rows to a reading's totals.
-
 use super::classes::SIZE_CLASSES;
 use super::kernel::KernelHooks;
 use super::states::Transitions;

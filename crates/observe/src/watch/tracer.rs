@@ -66,16 +66,12 @@ pub struct Tracer {
     /// The detected protocol; `None` if no reads are sampled.
     traffic: Option<Traffic>,
     pack: Option<ActivePack>,
-    /// Why the pack's functions are not probed.
     pack_trouble: Option<String>,
-    /// Why no windows are opened.
     trouble: Option<String>,
     /// Counted time up to the end of the last counting period, and since when requests are counted.
     counted_ns: u64,
     counting_since_ns: Option<u64>,
-    /// Whether there were times without counting.
     has_gaps: bool,
-    /// Decides when requests are counted in the default mode.
     duty: Option<Duty>,
 }
 
@@ -272,7 +268,6 @@ impl Tracer {
         until_ns
     }
 
-    /// Ends the window, if any, and adds its measurements.
     fn end(&mut self, now_ns: u64) {
         let (opened_ns, is_pack) = match self.stage {
             Stage::Idle => return,
@@ -460,7 +455,6 @@ impl Tracer {
         totals::counted(&self.programs.counts.get(0), self.programs.hooks)
     }
 
-    /// Reads requests into `reading`.
     pub fn read(&mut self, reading: &mut Reading) -> Charged {
         let mut charged = Charged::default();
         if self.mode.counts_requests() {

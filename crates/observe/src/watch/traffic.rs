@@ -260,7 +260,6 @@ fn memcached(head: &[u8]) -> Option<u32> {
         let name = words.next()?;
         let stores = STORES.contains(&name);
         if !stores && !OTHERS.contains(&name) {
-            // The word is cut.
             return (end.is_none() && commands > 0).then_some(commands + 1);
         }
         commands += 1;
@@ -269,7 +268,6 @@ fn memcached(head: &[u8]) -> Option<u32> {
         if stores {
             let length = words.nth(if name == b"ms" { 1 } else { 3 })?;
             let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
-            // Skips the value and its line end.
             rest = rest.get(length.checked_add(2)?..).unwrap_or_default();
         }
     }

@@ -36,7 +36,6 @@ use std::time::Duration;
 const RECONCILE: Duration = Duration::from_secs(10);
 /// Scans may use one part in this many of a CPU.
 const SCAN_SHARE: u64 = 1000;
-/// Maximum CPU time that can be saved up for scans.
 const MOST_SCAN_CREDIT_NS: i64 = 50_000_000;
 /// After this long without a change, a scan is probably undisturbed.
 const STILL_NS: u64 = 100_000_000;
@@ -115,7 +114,6 @@ pub struct Watcher {
     why_no_programs: Option<WatchError>,
     /// Why the programs' process ids differ from those of /proc, if so.
     why_no_ids: Option<ObserveError>,
-    /// The account of the threads, or the reason why there is none.
     accountant: Option<Result<Accountant, WatchError>>,
     /// Whether requests were counted at any time during this watch.
     has_counted: bool,
@@ -296,7 +294,6 @@ impl Watcher {
                 return;
             }
             let nap_ns = next_ns.saturating_sub(monotonic_ns()).min(NAP_NS);
-            // A signal ends the sleep early.
             let nap = rustix::thread::Timespec { tv_sec: 0, tv_nsec: nap_ns as _ };
             let _ = rustix::thread::nanosleep(&nap);
         }
@@ -419,7 +416,6 @@ impl Watcher {
         })
     }
 
-    /// Reads the server's side and passes its processes to the programs.
     fn read_server(&mut self) -> ServerReading {
         let ended_ns = match &mut self.tracer {
             Some(tracer) if self.why_no_ids.is_none() => tracer.programs.follow(&self.server.processes()).ok(),
@@ -600,7 +596,7 @@ impl Watcher {
     }
 }
 
-/// CPU totals; `None` if the server's processes are unknown.
+/// `None` if the server's processes are unknown.
 fn cpu(server: &ServerReading) -> Option<CpuTotals> {
     let counters = &server.counters;
     let ticks = counters.user_ticks + counters.system_ticks;

@@ -1,5 +1,3 @@
-//! Reasons to doubt a window, each with its size and what to do.
-
 use super::Window;
 use super::neighbours::Neighbours;
 use crate::group::clock_ticks_per_sec;
@@ -19,7 +17,6 @@ const WINDOW_TOLERANCE_RATIO: f64 = 0.1;
 /// Two accounts of the same CPU time may differ by this share, and by two ticks at each end.
 const ACCOUNT_TOLERANCE_RATIO: f64 = 0.05;
 
-/// Tolerance between two accounts of `cpu_ns`.
 pub(crate) fn tolerance_ns(cpu_ns: u64) -> u64 {
     (cpu_ns as f64 * ACCOUNT_TOLERANCE_RATIO) as u64 + 4_000_000_000 / clock_ticks_per_sec()
 }
@@ -300,19 +297,6 @@ mod tests {
             let doubt = neighbours(&window).unwrap();
             assert_eq!(doubt.what.contains("most of it by"), is_named, "{doubt:?}");
         }
-    }
-
-    #[test]
-    fn the_command_next_to_the_server_is_not_other_work() {
-        let mut window = window(5 * SECOND_NS, busy(800));
-        window.end.clocks.insert(Process { pid: 7, start_ticks: 1 }, 3 * SECOND_NS);
-        assert_eq!(kinds(&window), [DoubtKind::NoisyNeighbour]);
-        window.beside = Some(crate::window::Beside { pids: vec![7], memory: None });
-        (window.end.beside_at_ns, window.end.beside_cpu_ns) = (10 * SECOND_NS, 3 * SECOND_NS);
-        assert_eq!(kinds(&window), []);
-        let figures = window.observation(1).figures;
-        assert_eq!(figures.value(names::BESIDE_CPUS), Some(0.3));
-        assert!(figures.get(names::BESIDE_MEMORY).unwrap().not_measured.is_some());
     }
 
     #[test]

@@ -1,5 +1,3 @@
-//! An exact profile: finds the server, calibrates, hooks, measures in bursts, unhooks.
-
 use super::calibration;
 use super::programs::Programs;
 use super::result::{self, Burst};
@@ -19,7 +17,6 @@ use std::time::{Duration, Instant};
 pub const BURSTS: u32 = 10;
 /// The programs need this time to learn each thread's state before counting begins.
 const ACQUAINTANCE: Duration = Duration::from_millis(30);
-/// Maximum wait for the first hook after the end of a burst.
 const SETTLE: Duration = Duration::from_millis(8);
 
 /// Maximum attempts at a burst if this program loses its CPU at one of its ends.

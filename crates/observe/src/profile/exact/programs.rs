@@ -1,5 +1,3 @@
-//! The BPF programs: a pair for each boundary function of this kernel, and those of the tracepoints.
-
 use super::reading::{CALIBRATION, Reading, layer_number};
 use crate::bpf::members::Members;
 use crate::bpf::types::exact::{Cpu, Gate, Options};
@@ -132,7 +130,6 @@ impl Programs {
         }
     }
 
-    /// Names of the functions that are hooked.
     pub fn hooked(&self) -> Vec<String> {
         let slots = self.slots.iter().zip(&self.is_hooked);
         slots.filter(|(_, is_hooked)| **is_hooked).map(|(boundary, _)| boundary.function.clone()).collect()
@@ -179,7 +176,6 @@ impl Programs {
         }
     }
 
-    /// Hooks `count` more of the four empty functions.
     pub fn attach_empty_functions(&mut self, count: usize) -> Result<(), ProfileError> {
         for slot in self.empty_slots.clone().into_iter().skip(self.empty_hooked).take(count) {
             self.empty_hooked += 1;
@@ -195,7 +191,6 @@ impl Programs {
         Ok(())
     }
 
-    /// Makes the kernel call its empty functions once.
     pub fn call_empty_functions(&self) -> Result<(), ProfileError> {
         let slot = self.empty_slots.first().copied().unwrap_or(SLOTS);
         let program = bpf::program(&self.object, &enter_name(slot))?;
@@ -295,7 +290,6 @@ fn slot_of(name: &str) -> Option<usize> {
     usize::from_str_radix(digits, 8).ok()
 }
 
-/// The name that the macro of `exact.bpf.c` forms.
 fn enter_name(slot: usize) -> String {
     format!("enter_0{slot:02o}")
 }

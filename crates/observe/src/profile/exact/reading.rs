@@ -1,5 +1,3 @@
-//! Counts of the programs in `bpf/exact.bpf.c`: time and hooks by place.
-
 use crate::bpf::types::exact::Cpu;
 use crate::profile::samples::Side;
 use record::layers::Layer;
@@ -11,10 +9,8 @@ const LAYERS: usize = 16;
 const PLACES: usize = 4;
 const CELLS: usize = 4 * PLACES * LAYERS;
 
-/// The layer or the other activity that CPU time is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Charged {
-    /// A layer.
     To(Layer),
     /// The thread was already running when the programs were attached.
     Unknown,
@@ -35,14 +31,10 @@ impl Charged {
     }
 }
 
-/// The process that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Whose {
-    /// A process of the server.
     Server,
-    /// Another process.
     Others,
-    /// No process.
     Idle,
     /// straingauge itself.
     Tool,
@@ -52,14 +44,11 @@ impl Whose {
     const ALL: [Whose; 4] = [Whose::Server, Whose::Others, Whose::Idle, Whose::Tool];
 }
 
-/// A place of time: the process that ran, the packet's side within a network softirq, and the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ExactPlace {
-    /// The process that ran.
     pub whose: Whose,
     /// Within a network softirq: the end that receives the packet.
     pub packet: Option<Side>,
-    /// The layer.
     pub charged: Charged,
 }
 
@@ -76,10 +65,8 @@ impl ExactPlace {
     }
 }
 
-/// Time and hooks of a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// Nanoseconds.
     pub ns: u64,
     /// Pairs of hooks whose inner part is in this place: functions entered.
     pub pairs_in: u64,
@@ -91,7 +78,6 @@ pub struct Cell {
 
 record::grows!(Cell { ns, pairs_in, pairs_out, marks });
 
-/// The counts of all CPUs so far.
 #[derive(Debug, Clone)]
 pub struct Reading {
     cells: Vec<Cell>,
@@ -106,7 +92,6 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// All zero.
     pub fn empty() -> Self {
         Reading {
             cells: vec![Cell::default(); CELLS],
@@ -141,7 +126,6 @@ impl Reading {
         }
     }
 
-    /// The growth of the counts since `earlier`.
     pub fn since(&self, earlier: &Reading) -> Reading {
         let mut new = self.clone();
         for (cell, then) in new.cells.iter_mut().zip(&earlier.cells) {
@@ -153,30 +137,25 @@ impl Reading {
         new
     }
 
-    /// The places with their counts.
     pub fn places(&self) -> impl Iterator<Item = (ExactPlace, &Cell)> {
         self.cells.iter().enumerate().filter_map(|(index, cell)| Some((ExactPlace::from_index(index)?, cell)))
     }
 
-    /// Sum of the places that `wanted` accepts.
     pub fn sum(&self, wanted: impl Fn(ExactPlace) -> bool) -> Cell {
         let mut sum = Cell::default();
         self.places().filter(|(place, _)| wanted(*place)).for_each(|(_, cell)| sum.add(cell));
         sum
     }
 
-    /// System calls of one caller.
     pub fn calls_of(&self, whose: Whose) -> u64 {
         self.system_calls[Whose::ALL.iter().position(|one| *one == whose).unwrap_or(0)]
     }
 }
 
-/// The number that the programs use for a layer.
 pub fn layer_number(layer: Layer) -> u8 {
     Layer::ALL.iter().position(|one| *one == layer).unwrap_or(0) as u8
 }
 
-/// The number that the programs use for [`Charged::Calibration`].
 pub const CALIBRATION: u8 = 10;
 
 #[cfg(test)]

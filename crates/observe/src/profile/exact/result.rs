@@ -1,5 +1,3 @@
-//! Converts bursts to an exact profile: time by layer, the cost of the hooks, and the checks.
-
 use super::reading::{Cell, Charged, ExactPlace, Reading, Whose};
 use crate::profile::error::ProfileError;
 use crate::profile::interval::ratio;
@@ -14,16 +12,12 @@ pub const SUM_TOLERANCE: f64 = 0.02;
 /// If hooks make up a larger share of a layer's measured time, the rest is uncertain.
 const DOUBTFUL_CORRECTION: f64 = 0.5;
 
-/// One burst.
 #[derive(Debug, Clone)]
 pub struct Burst {
-    /// Its length.
     pub length_ns: u64,
     /// The scheduler's account of the server during the burst.
     pub scheduler_ns: u64,
-    /// The counts.
     pub counted: Reading,
-    /// The port's packets.
     pub packets: PacketCounts,
 }
 
@@ -58,7 +52,6 @@ fn corrected(layer: Option<Layer>, cell: &Cell, calls: u64, costs: &HookCosts) -
     (cell.ns as f64 - around_hooks(cell, costs) - calls).max(0.0)
 }
 
-/// Combines the bursts.
 pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<ExactProfile, ProfileError> {
     let sum_of = |of: &dyn Fn(&Burst) -> u64| bursts.iter().map(of).sum::<u64>();
     let measured_ns = sum_of(&|burst| burst.length_ns);

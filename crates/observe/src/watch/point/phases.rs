@@ -1,5 +1,3 @@
-//! The phases of a point's requests: means over the requests in windows.
-
 use crate::watch::point_watch::PointReadings;
 use record::figure::{Figures, Origin};
 use record::names;
